@@ -1,0 +1,29 @@
+"""The database's words: one schema, and queries by name.
+
+A file in `queries/` belongs to one gateway. Each query in it starts with a line `-- name --`, then a line that
+states its purpose, then the statement. `load("catalog")` returns them as a mapping from name to SQL text.
+"""
+
+import re
+from functools import cache
+from importlib.resources import files
+
+from psycopg import sql
+
+_NAME = re.compile(r"^-- ([a-z_]+) --$", re.MULTILINE)
+
+
+def schema() -> sql.SQL:
+    """The whole schema, written so that applying it to a database that has it changes nothing."""
+    return sql.SQL(_read("schema.sql"))
+
+
+@cache
+def load(gateway: str) -> dict[str, sql.SQL]:
+    """The queries of one gateway, by name. Raises `FileNotFoundError` for an unknown gateway."""
+    parts = _NAME.split(_read("queries", f"{gateway}.sql"))
+    return {name: sql.SQL(text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def _read(*path: str) -> str:
+    return files(__name__).joinpath(*path).read_text(encoding="utf-8")

@@ -1,0 +1,84 @@
+-- chunks --
+-- The whole catalog, oldest first; times in microseconds.
+SELECT id, (extract(epoch FROM from_ts) * 1000000)::bigint AS from_ts,
+       (extract(epoch FROM to_ts) * 1000000)::bigint AS to_ts, state
+FROM chunks ORDER BY id
+
+-- put_chunk --
+-- Add a chunk, or fix the end of one.
+INSERT INTO chunks (id, from_ts, to_ts, state) VALUES (%(id)s, %(from_ts)s, %(to_ts)s, %(state)s)
+ON CONFLICT (id) DO UPDATE SET to_ts = excluded.to_ts
+
+-- close_chunk --
+-- A present chunk becomes recent.
+UPDATE chunks SET state = 'recent', closed_at = clock_timestamp() WHERE id = %(id)s AND state = 'present'
+
+-- clustered --
+-- The files of a closed chunk have been clustered.
+UPDATE chunks SET clustered_at = clock_timestamp() WHERE id = %(id)s
+
+-- unclustered --
+-- Closed chunks whose files are still as they were written.
+SELECT id FROM chunks WHERE state <> 'present' AND clustered_at IS NULL ORDER BY id
+
+-- streams --
+-- How far each stream has been read.
+SELECT name, newest, advanced FROM streams
+
+-- add_stream --
+-- A declared stream is known from now on.
+INSERT INTO streams (name) VALUES (%(name)s) ON CONFLICT DO NOTHING
+
+-- move_newest --
+-- A finished source unit may hold the newest event time of its stream.
+UPDATE streams SET newest = greatest(newest, %(newest)s) WHERE name = %(name)s
+
+-- advance --
+-- The stream is moved on without data; rows before the point are late from now on.
+UPDATE streams SET advanced = greatest(advanced, %(advanced)s) WHERE name = %(name)s
+
+-- open_unit --
+-- The ledger row of a source unit, made when first seen.
+INSERT INTO units (stream, unit) VALUES (%(stream)s, %(unit)s)
+ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit
+RETURNING id, done
+
+-- finish_unit --
+-- A source unit is archived; its counters replace what an earlier, broken reading may have left.
+UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
+    archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s, malformed = %(malformed)s,
+    quarantined = %(quarantined)s, conflicts = %(conflicts)s
+WHERE id = %(id)s
+
+-- put_dead_letter --
+-- A refused line; a second reading of the unit finds it there already.
+INSERT INTO dead_letters (unit_id, line, reason, detail, raw)
+VALUES (%(unit_id)s, %(line)s, %(reason)s, %(detail)s, %(raw)s) ON CONFLICT DO NOTHING
+
+-- done_units --
+-- The finished units of a stream.
+SELECT unit FROM units WHERE stream = %(stream)s AND done
+
+-- accounting --
+-- What became of all records, by stream.
+SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read, coalesce(sum(u.archived), 0)::bigint AS archived,
+       coalesce(sum(u.late), 0)::bigint AS late, coalesce(sum(u.duplicates), 0)::bigint AS duplicates,
+       coalesce(sum(u.malformed), 0)::bigint AS malformed, coalesce(sum(u.quarantined), 0)::bigint AS quarantined,
+       coalesce(sum(u.conflicts), 0)::bigint AS conflicts,
+       count(u.id) FILTER (WHERE u.done) AS units, count(u.id) FILTER (WHERE NOT u.done) AS open_units
+FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s.name
+
+-- dead_letters --
+-- Refused lines, newest first.
+SELECT u.stream, u.unit AS source, d.line, d.reason, d.detail, d.raw, d.at
+FROM dead_letters d JOIN units u ON u.id = d.unit_id
+WHERE (%(stream)s::text IS NULL OR u.stream = %(stream)s) AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
+ORDER BY d.at DESC, d.unit_id DESC, d.line DESC LIMIT %(limit)s
+
+-- dead_letter_counts --
+-- Refused lines by stream, to hold against the counters.
+SELECT u.stream, count(*) AS dead FROM dead_letters d JOIN units u ON u.id = d.unit_id GROUP BY u.stream
+
+-- archived_by_unit --
+-- Rows that each unit of a stream says it has archived.
+SELECT id, unit, done, archived FROM units WHERE stream = %(stream)s ORDER BY id

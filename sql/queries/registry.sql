@@ -1,0 +1,61 @@
+-- desired --
+-- The rules as applied.
+SELECT rule, version, definition, applied_at FROM rules ORDER BY rule
+
+-- put_rule --
+-- A rule is wanted from now on.
+INSERT INTO rules (rule, version, definition) VALUES (%(rule)s, %(version)s, %(definition)s)
+ON CONFLICT (rule) DO UPDATE SET version = excluded.version, definition = excluded.definition,
+    applied_at = clock_timestamp()
+
+-- drop_rule --
+-- A rule is no longer wanted.
+DELETE FROM rules WHERE rule = %(rule)s
+
+-- bump --
+-- Tell the live process that desired rules have changed.
+UPDATE rules_revision SET revision = revision + 1
+
+-- lock --
+-- One change of rules at a time.
+SELECT revision FROM rules_revision FOR UPDATE
+
+-- revision --
+-- Which change of desired rules was the last.
+SELECT revision FROM rules_revision
+
+-- deployments --
+-- What runs.
+SELECT rule, version, (extract(epoch FROM settled_to) * 1000000)::bigint AS settled_to, state, failures, error
+FROM deployments WHERE state <> 'stopped' ORDER BY rule
+
+-- start --
+-- A version of a rule runs from an event time on.
+INSERT INTO deployments (rule, version, settled_to, state) VALUES (%(rule)s, %(version)s, %(settled_to)s, 'running')
+ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error = NULL,
+    settled_to = greatest(deployments.settled_to, excluded.settled_to), started_at = clock_timestamp()
+
+-- stop --
+-- A version of a rule runs no more.
+UPDATE deployments SET state = 'stopped' WHERE rule = %(rule)s AND version = %(version)s
+
+-- settle --
+-- Events of a rule before an event time are settled.
+UPDATE deployments SET settled_to = %(settled_to)s, failures = 0, error = NULL
+WHERE rule = %(rule)s AND version = %(version)s
+
+-- fail --
+-- A rule's query failed; after some failures in a row it is set aside.
+UPDATE deployments SET failures = failures + 1, error = %(error)s,
+    state = CASE WHEN failures + 1 >= %(most)s THEN 'quarantined' ELSE state END
+WHERE rule = %(rule)s AND version = %(version)s RETURNING state
+
+-- end_alerts --
+-- Open alerts of a rule that was taken away end with their last event.
+UPDATE alerts SET ends_at = last_at, updated_at = clock_timestamp(),
+    state = CASE WHEN settled IS NULL THEN 'withdrawn' WHEN fired_at IS NULL THEN 'pending' ELSE 'resolved' END
+WHERE rule = %(rule)s AND ends_at IS NULL
+
+-- forget_detected --
+-- Detected events of a version that runs no more.
+DELETE FROM events WHERE rule = %(rule)s AND version = %(version)s AND NOT settled

@@ -1,0 +1,14 @@
+-- latest --
+-- The newest version of each key of a relation.
+SELECT DISTINCT ON (key) key, row FROM relation_versions WHERE relation = %(relation)s ORDER BY key, valid_from DESC
+
+-- put --
+-- A version of a row.
+INSERT INTO relation_versions (relation, key, valid_from, row)
+VALUES (%(relation)s, %(key)s, %(valid_from)s, %(row)s)
+ON CONFLICT (relation, key, valid_from) DO UPDATE SET row = excluded.row
+
+-- versions --
+-- All versions with the time in which each holds.
+SELECT row, valid_from, lead(valid_from) OVER (PARTITION BY key ORDER BY valid_from) AS valid_to
+FROM relation_versions WHERE relation = %(relation)s ORDER BY key, valid_from

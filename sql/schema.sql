@@ -1,0 +1,165 @@
+-- The control plane of one workspace. Data lives in Delta tables; here is what steers it and what people ask for.
+-- Every statement may run again on a database that has it. Times are UTC.
+
+CREATE TABLE IF NOT EXISTS schema_version (
+    version integer PRIMARY KEY
+);
+INSERT INTO schema_version VALUES (1) ON CONFLICT DO NOTHING;
+
+-- Who may write. A process of a role takes the next epoch when it starts and names it in each transaction:
+-- one that was replaced finds a newer epoch and stops.
+CREATE TABLE IF NOT EXISTS processes (
+    role       text PRIMARY KEY,
+    epoch      bigint NOT NULL,
+    pid        integer NOT NULL,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    beat_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    state      text NOT NULL,
+    -- Start of the process to its first committed batch.
+    first_commit_seconds double precision
+);
+
+-- How far each stream has been read, in event time.
+CREATE TABLE IF NOT EXISTS streams (
+    name     text PRIMARY KEY,
+    -- Newest event time of all finished source units; late or not is judged against it.
+    newest   timestamptz,
+    -- Point to which the stream was moved on without data, because it was idle or drained. Rows before it are late.
+    advanced timestamptz
+);
+
+-- The ingest ledger: one row for each source unit (a file, later a pushed batch or a Kafka range).
+-- Counters belong to the unit and are replaced when it is read again, never added.
+CREATE TABLE IF NOT EXISTS units (
+    id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    stream      text NOT NULL,
+    unit        text NOT NULL,
+    done        boolean NOT NULL DEFAULT false,
+    newest      timestamptz,
+    read        bigint NOT NULL DEFAULT 0,
+    archived    bigint NOT NULL DEFAULT 0,
+    late        bigint NOT NULL DEFAULT 0,
+    duplicates  bigint NOT NULL DEFAULT 0,
+    malformed   bigint NOT NULL DEFAULT 0,
+    quarantined bigint NOT NULL DEFAULT 0,
+    conflicts   bigint NOT NULL DEFAULT 0,
+    done_at     timestamptz,
+    UNIQUE (stream, unit)
+);
+
+CREATE TABLE IF NOT EXISTS dead_letters (
+    unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,
+    line     bigint NOT NULL,
+    reason   text NOT NULL CHECK (reason IN ('malformed', 'quarantined', 'conflict')),
+    detail   text NOT NULL,
+    raw      bytea NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (unit_id, line)
+);
+
+-- The chunk catalog: intervals [from_ts, to_ts) of event time that cut the whole archive, without gap or overlap.
+-- from_ts NULL: from the beginning of time (the oldest). to_ts NULL: not fixed yet (the newest).
+CREATE TABLE IF NOT EXISTS chunks (
+    id        integer PRIMARY KEY,
+    from_ts   timestamptz,
+    to_ts     timestamptz,
+    state     text NOT NULL CHECK (state IN ('present', 'recent', 'old', 'expired')),
+    closed_at timestamptz,
+    -- When its files were clustered and their statistics collected, after closing.
+    clustered_at timestamptz,
+    UNIQUE NULLS NOT DISTINCT (from_ts),
+    UNIQUE NULLS NOT DISTINCT (to_ts),
+    CHECK (from_ts < to_ts)
+);
+
+-- Versions of small relations, as they were read: valid from a point of event time until the key's next version.
+CREATE TABLE IF NOT EXISTS relation_versions (
+    relation   text NOT NULL,
+    key        jsonb NOT NULL,
+    valid_from timestamptz NOT NULL,
+    -- NULL: the row was gone from its source.
+    row        jsonb,
+    PRIMARY KEY (relation, key, valid_from)
+);
+
+-- Desired rules, as applied, and what runs of them.
+CREATE TABLE IF NOT EXISTS rules (
+    rule       text PRIMARY KEY,
+    version    text NOT NULL,
+    -- Everything needed to run it, see `moirae.deployments.model`.
+    definition jsonb NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE TABLE IF NOT EXISTS rules_revision (
+    one      boolean PRIMARY KEY DEFAULT true CHECK (one),
+    revision bigint NOT NULL
+);
+INSERT INTO rules_revision VALUES (true, 0) ON CONFLICT DO NOTHING;
+CREATE TABLE IF NOT EXISTS deployments (
+    rule       text NOT NULL,
+    version    text NOT NULL,
+    -- Events before this point of event time are settled. NULL: from the beginning of time.
+    settled_to timestamptz,
+    state      text NOT NULL CHECK (state IN ('running', 'quarantined', 'stopped')),
+    failures   integer NOT NULL DEFAULT 0,
+    error      text,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version)
+);
+
+CREATE TABLE IF NOT EXISTS events (
+    seq         bigint GENERATED ALWAYS AS IDENTITY,
+    eid         uuid NOT NULL,
+    rule        text NOT NULL,
+    version     text NOT NULL,
+    ts          timestamptz NOT NULL,
+    fingerprint text NOT NULL,
+    key         jsonb NOT NULL,
+    attributes  jsonb NOT NULL,
+    settled     boolean NOT NULL,
+    at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, eid)
+);
+CREATE INDEX IF NOT EXISTS events_by_time ON events (ts DESC, eid);
+CREATE INDEX IF NOT EXISTS events_by_eid ON events (eid);
+CREATE INDEX IF NOT EXISTS events_unsettled ON events (rule, fingerprint) WHERE NOT settled;
+CREATE INDEX IF NOT EXISTS events_by_seq ON events (seq) WHERE settled;
+
+CREATE TABLE IF NOT EXISTS alerts (
+    id          uuid PRIMARY KEY,
+    eid         uuid NOT NULL,
+    rule        text NOT NULL,
+    version     text NOT NULL,
+    fingerprint text NOT NULL,
+    key         jsonb NOT NULL,
+    labels      jsonb NOT NULL,
+    annotations jsonb NOT NULL,
+    state       text NOT NULL CHECK (state IN ('pending', 'firing', 'resolved', 'provisional', 'withdrawn')),
+    -- Event times: its first event; the event at which it fired; its last event; the end.
+    starts_at   timestamptz NOT NULL,
+    fired_at    timestamptz,
+    last_at     timestamptz NOT NULL,
+    ends_at     timestamptz,
+    events      bigint NOT NULL,
+    -- The same, from settled events only: where the settled life goes on. NULL: nothing of it is settled.
+    settled     jsonb,
+    -- By the clock: when it was first written, and when it first stood as firing (provisional or settled).
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    raised_at   timestamptz,
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX IF NOT EXISTS alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
+CREATE INDEX IF NOT EXISTS alerts_by_start ON alerts (starts_at DESC, id);
+CREATE INDEX IF NOT EXISTS alerts_by_eid ON alerts (eid);
+
+-- What people did about an alert.
+CREATE TABLE IF NOT EXISTS alert_notes (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
+    kind     text NOT NULL CHECK (kind IN ('ack', 'note', 'resolution')),
+    author   text NOT NULL,
+    text     text NOT NULL,
+    tag      text,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX IF NOT EXISTS alert_notes_by_alert ON alert_notes (alert_id);
