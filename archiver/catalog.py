@@ -1,0 +1,152 @@
+"""The archive's rows in PostgreSQL: the chunk catalog, how far streams have been read, the ingest ledger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import class_row, dict_row
+
+import sql
+from archiver.chunk import FIRST, Chunk
+from archiver.decode import Refused
+from archiver.times import optional_datetime, optional_micros
+
+_QUERIES = sql.load("catalog")
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a stream has been read, in microseconds of event time; None: not at all."""
+
+    newest: int | None = None
+    advanced: int | None = None
+
+
+@dataclass(frozen=True)
+class Counters:
+    """What became of the records of a source unit. Every record read is in exactly one of the others but `late`."""
+
+    read: int = 0
+    archived: int = 0
+    late: int = 0
+    duplicates: int = 0
+    malformed: int = 0
+    quarantined: int = 0
+    conflicts: int = 0
+
+    def __add__(self, other: "Counters") -> "Counters":
+        return Counters(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def values(self) -> Sequence[int]:
+        """The counters in their order."""
+        return tuple(vars(self).values())
+
+
+class Catalog:
+    """Named queries on one connection. The caller owns the transaction."""
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection = connection
+
+    def chunks(self) -> list[Chunk]:
+        """All chunks, oldest first; there is always at least one."""
+        with self._connection.cursor(row_factory=class_row(Chunk)) as cursor:
+            found = cursor.execute(_QUERIES["chunks"]).fetchall()
+        if not found:
+            self.put_chunks([FIRST])
+        return found or [FIRST]
+
+    def put_chunks(self, chunks: Sequence[Chunk]) -> None:
+        """Publish new chunks and newly fixed ends, older ones first."""
+        for chunk in chunks:
+            self._connection.execute(
+                _QUERIES["put_chunk"],
+                {
+                    "id": chunk.id,
+                    "from_ts": optional_datetime(chunk.from_ts),
+                    "to_ts": optional_datetime(chunk.to_ts),
+                    "state": chunk.state,
+                },
+            )
+
+    def close_chunk(self, chunk: int) -> None:
+        """Present becomes recent."""
+        self._connection.execute(_QUERIES["close_chunk"], {"id": chunk})
+
+    def unclustered(self) -> list[int]:
+        """Closed chunks that wait for clustering."""
+        return [row[0] for row in self._connection.execute(_QUERIES["unclustered"])]
+
+    def clustered(self, chunk: int) -> None:
+        """The chunk's files have been clustered in all tables."""
+        self._connection.execute(_QUERIES["clustered"], {"id": chunk})
+
+    def add_streams(self, names: Sequence[str]) -> None:
+        """Make the streams known."""
+        for name in names:
+            self._connection.execute(_QUERIES["add_stream"], {"name": name})
+
+    def progress(self) -> dict[str, Progress]:
+        """How far each stream has been read."""
+        rows = self._connection.execute(_QUERIES["streams"])
+        return {name: Progress(optional_micros(n), optional_micros(a)) for name, n, a in rows}
+
+    def advance(self, stream: str, point: int) -> None:
+        """Move a stream on without data."""
+        self._connection.execute(_QUERIES["advance"], {"name": stream, "advanced": optional_datetime(point)})
+
+    def open_unit(self, stream: str, unit: str) -> tuple[int, bool]:
+        """The ledger id of a source unit, and whether it is finished."""
+        row = self._connection.execute(_QUERIES["open_unit"], {"stream": stream, "unit": unit}).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
+    def finish_unit(self, unit: int, stream: str, counters: Counters, newest: int | None) -> None:
+        """A source unit is archived; `newest` is its newest event time."""
+        moment = optional_datetime(newest)
+        self._connection.execute(_QUERIES["finish_unit"], {"id": unit, "newest": moment, **vars(counters)})
+        if moment is not None:
+            self._connection.execute(_QUERIES["move_newest"], {"name": stream, "newest": moment})
+
+    def put_dead_letters(self, unit: int, refused: Sequence[Refused]) -> None:
+        """Keep refused lines."""
+        if refused:
+            with self._connection.cursor() as cursor:
+                cursor.executemany(
+                    _QUERIES["put_dead_letter"],
+                    [
+                        {
+                            "unit_id": unit,
+                            "line": r.line,
+                            "reason": r.reason,
+                            "detail": r.detail.replace("\x00", "\\0"),
+                            "raw": r.raw,
+                        }
+                        for r in refused
+                    ],
+                )
+
+    def done_units(self, stream: str) -> set[str]:
+        """The names of a stream's finished units."""
+        return {row[0] for row in self._connection.execute(_QUERIES["done_units"], {"stream": stream})}
+
+    def accounting(self) -> list[dict[str, Any]]:
+        """Counters by stream."""
+        return self._rows("accounting", {})
+
+    def dead_letters(self, stream: str | None, reason: str | None, limit: int) -> list[dict[str, Any]]:
+        """Refused lines, newest first."""
+        return self._rows("dead_letters", {"stream": stream, "reason": reason, "limit": limit})
+
+    def dead_letter_counts(self) -> dict[str, int]:
+        """Refused lines by stream."""
+        return {r["stream"]: r["dead"] for r in self._rows("dead_letter_counts", {})}
+
+    def archived_by_unit(self, stream: str) -> list[dict[str, Any]]:
+        """What each unit says it has archived."""
+        return self._rows("archived_by_unit", {"stream": stream})
+
+    def _rows(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(_QUERIES[query], values).fetchall()

@@ -1,0 +1,278 @@
+"""Lines of a source become typed columns; a line that cannot is refused alone, with its reason. Pure."""
+
+import csv
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Literal
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from archiver.schema import ARROW_TYPES, StreamSchema
+from archiver.times import to_micros
+
+Format = Literal["jsonl", "csv"]
+
+# Bytes. A longer line is refused: no line may hold up the stream or fill the memory.
+LONGEST_LINE = 1 << 20
+
+_INT_RANGE = {"int": 2**31, "bigint": 2**63}
+# Numbers as event times are seconds since 1970.
+_EARLIEST, _LATEST = -62135596800, 253402300799
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A line that is not archived: its number in the unit, why, and its bytes."""
+
+    line: int
+    reason: Literal["malformed", "quarantined", "conflict"]
+    detail: str
+    raw: bytes
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """Typed rows of some lines. `table` holds the declared columns and `_extra`; `lines` the line of each row."""
+
+    table: pa.Table
+    lines: list[int]
+    raw: list[bytes]
+    refused: list[Refused]
+
+
+class _Bad(ValueError):
+    """One value does not fit its column."""
+
+
+def decode(
+    schema: StreamSchema, form: Format, lines: Sequence[bytes], first: int, header: Sequence[str] = ()
+) -> Decoded:
+    """Decode non-blank `lines`, numbered from `first`, of one unit; `header` names the fields of CSV lines."""
+    records, refused = _records(form, lines, first, header)
+    rows = [record for record in records if record is not None]
+    numbers = [first + i for i, record in enumerate(records) if record is not None]
+    raw = [lines[number - first] for number in numbers]
+    columns, bad = _columns(schema, rows)
+    refused += [Refused(numbers[i], "malformed", detail, raw[i]) for i, detail in bad.items()]
+    table = pa.table({**columns, "_extra": _extra(schema, rows)})
+    if bad:
+        keep = [i for i in range(len(rows)) if i not in bad]
+        table = table.take(pa.array(keep, pa.int64()))
+        numbers, raw = [numbers[i] for i in keep], [raw[i] for i in keep]
+    return Decoded(table, numbers, raw, sorted(refused, key=lambda r: r.line))
+
+
+def csv_header(line: bytes) -> list[str]:
+    """The field names of a CSV file's first line. Raises `ValueError` where it is none."""
+    names = next(csv.reader([line.decode("utf-8")], strict=True))
+    if len(set(names)) != len(names):
+        raise ValueError("a field stands twice in the header")
+    return [name.strip() for name in names]
+
+
+def _records(
+    form: Format, lines: Sequence[bytes], first: int, header: Sequence[str]
+) -> tuple[list[dict[str, Any] | None], list[Refused]]:
+    read: Callable[[bytes], dict[str, Any]] = _json_record if form == "jsonl" else _csv_reader(header)
+    records: list[dict[str, Any] | None] = []
+    refused: list[Refused] = []
+    for number, line in enumerate(lines, first):
+        try:
+            if len(line) > LONGEST_LINE:
+                raise _Bad(f"line of {len(line)} bytes, at most {LONGEST_LINE}")
+            records.append(read(line))
+        except (ValueError, csv.Error) as error:
+            records.append(None)
+            refused.append(Refused(number, "malformed", str(error)[:200], line[:LONGEST_LINE]))
+    return records, refused
+
+
+def _json_record(line: bytes) -> dict[str, Any]:
+    value = orjson.loads(line)
+    if type(value) is not dict:
+        raise _Bad("not a JSON object")
+    return value
+
+
+def _csv_reader(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
+    width = len(header)
+
+    def read(line: bytes) -> dict[str, Any]:
+        text = line.decode("utf-8")
+        # Splitting is much faster than the reader, and the same where nothing is quoted.
+        fields = text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
+        if len(fields) != width:
+            raise _Bad(f"{len(fields)} fields, the header has {width}")
+        # An empty field is no value.
+        return {name: field or None for name, field in zip(header, fields, strict=True)}
+
+    return read
+
+
+def _extra(schema: StreamSchema, rows: list[dict[str, Any]]) -> pa.Array:
+    declared = schema.columns.keys()
+    return pa.array(
+        [
+            None
+            if row.keys() <= declared
+            else orjson.dumps({k: v for k, v in row.items() if k not in declared}).decode()
+            for row in rows
+        ],
+        pa.string(),
+    )
+
+
+def _columns(
+    schema: StreamSchema, rows: list[dict[str, Any]]
+) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    columns: dict[str, pa.Array] = {}
+    bad: dict[int, str] = {}
+    for name, kind in schema.columns.items():
+        columns[name], wrong = _column([row.get(name) for row in rows], kind)
+        for i, detail in wrong.items():
+            bad.setdefault(i, f"column {name}: {detail}")
+        if name == schema.time:
+            for i in pc.indices_nonzero(pc.is_null(columns[name])).to_pylist():
+                bad.setdefault(i, f"column {name}: no event time")
+    return columns, bad
+
+
+def _column(values: list[Any], kind: str) -> tuple[pa.Array, dict[int, str]]:
+    """The values as one array, and what does not fit by index (null in the array)."""
+    quick = _quick(values, kind)
+    if quick is not None:
+        return quick, {}
+    convert = _CONVERT[kind]
+    result: list[Any] = []
+    wrong: dict[int, str] = {}
+    for i, value in enumerate(values):
+        try:
+            result.append(None if value is None else convert(value))
+        except (ValueError, OverflowError) as error:
+            result.append(None)
+            wrong[i] = str(error)[:200]
+    return pa.array(result, ARROW_TYPES[kind]), wrong
+
+
+# Types whose conversion by Arrow equals the one value by value.
+_QUICK: dict[str, frozenset[type]] = {
+    "string": frozenset({str, type(None)}),
+    "boolean": frozenset({bool, type(None)}),
+    "int": frozenset({int, type(None)}),
+    "bigint": frozenset({int, type(None)}),
+    "float": frozenset({float, type(None)}),
+    "double": frozenset({float, int, type(None)}),
+}
+
+
+def _quick(values: list[Any], kind: str) -> pa.Array | None:
+    kinds = set(map(type, values))
+    try:
+        if kinds <= _QUICK.get(kind, frozenset()):
+            return pa.array(values, ARROW_TYPES[kind])
+        if kind == "timestamp" and kinds <= {str, type(None)}:
+            return _quick_timestamps(pa.array(values, pa.string()))
+        if kind in ("double", "bigint", "int") and kinds <= {str, type(None)}:
+            return pc.cast(pa.array(values, pa.string()), ARROW_TYPES[kind])
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+    return None
+
+
+def _quick_timestamps(text: pa.Array) -> pa.Array:
+    try:
+        return pc.cast(text, ARROW_TYPES["timestamp"])
+    except pa.ArrowInvalid:  # without zone: UTC
+        return pc.assume_timezone(pc.cast(text, pa.timestamp("us")), "UTC")
+
+
+def _string(value: Any) -> str:
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    raise _Bad(f"{_shown(value)} is not a boolean")
+
+
+def _integer(kind: str) -> Callable[[Any], int]:
+    limit = _INT_RANGE[kind]
+
+    def convert(value: Any) -> int:
+        if isinstance(value, str):
+            value = _number(value)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
+            raise _Bad(f"{_shown(value)} is not a whole number")
+        if not -limit <= value < limit:
+            raise _Bad(f"{_shown(value)} does not fit {kind}")
+        return int(value)
+
+    return convert
+
+
+def _float(value: Any) -> float:
+    if isinstance(value, str):
+        value = _number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise _Bad(f"{_shown(value)} is not a number")
+    return float(value)
+
+
+def _number(text: str) -> int | float:
+    if "_" in text:
+        raise _Bad(f"{_shown(text)} is not a number")
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        raise _Bad(f"{_shown(text)} is not a number") from None
+
+
+def _date(value: Any) -> date:
+    if not isinstance(value, str):
+        raise _Bad(f"{_shown(value)} is not a date")
+    try:
+        return date.fromisoformat(value.strip())
+    except ValueError:
+        raise _Bad(f"{_shown(value)} is not a date like 2026-01-31") from None
+
+
+def _timestamp(value: Any) -> int:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value) or not _EARLIEST <= value <= _LATEST:
+            raise _Bad(f"{_shown(value)} seconds are no time")
+        return round(value * 1_000_000)
+    if not isinstance(value, str):
+        raise _Bad(f"{_shown(value)} is not a time")
+    try:
+        moment = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise _Bad(f"{_shown(value)} is not a time like 2026-01-31T12:00:00Z") from None
+    return to_micros(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+_CONVERT: Mapping[str, Callable[[Any], Any]] = {
+    "string": _string,
+    "boolean": _boolean,
+    "int": _integer("int"),
+    "bigint": _integer("bigint"),
+    "float": _float,
+    "double": _float,
+    "date": _date,
+    "timestamp": _timestamp,
+}

@@ -1,0 +1,115 @@
+"""Which archived row a new row repeats: identities, and an index of those in each chunk."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from archiver.schema import StreamSchema
+
+Array = npt.NDArray[Any]
+
+_ID_BYTES, _HASH_BYTES = 16, 8
+ENTRY = np.dtype([("id", f"S{_ID_BYTES}"), ("hash", "i8"), ("unit", "i8"), ("line", "i8")])
+# Sorted runs of a chunk's index before they are merged: look-ups stay few, merging stays rare.
+_RUNS = 12
+
+
+def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Array]:
+    """Identity (16 bytes) and content hash (`int64`) of each row of the declared columns and `_extra`.
+
+    The identity is made of the id columns and the time; without id columns, of the whole content.
+    """
+    plain = {
+        name: table[name].cast(pa.int64()) if pa.types.is_timestamp(table[name].type) else table[name]
+        for name in (*schema.columns, "_extra")
+    }
+    values = {name: column.to_pylist() for name, column in plain.items()}
+    content = [
+        orjson.dumps(row) for row in zip(*(values[name] for name in (*schema.columns, "_extra")), strict=True)
+    ]
+    hashes = np.frombuffer(b"".join(_digest(c, _HASH_BYTES) for c in content), dtype="i8")
+    if schema.id is None:
+        identities = content
+    else:
+        names = sorted({*schema.id, schema.time})
+        identities = [orjson.dumps(row) for row in zip(*(values[name] for name in names), strict=True)]
+    return [_digest(i, _ID_BYTES) for i in identities], hashes
+
+
+def entries(ids: list[bytes], hashes: Array, units: Array, lines: Array) -> Array:
+    """Index entries of rows. `S16` compares without trailing zero bytes, which is exact as all ids are 16 long."""
+    made = np.empty(len(ids), dtype=ENTRY)
+    made["id"] = np.frombuffer(b"".join(ids), dtype=f"S{_ID_BYTES}")
+    made["hash"], made["unit"], made["line"] = hashes, units, lines
+    return made
+
+
+def _sorted(rows: Array) -> Array:
+    return rows[np.argsort(rows["id"], kind="stable")]
+
+
+def _digest(content: bytes, size: int) -> bytes:
+    return blake2b(content, digest_size=size).digest()
+
+
+@dataclass
+class ChunkIndex:
+    """The identities of one chunk of one stream, as a few sorted runs of `ENTRY`."""
+
+    runs: list[Array] = field(default_factory=list)
+
+    def add(self, entries: Array) -> None:
+        """Add rows that are not in the index."""
+        if len(entries):
+            self.runs.append(_sorted(entries))
+        if len(self.runs) > _RUNS:
+            self.runs = [_sorted(np.concatenate(self.runs))]
+
+    def find(self, ids: Array) -> tuple[Array, Array]:
+        """For each id whether it is known, and its entry where it is."""
+        known = np.zeros(len(ids), dtype=bool)
+        entries = np.zeros(len(ids), dtype=ENTRY)
+        for run in self.runs:
+            at = np.searchsorted(run["id"], ids)
+            inside = at < len(run)
+            hit = np.zeros(len(ids), dtype=bool)
+            hit[inside] = run["id"][at[inside]] == ids[inside]
+            entries[hit] = run[at[hit]]
+            known |= hit
+        return known, entries
+
+    def __len__(self) -> int:
+        return sum(len(run) for run in self.runs)
+
+
+class IdentityIndex:
+    """The indexes of a stream's chunks, loaded when first needed; the least recently used are forgotten.
+
+    Memory is 40 bytes a row of the chunks held, at most `rows` rows and at least one chunk.
+    """
+
+    def __init__(self, load: Callable[[int], Array], rows: int) -> None:
+        self._load = load
+        self._rows = rows
+        self._chunks: OrderedDict[int, ChunkIndex] = OrderedDict()
+
+    def of(self, chunk: int) -> ChunkIndex:
+        """The index of a chunk, complete for all rows archived so far."""
+        index = self._chunks.get(chunk)
+        if index is None:
+            index = self._chunks[chunk] = ChunkIndex()
+            index.add(self._load(chunk))
+            self._shrink()
+        self._chunks.move_to_end(chunk)
+        return index
+
+    def _shrink(self) -> None:
+        while len(self._chunks) > 1 and sum(map(len, self._chunks.values())) > self._rows:
+            self._chunks.popitem(last=False)

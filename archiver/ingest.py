@@ -1,0 +1,358 @@
+"""Source units into the archive: each record once, in its chunk, counted.
+
+A unit is read in slices. A slice is decoded, judged (on time or late, new or a repetition), cut into chunks and
+appended with one commit; when all slices of a batch are in, the ledger takes the counters in one transaction. A
+process that dies in between reads the unit again: rows that it had appended are recognised by unit and line.
+Publish first, forget last: chunk ends before the rows beyond them, rows before the ledger says they are there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from psycopg import Connection
+
+from archiver import chunk as chunks
+from archiver.admission import column, judge, late, late_bound
+from archiver.catalog import Catalog, Counters, Progress
+from archiver.chunk import Chunk, CutPolicy, Newest
+from archiver.decode import Format, Refused, csv_header, decode
+from archiver.identity import Array, IdentityIndex, entries, fingerprint
+from archiver.schema import StreamSchema
+from archiver.table import StreamTable
+from archiver.times import span
+
+# Records decoded and appended at a time: bounds memory (some 300 bytes a record) and the rows of one file.
+_SLICE = 200_000
+# Rows whose identities are kept in memory, per stream; 40 bytes each.
+_INDEXED_ROWS = 4_000_000
+
+
+class SourceDamaged(Exception):
+    """A unit cannot be read to its end; what was read before stays."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A source unit: a file, later a pushed batch. `lines` yields its lines without line ends, blank ones too."""
+
+    stream: str
+    name: str
+    form: Format
+    lines: Callable[[], Iterator[bytes]]
+
+
+@dataclass
+class _Reading:
+    """A unit while it is read."""
+
+    unit: Unit
+    id: int
+    bound: int | None
+    counters: Counters = field(default_factory=Counters)
+    refused: list[Refused] = field(default_factory=list)
+    newest: int | None = None
+
+    def saw(self, ts: Array) -> None:
+        if len(ts):
+            self.newest = max(int(ts.max()), self.newest if self.newest is not None else int(ts.max()))
+
+    def refuse(self, refused: list[Refused]) -> None:
+        self.refused += refused
+        for one in refused:
+            self.count(**{_COUNTER[one.reason]: 1})
+
+    def count(self, **more: int) -> None:
+        self.counters = self.counters + Counters(**more)
+
+
+_COUNTER = {"malformed": "malformed", "quarantined": "quarantined", "conflict": "conflicts"}
+
+
+@dataclass(frozen=True)
+class _Slice:
+    """Decoded rows of one unit, on their way into the table."""
+
+    reading: _Reading
+    table: pa.Table
+    lines: list[int]
+    raw: list[bytes]
+
+
+@dataclass(frozen=True)
+class Ingested:
+    """One batch: the on-time rows that the archive now holds, by stream, and how many rows were appended."""
+
+    on_time: Mapping[str, pa.Table]
+    appended: int
+
+
+class Archive:
+    """The one writer of a workspace's archive. `fence` raises when another process has taken over."""
+
+    def __init__(
+        self,
+        root: Path,
+        schemas: Iterable[StreamSchema],
+        policy: CutPolicy,
+        connection: Connection[Any],
+        fence: Callable[[], None],
+    ) -> None:
+        self._connection = connection
+        self.fence = fence
+        self._policy = policy
+        self._batch = 0
+        self.catalog = Catalog(connection)
+        self.tables = {schema.name: StreamTable(root, schema) for schema in schemas}
+        self._index = {
+            name: IdentityIndex(table.identities, _INDEXED_ROWS) for name, table in self.tables.items()
+        }
+        with connection.transaction():
+            self.catalog.add_streams(list(self.tables))
+            self.chunks: list[Chunk] = self.catalog.chunks()
+            self.progress: dict[str, Progress] = self.catalog.progress()
+        self._held = self._held_by_newest()
+
+    def _held_by_newest(self) -> Newest:
+        held = [t.chunks()[self.chunks[-1].id] for t in self.tables.values() if self.chunks[-1].id in t.chunks()]
+        if not held:
+            return Newest()
+        return Newest(sum(h.rows for h in held), min(h.oldest for h in held), max(h.newest for h in held))
+
+    def watermark(self, stream: str) -> int | None:
+        """Rows of the stream before this event time (microseconds) are complete or late. None: nothing read."""
+        progress = self.progress[stream]
+        return late_bound(progress.newest, span(self.tables[stream].schema.lateness), progress.advanced)
+
+    def ingest(self, units: Iterable[Unit], now: int) -> Ingested:
+        """Archive the units, those of one stream in the given order. `now` is the clock, for rows of the future."""
+        self._batch += 1
+        readings: list[_Reading] = []
+        on_time: dict[str, list[pa.Table]] = {}
+        appended = 0
+        progress = dict(self.progress)
+        for slices in self._slices(units, progress, now, readings):
+            fresh, rows = self._append(slices)
+            appended += rows
+            on_time.setdefault(slices[0].reading.unit.stream, []).append(fresh)
+        self._finish(readings, progress)
+        return Ingested({name: pa.concat_tables(parts) for name, parts in on_time.items()}, appended)
+
+    def _slices(
+        self, units: Iterable[Unit], progress: dict[str, Progress], now: int, readings: list[_Reading]
+    ) -> Iterator[list[_Slice]]:
+        """Runs of slices of one stream that are appended together; `readings` and `progress` grow along."""
+        waiting: list[_Slice] = []
+        for unit in units:
+            if waiting and waiting[0].reading.unit.stream != unit.stream:
+                yield waiting
+                waiting = []
+            reading = self._open(unit, progress)
+            if reading is None:
+                continue
+            readings.append(reading)
+            for piece in self._read(reading, now):
+                waiting.append(piece)
+                if sum(len(p.lines) for p in waiting) >= _SLICE:
+                    yield waiting
+                    waiting = []
+            if reading.newest is not None:
+                seen = progress[unit.stream]
+                newest = reading.newest if seen.newest is None else max(seen.newest, reading.newest)
+                progress[unit.stream] = replace(seen, newest=newest)
+        if waiting:
+            yield waiting
+
+    def _open(self, unit: Unit, progress: Mapping[str, Progress]) -> _Reading | None:
+        with self._connection.transaction():
+            number, done = self.catalog.open_unit(unit.stream, unit.name)
+        if done:
+            return None
+        seen, schema = progress[unit.stream], self.tables[unit.stream].schema
+        return _Reading(unit, number, late_bound(seen.newest, span(schema.lateness), seen.advanced))
+
+    def _read(self, reading: _Reading, now: int) -> Iterator[_Slice]:
+        schema = self.tables[reading.unit.stream].schema
+        horizon = now + span(schema.future)
+        for lines, numbers, header in _batches(reading):
+            decoded = decode(schema, reading.unit.form, lines, 0, header)
+            reading.count(read=len(lines))
+            refused = [replace(r, line=numbers[r.line]) for r in decoded.refused]
+            ts = column(decoded.table, schema.time)
+            ahead = ts > horizon
+            table, kept, raw = decoded.table, decoded.lines, decoded.raw
+            if ahead.any():
+                refused += [
+                    Refused(numbers[kept[i]], "quarantined", f"ahead of the clock by more than {schema.future}", raw[i])
+                    for i in np.flatnonzero(ahead)
+                ]
+                keep = np.flatnonzero(~ahead)
+                table, kept, raw = table.take(keep), [kept[i] for i in keep], [raw[i] for i in keep]
+            reading.refuse(refused)
+            reading.saw(ts[~ahead])
+            yield _Slice(reading, table, [numbers[i] for i in kept], raw)
+
+    def _append(self, slices: list[_Slice]) -> tuple[pa.Table, int]:
+        """Judge the rows of the slices and commit what is new. Returns the on-time rows now held, and how many new."""
+        stream = slices[0].reading.unit.stream
+        table = self.tables[stream]
+        rows = pa.concat_tables([s.table for s in slices])
+        lines = np.array([line for s in slices for line in s.lines], dtype=np.int64)
+        sizes = [len(s.lines) for s in slices]
+        units = np.repeat([s.reading.id for s in slices], sizes)
+        ts = column(rows, table.schema.time)
+        is_late = np.concatenate([late(t, s.reading.bound) for t, s in zip(_split(ts, sizes), slices, strict=True)])
+        ids, hashes = fingerprint(table.schema, rows)
+        marked = entries(ids, hashes, units, lines)
+        known, archived = self._find(stream, marked, chunks.locate(self.chunks, ts))
+        verdicts = judge(marked, known, archived)
+        self._cut(ts[verdicts.new])
+        parts = chunks.locate(self.chunks, ts)
+        rows = _complete(rows, is_late, ids, marked, parts)
+        fresh = rows.filter(pa.array(verdicts.new))
+        if len(fresh):
+            # The index of a chunk is loaded from the table: get it before the rows are there.
+            indexes = {int(part): self._index[stream].of(int(part)) for part in np.unique(parts[verdicts.new])}
+            self.fence()
+            table.append(fresh, self._batch)
+            for part, index in indexes.items():
+                index.add(marked[verdicts.new & (parts == part)])
+            self._hold(ts[verdicts.new], parts[verdicts.new])
+        self._count(slices, verdicts, is_late)
+        held = (verdicts.new | verdicts.again) & ~is_late
+        return rows.filter(pa.array(held)), len(fresh)
+
+    def _find(self, stream: str, marked: Array, parts: Array) -> tuple[Array, Array]:
+        known = np.zeros(len(marked), dtype=bool)
+        archived = np.zeros(len(marked), dtype=marked.dtype)
+        for part in np.unique(parts):
+            here = parts == part
+            known[here], archived[here] = self._index[stream].of(int(part)).find(marked["id"][here])
+        return known, archived
+
+    def _cut(self, ts: Array) -> None:
+        last = self.chunks[-1]
+        arriving = ts if last.from_ts is None else ts[ts >= last.from_ts]
+        ends = chunks.plan_cuts(arriving, self._held, self._policy)
+        if not ends:
+            return
+        cut = chunks.cut(self.chunks, ends)
+        with self._connection.transaction():
+            self.catalog.put_chunks(cut[len(self.chunks) - 1 :])
+        self.chunks, self._held = cut, Newest()
+
+    def _hold(self, ts: Array, parts: Array) -> None:
+        mine = ts[parts == self.chunks[-1].id]
+        if len(mine):
+            held = self._held
+            self._held = Newest(
+                held.rows + len(mine),
+                min(int(mine.min()), held.oldest if held.oldest is not None else int(mine.min())),
+                max(int(mine.max()), held.newest if held.newest is not None else int(mine.max())),
+            )
+
+    def _count(self, slices: list[_Slice], verdicts: Any, is_late: Array) -> None:
+        at = 0
+        for piece in slices:
+            here = slice(at, at + len(piece.lines))
+            at = here.stop
+            held = verdicts.new[here] | verdicts.again[here]
+            piece.reading.count(
+                archived=int(held.sum()),
+                late=int((held & is_late[here]).sum()),
+                duplicates=int(verdicts.duplicate[here].sum()),
+            )
+            piece.reading.refuse(
+                [
+                    Refused(piece.lines[i], "conflict", "same id and time as an archived row, other content", piece.raw[i])
+                    for i in np.flatnonzero(verdicts.conflict[here])
+                ]
+            )
+
+    def _finish(self, readings: list[_Reading], progress: dict[str, Progress]) -> None:
+        self.fence()
+        with self._connection.transaction():
+            for reading in readings:
+                self.catalog.put_dead_letters(reading.id, reading.refused)
+                self.catalog.finish_unit(reading.id, reading.unit.stream, reading.counters, reading.newest)
+        self.progress = progress
+
+    def advance(self, points: Mapping[str, int]) -> None:
+        """Move streams on without data to event times (microseconds): idle streams, and all at the end of time."""
+        self.fence()
+        with self._connection.transaction():
+            for stream, point in points.items():
+                self.catalog.advance(stream, point)
+        for stream, point in points.items():
+            seen = self.progress[stream]
+            advanced = point if seen.advanced is None else max(point, seen.advanced)
+            self.progress[stream] = replace(seen, advanced=advanced)
+
+    def close_chunks(self, closing: Iterable[Chunk]) -> None:
+        """Present chunks become recent."""
+        closed = {c.id for c in closing}
+        with self._connection.transaction():
+            for part in closed:
+                self.catalog.close_chunk(part)
+        self.chunks = [replace(c, state="recent") if c.id in closed else c for c in self.chunks]
+
+    def clustered(self, chunk: int) -> None:
+        """The files of a closed chunk have been rewritten: see them."""
+        self.catalog.clustered(chunk)
+        for table in self.tables.values():
+            table.refresh()
+
+
+def _split(ts: Array, sizes: list[int]) -> list[Array]:
+    return np.split(ts, np.cumsum(sizes)[:-1])
+
+
+def _complete(rows: pa.Table, is_late: Array, ids: list[bytes], marked: Array, parts: Array) -> pa.Table:
+    added = {
+        "_late": pa.array(is_late),
+        "_id": pa.array(ids, pa.binary()),
+        "_hash": pa.array(np.ascontiguousarray(marked["hash"])),
+        "_unit": pa.array(np.ascontiguousarray(marked["unit"])),
+        "_line": pa.array(np.ascontiguousarray(marked["line"])),
+        "chunk": pa.array(parts, pa.int32()),
+    }
+    for name, values in added.items():
+        rows = rows.append_column(name, values)
+    return rows
+
+
+def _batches(reading: _Reading) -> Iterator[tuple[list[bytes], list[int], list[str]]]:
+    """Non-blank lines with their numbers (from 1), and the CSV header. A damaged rest counts as one bad record."""
+    header: list[str] | None = None if reading.unit.form == "csv" else []
+    lines: list[bytes] = []
+    numbers: list[int] = []
+    number = 0
+    try:
+        for number, line in enumerate(reading.unit.lines(), 1):
+            if number == 1:
+                line = line.removeprefix(b"\xef\xbb\xbf")
+            if not line.strip():
+                continue
+            if header is None:
+                header = _header(line)
+                continue
+            lines.append(line)
+            numbers.append(number)
+            if len(lines) >= _SLICE:
+                yield lines, numbers, header
+                lines, numbers = [], []
+    except SourceDamaged as damage:
+        reading.count(read=1)
+        reading.refuse([Refused(number + 1, "malformed", str(damage), b"")])
+    if lines:
+        yield lines, numbers, header or []
+
+
+def _header(line: bytes) -> list[str]:
+    try:
+        return csv_header(line)
+    except ValueError:
+        return []  # then each line is refused for its number of fields
