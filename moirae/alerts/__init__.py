@@ -1,0 +1,1 @@
+"""From events to alerts: their life, and their rows."""

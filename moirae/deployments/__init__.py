@@ -1,0 +1,1 @@
+"""Which rules should run, and which do."""

@@ -1,0 +1,38 @@
+"""From desired and running rules to what has to change. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change: `start` a rule, `change` its version, `update` what does not make a version, `stop` it."""
+
+    action: Literal["start", "change", "update", "stop"]
+    rule: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A rule's version, and a hash of all of its definition."""
+
+    version: str
+    digest: str
+
+
+def plan(desired: Mapping[str, Applied], running: Mapping[str, Applied]) -> list[Step]:
+    """The steps that lead from what runs to what is desired; rules that are equal in both are not named."""
+    steps: list[Step] = []
+    for rule in sorted(desired.keys() | running.keys()):
+        want, have = desired.get(rule), running.get(rule)
+        if want is None and have is not None:
+            steps.append(Step("stop", rule, have.version, None))
+        elif want is not None and have is None:
+            steps.append(Step("start", rule, None, want.version))
+        elif want is not None and have is not None and want != have:
+            action: Literal["change", "update"] = "change" if want.version != have.version else "update"
+            steps.append(Step(action, rule, have.version, want.version))
+    return steps

@@ -1,0 +1,95 @@
+"""Desired and running rules in PostgreSQL."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+import sql
+from archiver.times import optional_datetime
+from moirae.deployments.model import Definition, Deployment
+from moirae.deployments.plan import Applied, Step, plan
+
+_QUERIES = sql.load("registry")
+
+# Failures in a row after which a rule is set aside.
+_MOST_FAILURES = 3
+
+
+class Registry:
+    """Named queries on one connection in autocommit; methods that change several rows do it in one transaction."""
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection = connection
+
+    def desired(self) -> list[Definition]:
+        """The rules as applied."""
+        return [Definition.from_json(row[2]) for row in self._connection.execute(_QUERIES["desired"])]
+
+    def diff(self, wanted: Sequence[Definition]) -> list[Step]:
+        """What applying the rules would change."""
+        return plan(*({d.name: _applied(d) for d in side} for side in (wanted, self.desired())))
+
+    def apply(self, wanted: Sequence[Definition]) -> list[Step]:
+        """Make these the desired rules, all at once; returns what changed."""
+        by_rule = {d.name: d for d in wanted}
+        with self._connection.transaction():
+            self._connection.execute(_QUERIES["lock"])
+            steps = self.diff(wanted)
+            for step in steps:
+                if step.action == "stop":
+                    self._connection.execute(_QUERIES["drop_rule"], {"rule": step.rule})
+                    continue
+                definition = by_rule[step.rule]
+                values = {"version": definition.version, "definition": Jsonb(definition.to_json())}
+                self._connection.execute(_QUERIES["put_rule"], {"rule": step.rule, **values})
+            if steps:
+                self._connection.execute(_QUERIES["bump"])
+        return steps
+
+    def revision(self) -> int:
+        """The number of the last change of desired rules."""
+        row = self._connection.execute(_QUERIES["revision"]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def deployments(self) -> list[Deployment]:
+        """What runs, also what is quarantined."""
+        with self._connection.cursor(row_factory=class_row(Deployment)) as cursor:
+            return cursor.execute(_QUERIES["deployments"]).fetchall()
+
+    def start(self, rule: str, version: str, settled_to: int | None) -> None:
+        """A version runs: events from this event time (microseconds) on are its own."""
+        values = {"rule": rule, "version": version, "settled_to": optional_datetime(settled_to)}
+        self._connection.execute(_QUERIES["start"], values)
+
+    def stop(self, rule: str, version: str) -> None:
+        """A version runs no more; what it had detected and not settled is forgotten."""
+        values = {"rule": rule, "version": version}
+        with self._connection.transaction():
+            self._connection.execute(_QUERIES["stop"], values)
+            self._connection.execute(_QUERIES["forget_detected"], values)
+
+    def end_alerts(self, rule: str) -> None:
+        """A rule is gone: its open alerts end."""
+        self._connection.execute(_QUERIES["end_alerts"], {"rule": rule})
+
+    def settle(self, rule: str, version: str, settled_to: int) -> None:
+        """Events of the rule before this event time (microseconds) are settled. Part of the caller's transaction."""
+        values = {"rule": rule, "version": version, "settled_to": optional_datetime(settled_to)}
+        self._connection.execute(_QUERIES["settle"], values)
+
+    def fail(self, rule: str, version: str, error: str) -> bool:
+        """A rule's query failed. Returns whether it was set aside."""
+        values = {"rule": rule, "version": version, "error": error[:2000], "most": _MOST_FAILURES}
+        row = self._connection.execute(_QUERIES["fail"], values).fetchone()
+        return row is not None and row[0] == "quarantined"
+
+
+def _applied(definition: Definition) -> Applied:
+    text = json.dumps(definition.to_json(), sort_keys=True)
+    return Applied(definition.version, hashlib.sha256(text.encode()).hexdigest())

@@ -1,0 +1,1 @@
+"""Judging what arrives: sources in, archive, rules, events out."""

@@ -1,0 +1,283 @@
+"""Judging: the deployed rules over new rows (detected) and over slices of the archive (settled).
+
+Each statement judges many rules. Where it fails, its rules are judged one by one, and the one at fault is charged.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import structlog
+from psycopg import Connection
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from archiver.admission import column
+from archiver.ingest import Archive
+from archiver.times import from_micros, span
+from moirae.alerts.annotations import renderer
+from moirae.alerts.event import Event, Found, distinct
+from moirae.alerts.lifecycle import Timing
+from moirae.alerts.store import AlertStore, Source
+from moirae.deployments.model import Definition, event_shape, tables_of
+from moirae.deployments.registry import Registry
+from moirae.live.plan import Running, Slice, due, horizon, statement
+from moirae.live.relations import Relations
+from moirae.rules.bind import Physical
+
+_LOG = structlog.get_logger()
+
+# Seconds between two settlings of filters, which lose nothing by waiting: their events are detected at once.
+_SETTLE_EVERY = 1.0
+
+
+class Judge:
+    """The rules that run, on one Spark session and one database connection."""
+
+    def __init__(
+        self, spark: SparkSession, archive: Archive, connection: Connection[Any], relations: Relations
+    ) -> None:
+        self._spark = spark
+        self._archive = archive
+        self._connection = connection
+        self._registry = Registry(connection)
+        self._store = AlertStore(connection)
+        self._relations = relations
+        self._streams = {name: table.schema.time for name, table in archive.tables.items()}
+        self._revision: int | None = None
+        self._settled_at = 0.0
+        self._relation_names: frozenset[str] = frozenset()
+        self.running: list[Running] = []
+
+    # What runs
+
+    def reload(self, now: datetime) -> None:
+        """Take in changed relations and rules. `now`: the event time from which changed relations hold."""
+        for name in self._relations.changed():
+            self._relations.read(name, now)
+            self._frame(self._relations.table(name)).createOrReplaceTempView(f"relation_{name}")
+            self._relation_names |= {name}
+        revision = self._registry.revision()
+        if revision != self._revision:
+            self._reconcile(self._registry.desired())
+            self._revision = revision
+
+    def _reconcile(self, desired: Sequence[Definition]) -> None:
+        """Start, change and stop only what differs; a new version takes over where the old one stood."""
+        wanted = {d.name: d for d in desired if d.rule.spec.enabled}
+        deployed = self._registry.deployments()
+        for deployment in deployed:
+            definition = wanted.get(deployment.rule)
+            if definition is None or definition.version != deployment.version:
+                self._registry.stop(deployment.rule, deployment.version)
+            if definition is None:
+                self._registry.end_alerts(deployment.rule)
+        stood = {d.rule: d for d in deployed}
+        for name, definition in wanted.items():
+            before = stood.get(name)
+            if before is None or before.version != definition.version:
+                settled = before.settled_to if before else self._begin(definition)
+                self._registry.start(name, definition.version, settled)
+                _LOG.info("rule started", action="rule_started", rule=name, version=definition.version)
+        self._load(wanted)
+
+    def _begin(self, definition: Definition) -> int | None:
+        """A new rule begins with what is not settled yet; in a workspace without data, at the beginning of time."""
+        tables = tables_of(definition.rule, self._streams, self._relation_names)
+        return horizon(event_shape(definition.rule, tables), self.watermarks())
+
+    def _load(self, wanted: Mapping[str, Definition]) -> None:
+        self.running = []
+        for deployment in self._registry.deployments():
+            if deployment.state == "running":
+                definition = wanted[deployment.rule]
+                tables = tables_of(definition.rule, self._streams, self._relation_names)
+                shape = event_shape(definition.rule, tables)
+                self.running.append(Running(definition, tables, shape, deployment.settled_to))
+
+    def watermarks(self) -> dict[str, int | None]:
+        """Of each stream; see `Archive.watermark`."""
+        return {name: self._archive.watermark(name) for name in self._archive.tables}
+
+    # Detecting
+
+    def detect(self, on_time: Mapping[str, pa.Table]) -> bool:
+        """Judge new rows by the rules that judge row by row. Returns whether rows were left to settling alone.
+
+        Rows that are complete already are: they are settled in the same round.
+        """
+        marks = self.watermarks()
+        rules = [rule for rule in self.running if rule.shape.stateless]
+        horizons = {rule.rule: horizon(rule.shape, marks) for rule in rules}
+        left = False
+        fresh: dict[str, pa.Table] = {}
+        for name in self._archive.tables:
+            rows = on_time.get(name)
+            readers = [horizons[r.rule] for r in rules if name in r.shape.streams]
+            if rows is None or not len(rows) or not readers:
+                continue
+            beyond = min((h for h in readers if h is not None), default=None)
+            if beyond is not None:
+                newer = column(rows, self._streams[name]) >= beyond
+                left = left or not newer.all()
+                rows = rows.filter(pa.array(newer))
+            if len(rows):
+                fresh[name] = rows
+        rules = [rule for rule in rules if rule.shape.streams & fresh.keys()]
+        if rules:
+            physical = self._views("new", {s: self._new(s, fresh) for r in rules for s in r.shape.streams})
+            for rule, finds in self._found(rules, physical):
+                low = horizons[rule.rule]
+                events = self._events(rule, [f for f in finds if low is None or f.ts >= low])
+                if events:
+                    with self._connection.transaction():
+                        self._store.detect(_source(rule), events)
+        return left
+
+    def detect_unsettled(self) -> None:
+        """After a restart: judge again what the archive holds beyond the settled, as nobody may have been told."""
+        rules = [rule for rule in self.running if rule.shape.stateless]
+        for rule in rules:
+            low = rule.settled_to
+            finds = self._judge(Slice((rule,), low, None, low, None))
+            for found_rule, found in finds:
+                events = self._events(found_rule, found)
+                with self._connection.transaction():
+                    self._store.detect(_source(found_rule), events)
+
+    # Settling
+
+    def settle(self, at_once: bool = False, alerts_to: int | None = None) -> int:
+        """Settle what is due; returns how many slices were judged.
+
+        `at_once`: filters too, whenever they were settled last. `alerts_to`: the event time (microseconds) up to
+        which silence is known, where that is further than the rows (at the end of time).
+        """
+        now = time.monotonic()
+        filters = at_once or now - self._settled_at >= _SETTLE_EVERY
+        slices = due([r for r in self.running if filters or not r.shape.stateless], self.watermarks())
+        if filters:
+            self._settled_at = now
+        for part in slices:
+            for rule, finds in self._judge(part):
+                self._settle_rule(rule, self._events(rule, finds), part.high, alerts_to)
+        return len(slices)
+
+    def reach(self) -> int:
+        """How far beyond the newest row (microseconds) time must go for all windows and alerts to run out."""
+        return max((_runs_out(rule) for rule in self.running), default=0)
+
+    def settle_to_end(self, after_newest: int, end: int) -> None:
+        """Settle everything: no row at or after `after_newest` will come, and alerts are silent until `end`.
+
+        What falls silent with the end of its input is not absent: absence is judged up to the newest row.
+        """
+        marks: dict[str, int | None] = dict.fromkeys(self._streams, end)
+        rows_only: dict[str, int | None] = dict.fromkeys(self._streams, after_newest)
+        for rule in list(self.running):
+            mark = rows_only if rule.definition.rule.spec.absent else marks
+            high = horizon(rule.shape, mark)
+            assert high is not None
+            high = max(high, rule.settled_to if rule.settled_to is not None else high)
+            low, shape = rule.settled_to, rule.shape
+            part = Slice((rule,), low, high, None if low is None else low - shape.reach, high + shape.lag)
+            for judged, finds in self._judge(part):
+                self._settle_rule(judged, self._events(judged, finds), high, end)
+
+    def _settle_rule(
+        self, rule: Running, events: Sequence[Event], high: int | None, alerts_to: int | None
+    ) -> None:
+        assert high is not None
+        self._archive.fence()
+        with self._connection.transaction():
+            self._store.settle(_source(rule), events, high, max(high, alerts_to or high))
+            self._registry.settle(rule.rule, rule.definition.version, high)
+        self.running = [replace(r, settled_to=high) if r.rule == rule.rule else r for r in self.running]
+
+    # Asking Spark
+
+    def _judge(self, part: Slice) -> list[tuple[Running, list[Found]]]:
+        views = {name: self._archived(name, part.input_low, part.input_high) for name in part.streams}
+        found = self._found(part.rules, self._views("past", views))
+        low, high = part.low, part.high
+        return [
+            (rule, [f for f in finds if (low is None or f.ts >= low) and (high is None or f.ts < high)])
+            for rule, finds in found
+        ]
+
+    def _found(self, rules: Sequence[Running], physical: Physical) -> list[tuple[Running, list[Found]]]:
+        """What each rule finds; a rule whose query fails is charged and left out."""
+        try:
+            table = self._spark.sql(statement(rules, physical)).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            if len(rules) > 1:
+                return [pair for rule in rules for pair in self._found([rule], physical)]
+            self._charge(rules[0], error)
+            return []
+        found: list[list[Found]] = [[] for _ in rules]
+        for index, ts, text in zip(
+            table["rule"].to_pylist(), column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True
+        ):
+            found[index].append(Found(ts, orjson.loads(text)))
+        return list(zip(rules, found, strict=True))
+
+    def _charge(self, rule: Running, error: Exception) -> None:
+        message = str(error).strip().splitlines()[0]
+        set_aside = self._registry.fail(rule.rule, rule.definition.version, message)
+        _LOG.error("rule failed", action="rule_failed", rule=rule.rule, error=message, quarantined=set_aside)
+        if set_aside:
+            self.running = [r for r in self.running if r.rule != rule.rule]
+
+    def _events(self, rule: Running, finds: Sequence[Found]) -> list[Event]:
+        return distinct(rule.rule, rule.definition.id, rule.definition.key, finds)
+
+    def _views(self, prefix: str, frames: Mapping[str, DataFrame]) -> Physical:
+        for name, frame in frames.items():
+            frame.createOrReplaceTempView(f"{prefix}_{name}")
+        names = {name: f"{prefix}_{name}" for name in frames}
+        return Physical({**names, **{name: f"relation_{name}" for name in self._relation_names}})
+
+    def _new(self, stream: str, fresh: Mapping[str, pa.Table]) -> DataFrame:
+        schema = self._archive.tables[stream].schema
+        columns = list(schema.columns)
+        rows = fresh.get(stream)
+        return self._frame(rows.select(columns) if rows is not None else schema.arrow().empty_table().select(columns))
+
+    def _archived(self, stream: str, low: int | None, high: int | None) -> DataFrame:
+        table = self._archive.tables[stream]
+        files = table.files(low, high)
+        if not files:
+            return self._new(stream, {})
+        rows = self._spark.read.schema(table.schema.ddl(["_late"])).parquet(*files).where("NOT _late")
+        time_column = F.col(f"`{table.schema.time}`")
+        if low is not None:
+            rows = rows.where(time_column >= F.lit(from_micros(low)))
+        if high is not None:
+            rows = rows.where(time_column < F.lit(from_micros(high)))
+        return rows.select(*[f"`{name}`" for name in table.schema.columns])
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        return self._spark.createDataFrame(rows)
+
+
+def _source(rule: Running) -> Source:
+    spec = rule.definition.rule.spec
+    labels = {"alertname": spec.alert, **spec.labels}
+    return Source(
+        rule.rule,
+        rule.definition.version,
+        Timing(span(spec.for_), span(spec.keep_firing_for)),
+        labels,
+        renderer(spec.annotations, labels),
+    )
+
+
+def _runs_out(rule: Running) -> int:
+    spec = rule.definition.rule.spec
+    return rule.shape.reach + abs(rule.shape.lag) + span(spec.for_) + span(spec.keep_firing_for) + span(spec.delay)

@@ -1,0 +1,127 @@
+"""Which rules are due over which slice of event time, and one statement that judges them all. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from moirae.deployments.model import Definition, event_sql
+from moirae.rules.bind import Physical, bind
+from moirae.rules.shape import Shape, Tables
+
+
+@dataclass(frozen=True)
+class Running:
+    """A rule that runs: its definition, what it may name, its shape, and how far it is settled (microseconds)."""
+
+    definition: Definition
+    tables: Tables
+    shape: Shape
+    settled_to: int | None
+
+    @property
+    def rule(self) -> str:
+        return self.definition.name
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Rules whose rows with ts in [low, high) are judged together, from input in [input_low, input_high).
+
+    Microseconds of event time; None: no bound.
+    """
+
+    rules: tuple[Running, ...]
+    low: int | None
+    high: int | None
+    input_low: int | None
+    input_high: int | None
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that the rules read."""
+        return frozenset().union(*(r.shape.streams for r in self.rules))
+
+
+def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:
+    """Rows of a rule with ts before this event time are complete. None: a stream of it has not begun."""
+    marks = [watermarks.get(stream) for stream in shape.streams]
+    known = [mark for mark in marks if mark is not None]
+    return min(known) - shape.lag if len(known) == len(marks) and known else None
+
+
+def due(running: Sequence[Running], watermarks: Mapping[str, int | None]) -> list[Slice]:
+    """The slices that can be settled now. Rules with the same bounds and reach share a slice, thus a statement."""
+    groups: dict[tuple[int | None, int, int, int], list[Running]] = {}
+    for rule in running:
+        high = horizon(rule.shape, watermarks)
+        low, shape = rule.settled_to, rule.shape
+        if high is None or (low is not None and high <= low):
+            continue
+        if shape.due(None if low is None else low + shape.lag, high + shape.lag):
+            groups.setdefault((low, high, shape.reach, shape.lag), []).append(rule)
+    return [
+        Slice(tuple(rules), low, high, None if low is None else low - reach, high + lag)
+        for (low, high, reach, lag), rules in groups.items()
+    ]
+
+
+def statement(rules: Sequence[Running], physical: Physical) -> str:
+    """One query for all rules: columns `rule` (its index), `ts`, `attributes` (a JSON object).
+
+    Simple filters over one stream become arms of one projection over one scan; the others branches of a union.
+    """
+    filters: dict[str, list[str]] = {}
+    branches: list[str] = []
+    for index, rule in enumerate(rules):
+        query = bind(event_sql(rule.definition.rule, rule.tables), rule.tables, physical)
+        arm = _arm(index, rule, query)
+        if arm is None:
+            branches.append(_branch(index, rule.definition.columns, query))
+        else:
+            filters.setdefault(query.args["from_"].this.sql(dialect="spark"), []).append(arm)
+    for source, arms in filters.items():
+        found = f"explode(filter(array({', '.join(arms)}), found -> found IS NOT NULL)) AS found"
+        branches.append(f"SELECT found.* FROM (SELECT {found} FROM {source})")
+    return " UNION ALL ".join(branches)
+
+
+def _branch(index: int, columns: Sequence[str], query: exp.Query) -> str:
+    row = ", ".join(f"'{name}', found.`{name}`" for name in columns)
+    return (
+        f"SELECT {index} AS rule, CAST(found.ts AS timestamp) AS ts, {_json(row)} AS attributes "
+        f"FROM ({query.sql(dialect='spark')}) AS found"
+    )
+
+
+def _arm(index: int, rule: Running, query: exp.Query) -> str | None:
+    """`if(condition, row, NULL)` where the query is a filter over the columns of one stream, else None."""
+    if not isinstance(query, exp.Select) or set(_parts(query)) - {"expressions", "from_", "where"}:
+        return None
+    if not isinstance(query.args["from_"].this, exp.Table):
+        return None
+    outputs = {p.alias_or_name.lower(): (p.this if isinstance(p, exp.Alias) else p) for p in query.expressions}
+    if set(outputs) != {name.lower() for name in (*rule.definition.columns, "ts")}:
+        return None  # a star, or names that only Spark resolves
+    made = {p.alias.lower() for p in query.expressions if isinstance(p, exp.Alias)}
+    for part in outputs.values():
+        columns = {c.name.lower() for c in part.find_all(exp.Column)}
+        if columns & made and not (isinstance(part, exp.Column)):
+            return None  # may mean the column made beside it
+    row = ", ".join(f"'{name}', {outputs[name.lower()].sql(dialect='spark')}" for name in rule.definition.columns)
+    where = query.args.get("where")
+    condition = where.this.sql(dialect="spark") if where else "true"
+    time = outputs["ts"].sql(dialect="spark")
+    return (
+        f"if({condition}, named_struct('rule', {index}, 'ts', CAST({time} AS timestamp), "
+        f"'attributes', {_json(row)}), NULL)"
+    )
+
+
+def _parts(query: exp.Select) -> list[str]:
+    return [name for name, value in query.args.items() if value]
+
+
+def _json(row: str) -> str:
+    options = "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
+    return f"to_json(named_struct({row}), {options})" if row else "'{}'"

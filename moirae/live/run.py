@@ -1,0 +1,190 @@
+"""The live process: source → archive → rules → events and alerts.
+
+Spark's micro-batches bring new files; `_take` archives them, then judges them. Between batches `_tick` looks after
+what moves without data: idle streams, changed rules, chunks to close. Both hold one lock, so that nothing here ever
+happens beside something else.
+"""
+
+import threading
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+
+from archiver.chunk import CutPolicy
+from archiver.engine.session import start_session
+from archiver.ingest import Archive
+from archiver.lifecycle import to_close
+from archiver.roller import Roller
+from archiver.schema import StreamSchema
+from archiver.times import from_micros, span, to_micros
+from moirae import database
+from moirae.errors import MoiraeError
+from moirae.live import stream
+from moirae.live.idle import Idle
+from moirae.live.judge import Judge
+from moirae.live.relations import Relations
+from moirae.live.sources import files
+from moirae.live.sources.files import Appeared
+from moirae.process import Role
+from moirae.settings import Settings
+from moirae.streams import FileSource, Stream
+
+_LOG = structlog.get_logger()
+
+# Seconds: between two looks at what moves without data; between two signs of life; for a predecessor to end.
+_TICK, _BEAT, _PATIENCE = 0.1, 2.0, 15.0
+
+
+def run(settings: Settings, stop: threading.Event, drain: bool) -> None:
+    """Run until `stop` is set, or, to drain, until the sources are read and settled. Raises `MoiraeError`."""
+    Live(settings, stop, drain).run()
+
+
+class _Stopped(Exception):
+    """The process was told to stop while it was taking a batch; what is not archived comes again."""
+
+
+class Live:
+    """One run of the live process."""
+
+    def __init__(self, settings: Settings, stop: threading.Event, drain: bool) -> None:
+        self._began = time.monotonic()
+        self._settings = settings
+        self._stop = stop
+        self._drain = drain
+        self._lock = threading.Lock()
+        connection = database.connect(settings, "live")
+        self._role = Role(connection, "live", _PATIENCE)
+        root = Path(settings.archive)
+        schemas = [schema(name, declared) for name, declared in settings.streams.items()]
+        policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
+        self._archive = Archive(root, schemas, policy, connection, self._fence)
+        self._roller = Roller(root, schemas)
+        self._roller.cluster(self._archive.catalog.unclustered())
+        home = Path(settings.home)
+        self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
+        relations = Relations(connection, settings.relations)
+        self._judge = Judge(self._spark, self._archive, connection, relations)
+        self._checkpoint = home / "checkpoints" / "live"
+        self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
+        self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})
+        self._beat_at = 0.0
+        self._first_commit: float | None = None
+        self._failure: Exception | None = None
+
+    def run(self) -> None:
+        """The loop: until told to stop or, in a drain, until the sources are read."""
+        try:
+            self._judge.reload(self._event_time())
+            self._judge.detect_unsettled()
+            globs = {name: source.files for name, source in self._sources.items()}
+            query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
+            while query.isActive and not self._stop.wait(_TICK):
+                with self._lock:
+                    self._tick()
+            if self._stop.is_set():
+                with self._lock:  # the batch at hand ends, the next gives up at the fence
+                    pass
+                query.stop()
+            else:
+                self._raise(query)
+                self._end_of_time()
+            self._role.beat("ended", self._first_commit)
+        finally:
+            self._roller.stop()
+            self._spark.stop()
+
+    def _fence(self) -> None:
+        if self._stop.is_set():
+            raise _Stopped
+        self._role.fence()
+
+    def _raise(self, query: stream.StreamingQuery) -> None:
+        """The query ended by itself: in a drain that is its end, otherwise something failed."""
+        if self._failure is not None:
+            raise self._failure
+        error = query.exception()
+        if error is not None:
+            raise MoiraeError(
+                f"reading the sources failed: {str(error).strip().splitlines()[0]}\n"
+                f"If the checkpoint is damaged, remove {self._checkpoint} and start again: nothing is read twice."
+            )
+
+    def _take(self, appeared: Sequence[Appeared]) -> None:
+        """A micro-batch; what it raises is kept, as Spark would pass on its text only."""
+        try:
+            with self._lock:
+                self._archive_and_judge(appeared)
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _archive_and_judge(self, appeared: Sequence[Appeared]) -> None:
+        base = self._settings.file.parent
+        formats = {name: source.format for name, source in self._sources.items()}
+        units = files.units(appeared, formats, base)
+        ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        self._idle.heard({unit.stream for unit in units}, time.monotonic())
+        if self._first_commit is None:
+            self._first_commit = time.monotonic() - self._began
+        left = self._judge.detect(ingested.on_time)
+        self._judge.settle(at_once=left)
+
+    def _tick(self) -> None:
+        now = time.monotonic()
+        self._judge.reload(self._event_time())
+        if not self._drain:
+            points = self._idle.advances(self._judge.watermarks(), now, self._unread)
+            if points:
+                self._archive.advance(points)
+            self._judge.settle()
+        self._close_chunks()
+        if now - self._beat_at >= _BEAT:
+            self._beat_at = now
+            self._role.beat("draining" if self._drain else "running", self._first_commit)
+
+    def _unread(self, name: str) -> bool:
+        """Whether a stream's folder holds files that are not archived yet."""
+        source = self._sources.get(name)
+        if source is None:
+            return False
+        base = self._settings.file.parent
+        done = self._archive.catalog.done_units(name)
+        return any(files.name(path, base) not in done for path in files.listed(source.files))
+
+    def _event_time(self) -> datetime:
+        newest = [p.newest for p in self._archive.progress.values() if p.newest is not None]
+        return from_micros(max(newest)) if newest else datetime.now(UTC)
+
+    def _close_chunks(self) -> None:
+        marks = self._judge.watermarks().values()
+        known = [mark for mark in marks if mark is not None]
+        watermark = min(known) if known and len(known) == len(marks) else None
+        closing = to_close(self._archive.chunks, watermark)
+        if closing:
+            self._archive.close_chunks(closing)
+            self._roller.cluster([chunk.id for chunk in closing])
+        for chunk in self._roller.done():
+            self._archive.clustered(chunk)
+
+    def _end_of_time(self) -> None:
+        """The sources are exhausted: nothing more is waited for, windows close and alerts run out."""
+        with self._lock:
+            newest = [p.newest for p in self._archive.progress.values() if p.newest is not None]
+            if newest:
+                end = max(newest) + self._judge.reach() + 1
+                self._archive.advance({name: end for name in self._archive.tables})
+                self._judge.settle_to_end(max(newest) + 1, end)
+            self._close_chunks()
+            self._roller.wait()
+            self._close_chunks()
+
+
+def schema(name: str, declared: Stream) -> StreamSchema:
+    """What the archive needs to know of a declared stream."""
+    return StreamSchema(
+        name, declared.columns, declared.time, declared.id, declared.key, declared.lateness, declared.future
+    )

@@ -1,0 +1,70 @@
+"""The streaming query of a workspace's file sources: Spark finds new files, a callback takes them batch by batch."""
+
+import glob
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StreamingQuery
+
+from moirae.live.sources.files import Appeared
+
+# The content stays unread here: columns that are not selected cost nothing.
+_FILE_COLUMNS = "path string, modificationTime timestamp, length long, content binary"
+
+# Bytes of new files in one micro-batch: bounds how long one takes, and how much is repeated after a crash.
+_BATCH_BYTES = str(64 << 20)
+# How often new files are looked for. Shorter costs a core, longer costs latency.
+_EVERY = "100 milliseconds"
+# Spark ignores files that are this much older than the newest it saw: never, here.
+_MAX_AGE = "36500d"
+
+Take = Callable[[Sequence[Appeared]], None]
+
+
+def start(
+    spark: SparkSession, globs: Mapping[str, str], checkpoint: Path, take: Take, drain: bool
+) -> StreamingQuery:
+    """One query for all streams; `take` gets the files of each batch, at least once. `drain`: what is there, then end."""
+    sources = [_source(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
+
+    def batch(frame: DataFrame, _: int) -> None:
+        rows = frame.collect()
+        if rows:
+            take([Appeared(r.stream, _path(r.path), r.modified) for r in rows])
+
+    writer = (
+        reduce(DataFrame.unionAll, sources)
+        .writeStream.queryName("ingest")
+        .foreachBatch(batch)
+        .option("checkpointLocation", str(checkpoint))
+    )
+    writer = writer.trigger(availableNow=True) if drain else writer.trigger(processingTime=_EVERY)
+    return writer.start()
+
+
+def _source(spark: SparkSession, stream: str, pattern: str) -> DataFrame:
+    _base(pattern).mkdir(parents=True, exist_ok=True)
+    reader = (
+        spark.readStream.format("binaryFile")
+        .schema(_FILE_COLUMNS)
+        .option("maxFileAge", _MAX_AGE)
+        .option("maxBytesPerTrigger", _BATCH_BYTES)
+    )
+    modified = F.unix_micros("modificationTime").alias("modified")
+    return reader.load(pattern).select(F.lit(stream).alias("stream"), "path", modified)
+
+
+def _base(pattern: str) -> Path:
+    """The folder above the first wildcard of a glob."""
+    path = Path(pattern)
+    while glob.has_magic(str(path)):
+        path = path.parent
+    return path if str(path) != pattern else path.parent
+
+
+def _path(uri: str) -> Path:
+    return Path(unquote(urlparse(uri).path)) if uri.startswith("file:") else Path(uri)

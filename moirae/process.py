@@ -1,0 +1,57 @@
+"""One process of a role at a time: who holds the lock writes, and whoever was replaced finds out before it does."""
+
+import os
+import time
+from typing import Any
+
+from psycopg import Connection
+
+import sql
+from moirae.errors import MoiraeError
+
+_QUERIES = sql.load("processes")
+
+
+class Replaced(MoiraeError):
+    """Another process of this role has started; this one must not write any more."""
+
+
+class Role:
+    """A role held by this process, as long as its connection lives. Raises `MoiraeError` where another holds it."""
+
+    def __init__(self, connection: Connection[Any], role: str, patience: float) -> None:
+        """`patience`: seconds to wait for a predecessor that is just ending."""
+        self._connection = connection
+        self._role = role
+        self._lock(patience)
+        row = connection.execute(_QUERIES["take"], {"role": role, "pid": os.getpid()}).fetchone()
+        assert row is not None
+        self._epoch = int(row[0])
+
+    def _lock(self, patience: float) -> None:
+        deadline = time.monotonic() + patience
+        while True:
+            row = self._connection.execute(_QUERIES["lock"], {"role": self._role}).fetchone()
+            if row is not None and row[0]:
+                return
+            if time.monotonic() > deadline:
+                raise MoiraeError(f"another {self._role} process of this workspace is running")
+            time.sleep(0.2)
+
+    def fence(self) -> None:
+        """Raises `Replaced` where another process has taken the role. To be called before what cannot be undone."""
+        row = self._connection.execute(_QUERIES["epoch"], {"role": self._role}).fetchone()
+        if row is None or row[0] != self._epoch:
+            raise Replaced(f"another {self._role} process has taken over")
+
+    def beat(self, state: str, first_commit_seconds: float | None = None) -> None:
+        """Say that the process lives, and what it does."""
+        values = {"role": self._role, "epoch": self._epoch, "state": state}
+        self._connection.execute(_QUERIES["beat"], {**values, "first_commit_seconds": first_commit_seconds})
+
+
+def processes(connection: Connection[Any]) -> list[dict[str, Any]]:
+    """What is known of each role's process."""
+    cursor = connection.execute(_QUERIES["processes"])
+    names = [column.name for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -1,0 +1,110 @@
+"""An event query as it is run: derived streams put in, tables under their physical names, relations as of the row.
+
+No value ever enters by text: only names of tables change, on the syntax tree.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from sqlglot import exp
+
+from moirae.rules.shape import Tables, Unsupported, parse
+
+# Columns that a relation's physical table has beside the declared ones: the event time in which a row holds.
+VALID_FROM, VALID_TO = "_valid_from", "_valid_to"
+
+
+@dataclass(frozen=True)
+class Physical:
+    """The names under which streams and relations can be read."""
+
+    names: Mapping[str, str]
+
+    def __getitem__(self, name: str) -> exp.Table:
+        return exp.to_table(self.names[name], dialect="spark")
+
+
+def bind(sql: str, tables: Tables, physical: Physical) -> exp.Query:
+    """The query over physical tables. The query must have a `shape`."""
+    return _query(parse(sql), tables, physical, frozenset())
+
+
+def _query(query: exp.Query, tables: Tables, physical: Physical, local: frozenset[str]) -> exp.Query:
+    with_ = query.args.get("with_")
+    for cte in with_.expressions if with_ else ():
+        cte.set("this", _query(cte.this, tables, physical, local))
+        local |= {cte.alias.lower()}
+    if isinstance(query, exp.SetOperation):
+        for side in ("this", "expression"):
+            query.set(side, _query(query.args[side], tables, physical, local))
+    elif isinstance(query, exp.Subquery):
+        query.set("this", _query(query.this, tables, physical, local))
+    elif isinstance(query, exp.Select):
+        _select(query, tables, physical, local)
+    return query
+
+
+def _select(select: exp.Select, tables: Tables, physical: Physical, local: frozenset[str]) -> None:
+    from_ = select.args["from_"]
+    joins = select.args.get("joins") or []
+    places = [from_, *joins]
+    times = [_time(place.this, tables, local) for place in places]
+    (owner,) = [place for place, time in zip(places, times, strict=True) if time is not None]
+    moment = exp.column(times[places.index(owner)] or "", table=owner.this.alias_or_name, quoted=True)
+    for place in places:
+        relation = _is(place.this, tables.relations, local)
+        alias = place.this.alias_or_name
+        place.set("this", _table(place.this, tables, physical, local))
+        if relation:
+            _as_of(select, place, alias, moment)
+
+
+def _time(node: exp.Expr, tables: Tables, local: frozenset[str]) -> str | None:
+    """The name of the event time of a table in FROM; None for a relation."""
+    if _is(node, tables.relations, local):
+        return None
+    if _is(node, tables.streams, local):
+        return tables.streams[node.name.lower()]
+    return "ts"
+
+
+def _is(node: exp.Expr, names: Mapping[str, str] | frozenset[str], local: frozenset[str]) -> bool:
+    return isinstance(node, exp.Table) and node.name.lower() in names and node.name.lower() not in local
+
+
+def _table(node: exp.Expr, tables: Tables, physical: Physical, local: frozenset[str]) -> exp.Expr:
+    if isinstance(node, exp.Subquery):
+        return _query(node, tables, physical, local)
+    name = node.name.lower()
+    if name in local:
+        return node
+    if name not in tables.derived or name in tables.streams:
+        return exp.alias_(physical[name], node.alias_or_name, table=True, quoted=True)
+    rest = replace(tables, derived={n: s for n, s in tables.derived.items() if n != name})
+    inner = _query(parse(tables.derived[name]), rest, physical, frozenset())
+    return exp.Subquery(this=inner, alias=exp.TableAlias(this=exp.to_identifier(node.alias_or_name, quoted=True)))
+
+
+def _as_of(select: exp.Select, place: exp.Expr, alias: str, moment: exp.Column) -> None:
+    """The version of a relation's row that held at the time of the stream's row."""
+    holds = exp.and_(
+        exp.GTE(this=moment.copy(), expression=exp.column(VALID_FROM, table=alias, quoted=True)),
+        exp.LT(this=moment.copy(), expression=exp.column(VALID_TO, table=alias, quoted=True)),
+    )
+    if isinstance(place, exp.Join) and place.args.get("on") is not None:
+        place.set("on", exp.and_(place.args["on"], holds))
+        return
+    if isinstance(place, exp.Join) and (place.side == "LEFT" or place.method == "NATURAL"):
+        raise Unsupported(f"write the join of {alias} with ON", place)
+    select.where(holds, copy=False)
+
+
+def expr_of_absence(stream: str, time: str, key: tuple[str, ...], seconds: float) -> str:
+    """SQL that makes a row for each key value and time since which it has been silent for some seconds."""
+    keys = ", ".join(f"`{name}`" for name in key)
+    gap = f"INTERVAL '{seconds}' SECOND"
+    return (
+        f"SELECT {keys}, `{time}` + {gap} AS ts FROM (SELECT {keys}, `{time}`, "
+        f"lead(`{time}`) OVER (PARTITION BY {keys} ORDER BY `{time}`) AS _next FROM {stream}) "
+        f"WHERE _next IS NULL OR _next > `{time}` + {gap}"
+    )

@@ -1,0 +1,281 @@
+"""What an event query needs: which tables, how far back in time, and when its rows are complete. Pure.
+
+A query is judged over slices of event time. For rows with `ts` in [a, b) it is given the input in
+[a − reach, b + lag), all of it settled: a row at `ts` is complete when the watermark w of its streams has
+w > ts + lag. Filters have lag 0; a window whose rows carry `window.end` is complete just when w reaches its end.
+Because nothing else of the past is looked at, live, batch and replica find the same rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+
+import sqlglot
+from sqlglot import exp
+
+from archiver.times import span
+
+
+class Unsupported(Exception):
+    """A query that cannot be judged piece by piece; `line` and `column` (from 1) point into its text."""
+
+    def __init__(self, message: str, node: exp.Expr | None = None) -> None:
+        super().__init__(message)
+        self.line, self.column = position(node)
+
+
+def position(node: exp.Expr | None) -> tuple[int, int]:
+    """Line and column of the first word of a part of a query, as far as the parser kept it."""
+    for part in node.walk() if node is not None else ():
+        if "line" in part.meta:
+            return part.meta["line"], part.meta["col"] - (part.meta["end"] - part.meta["start"])
+    return 1, 1
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What queries may name: streams with their time column, relations, derived streams with their SQL."""
+
+    streams: Mapping[str, str]
+    relations: frozenset[str] = frozenset()
+    derived: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """See the module. Times in microseconds; `period`: windows close at `offset` plus its multiples, None: none."""
+
+    streams: frozenset[str] = frozenset()
+    relations: frozenset[str] = frozenset()
+    reach: int = 0
+    lag: int = 0
+    period: int | None = None
+    offset: int = 0
+
+    @property
+    def stateless(self) -> bool:
+        """Each input row is judged by itself, so that events can be detected at once."""
+        return self.period is None
+
+    def due(self, before: int | None, now: int) -> bool:
+        """Whether the watermark's move from `before` to `now` closes a window."""
+        if self.period is None or before is None:
+            return True
+        return (now - self.offset) // self.period > (before - self.offset) // self.period
+
+
+def parse(sql: str) -> exp.Query:
+    """The query's syntax tree. Raises `Unsupported` for anything but one query."""
+    try:
+        statements = sqlglot.parse(sql, read="spark")
+    except sqlglot.errors.SqlglotError as error:
+        known = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
+        refusal = Unsupported(f"SQL syntax: {known.get('description', str(error))}")
+        refusal.line, refusal.column = known.get("line", 1) or 1, known.get("col", 1) or 1
+        raise refusal from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise Unsupported("one SELECT is wanted here")
+    return statements[0]
+
+
+def tables_in(sql: str) -> frozenset[str]:
+    """The names of all tables in a query."""
+    return frozenset(table.name.lower() for table in parse(sql).find_all(exp.Table))
+
+
+def shape(sql: str, tables: Tables) -> Shape:
+    """The shape of an event query or derived stream. Raises `Unsupported`."""
+    return _query(parse(sql), tables, {}).shape
+
+
+@dataclass(frozen=True)
+class _Source:
+    """A table in FROM: its shape, and the name of the column that is its event time (None for a relation)."""
+
+    shape: Shape
+    time: str | None
+
+
+_WINDOW_FUNCTIONS = "window functions (OVER) need all rows around a row; use GROUP BY window(ts, '…')"
+_REFUSED: dict[type[exp.Expr], str] = {
+    exp.Window: _WINDOW_FUNCTIONS,
+    exp.Limit: "LIMIT would keep rows by chance; use a WHERE",
+    exp.Exists: "EXISTS is not supported in an event query; join a relation instead",
+    exp.Pivot: "PIVOT is not supported in an event query",
+    exp.TableSample: "TABLESAMPLE is not supported in an event query",
+}
+
+
+def _query(query: exp.Expr, tables: Tables, local: Mapping[str, _Source]) -> _Source:
+    if isinstance(query, exp.Subquery):
+        return _query(query.this, tables, local)
+    local = dict(local)
+    with_ = query.args.get("with_") or query.args.get("with")
+    for cte in with_.expressions if with_ else ():
+        local[cte.alias.lower()] = _query(cte.this, tables, local)
+    if isinstance(query, exp.SetOperation):
+        return _union(_query(query.this, tables, local), _query(query.expression, tables, local), query)
+    if not isinstance(query, exp.Select):
+        raise Unsupported("one SELECT is wanted here", query)
+    return _select(query, tables, local)
+
+
+def _union(left: _Source, right: _Source, node: exp.Expr) -> _Source:
+    if not isinstance(node, exp.Union):
+        raise Unsupported(f"{node.key.upper()} is not supported in an event query", node)
+    a, b = left.shape, right.shape
+    if a.period != b.period or a.offset != b.offset:
+        raise Unsupported("both sides of a UNION need the same windows, or none", node)
+    return _Source(
+        Shape(
+            a.streams | b.streams, a.relations | b.relations, max(a.reach, b.reach), max(a.lag, b.lag), a.period, a.offset
+        ),
+        "ts",
+    )
+
+
+def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) -> _Source:
+    _refuse_parts(select)
+    sources = _sources(select, tables, local)
+    streams = [source for source in sources.values() if source.time is not None]
+    relations = frozenset().union(*(s.shape.relations for s in sources.values()))
+    if not streams:
+        raise Unsupported("an event query reads a stream; this reads none", select)
+    if len(streams) > 1:
+        raise Unsupported("a join of two streams is not supported; join a stream with relations", select.args["joins"][0])
+    source = replace(streams[0], shape=replace(streams[0].shape, relations=relations))
+    windows = [w for w in select.find_all(exp.Anonymous, exp.Func) if _is_window(w) and w.find_ancestor(exp.Select) is select]
+    group = select.args.get("group")
+    if group is None and not any(_own(select, exp.AggFunc)):
+        if windows:
+            raise Unsupported("window() needs a GROUP BY", windows[0])
+        return _plain(select, source)
+    grouped = [w for w in windows if w.find_ancestor(exp.Group) is group and group is not None]
+    if not grouped:
+        raise Unsupported("an aggregate over a stream needs GROUP BY window(ts, '…')", group or select)
+    return _windowed(select, source, grouped[0])
+
+
+def _refuse_parts(select: exp.Select) -> None:
+    for kind, message in _REFUSED.items():
+        for node in _own(select, kind):
+            raise Unsupported(message, node)
+    for node in _own(select, exp.In):
+        if node.args.get("query") is not None:
+            raise Unsupported("IN (SELECT …) is not supported in an event query; join a relation instead", node)
+    for node in _own(select, exp.Subquery):
+        if not isinstance(node.parent, exp.From | exp.Join):
+            raise Unsupported("a subquery is supported in FROM only", node)
+
+
+def _own(select: exp.Select, kind: type[exp.Expr]) -> list[exp.Expr]:
+    """Parts of this SELECT, not of those inside it."""
+    return [n for n in select.find_all(kind) if n is not select and n.find_ancestor(exp.Select) is select]
+
+
+def _sources(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) -> dict[str, _Source]:
+    from_ = select.args.get("from_") or select.args.get("from")
+    if from_ is None:
+        raise Unsupported("an event query reads a stream; this reads none", select)
+    found = {"": _source(from_.this, tables, local)}
+    for join in select.args.get("joins") or ():
+        source = _source(join.this, tables, local)
+        if source.time is None and join.side in ("RIGHT", "FULL"):
+            raise Unsupported(f"{join.side} JOIN of a relation: rows without an event have no time", join)
+        found[join.this.alias_or_name.lower()] = source
+    return found
+
+
+def _source(node: exp.Expr, tables: Tables, local: Mapping[str, _Source]) -> _Source:
+    if isinstance(node, exp.Subquery):
+        return _query(node.this, tables, local)
+    if not isinstance(node, exp.Table) or not isinstance(node.this, exp.Identifier) or node.db:
+        raise Unsupported("FROM names streams, relations and derived streams only", node)
+    name = node.name.lower()
+    if name in local:
+        return local[name]
+    if name in tables.streams:
+        return _Source(Shape(streams=frozenset({name})), tables.streams[name])
+    if name in tables.relations:
+        return _Source(Shape(relations=frozenset({name})), None)
+    if name in tables.derived:
+        rest = replace(tables, derived={n: s for n, s in tables.derived.items() if n != name})
+        return _query(parse(tables.derived[name]), rest, {})
+    raise Unsupported(f"unknown table {node.name!r}", node)
+
+
+def _plain(select: exp.Select, source: _Source) -> _Source:
+    assert source.time is not None
+    if not any(isinstance(p, exp.Star) or (isinstance(p, exp.Column) and p.is_star) for p in select.expressions):
+        value = _output(select, "ts")
+        if not isinstance(value, exp.Column) or value.name.lower() != source.time.lower():
+            raise Unsupported(f"ts must be the time of the stream, {source.time}", value)
+    elif source.time.lower() != "ts":
+        raise Unsupported(f"name the time: {source.time} AS ts", select)
+    return _Source(source.shape, "ts")
+
+
+def _windowed(select: exp.Select, source: _Source, window: exp.Expr) -> _Source:
+    arguments = window.expressions if isinstance(window, exp.Anonymous) else list(window.iter_expressions())
+    time = arguments[0] if arguments else None
+    if not isinstance(time, exp.Column) or time.name.lower() != (source.time or "").lower():
+        raise Unsupported(f"window() takes the time of the stream, {source.time}", window)
+    size, slide, start = _spans(window, arguments[1:])
+    inner, value = source.shape, _output(select, "ts")
+    lag = {"end": -1, "start": size - 1, "time": 0, "inside": size - 1}[_kind(value, source.time or "")]
+    return _Source(
+        replace(inner, reach=inner.reach + size, lag=inner.lag + lag, period=slide, offset=(start + size) % slide), "ts"
+    )
+
+
+def _spans(window: exp.Expr, arguments: list[exp.Expr]) -> tuple[int, int, int]:
+    try:
+        spans = [span(parse_interval(a.name)) for a in arguments if isinstance(a, exp.Literal) and a.is_string]
+    except ValueError as error:
+        raise Unsupported(f"window(): {error}", window) from error
+    if not spans or len(spans) != len(arguments) or spans[0] <= 0:
+        raise Unsupported("window(ts, '5 minutes') takes fixed intervals as text", window)
+    size = spans[0]
+    slide = spans[1] if len(spans) > 1 else size
+    if not 0 < slide <= size:
+        raise Unsupported("a window's slide is above 0 and at most its size", window)
+    return size, slide, spans[2] if len(spans) > 2 else 0
+
+
+_UNITS = {name: timedelta(**{name + "s": 1}) for name in ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")}
+
+
+def parse_interval(text: str) -> timedelta:
+    """A fixed interval as Spark writes it: `5 minutes`, `1 hour 30 minutes`. Raises `ValueError`."""
+    words = text.lower().removeprefix("interval ").split()
+    total = timedelta(0)
+    for count, unit in zip(words[::2], words[1::2], strict=False):
+        length = _UNITS.get(unit.removesuffix("s"))
+        if length is None or not count.removeprefix("-").isdigit():
+            raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
+        total += int(count) * length
+    if not words or len(words) % 2:
+        raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
+    return total
+
+
+def _kind(value: exp.Expr, time: str) -> str:
+    text = value.sql(dialect="spark").lower().replace("`", "")
+    if text in ("window.end", "window.start"):
+        return text.removeprefix("window.")
+    if text == "window_time(window)":
+        return "time"
+    if isinstance(value, exp.Max | exp.Min) and isinstance(value.this, exp.Column) and value.this.name.lower() == time.lower():
+        return "inside"
+    raise Unsupported(f"ts of a window is window.end, window.start, max({time}) or min({time})", value)
+
+
+def _output(select: exp.Select, name: str) -> exp.Expr:
+    for projection in select.expressions:
+        if projection.alias_or_name.lower() == name:
+            return projection.this if isinstance(projection, exp.Alias) else projection
+    raise Unsupported("every row of an event query has a time: select it AS ts", select)
+
+
+def _is_window(node: exp.Expr) -> bool:
+    return (isinstance(node, exp.Anonymous) and node.name.lower() == "window") or type(node).__name__ == "WindowFunction"
