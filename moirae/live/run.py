@@ -21,26 +21,44 @@ from archiver.roller import Roller
 from archiver.schema import StreamSchema
 from archiver.times import from_micros, span, to_micros
 from moirae import database
+from moirae.deployments.apply import checked, rule_files
+from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
 from moirae.live import stream
 from moirae.live.idle import Idle
 from moirae.live.judge import Judge
+from moirae.live.outbox import Outbox
 from moirae.live.relations import Relations
 from moirae.live.sources import files
 from moirae.live.sources.files import Appeared
 from moirae.process import Role
 from moirae.settings import Settings
 from moirae.streams import FileSource, Stream
+from moirae.up import watch_parent
 
 _LOG = structlog.get_logger()
 
-# Seconds: between two looks at what moves without data; between two signs of life; for a predecessor to end.
-_TICK, _BEAT, _PATIENCE = 0.1, 2.0, 15.0
+# Seconds: between two looks at what moves without data; between two signs of life; between two commits of settled
+# events; for a predecessor to end.
+_TICK, _BEAT, _FLUSH, _PATIENCE = 0.1, 2.0, 5.0, 15.0
 
 
-def run(settings: Settings, stop: threading.Event, drain: bool) -> None:
-    """Run until `stop` is set, or, to drain, until the sources are read and settled. Raises `MoiraeError`."""
-    Live(settings, stop, drain).run()
+def run(
+    settings: Settings,
+    stop: threading.Event,
+    drain: bool,
+    apply_rules: bool = False,
+    parent: int | None = None,
+) -> None:
+    """Run until `stop` is set, or, to drain, until the sources are read and settled. Raises `MoiraeError`.
+
+    `apply_rules`: take in the workspace's rule files first. `parent`: the process with which this one ends.
+    """
+    watch_parent(parent, stop)
+    live = Live(settings, stop, drain)
+    if apply_rules:
+        live.apply_rules()
+    live.run()
 
 
 class _Stopped(Exception):
@@ -56,12 +74,13 @@ class Live:
         self._stop = stop
         self._drain = drain
         self._lock = threading.Lock()
-        connection = database.connect(settings, "live")
+        connection = self._connection = database.connect(settings, "live")
         self._role = Role(connection, "live", _PATIENCE)
         root = Path(settings.archive)
         schemas = [schema(name, declared) for name, declared in settings.streams.items()]
         policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
         self._archive = Archive(root, schemas, policy, connection, self._fence)
+        self._outbox = Outbox(connection, root)
         self._roller = Roller(root, schemas)
         self._roller.cluster(self._archive.catalog.unclustered())
         home = Path(settings.home)
@@ -72,8 +91,25 @@ class Live:
         self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
         self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})
         self._beat_at = 0.0
+        self._flushed_at = 0.0
         self._first_commit: float | None = None
         self._failure: Exception | None = None
+
+    def apply_rules(self) -> None:
+        """Make the rule files the desired rules. Bad files change nothing: with rules deployed before, these run on."""
+        registry = Registry(self._connection)
+        try:
+            definitions, problems = checked(self._spark, self._settings, rule_files(self._settings, []))
+        except MoiraeError as error:
+            if self._drain or not registry.desired():
+                self._spark.stop()
+                raise
+            _LOG.error("rule files are not applied", action="rules_refused", problems=str(error))
+            return
+        for problem in problems:
+            _LOG.warning("rule file", action="rules_warning", problem=str(problem))
+        for step in registry.apply(definitions):
+            _LOG.info("rule applied", action=f"rule_{step.action}", rule=step.rule)
 
     def run(self) -> None:
         """The loop: until told to stop or, in a drain, until the sources are read."""
@@ -142,6 +178,9 @@ class Live:
                 self._archive.advance(points)
             self._judge.settle()
         self._close_chunks()
+        if now - self._flushed_at >= _FLUSH:
+            self._flushed_at = now
+            self._outbox.flush(self._archive.chunks)
         if now - self._beat_at >= _BEAT:
             self._beat_at = now
             self._role.beat("draining" if self._drain else "running", self._first_commit)
@@ -178,6 +217,7 @@ class Live:
                 end = max(newest) + self._judge.reach() + 1
                 self._archive.advance({name: end for name in self._archive.tables})
                 self._judge.settle_to_end(max(newest) + 1, end)
+            self._outbox.flush(self._archive.chunks)
             self._close_chunks()
             self._roller.wait()
             self._close_chunks()

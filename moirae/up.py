@@ -1,0 +1,126 @@
+"""`moirae up`: starts the workspace's processes, and starts them again when they fall."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from moirae import database
+from moirae.process import Role
+from moirae.settings import Settings
+
+_LOG = structlog.get_logger()
+
+# Seconds: until a child that was told to end is killed; pauses before it is started again, growing while it falls.
+_GRACE = 20.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+# A child that ran this long fell for a new reason.
+_STEADY = 60.0
+# Exit codes that another start would not change: the message says what to do.
+_FINAL = frozenset({1, 2})
+
+
+@dataclass
+class Child:
+    """A process of the workspace, by the arguments of `moirae`."""
+
+    name: str
+    arguments: Sequence[str]
+    once: Sequence[str] = ()  # added at its first start only
+    process: subprocess.Popen[bytes] | None = None
+    started: float = 0.0
+    pause: float = _FIRST_PAUSE
+    due: float = field(default_factory=time.monotonic)
+
+    def start(self) -> None:
+        """Start it in a process group of its own: a Ctrl-C at the terminal is for us alone."""
+        command = [sys.executable, "-m", "moirae", *self.arguments, *self.once, "--parent", str(os.getpid())]
+        self.once = ()
+        self.process = subprocess.Popen(command, start_new_session=True)
+        self.started = time.monotonic()
+
+    def fell(self, code: int) -> None:
+        """It ended by itself: when to start it again."""
+        self._sweep()
+        now = time.monotonic()
+        self.pause = _FIRST_PAUSE if now - self.started > _STEADY else min(self.pause * 2, _LONGEST_PAUSE)
+        self.due, self.process = now + self.pause, None
+        _LOG.error("process fell", action="child_fell", process=self.name, code=code, again_in=self.pause)
+
+    def end(self, deadline: float) -> None:
+        """Ask it to end; after the deadline, end it."""
+        if self.process is None:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _LOG.warning("process killed", action="child_killed", process=self.name)
+        self._sweep()
+        self.process.wait()
+
+    def _sweep(self) -> None:
+        """What is left of its group, its JVM above all, ends too."""
+        assert self.process is not None
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+
+def up(settings: Settings, drain: bool) -> int:
+    """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns an exit code."""
+    connection = database.connect(settings, "up")
+    role = Role(connection, "up", patience=0.0)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    workspace = ["--workspace", str(settings.file)]
+    children = [Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])]
+    role.beat("running")
+    try:
+        return _supervise(children, stop, role, drain)
+    finally:
+        deadline = time.monotonic() + _GRACE
+        for child in children:
+            child.end(deadline)
+        role.beat("ended")
+
+
+def _supervise(children: list[Child], stop: threading.Event, role: Role, drain: bool) -> int:
+    beat = time.monotonic()
+    while not stop.is_set():
+        for child in children:
+            code = None if child.process is None else child.process.poll()
+            if code is not None and (code in _FINAL or (drain and code == 0)):
+                return code
+            if code is not None:
+                child.fell(code)
+            if child.process is None and time.monotonic() >= child.due:
+                child.start()
+        if time.monotonic() - beat > 2.0:
+            beat = time.monotonic()
+            role.beat("running")
+        stop.wait(0.1)
+    return 0
+
+
+def watch_parent(parent: int | None, stop: threading.Event) -> None:
+    """End with the supervisor that started this process, however that ended."""
+    if parent is None:
+        return
+
+    def watch() -> None:
+        while not stop.wait(1.0):
+            if os.getppid() != parent:
+                _LOG.error("supervisor is gone", action="parent_gone", parent=parent)
+                stop.set()
+
+    threading.Thread(target=watch, daemon=True, name="parent").start()
+
