@@ -126,9 +126,7 @@ def _extra(schema: StreamSchema, rows: list[dict[str, Any]]) -> pa.Array:
     )
 
 
-def _columns(
-    schema: StreamSchema, rows: list[dict[str, Any]]
-) -> tuple[dict[str, pa.Array], dict[int, str]]:
+def _columns(schema: StreamSchema, rows: list[dict[str, Any]]) -> tuple[dict[str, pa.Array], dict[int, str]]:
     columns: dict[str, pa.Array] = {}
     bad: dict[int, str] = {}
     for name, kind in schema.columns.items():

@@ -31,9 +31,7 @@ def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Arr
         for name in (*schema.columns, "_extra")
     }
     values = {name: column.to_pylist() for name, column in plain.items()}
-    content = [
-        orjson.dumps(row) for row in zip(*(values[name] for name in (*schema.columns, "_extra")), strict=True)
-    ]
+    content = [orjson.dumps(row) for row in zip(*(values[name] for name in (*schema.columns, "_extra")), strict=True)]
     hashes = np.frombuffer(b"".join(_digest(c, _HASH_BYTES) for c in content), dtype="i8")
     if schema.id is None:
         identities = content

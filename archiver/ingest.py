@@ -107,9 +107,7 @@ class Archive:
         self._batch = 0
         self.catalog = Catalog(connection)
         self.tables = {schema.name: StreamTable(root, schema) for schema in schemas}
-        self._index = {
-            name: IdentityIndex(table.identities, _INDEXED_ROWS) for name, table in self.tables.items()
-        }
+        self._index = {name: IdentityIndex(table.identities, _INDEXED_ROWS) for name, table in self.tables.items()}
         with connection.transaction():
             self.catalog.add_streams(list(self.tables))
             self.chunks: list[Chunk] = self.catalog.chunks()
@@ -267,7 +265,9 @@ class Archive:
             )
             piece.reading.refuse(
                 [
-                    Refused(piece.lines[i], "conflict", "same id and time as an archived row, other content", piece.raw[i])
+                    Refused(
+                        piece.lines[i], "conflict", "same id and time as an archived row, other content", piece.raw[i]
+                    )
                     for i in np.flatnonzero(verdicts.conflict[here])
                 ]
             )

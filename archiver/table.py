@@ -49,9 +49,7 @@ class StreamTable:
             return DeltaTable(self.path)
         except TableNotFoundError:
             self.path.mkdir(parents=True, exist_ok=True)
-            return DeltaTable.create(
-                self.path, self._arrow, partition_by=["chunk"], configuration=_CONFIGURATION
-            )
+            return DeltaTable.create(self.path, self._arrow, partition_by=["chunk"], configuration=_CONFIGURATION)
 
     def append(self, rows: pa.Table, batch: int) -> None:
         """Commit rows of the table's schema at once. `batch` is kept with the commit, for people who look."""
@@ -82,9 +80,7 @@ class StreamTable:
         return [
             str(self.path / path)
             for path, oldest, newest, part in self._spans()
-            if (low is None or newest >= low)
-            and (high is None or oldest < high)
-            and (chunk is None or part == chunk)
+            if (low is None or newest >= low) and (high is None or oldest < high) and (chunk is None or part == chunk)
         ]
 
     def _spans(self) -> Sequence[tuple[str, int, int, int]]:
@@ -128,9 +124,7 @@ class StreamTable:
         rows = self.read(["_id", "_hash", "_unit", "_line"], chunk)
         if not len(rows):
             return np.empty(0, dtype=ENTRY)
-        return entries(
-            rows["_id"].to_pylist(), *(rows[name].to_numpy() for name in ("_hash", "_unit", "_line"))
-        )
+        return entries(rows["_id"].to_pylist(), *(rows[name].to_numpy() for name in ("_hash", "_unit", "_line")))
 
     def cluster(self, chunk: int) -> None:
         """Rewrite a closed chunk's files clustered by key and time, with statistics. Rows stay as they are."""

@@ -19,9 +19,7 @@ def connect(settings: Settings, name: str) -> Connection[Any]:
     """A connection in autocommit, its session in UTC, the schema in place. `name` is what the server lists."""
     dsn = settings.database.get_secret_value() if settings.database else _embedded(settings.home)
     try:
-        connection = psycopg.connect(
-            dsn, autocommit=True, application_name=f"moirae {name}", options="-c timezone=UTC"
-        )
+        connection = psycopg.connect(dsn, autocommit=True, application_name=f"moirae {name}", options="-c timezone=UTC")
     except psycopg.OperationalError as error:
         raise MoiraeError(f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}") from error
     _apply_schema(connection)

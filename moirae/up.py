@@ -123,4 +123,3 @@ def watch_parent(parent: int | None, stop: threading.Event) -> None:
                 stop.set()
 
     threading.Thread(target=watch, daemon=True, name="parent").start()
-

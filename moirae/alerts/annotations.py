@@ -10,9 +10,7 @@ from moirae.rules.templates import TemplateFault, render
 _LONGEST = 4000
 
 
-def renderer(
-    annotations: Mapping[str, str], labels: Mapping[str, str]
-) -> Callable[[Event], Mapping[str, str]]:
+def renderer(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Callable[[Event], Mapping[str, str]]:
     """Fills the templates for an event. A template that fails says so in its place: no alert is lost for it."""
 
     def fill_all(event: Event) -> Mapping[str, str]:

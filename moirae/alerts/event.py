@@ -42,9 +42,7 @@ def identify(rule: str, id_columns: Sequence[str], found: Found) -> UUID:
     return uuid5(NAMESPACE, canonical(name))
 
 
-def distinct(
-    rule: str, id_columns: Sequence[str], key_columns: Sequence[str], finds: Iterable[Found]
-) -> list[Event]:
+def distinct(rule: str, id_columns: Sequence[str], key_columns: Sequence[str], finds: Iterable[Found]) -> list[Event]:
     """The events in (ts, eid) order. Of finds equal in (id, ts), the smallest in column order is the event."""
     chosen: dict[UUID, Found] = {}
     for found in finds:

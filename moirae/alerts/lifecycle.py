@@ -40,9 +40,7 @@ class Life:
     ended: int | None = None
 
 
-def fold(
-    going_on: Life | None, events: Sequence[Occurrence], timing: Timing, horizon: int | None
-) -> list[Life]:
+def fold(going_on: Life | None, events: Sequence[Occurrence], timing: Timing, horizon: int | None) -> list[Life]:
     """The lives after `events` (in (ts, eid) order): first the one going on, if any, then new ones.
 
     `horizon`: all events before this time are among those seen, so that silence up to it ends a life; None: more

@@ -86,9 +86,7 @@ class AlertStore:
     def _put_events(self, source: Source, events: Sequence[Event], settled: bool) -> None:
         if events:
             with self._connection.cursor() as cursor:
-                cursor.executemany(
-                    _QUERIES["put_event"], [_event_values(source, event, settled) for event in events]
-                )
+                cursor.executemany(_QUERIES["put_event"], [_event_values(source, event, settled) for event in events])
 
     def _tell(
         self,
@@ -106,9 +104,7 @@ class AlertStore:
             wanted = _lives(rows, settled.get(key, []), unsettled.get(key, []), source.timing, silence)
             self._write(source, rows, wanted, {event.eid: event for event in events})
 
-    def _write(
-        self, source: Source, rows: list[_Row], wanted: list[_Wanted], events: Mapping[UUID, Event]
-    ) -> None:
+    def _write(self, source: Source, rows: list[_Row], wanted: list[_Wanted], events: Mapping[UUID, Event]) -> None:
         free = list(rows)
         for want in wanted:
             row = _match(free, want)
@@ -159,9 +155,7 @@ class AlertStore:
 
     def _unsettled(self, rule: str, fingerprints: Iterable[str]) -> dict[str, list[Event]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute(
-                _QUERIES["unsettled"], {"rule": rule, "fingerprints": list(fingerprints)}
-            ).fetchall()
+            found = cursor.execute(_QUERIES["unsettled"], {"rule": rule, "fingerprints": list(fingerprints)}).fetchall()
         events: dict[str, list[Event]] = {}
         for one in found:
             event = Event(one["eid"], to_micros(one["ts"]), one["key"], one["fingerprint"], one["attributes"])

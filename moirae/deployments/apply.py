@@ -5,16 +5,14 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from moirae.deployments.model import Definition
 from moirae.errors import Problem, ProblemsError, UsageError
 from moirae.rules.check import check
+from moirae.rules.definition import Definition
 from moirae.rules.parse import read_rule_files
 from moirae.settings import Settings
 
 
-def checked(
-    spark: SparkSession, settings: Settings, paths: Sequence[Path]
-) -> tuple[list[Definition], list[Problem]]:
+def checked(spark: SparkSession, settings: Settings, paths: Sequence[Path]) -> tuple[list[Definition], list[Problem]]:
     """The definitions of the rules in some files, with warnings. Raises `ProblemsError` for any error."""
     rules, found = read_rule_files(paths, settings.table_names)
     problems = list(found)

@@ -11,8 +11,9 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import optional_datetime
-from moirae.deployments.model import Definition, Deployment
+from moirae.deployments.model import Deployment
 from moirae.deployments.plan import Applied, Step, plan
+from moirae.rules.definition import Definition
 
 _QUERIES = sql.load("registry")
 

@@ -25,11 +25,11 @@ from moirae.alerts.annotations import renderer
 from moirae.alerts.event import Event, Found, distinct
 from moirae.alerts.lifecycle import Timing
 from moirae.alerts.store import AlertStore, Source
-from moirae.deployments.model import Definition, event_shape, tables_of
 from moirae.deployments.registry import Registry
 from moirae.live.plan import Running, Slice, due, horizon, statement
 from moirae.live.relations import Relations
 from moirae.rules.bind import Physical
+from moirae.rules.definition import Definition, event_shape, tables_of
 
 _LOG = structlog.get_logger()
 
@@ -190,9 +190,7 @@ class Judge:
             for judged, finds in self._judge(part):
                 self._settle_rule(judged, self._events(judged, finds), high, end)
 
-    def _settle_rule(
-        self, rule: Running, events: Sequence[Event], high: int | None, alerts_to: int | None
-    ) -> None:
+    def _settle_rule(self, rule: Running, events: Sequence[Event], high: int | None, alerts_to: int | None) -> None:
         assert high is not None
         self._archive.fence()
         with self._connection.transaction():

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from moirae.deployments.model import Definition, event_sql
 from moirae.rules.bind import Physical, bind
+from moirae.rules.definition import Definition, event_sql
 from moirae.rules.shape import Shape, Tables
 
 

@@ -71,9 +71,7 @@ class Relations:
 
     def _put(self, name: str, key: list[Any], row: dict[str, Any] | None, valid_from: datetime) -> None:
         values = {"relation": name, "key": Jsonb(key), "valid_from": valid_from}
-        self._connection.execute(
-            _QUERIES["put"], {**values, "row": None if row is None else Jsonb(_plain(row))}
-        )
+        self._connection.execute(_QUERIES["put"], {**values, "row": None if row is None else Jsonb(_plain(row))})
 
     def table(self, name: str) -> pa.Table:
         """All versions: the declared columns and the time in which each holds."""

@@ -215,7 +215,7 @@ class Live:
             newest = [p.newest for p in self._archive.progress.values() if p.newest is not None]
             if newest:
                 end = max(newest) + self._judge.reach() + 1
-                self._archive.advance({name: end for name in self._archive.tables})
+                self._archive.advance(dict.fromkeys(self._archive.tables, end))
                 self._judge.settle_to_end(max(newest) + 1, end)
             self._outbox.flush(self._archive.chunks)
             self._close_chunks()

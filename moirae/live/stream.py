@@ -25,9 +25,7 @@ _MAX_AGE = "36500d"
 Take = Callable[[Sequence[Appeared]], None]
 
 
-def start(
-    spark: SparkSession, globs: Mapping[str, str], checkpoint: Path, take: Take, drain: bool
-) -> StreamingQuery:
+def start(spark: SparkSession, globs: Mapping[str, str], checkpoint: Path, take: Take, drain: bool) -> StreamingQuery:
     """One query for all streams; `take` gets the files of each batch, at least once. `drain`: what is there, then end."""
     sources = [_source(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
 

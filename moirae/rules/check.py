@@ -6,9 +6,9 @@ from graphlib import TopologicalSorter
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType, TimestampType
 
-from moirae.deployments.model import Definition, event_shape, event_sql, tables_of
 from moirae.errors import Problem
 from moirae.rules import gate
+from moirae.rules.definition import Definition, event_shape, event_sql, tables_of
 from moirae.rules.ruleset import Derived, Rule, RuleSet
 from moirae.rules.shape import Tables, Unsupported, shape, tables_in
 from moirae.settings import Settings

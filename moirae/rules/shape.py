@@ -128,7 +128,12 @@ def _union(left: _Source, right: _Source, node: exp.Expr) -> _Source:
         raise Unsupported("both sides of a UNION need the same windows, or none", node)
     return _Source(
         Shape(
-            a.streams | b.streams, a.relations | b.relations, max(a.reach, b.reach), max(a.lag, b.lag), a.period, a.offset
+            a.streams | b.streams,
+            a.relations | b.relations,
+            max(a.reach, b.reach),
+            max(a.lag, b.lag),
+            a.period,
+            a.offset,
         ),
         "ts",
     )
@@ -142,9 +147,13 @@ def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) ->
     if not streams:
         raise Unsupported("an event query reads a stream; this reads none", select)
     if len(streams) > 1:
-        raise Unsupported("a join of two streams is not supported; join a stream with relations", select.args["joins"][0])
+        raise Unsupported(
+            "a join of two streams is not supported; join a stream with relations", select.args["joins"][0]
+        )
     source = replace(streams[0], shape=replace(streams[0].shape, relations=relations))
-    windows = [w for w in select.find_all(exp.Anonymous, exp.Func) if _is_window(w) and w.find_ancestor(exp.Select) is select]
+    windows = [
+        w for w in select.find_all(exp.Anonymous, exp.Func) if _is_window(w) and w.find_ancestor(exp.Select) is select
+    ]
     group = select.args.get("group")
     if group is None and not any(_own(select, exp.AggFunc)):
         if windows:
@@ -242,7 +251,10 @@ def _spans(window: exp.Expr, arguments: list[exp.Expr]) -> tuple[int, int, int]:
     return size, slide, spans[2] if len(spans) > 2 else 0
 
 
-_UNITS = {name: timedelta(**{name + "s": 1}) for name in ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")}
+_UNITS = {
+    name: timedelta(**{name + "s": 1})
+    for name in ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
+}
 
 
 def parse_interval(text: str) -> timedelta:
@@ -265,7 +277,11 @@ def _kind(value: exp.Expr, time: str) -> str:
         return text.removeprefix("window.")
     if text == "window_time(window)":
         return "time"
-    if isinstance(value, exp.Max | exp.Min) and isinstance(value.this, exp.Column) and value.this.name.lower() == time.lower():
+    if (
+        isinstance(value, exp.Max | exp.Min)
+        and isinstance(value.this, exp.Column)
+        and value.this.name.lower() == time.lower()
+    ):
         return "inside"
     raise Unsupported(f"ts of a window is window.end, window.start, max({time}) or min({time})", value)
 
@@ -278,4 +294,6 @@ def _output(select: exp.Select, name: str) -> exp.Expr:
 
 
 def _is_window(node: exp.Expr) -> bool:
-    return (isinstance(node, exp.Anonymous) and node.name.lower() == "window") or type(node).__name__ == "WindowFunction"
+    return (isinstance(node, exp.Anonymous) and node.name.lower() == "window") or type(
+        node
+    ).__name__ == "WindowFunction"

@@ -95,3 +95,15 @@ SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
        (SELECT count(*) FROM events WHERE NOT settled) AS detected_events,
        (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM (SELECT state, count(*) AS n FROM alerts GROUP BY state) s)
            AS alerts
+
+-- raised --
+-- Alerts that began to fire after a moment by the clock.
+SELECT id, rule, labels, annotations, starts_at, raised_at FROM alerts
+WHERE raised_at > %(since)s ORDER BY raised_at
+
+-- delays --
+-- From event time to the row of the alert, in milliseconds, for alerts that fired at their first event.
+SELECT count(*) AS alerts,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM raised_at - starts_at) * 1000)::float8 AS p50,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM raised_at - starts_at) * 1000)::float8 AS p99
+FROM alerts WHERE starts_at >= %(since)s AND fired_at = starts_at

@@ -1,0 +1,68 @@
+# Everything runs from .venv, made here from a lock file with hashes. Nothing but `setup` and `lock` needs a network.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+ENGINE := $(VENV)/.engine
+
+.PHONY: help setup demo demo-once test lint bench faults lock clean prerequisites
+
+help:
+	@echo "make setup      virtual environment, jars"
+	@echo "make demo       the simulated testbed, live in this terminal"
+	@echo "make demo-once  the same to its end; standard output holds one JSON object"
+	@echo "make test       the tests"
+	@echo "make lint       style, types, directions of imports, schemas"
+	@echo "make faults     kills and breaks things on purpose (slow)"
+	@echo "make bench      benchmarks; GOALS=G10 for some"
+
+prerequisites:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "moirae needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "moirae needs Python's venv module: install it (Debian: apt install python3-venv)" >&2; exit 1; }
+	@version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); [ "$${version:-0}" -ge 17 ] || \
+	  { echo "moirae needs Java 17 or newer, found $${version:-none}: install a JDK (Debian: apt install openjdk-17-jdk-headless)" >&2; exit 1; }
+
+setup: prerequisites $(ENGINE)
+
+$(STAMP): requirements.lock pyproject.toml | prerequisites
+	@echo "moirae: setting up $(VENV), some minutes the first time …" >&2
+	@$(PYTHON) -m venv $(VENV) >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
+	@touch $@
+
+$(ENGINE): $(STAMP) archiver/engine/jars.lock archiver/engine/session.py $(wildcard archiver/engine/java/org/moirae/files/*.java)
+	@$(BIN)/python -m archiver.engine.install >&2
+	@touch $@
+
+demo: setup
+	@$(BIN)/moirae demo
+
+demo-once: setup
+	@$(BIN)/moirae demo --once -o json
+
+test: setup
+	@$(BIN)/python -m pytest
+
+lint: setup
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+	@$(BIN)/python -m moirae.schema --check
+
+faults: setup
+	@$(BIN)/python -m pytest -m faults --timeout 3600
+
+bench: setup
+	@$(BIN)/python -m benchmarks $(if $(GOALS),--goals $(GOALS))
+
+# Needs uv. Versions for all Pythons and platforms, with hashes.
+lock:
+	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+	  --no-header --extra dev -o requirements.lock pyproject.toml
+
+clean:
+	rm -rf $(VENV) .moirae-demo .pytest_cache .mypy_cache .ruff_cache .hypothesis *.egg-info

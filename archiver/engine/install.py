@@ -1,0 +1,135 @@
+"""`python -m archiver.engine.install`: the jars Spark needs beside its wheel, and what makes it start faster.
+
+Jars are resolved by Spark's own means and held against `jars.lock`; nothing is fetched at run time. Each step is
+skipped when what it made is there and still fits.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Mapping
+from pathlib import Path
+
+from archiver.engine import CLASSES, JARS, PLACE
+from archiver.errors import ArchiverError
+
+_HERE = Path(__file__).parent
+_LOCK = _HERE / "jars.lock"
+_COORDINATES = "io.delta:delta-spark_4.2_2.13:4.4.0"
+# All else that Delta asks for comes with Spark's wheel, or is not used.
+_EXCLUDED = "com.*:*,org.*:*,commons-*:*,javax.*:*,io.airlift:*,io.unitycatalog:*"
+
+_FETCH = """
+    import sys
+    from pyspark.sql import SparkSession
+    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.jars.packages", sys.argv[1]).config("spark.jars.excludes", sys.argv[2])
+    builder.config("spark.jars.ivy", sys.argv[3]).getOrCreate().stop()
+"""
+
+
+def main() -> int:
+    """Install what is missing; progress goes to standard error."""
+    stamp = _stamp()
+    marker = PLACE / "stamp"
+    if marker.is_file() and marker.read_text() == stamp and CLASSES.is_file():
+        return 0
+    PLACE.mkdir(parents=True, exist_ok=True)
+    try:
+        _fetch(read_lock(_LOCK.read_text()))
+    except ArchiverError as error:
+        print(f"set-up failed: {error}", file=sys.stderr)
+        return 1
+    _compile()
+    _share_classes()
+    marker.write_text(stamp)
+    return 0
+
+
+def read_lock(text: str) -> dict[str, str]:
+    """File names and SHA-256 sums of a lock file."""
+    pairs = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: digest for digest, name in pairs}
+
+
+def verify(folder: Path, lock: Mapping[str, str]) -> None:
+    """Raises `ArchiverError` unless the folder holds all locked jars, byte for byte."""
+    for name, digest in lock.items():
+        jar = folder / name
+        if not jar.is_file():
+            raise ArchiverError(f"{name} was not fetched")
+        if hashlib.sha256(jar.read_bytes()).hexdigest() != digest:
+            raise ArchiverError(f"{name} is not the file that jars.lock names")
+
+
+def _stamp() -> str:
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
+    sources = "".join(path.read_text() for path in sorted((_HERE / "java").rglob("*.java")))
+    parts = [java, _LOCK.read_text(), sources, (_HERE / "session.py").read_text(), sys.prefix]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _fetch(lock: Mapping[str, str]) -> None:
+    if JARS.is_dir() and all((JARS / name).is_file() for name in lock):
+        verify(JARS, lock)
+        return
+    _say("fetching Delta's jars")
+    with tempfile.TemporaryDirectory(dir=PLACE) as work:
+        _run([sys.executable, "-c", textwrap.dedent(_FETCH), _COORDINATES, _EXCLUDED, f"{work}/ivy"], "fetching jars")
+        fetched = Path(work) / "ivy" / "jars"
+        verify(fetched, lock)
+        whole = Path(work) / "jars"
+        whole.mkdir()
+        for name in lock:
+            shutil.copy2(fetched / name, whole / name)
+        shutil.rmtree(JARS, ignore_errors=True)
+        os.replace(whole, JARS)
+
+
+def _compile() -> None:
+    """The local file system class, where there is a compiler; without it Spark is slower, not different."""
+    if shutil.which("javac") is None:
+        _say("no javac: small batches will be slower (install a JDK, not a JRE)")
+        return
+    import pyspark
+
+    with tempfile.TemporaryDirectory(dir=PLACE) as work:
+        sources = [str(path) for path in (_HERE / "java").rglob("*.java")]
+        spark = str(Path(pyspark.__file__).parent / "jars" / "*")
+        _run(["javac", "-nowarn", "--release", "17", "-cp", spark, "-d", f"{work}/classes", *sources], "compiling")
+        _run(["jar", "--create", "--file", f"{work}/files.jar", "-C", f"{work}/classes", "."], "packing classes")
+        os.replace(f"{work}/files.jar", JARS / "moirae-files.jar")
+
+
+def _share_classes() -> None:
+    """An archive of the classes that a start loads."""
+    _say("preparing a faster start")
+    CLASSES.unlink(missing_ok=True)
+    result = subprocess.run(
+        [sys.executable, "-m", "archiver.engine.warm_up", str(CLASSES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0 or not CLASSES.is_file():
+        _say("no class archive: Spark will start slower")
+        sys.stderr.write(result.stderr[-2000:])
+
+
+def _run(command: list[str], what: str) -> None:
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.stderr.write((result.stdout + result.stderr)[-4000:])
+        raise ArchiverError(f"{what} ended with {result.returncode}; its last words are above")
+
+
+def _say(text: str) -> None:
+    print(f"moirae: {text} …", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Spark sessions: local jars, UTC, loopback, and the settings that make small batches fast."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+from pyspark.sql import SparkSession
+
+from archiver.engine import CLASSES, JARS
+from archiver.errors import NotInstalled
+
+Profile = Literal["serve", "short"]
+
+_HERE = Path(__file__).parent
+
+# `serve` is for processes that run long. `short` starts faster and stays slower: checks and tests.
+_JAVA: dict[Profile, str] = {"serve": "", "short": "-XX:TieredStopAtLevel=1"}
+
+_SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # A batch is small: splitting it, planning it twice or compiling it costs more than running it.
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.streaming.pollingDelay": "5ms",
+    "spark.sql.files.openCostInBytes": "1048576",
+    # The one reader of a file's footer is the query itself.
+    "spark.sql.parquet.mergeSchema": "false",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.history.metricsEnabled": "false",
+    "spark.databricks.delta.writeChecksumFile.enabled": "false",
+    # SQL that people write is code (see `moirae.rules.gate`): it reaches no files, no variables, no scripts.
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.variable.substitute": "false",
+    "spark.sql.scripting.enabled": "false",
+}
+_LOCAL_FILES = {
+    "spark.hadoop.fs.file.impl": "org.moirae.files.PlainFiles",
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.moirae.files.PlainFiles$Context",
+}
+
+
+def start_session(
+    app: str, master: str, warehouse: Path, conf: Mapping[str, str], profile: Profile = "serve"
+) -> SparkSession:
+    """The session of this process. `conf` goes over the settings here. Raises `NotInstalled`."""
+    settings = {**_SETTINGS, **class_path(), "spark.sql.warehouse.dir": str(warehouse), **conf}
+    java = f"{java_options(CLASSES)} {_JAVA[profile]} {conf.get('spark.driver.extraJavaOptions', '')}"
+    settings["spark.driver.extraJavaOptions"] = java.strip()
+    # Also where no network is: the name of this machine need not lead anywhere.
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    builder = SparkSession.builder.appName(app).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def class_path() -> dict[str, str]:
+    """Settings that put the installed jars on the class path. Raises `NotInstalled`."""
+    jars = sorted(str(jar) for jar in JARS.glob("*.jar"))
+    if not jars:
+        raise NotInstalled("Spark's jars are not installed; run `make setup`")
+    own = any(Path(jar).name == "moirae-files.jar" for jar in jars)
+    return {"spark.driver.extraClassPath": ":".join(jars), **(_LOCAL_FILES if own else {})}
+
+
+def java_options(classes: Path | None) -> str:
+    """Options of the JVM; `classes`: an archive of loaded classes, used where it fits, which halves the start."""
+    options = [
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
+        "-XX:+ExitOnOutOfMemoryError",
+    ]
+    if classes is not None and classes.is_file():
+        options += [f"-XX:SharedArchiveFile={classes}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
+    return " ".join(options)

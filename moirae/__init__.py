@@ -1,0 +1,1 @@
+"""Moirae: history-enhanced monitoring."""

@@ -1,0 +1,77 @@
+"""What the models of all files share: unknown keys are refused, values frozen, wrong types never bent to fit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+KeyPath = tuple[str | int, ...]
+"""The way from one value of a file to another: keys of mappings and indexes of lists."""
+
+
+class Contract(BaseModel):
+    """One mapping of a file that users write."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+
+
+def refusal(problems: Iterable[tuple[KeyPath, str]]) -> PydanticCustomError:
+    """An error for validators that find several faults, or one that lies deeper than the value they were given.
+
+    Each fault comes with its path below that value; `moirae.validation` makes each a problem of its own.
+    """
+    return PydanticCustomError("refusal", "refused", {"problems": tuple(problems)})
+
+
+def matching(pattern: str, words: str) -> tuple[AfterValidator, WithJsonSchema]:
+    """The parts of a text type whose values match `pattern` in full; `words` describe the pattern."""
+    shape = re.compile(pattern, re.ASCII)
+
+    def check(value: str) -> str:
+        if shape.fullmatch(value) is None:
+            raise ValueError(f"{value[:80]!r} is not a valid name; a name is {words}")
+        return value
+
+    return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("must not be empty")
+    return value
+
+
+def _as_written(value: Any) -> Any:
+    """Take a number where text is wanted, in the spelling of the file: a label 1.10 stays "1.10"."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return getattr(value, "written", str(value))
+
+
+def _flag_as_written(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else _as_written(value)
+
+
+_LETTER = "a letter, then up to 62 letters, digits, _ or -"
+_LOWER = "a lower-case letter, then up to 62 lower-case letters, digits or _"
+_LABEL = "a letter or _, then up to 62 letters, digits or _"
+
+Flag = Annotated[bool, Strict()]
+Count = Annotated[int, Strict(), Field(ge=1)]
+Number = Annotated[float, Strict()]
+
+Text = Annotated[str, Field(max_length=65_536), AfterValidator(_not_blank)]
+Title = Annotated[str, *matching(r"[A-Za-z][A-Za-z0-9_-]{0,62}", _LETTER)]
+"""The name of a group or an alert."""
+TableName = Annotated[str, *matching(r"[a-z][a-z0-9_]{0,62}", _LOWER)]
+"""A name that SQL may use as a table."""
+LabelName = Annotated[str, *matching(r"[A-Za-z_][A-Za-z0-9_]{0,62}", _LABEL)]
+
+Written = Annotated[Text, BeforeValidator(_as_written, json_schema_input_type=str | int | float)]
+"""Text; a number is taken as it was written."""
+FlagOrWritten = Annotated[Text, BeforeValidator(_flag_as_written, json_schema_input_type=str | int | float | bool)]
+"""Text; a number is taken as it was written, true and false in lower case."""

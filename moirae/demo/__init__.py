@@ -1,0 +1,1 @@
+"""A research testbed that breaks in many ways, to try Moirae on."""

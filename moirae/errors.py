@@ -1,0 +1,50 @@
+"""What users are told when something is wrong.
+
+MoiraeError
+├── UsageError       a wrong command line or a missing workspace
+└── ProblemsError    wrong files: every problem at once, each with its place
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+Severity = Literal["error", "warning"]
+
+
+class MoiraeError(Exception):
+    """An error whose message is written for the user; the command line prints it without a trace."""
+
+    exit_code = 1
+
+
+class UsageError(MoiraeError):
+    """The command was called in a way it cannot serve."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One fault in a file. Line and column count from 1; None where the file has no such place."""
+
+    file: str
+    line: int | None
+    column: int | None
+    message: str
+    severity: Severity = "error"
+
+    def __str__(self) -> str:
+        place = [str(part) for part in (self.file, self.line, self.column) if part is not None]
+        note = "warning: " if self.severity == "warning" else ""
+        return f"{':'.join(place)}: {note}{self.message}"
+
+
+class ProblemsError(MoiraeError):
+    """Files that cannot be used, with every problem found in them."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

@@ -1,0 +1,1 @@
+"""Rules: the file that declares them (`model`, `parse`), what they become (`ruleset`), and their checks."""

@@ -1,0 +1,202 @@
+"""The rule file as it is written: groups of derived streams and alert rules.
+
+What is deployed is made from these models by `moirae.rules.ruleset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from moirae.contract import (
+    Contract,
+    Count,
+    Flag,
+    KeyPath,
+    LabelName,
+    TableName,
+    Text,
+    Title,
+    Written,
+    refusal,
+)
+from moirae.durations import Duration, PositiveDuration
+from moirae.rules.questions import AnyRecall, Context, Recall, SimilarRecall, Surrounding, Then, check_attributes
+
+RESERVED_LABELS = frozenset({"alertname"})
+
+
+class DerivedStream(Contract):
+    """A named query whose result is a stream that all rules of the group may read."""
+
+    stream: TableName = Field(description="Name of the stream, unique over all files.")
+    expr: Text = Field(description="Spark SQL; every row has a column ts, its event time.")
+    archive: Flag = Field(False, description="Whether its rows are archived even if no recall needs them.")
+
+
+class Alert(Contract):
+    """An alert with its query, its context and its questions to the past.
+
+    It has either `expr`, whose rows are events, or `absent` with `stream` and `key`: then an event is made for
+    each key value that was seen in that stream and has been silent, in event time, for as long as `absent`.
+    """
+
+    alert: Title = Field(description="Name of the alert, unique in its group.")
+    expr: Text | None = Field(
+        None, description="Spark SQL whose rows are events: a column ts, the others are attributes."
+    )
+    absent: PositiveDuration | None = Field(
+        None,
+        validate_default=True,
+        description="Instead of expr: silence of a key seen before, in event time, that makes an event.",
+    )
+    stream: TableName | None = Field(
+        None, validate_default=True, description="With absent: the stream or derived stream that is watched."
+    )
+    key: tuple[Text, ...] | None = Field(
+        None,
+        validate_default=True,
+        description="Attributes that, with the alert's name, make the fingerprint; absent: all string columns.",
+    )
+    id: tuple[Text, ...] | None = Field(
+        None, description="Attributes that, with ts, identify an event; absent: those of key."
+    )
+    for_: Duration = Field(
+        timedelta(0), alias="for", description="How long events must go on, in event time, before it fires."
+    )
+    keep_firing_for: Duration = Field(
+        timedelta(minutes=5),
+        description="How long, in event time, it goes on without another event before it is resolved.",
+    )
+    delay: Duration = Field(
+        timedelta(0), description="How far past an event, in event time, streams must be to settle it."
+    )
+    labels: Mapping[LabelName, Written] = Field(
+        default_factory=dict, description="Labels of the alert, by which it is routed."
+    )
+    annotations: Mapping[LabelName, Written] = Field(
+        default_factory=dict, description="Jinja templates for people; event.<attribute> is the event's."
+    )
+    context: Mapping[TableName, Context] = Field(
+        default_factory=dict, description="What an event is compared by, by name."
+    )
+    surroundings: Mapping[TableName, Surrounding] = Field(
+        default_factory=dict, description="What is shown beside an event, by name."
+    )
+    recall: Mapping[TableName, AnyRecall] = Field(default_factory=dict, description="Questions to the past, by name.")
+    recall_on: Literal["firing", "every"] = Field(
+        "firing", description="Recalls start when the alert fires, or at every event."
+    )
+    where: Text | None = Field(
+        None, description="Spark SQL condition over event and recalls; false holds the alert back."
+    )
+    then: tuple[Then, ...] = Field((), description="Streams that join the recalls with live data.")
+    enabled: Flag = Field(True, description="false: checked and kept, but not run.")
+    limit: Count | None = Field(
+        None, description="Most events in one evaluation; more hold the rule back. Absent: the group's limit."
+    )
+
+    @field_validator("absent")
+    @classmethod
+    def _one_trigger(cls, absent: timedelta | None, info: ValidationInfo) -> timedelta | None:
+        if "expr" in info.data and (absent is None) == (info.data["expr"] is None):
+            raise ValueError("a rule has exactly one of expr and absent")
+        return absent
+
+    @field_validator("stream")
+    @classmethod
+    def _stream_of_absent(cls, stream: str | None, info: ValidationInfo) -> str | None:
+        if "absent" in info.data and (stream is None) != (info.data["absent"] is None):
+            raise ValueError("absent needs stream, and stream goes only with absent")
+        return stream
+
+    @field_validator("key")
+    @classmethod
+    def _fingerprint(cls, key: tuple[str, ...] | None, info: ValidationInfo) -> tuple[str, ...] | None:
+        if info.data.get("absent") is not None and not key:
+            raise ValueError("absent needs key: the columns whose values may fall silent")
+        check_attributes(key or ())
+        if key and "ts" in key:
+            raise refusal([((key.index("ts"),), "ts cannot be in key: no two events would share an alert")])
+        return key
+
+    @field_validator("id")
+    @classmethod
+    def _identity(cls, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        check_attributes(names or ())
+        return names
+
+    @field_validator("labels")
+    @classmethod
+    def _free_labels(cls, labels: Mapping[str, str]) -> Mapping[str, str]:
+        taken = [name for name in labels if name in RESERVED_LABELS or name.startswith("__")]
+        if taken:
+            raise refusal([((name,), f"label name {name!r} is reserved") for name in taken])
+        return labels
+
+    @field_validator("context", "surroundings", "recall")
+    @classmethod
+    def _one_name_space(cls, tables: Mapping[str, Any], info: ValidationInfo) -> Mapping[str, Any]:
+        earlier = {"context", "surroundings"} - {info.field_name}
+        taken = {"event"}.union(*(info.data.get(field) or {} for field in earlier))
+        _refuse_taken(((name,), name) for name in tables if name in taken)
+        return tables
+
+    @field_validator("recall")
+    @classmethod
+    def _known_contexts(cls, recalls: Mapping[str, Recall], info: ValidationInfo) -> Mapping[str, Recall]:
+        known = info.data.get("context")
+        problems: list[tuple[KeyPath, str]] = [
+            ((name, "similar", "contexts", place), f"unknown context {context!r}")
+            for name, recall in recalls.items()
+            if isinstance(recall, SimilarRecall) and known is not None
+            for place, context in enumerate(recall.similar.contexts or ())
+            if context not in known
+        ]
+        if problems:
+            raise refusal(problems)
+        return recalls
+
+    @field_validator("then")
+    @classmethod
+    def _own_streams(cls, stages: tuple[Then, ...], info: ValidationInfo) -> tuple[Then, ...]:
+        taken = {"event"}.union(*(info.data.get(f) or {} for f in ("context", "surroundings", "recall")))
+        clashes: list[tuple[KeyPath, str]] = []
+        for place, stage in enumerate(stages):
+            if stage.stream in taken:
+                clashes.append(((place, "stream"), stage.stream))
+            taken.add(stage.stream)
+        _refuse_taken(clashes)
+        return stages
+
+
+def _refuse_taken(places: Iterable[tuple[KeyPath, str]]) -> None:
+    problems = [(path, f"the name {name!r} is taken in this rule") for path, name in places]
+    if problems:
+        raise refusal(problems)
+
+
+class Group(Contract):
+    """Rules that belong together and share derived streams."""
+
+    name: Title = Field(description="Name of the group, unique over all files.")
+    interval: PositiveDuration | None = Field(
+        None, description="Least time between two evaluations, by the clock; absent: with every batch."
+    )
+    query_offset: Duration = Field(
+        timedelta(0), description="How far behind the watermark rules are evaluated, in event time."
+    )
+    limit: Count | None = Field(
+        None, description="Most events of one rule in one evaluation; absent: the system's limit."
+    )
+    derived: tuple[DerivedStream, ...] = Field((), description="Derived streams of the group.")
+    rules: tuple[Alert, ...] = Field((), description="Alert rules of the group.")
+
+
+class RuleFile(Contract):
+    """A file of rules."""
+
+    groups: tuple[Group, ...] = Field(min_length=1, description="The groups of the file.")

@@ -1,0 +1,126 @@
+"""Annotation templates: Jinja, cut down to what a line of text needs.
+
+Who may write a rule may not thereby run code or exhaust a process: there are no calls, no assignments, only the
+filters named here, `*` and `%` take numbers alone, and what comes out is cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, ClassVar
+
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+MAX_OUTPUT = 65_536  # characters
+
+_FILTERS = ["abs", "capitalize", "count", "d", "default", "first", "float", "int", "join", "last", "length", "lower", "max", "min", "reverse", "select", "reject", "sort", "string", "sum", "title", "trim", "truncate", "unique", "upper", "urlencode", "map"]
+_NODES: tuple[type[nodes.Node], ...] = (
+    nodes.BinExpr,
+    nodes.Compare,
+    nodes.Concat,
+    nodes.CondExpr,
+    nodes.Const,
+    nodes.Filter,
+    nodes.For,
+    nodes.Getattr,
+    nodes.Getitem,
+    nodes.If,
+    nodes.Keyword,
+    nodes.List,
+    nodes.Name,
+    nodes.Operand,
+    nodes.Output,
+    nodes.Slice,
+    nodes.Template,
+    nodes.TemplateData,
+    nodes.Test,
+    nodes.Tuple,
+    nodes.UnaryExpr,
+)
+
+
+class TemplateFault(Exception):
+    """A template that is refused or fails, and the line of its text, from 1."""
+
+    def __init__(self, message: str, line: int = 1) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line = line
+
+
+def names_in(text: str) -> frozenset[str]:
+    """The variables a template reads; TemplateFault when it is not a template or does what none may."""
+    try:
+        tree = _ENVIRONMENT.parse(text)
+    except TemplateSyntaxError as error:
+        raise TemplateFault(error.message or "not a template", error.lineno) from error
+    except (RecursionError, ValueError) as error:  # thousands of brackets, thousands of digits
+        raise TemplateFault("nested too deep or a number too long") from error
+    _check(tree, in_loop=False)
+    names = list(tree.find_all(nodes.Name))
+    stored = {name.name for name in names if name.ctx == "store"}
+    return frozenset(name.name for name in names if name.ctx == "load") - stored - {"loop"}
+
+
+def render(text: str, variables: Mapping[str, Any]) -> str:
+    """Fill in a template; a variable or attribute that is not there is a TemplateFault."""
+    parts: list[str] = []
+    length = 0
+    try:
+        for part in _compiled(text).generate(**variables):
+            parts.append(part)
+            length += len(part)
+            if length > MAX_OUTPUT:
+                break
+    except (TemplateError, ArithmeticError, TypeError, ValueError, LookupError) as error:
+        raise TemplateFault(str(error)) from error
+    return "".join(parts)[:MAX_OUTPUT]
+
+
+@lru_cache(maxsize=1024)
+def _compiled(text: str) -> Template:
+    names_in(text)
+    return _ENVIRONMENT.from_string(text)
+
+
+def _check(node: nodes.Node, in_loop: bool) -> None:
+    if not isinstance(node, _NODES) or isinstance(node, nodes.Pow):
+        raise TemplateFault(f"{_words(node)} not allowed in a template", node.lineno)
+    if isinstance(node, nodes.Filter) and node.name not in _ENVIRONMENT.filters:
+        raise TemplateFault(f"unknown filter {node.name[:60]!r}", node.lineno)
+    is_loop = isinstance(node, nodes.For)
+    if is_loop and in_loop:  # loops within loops multiply
+        raise TemplateFault("a loop within a loop is not allowed in a template", node.lineno)
+    for child in node.iter_child_nodes():
+        _check(child, in_loop or is_loop)
+
+
+def _words(node: nodes.Node) -> str:
+    known = {nodes.Call: "calls are", nodes.Pow: "** is", nodes.Assign: "assignments are"}
+    return known.get(type(node), f"{type(node).__name__.lower()} is")
+
+
+def _round(value: float, precision: int = 0) -> float:
+    """As Jinja's, for precisions that are of use; its own can be asked for billions of digits."""
+    return round(value, max(-15, min(15, precision)))
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    intercepted_binops: ClassVar[frozenset[str]] = frozenset({"*", "%"})
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        if isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
+            raise TypeError(f"{operator} takes numbers only")
+        return super().call_binop(context, operator, left, right)
+
+
+def _environment() -> _Environment:
+    environment = _Environment(undefined=StrictUndefined, cache_size=0)
+    environment.globals.clear()
+    environment.filters = {name: environment.filters[name] for name in _FILTERS} | {"round": _round}
+    return environment
+
+
+_ENVIRONMENT = _environment()

@@ -1,0 +1,247 @@
+"""The workspace file `moirae.yaml`. This module alone reads the environment; the rest gets values."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+
+from moirae.contract import (
+    Contract,
+    Count,
+    FlagOrWritten,
+    KeyPath,
+    LabelName,
+    TableName,
+    Text,
+    Title,
+    Written,
+    refusal,
+)
+from moirae.documents import read_document
+from moirae.durations import PositiveDuration
+from moirae.errors import ProblemsError, UsageError
+from moirae.places import LocalFolder, LocalPath, Place, Secret, Surroundings
+from moirae.streams import Relation, Stream
+from moirae.validation import sorted_problems, validate
+
+FILE_NAME = "moirae.yaml"
+
+_LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})", re.ASCII)
+_DSN = re.compile(r"postgres(ql)?://\S+|\s*\w+\s*=.*", re.DOTALL)
+
+
+class Spark(Contract):
+    """How Spark runs."""
+
+    master: Text = Field("local[2]", description="Spark master: local[N] on one machine, or a cluster's URL.")
+    conf: Mapping[Text, FlagOrWritten] = Field(
+        default_factory=dict, description="Further Spark settings by name, such as spark.driver.memory."
+    )
+
+
+class Server(Contract):
+    """The API and the dashboard."""
+
+    listen: Text = Field("127.0.0.1:8765", description="host:port to listen on; loopback unless changed.")
+
+    @field_validator("listen")
+    @classmethod
+    def _host_and_port(cls, value: str) -> str:
+        match = _LISTEN.fullmatch(value)
+        if match is None or int(match["port"]) > 65_535:
+            raise ValueError(f"{value[:80]!r} is not host:port, such as 127.0.0.1:8765")
+        return value
+
+    @property
+    def host(self) -> str:
+        return self.listen.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.listen.rpartition(":")[2])
+
+
+class Chunks(Contract):
+    """How history is cut into chunks and how long it is kept; all spans are event time."""
+
+    rows: Count = Field(1_000_000, description="Rows over all streams at which the newest chunk is closed.")
+    age: PositiveDuration = Field(
+        timedelta(hours=1),
+        description="Span of event time at which a chunk with at least rows/100 rows is closed.",
+    )
+    recent: Count = Field(24, description="Number of chunks kept materialised, indexed and clustered.")
+    keep: PositiveDuration | None = Field(
+        timedelta(days=90), description="Span of event time after which chunks expire; null: never."
+    )
+
+
+class RecallSettings(Contract):
+    """How the past is asked."""
+
+    history_queries: Count = Field(2, description="History queries that may run at once.")
+    feedback_timeout: PositiveDuration = Field(
+        timedelta(minutes=10),
+        description="Silence, by the clock, after which a suspended recall ends with its last answer.",
+    )
+    engine: Literal["auto", "spark", "local"] = Field(
+        "auto", description="What reads chunks: spark, the local reader, or whichever suits (auto)."
+    )
+
+
+class Receiver(Contract):
+    """Where notifications go: exactly one of webhook, pagerduty and apprise."""
+
+    webhook: Secret | None = Field(
+        None, description="http(s) URL that gets Alertmanager webhook v4 messages; ${VAR} is replaced."
+    )
+    pagerduty: Secret | None = Field(None, description="PagerDuty Events v2 routing key; ${VAR} is replaced.")
+    apprise: Secret | None = Field(None, description="Apprise URL of any other channel; ${VAR} is replaced.")
+
+    @field_validator("webhook")
+    @classmethod
+    def _web_address(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not value.get_secret_value().startswith(("http://", "https://", "${")):
+            raise ValueError("a webhook is an http:// or https:// URL")
+        return value
+
+    @field_validator("apprise")
+    @classmethod
+    def _exactly_one(cls, value: SecretStr | None, info: ValidationInfo) -> SecretStr | None:
+        others = [info.data.get("webhook"), info.data.get("pagerduty")]
+        complete = {"webhook", "pagerduty"} <= info.data.keys()
+        if complete and sum(one is not None for one in (*others, value)) != 1:
+            raise ValueError("a receiver has exactly one of webhook, pagerduty and apprise")
+        return value
+
+
+class Route(Contract):
+    """Which alerts go to which receiver; the first route that matches is taken."""
+
+    match: Mapping[LabelName, Written] = Field(
+        default_factory=dict, description="Labels an alert must have; empty: every alert."
+    )
+    receiver: str = Field(description="Name of a receiver.")
+
+
+def _archive_place(value: Any, info: ValidationInfo) -> Any:
+    return f"{info.data['home']}/archive" if value is None and "home" in info.data else value
+
+
+class Settings(Contract):
+    """A workspace: its data, its processes and where alerts go."""
+
+    home: LocalFolder = Field(
+        Path(".moirae"),
+        validate_default=True,
+        description="Folder of data, checkpoints and the embedded database, relative to this file.",
+    )
+    database: Secret | None = Field(
+        None, description="PostgreSQL DSN, or ${VAR} that holds it; null: the embedded database."
+    )
+    archive: Annotated[Place, BeforeValidator(_archive_place, json_schema_input_type=str | None)] = Field(
+        default=None,  # type: ignore[assignment]  # replaced before it is seen
+        validate_default=True,
+        description="Path or URL (file, s3a, abfss, hdfs …) of the archive; null: <home>/archive.",
+    )
+    spark: Spark = Field(default_factory=Spark, description="How Spark runs.")
+    server: Server = Field(default_factory=Server, description="The API and the dashboard.")
+    streams: Mapping[TableName, Stream] = Field(default_factory=dict, description="Declared inputs by name.")
+    relations: Mapping[TableName, Relation] = Field(
+        default_factory=dict, description="Small, slowly changing tables by name."
+    )
+    chunks: Chunks = Field(default_factory=Chunks, description="How history is cut and kept.")
+    recall: RecallSettings = Field(default_factory=RecallSettings, description="How the past is asked.")
+    rules: tuple[LocalPath, ...] = Field(
+        ("rules/*.yaml",), validate_default=True, description="Globs of rule files, relative to this file."
+    )
+    receivers: Mapping[Title, Receiver] = Field(default_factory=dict, description="Where notifications go, by name.")
+    routes: tuple[Route, ...] = Field((), description="Which alerts go to which receiver, first match wins.")
+
+    _file: Path = PrivateAttr(default=Path(FILE_NAME))
+
+    def model_post_init(self, context: Any, /) -> None:
+        if isinstance(context, Surroundings):
+            self._file = context.file
+
+    @property
+    def file(self) -> Path:
+        """The workspace file itself."""
+        return self._file
+
+    @property
+    def table_names(self) -> frozenset[str]:
+        """The names of streams and relations, which no derived stream may take."""
+        return frozenset(self.streams) | frozenset(self.relations)
+
+    def rule_files(self) -> tuple[Path, ...]:
+        """The files that the globs of `rules` match now, sorted, each once."""
+        found = {name for pattern in self.rules for name in glob.glob(pattern, recursive=True)}
+        return tuple(Path(name) for name in sorted(found))
+
+    @field_validator("database")
+    @classmethod
+    def _dsn(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and "${" not in value.get_secret_value():
+            if _DSN.fullmatch(value.get_secret_value()) is None:  # never shown: it may hold a password
+                raise ValueError("not a PostgreSQL DSN, such as postgresql://user@host/name")
+        return value
+
+    @field_validator("streams")
+    @classmethod
+    def _not_event(cls, streams: Mapping[str, Stream]) -> Mapping[str, Stream]:
+        if "event" in streams:
+            raise refusal([(("event",), "a stream may not be named event: it stands for the new event in SQL")])
+        return streams
+
+    @field_validator("relations")
+    @classmethod
+    def _one_name_space(cls, relations: Mapping[str, Relation], info: ValidationInfo) -> Mapping[str, Relation]:
+        taken = {*info.data.get("streams", {}), "event"}
+        problems: list[tuple[KeyPath, str]] = [
+            ((name,), f"the name {name!r} is taken; streams and relations share one name space")
+            for name in relations
+            if name in taken
+        ]
+        if problems:
+            raise refusal(problems)
+        return relations
+
+    @field_validator("routes")
+    @classmethod
+    def _known_receivers(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
+        receivers = info.data.get("receivers")
+        problems: list[tuple[KeyPath, str]] = [
+            ((place, "receiver"), f"unknown receiver {route.receiver[:80]!r}")
+            for place, route in enumerate(routes)
+            if receivers is not None and route.receiver not in receivers
+        ]
+        if problems:
+            raise refusal(problems)
+        return routes
+
+
+def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
+    """Read a workspace file once, its paths made absolute; ProblemsError holds all that is wrong with it."""
+    file = path / FILE_NAME if path.is_dir() else path
+    if not file.is_file():
+        raise UsageError(f"no workspace file {file.name} here; make one with `moirae init DIR`")
+    file = file.absolute()
+    document, problems = read_document(file, empty="no workspace: the file is empty")
+    if document is None:
+        raise ProblemsError(problems)
+    settings, found = validate(Settings, document, context=Surroundings(file, environ))
+    if settings is None or problems:
+        raise ProblemsError(sorted_problems((*problems, *found)))
+    return settings
+
+
+def from_environment(path: Path = Path(FILE_NAME)) -> Settings:
+    """`load_settings` with the environment of this process."""
+    return load_settings(path, os.environ)

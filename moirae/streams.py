@@ -1,0 +1,238 @@
+"""What a workspace declares about its data: streams and relations, their columns and their sources."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+
+from moirae.contract import Contract, KeyPath, Text, matching, refusal
+from moirae.durations import Duration, PositiveDuration
+from moirae.places import Interpolated, LocalPath
+
+ColumnType = Literal["boolean", "int", "bigint", "float", "double", "string", "date", "timestamp"]
+Format = Literal["jsonl", "csv"]
+
+_ALIASES = {"integer": "int", "long": "bigint"}
+_TYPES: tuple[str, ...] = get_args(ColumnType)
+_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
+_RESERVED = frozenset({"chunk"})
+
+
+def _column_type(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"a column type is one of {', '.join(_TYPES)}")
+    name = _ALIASES.get(value.lower(), value.lower())
+    if name in _TYPES:
+        return name
+    near = difflib.get_close_matches(name[:64], [*_TYPES, *_ALIASES], n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_TYPES)}"
+    raise ValueError(f"unknown column type {value[:80]!r}, {advice}")
+
+
+_ColumnType = Annotated[ColumnType, BeforeValidator(_column_type, json_schema_input_type=Literal[(*_TYPES, *_ALIASES)])]
+_ColumnName = Annotated[str, *matching(r"[A-Za-z][A-Za-z0-9_]{0,62}", "a letter, then up to 62 letters, digits or _")]
+Columns = Annotated[Mapping[_ColumnName, _ColumnType], Field(min_length=1, max_length=1024)]
+"""Column name -> Spark SQL type, in the order of the file."""
+
+
+def infer_format(name: str) -> Format:
+    """The format that a file's suffix tells, compressed or not."""
+    suffix = re.search(r"\.[^./*?]+$", name.removesuffix(".gz"))
+    if suffix is None or suffix[0].lower() not in _SUFFIXES:
+        raise ValueError("the file's suffix does not tell its format; add `format: jsonl` or `format: csv`")
+    return _SUFFIXES[suffix[0].lower()]
+
+
+def _format_or_inferred(value: Any, info: ValidationInfo) -> Any:
+    name = info.data.get("files") or info.data.get("file")
+    return infer_format(name) if value is None and name else value
+
+
+_FileFormat = Annotated[
+    Format,
+    BeforeValidator(_format_or_inferred, json_schema_input_type=Format | None),
+    Field(
+        default=None,
+        validate_default=True,
+        description="jsonl or csv (with a header line); absent: as the suffix tells.",
+    ),
+]
+
+
+class FileSource(Contract):
+    """Files that are complete when they appear, in order of modification time, then name."""
+
+    files: LocalPath = Field(
+        description="Glob of the files, relative to the workspace file; .gz is unpacked.",
+        examples=["landing/cpu/*.jsonl"],
+    )
+    format: _FileFormat
+
+
+class HttpSource(Contract):
+    """Rows that are posted to the server."""
+
+    http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
+    format: Format = Field("jsonl", description="How posted rows are written.")
+
+    @field_validator("http", mode="before")
+    @classmethod
+    def _only_true(cls, value: Any) -> Any:
+        if value is not True:
+            raise ValueError("must be true; leave the source out to switch it off")
+        return value
+
+
+class Kafka(Contract):
+    """One Kafka topic."""
+
+    servers: Interpolated = Field(description="Bootstrap servers, host:port with commas; ${VAR} is replaced.")
+    topic: Text = Field(description="The topic's name.")
+
+
+class KafkaSource(Contract):
+    """Messages of a Kafka topic; lateness is judged within each partition."""
+
+    kafka: Kafka = Field(description="Where the messages come from.")
+    format: Format = Field("jsonl", description="How a message's value is written.")
+
+
+def _source_kind(value: Any) -> str | None:
+    if isinstance(value, FileSource | HttpSource | KafkaSource):
+        return f"<{next(iter(type(value).model_fields))}>"
+    kinds = [kind for kind in ("files", "http", "kafka") if isinstance(value, Mapping) and kind in value]
+    return f"<{kinds[0]}>" if len(kinds) == 1 else None
+
+
+# The tags stand in angle brackets so that they are never taken for keys of the file.
+Source = Annotated[
+    Annotated[FileSource, Tag("<files>")]
+    | Annotated[HttpSource, Tag("<http>")]
+    | Annotated[KafkaSource, Tag("<kafka>")],
+    Discriminator(
+        _source_kind,
+        custom_error_type="choice",
+        custom_error_message="a source is exactly one of {{files: GLOB}}, {{http: true}} and "
+        "{{kafka: {{servers: …, topic: …}}}}",
+    ),
+]
+
+
+def _check_columns(columns: Mapping[str, str], reserved: frozenset[str]) -> Mapping[str, str]:
+    problems: list[tuple[KeyPath, str]] = []
+    seen: dict[str, str] = {}  # in lower case -> as written
+    for name in columns:
+        if name.lower() in reserved:
+            problems.append(((name,), f"column name {name!r} is reserved"))
+        if name.lower() in seen:  # SQL does not tell them apart
+            problems.append(((name,), f"column {name!r} differs from {seen[name.lower()]!r} only in case"))
+        seen.setdefault(name.lower(), name)
+    if problems:
+        raise refusal(problems)
+    return columns
+
+
+def _check_declared(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+    columns = info.data.get("columns")
+    problems: list[tuple[KeyPath, str]] = []
+    seen: set[str] = set()
+    for place, name in enumerate(names):
+        if columns is not None and name not in columns:
+            problems.append(((place,), _undeclared(name, columns)))
+        if name in seen:
+            problems.append(((place,), f"column {name!r} is named twice"))
+        seen.add(name)
+    if problems:
+        raise refusal(problems)
+    return names
+
+
+def _check_time(name: str, info: ValidationInfo) -> str:
+    columns = info.data.get("columns")
+    if columns is not None and name not in columns:
+        raise ValueError(_undeclared(name, columns))
+    if columns is not None and columns[name] != "timestamp":
+        raise ValueError(f"column {name!r} must be a timestamp, not {columns[name]}")
+    return name
+
+
+def _undeclared(name: str, columns: Mapping[str, str]) -> str:
+    near = difflib.get_close_matches(name[:64], columns, n=1)
+    return f"unknown column {name[:80]!r}" + (f", did you mean {near[0]!r}?" if near else "")
+
+
+class Stream(Contract):
+    """A declared input: timestamped rows, archived once, then queried live and as history."""
+
+    columns: Columns = Field(description="Column names and Spark SQL types.")
+    time: str = Field(description="The timestamp column that holds the event time, in UTC.")
+    id: tuple[str, ...] | None = Field(
+        None,
+        min_length=1,
+        max_length=64,
+        description="Columns that, with the event time, identify a row; absent: a hash of the whole row.",
+    )
+    key: tuple[str, ...] = Field((), max_length=64, description="Columns by which rows are clustered inside chunks.")
+    lateness: Duration = Field(
+        timedelta(minutes=1),
+        description="How far, in event time, a row may lie behind the newest row of earlier files or batches "
+        "before it counts as late.",
+    )
+    future: Duration = Field(
+        timedelta(minutes=5),
+        description="How far a row may lie ahead of the clock; rows further ahead are quarantined.",
+    )
+    idle: PositiveDuration = Field(
+        timedelta(seconds=10),
+        description="Silence, by the clock, after which the stream no longer holds back the others.",
+    )
+    source: Source = Field(description="Where rows come from: files, http or kafka.")
+
+    @field_validator("columns")
+    @classmethod
+    def _columns(cls, columns: Mapping[str, str]) -> Mapping[str, str]:
+        return _check_columns(columns, _RESERVED)
+
+    _time = field_validator("time")(_check_time)
+    _id_and_key = field_validator("id", "key")(
+        lambda names, info: names if names is None else _check_declared(names, info)
+    )
+
+
+class RelationSource(Contract):
+    """The file that holds a relation's rows; a changed file is a new version."""
+
+    file: LocalPath = Field(description="Path relative to the workspace file.", examples=["hosts.csv"])
+    format: _FileFormat
+
+
+class Relation(Contract):
+    """A small, slowly changing table, kept with the time from which each version holds."""
+
+    columns: Columns = Field(description="Column names and Spark SQL types.")
+    key: tuple[str, ...] = Field(
+        min_length=1, max_length=64, description="Columns that identify a row among its versions."
+    )
+    source: RelationSource = Field(description="Where the rows come from.")
+    valid_from: str | None = Field(
+        None,
+        description="Timestamp column from which a row holds; absent: the first version holds from the "
+        "beginning of time, later ones from when the file changed.",
+    )
+
+    @field_validator("columns")
+    @classmethod
+    def _columns(cls, columns: Mapping[str, str]) -> Mapping[str, str]:
+        return _check_columns(columns, _RESERVED | {"valid_to"})
+
+    _key = field_validator("key")(_check_declared)
+
+    @field_validator("valid_from")
+    @classmethod
+    def _valid_from(cls, name: str | None, info: ValidationInfo) -> str | None:
+        return None if name is None else _check_time(name, info)

@@ -1,0 +1,187 @@
+"""From a document to a model: every fault at once, each with its place, in words for people."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from typing import Annotated, Any, NamedTuple, TypeVar, Union
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from moirae.contract import KeyPath
+from moirae.documents import Document
+from moirae.errors import Problem
+from moirae.scalars import Position, shown
+
+M = TypeVar("M", bound=BaseModel)
+Describe = Callable[[KeyPath], str]
+
+# A broken file may hold tens of thousands of faults; nobody reads them, and searching for likely names costs.
+MAX_PROBLEMS = 100
+
+_WANTED = {
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "float_type": "must be a number",
+    "tuple_type": "must be a list",
+    "dict_type": "must be a mapping, `key: value`",
+    "mapping_type": "must be a mapping, `key: value`",
+    "model_type": "must be a mapping, `key: value`",
+    "model_attributes_type": "must be a mapping, `key: value`",
+}
+_BOUNDS = {
+    "greater_than": "must be greater than {gt}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than": "must be less than {lt}",
+    "less_than_equal": "must be at most {le}",
+    "string_too_long": "longer than {max_length} characters",
+    "too_long": "must have at most {max_length} entries",
+    "literal_error": "must be {expected}",
+}
+
+
+def validate(
+    model: type[M], document: Document, *, context: object = None, describe: Describe | None = None
+) -> tuple[M | None, tuple[Problem, ...]]:
+    """Check a document against a model; without a model when there are problems.
+
+    `context` goes to the model's validators. `describe` names the part of the file a path leads to, for people;
+    by default its keys with dots.
+    """
+    try:
+        return model.model_validate(document.data, context=context), ()
+    except ValidationError as error:
+        faults = [fault for details in error.errors(include_url=False) for fault in _faults(document, details)]
+    faults.sort(key=lambda fault: fault.position)
+    problems = [_problem(model, document, fault, describe or dotted) for fault in faults[:MAX_PROBLEMS]]
+    if len(faults) > MAX_PROBLEMS:
+        more = f"and {len(faults) - MAX_PROBLEMS} more problems"
+        problems.append(Problem(document.file, *faults[MAX_PROBLEMS].position, more))
+    return None, tuple(problems)
+
+
+def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
+    """Problems in the order of their files and places, each once."""
+    unique = dict.fromkeys(problems)
+    return tuple(sorted(unique, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0)))
+
+
+def dotted(path: KeyPath) -> str:
+    """A path as people write it: `streams.cpu.id[0]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
+    return text.removeprefix(".")
+
+
+class _Fault(NamedTuple):
+    path: KeyPath  # of the value at fault, or of the mapping at fault for its keys
+    position: Position
+    kind: str
+    details: ErrorDetails
+    message: str
+
+
+def _faults(document: Document, details: ErrorDetails) -> Iterator[_Fault]:
+    kind, value = details["type"], details["input"]
+    if isinstance(value, float) and not math.isfinite(value):
+        return  # the reader has said so
+    path = tuple(part for part in details["loc"] if not _is_tag(part))
+    if kind == "refusal":
+        for deeper, message in details["ctx"]["problems"]:
+            yield _Fault(path + deeper, _place(document, path + deeper), kind, details, message)
+    elif kind in ("extra_forbidden", "missing"):
+        position = document.key_position(path) if document.has(path) else _parent(document, path)
+        yield _Fault(path[:-1], position, kind, details, "")
+    elif path and path[-1] == "[key]":
+        yield _Fault(path[:-2], document.key_position(path[:-1]), kind, details, "")
+    else:
+        yield _Fault(path, _place(document, path), kind, details, "")
+
+
+def _is_tag(part: object) -> bool:
+    return isinstance(part, str) and part.startswith("<") and part.endswith(">")
+
+
+def _place(document: Document, path: KeyPath) -> Position:
+    return document.position(path) if document.has(path) else _parent(document, path)
+
+
+def _parent(document: Document, path: KeyPath) -> Position:
+    """Of what is not there: the key of the mapping that lacks it, or that mapping as an item of a list."""
+    while path and not document.has(path):
+        path = path[:-1]
+    return document.key_position(path)
+
+
+def _problem(model: type[BaseModel], document: Document, fault: _Fault, describe: Describe) -> Problem:
+    message = fault.message or _message(model, fault)
+    where = describe(fault.path)
+    return Problem(document.file, *fault.position, f"{where}: {message}" if where else message)
+
+
+def _message(model: type[BaseModel], fault: _Fault) -> str:
+    details, kind = fault.details, fault.kind
+    context = details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown_key(str(details["loc"][-1]), _known_keys(model, details["loc"][:-1]))
+    if kind == "missing":
+        return f"missing key {shown(details['loc'][-1])}"
+    if kind == "value_error":
+        return str(context["error"])
+    if kind == "string_type":  # the value itself stays unsaid: it may be a secret
+        return "must be text" if details["input"] is None else f"must be text, not {_sort(details['input'])}"
+    if kind in ("too_short", "string_too_short"):
+        return "must not be empty"
+    if kind in _WANTED:
+        return f"{_WANTED[kind]}, not {shown(details['input'])}"
+    if kind in _BOUNDS:
+        return f"{_BOUNDS[kind].format(**context)}, not {shown(details['input'])}"
+    return details["msg"]
+
+
+def _sort(value: object) -> str:
+    if isinstance(value, bool):
+        return "true or false; quote it"
+    return "a number; quote it" if isinstance(value, int | float) else shown(value)
+
+
+def _unknown_key(key: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key[:64], known, n=1)
+    return f"unknown key {shown(key)}" + (f", did you mean {near[0]!r}?" if near else "")
+
+
+def _cut(part: str) -> str:
+    return part if part.isprintable() and len(part) <= 60 else shown(part)
+
+
+def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:
+    """The keys that the model at `loc` takes, found by following the types of the fields on the way."""
+    kinds: list[Any] = [model]
+    for part in loc:
+        if not _is_tag(part):  # the members of a union all stay: a likely key may be any member's
+            kinds = [leaf for kind in kinds for leaf in _leaves(_inner(kind, part))]
+    models = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)]
+    return [field.alias or name for found in models for name, field in found.model_fields.items()]
+
+
+def _inner(kind: Any, part: str | int) -> Any:
+    """The type of the value at `part` of a model, a mapping or a list."""
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        fields = kind.model_fields.items()
+        return next((field.annotation for name, field in fields if (field.alias or name) == part), None)
+    arguments = typing.get_args(kind) or (None,)
+    return arguments[0] if typing.get_origin(kind) is tuple else arguments[-1]
+
+
+def _leaves(kind: Any) -> Iterator[Any]:
+    """A type without its annotations, or the members of a union without theirs."""
+    origin = typing.get_origin(kind)
+    if origin is Annotated:
+        yield from _leaves(typing.get_args(kind)[0])
+    elif origin in (Union, types.UnionType):
+        yield from (leaf for member in typing.get_args(kind) for leaf in _leaves(member))
+    else:
+        yield kind
