@@ -40,7 +40,7 @@ _DSN = re.compile(r"postgres(ql)?://\S+|\s*\w+\s*=.*", re.DOTALL)
 class Spark(Contract):
     """How Spark runs."""
 
-    master: Text = Field("local[2]", description="Spark master: local[N] on one machine, or a cluster's URL.")
+    master: Text = Field(default="local[2]", description="Spark master: local[N] on one machine, or a cluster's URL.")
     conf: Mapping[Text, FlagOrWritten] = Field(
         default_factory=dict, description="Further Spark settings by name, such as spark.driver.memory."
     )
@@ -49,7 +49,7 @@ class Spark(Contract):
 class Server(Contract):
     """The API and the dashboard."""
 
-    listen: Text = Field("127.0.0.1:8765", description="host:port to listen on; loopback unless changed.")
+    listen: Text = Field(default="127.0.0.1:8765", description="host:port to listen on; loopback unless changed.")
 
     @field_validator("listen")
     @classmethod
@@ -71,27 +71,27 @@ class Server(Contract):
 class Chunks(Contract):
     """How history is cut into chunks and how long it is kept; all spans are event time."""
 
-    rows: Count = Field(1_000_000, description="Rows over all streams at which the newest chunk is closed.")
+    rows: Count = Field(default=1_000_000, description="Rows over all streams at which the newest chunk is closed.")
     age: PositiveDuration = Field(
-        timedelta(hours=1),
+        default=timedelta(hours=1),
         description="Span of event time at which a chunk with at least rows/100 rows is closed.",
     )
-    recent: Count = Field(24, description="Number of chunks kept materialised, indexed and clustered.")
+    recent: Count = Field(default=24, description="Number of chunks kept materialised, indexed and clustered.")
     keep: PositiveDuration | None = Field(
-        timedelta(days=90), description="Span of event time after which chunks expire; null: never."
+        default=timedelta(days=90), description="Span of event time after which chunks expire; null: never."
     )
 
 
 class RecallSettings(Contract):
     """How the past is asked."""
 
-    history_queries: Count = Field(2, description="History queries that may run at once.")
+    history_queries: Count = Field(default=2, description="History queries that may run at once.")
     feedback_timeout: PositiveDuration = Field(
-        timedelta(minutes=10),
+        default=timedelta(minutes=10),
         description="Silence, by the clock, after which a suspended recall ends with its last answer.",
     )
     engine: Literal["auto", "spark", "local"] = Field(
-        "auto", description="What reads chunks: spark, the local reader, or whichever suits (auto)."
+        default="auto", description="What reads chunks: spark, the local reader, or whichever suits (auto)."
     )
 
 
@@ -99,10 +99,10 @@ class Receiver(Contract):
     """Where notifications go: exactly one of webhook, pagerduty and apprise."""
 
     webhook: Secret | None = Field(
-        None, description="http(s) URL that gets Alertmanager webhook v4 messages; ${VAR} is replaced."
+        default=None, description="http(s) URL that gets Alertmanager webhook v4 messages; ${VAR} is replaced."
     )
-    pagerduty: Secret | None = Field(None, description="PagerDuty Events v2 routing key; ${VAR} is replaced.")
-    apprise: Secret | None = Field(None, description="Apprise URL of any other channel; ${VAR} is replaced.")
+    pagerduty: Secret | None = Field(default=None, description="PagerDuty Events v2 routing key; ${VAR} is replaced.")
+    apprise: Secret | None = Field(default=None, description="Apprise URL of any other channel; ${VAR} is replaced.")
 
     @field_validator("webhook")
     @classmethod
@@ -138,31 +138,31 @@ class Settings(Contract):
     """A workspace: its data, its processes and where alerts go."""
 
     home: LocalFolder = Field(
-        Path(".moirae"),
+        default=Path(".moirae"),
         validate_default=True,
         description="Folder of data, checkpoints and the embedded database, relative to this file.",
     )
     database: Secret | None = Field(
-        None, description="PostgreSQL DSN, or ${VAR} that holds it; null: the embedded database."
+        default=None, description="PostgreSQL DSN, or ${VAR} that holds it; null: the embedded database."
     )
     archive: Annotated[Place, BeforeValidator(_archive_place, json_schema_input_type=str | None)] = Field(
-        default=None,  # type: ignore[assignment]  # replaced before it is seen
+        default=None,
         validate_default=True,
         description="Path or URL (file, s3a, abfss, hdfs …) of the archive; null: <home>/archive.",
     )
-    spark: Spark = Field(default_factory=Spark, description="How Spark runs.")
-    server: Server = Field(default_factory=Server, description="The API and the dashboard.")
+    spark: Spark = Field(default=Spark(), description="How Spark runs.")
+    server: Server = Field(default=Server(), description="The API and the dashboard.")
     streams: Mapping[TableName, Stream] = Field(default_factory=dict, description="Declared inputs by name.")
     relations: Mapping[TableName, Relation] = Field(
         default_factory=dict, description="Small, slowly changing tables by name."
     )
-    chunks: Chunks = Field(default_factory=Chunks, description="How history is cut and kept.")
-    recall: RecallSettings = Field(default_factory=RecallSettings, description="How the past is asked.")
+    chunks: Chunks = Field(default=Chunks(), description="How history is cut and kept.")
+    recall: RecallSettings = Field(default=RecallSettings(), description="How the past is asked.")
     rules: tuple[LocalPath, ...] = Field(
-        ("rules/*.yaml",), validate_default=True, description="Globs of rule files, relative to this file."
+        default=("rules/*.yaml",), validate_default=True, description="Globs of rule files, relative to this file."
     )
     receivers: Mapping[Title, Receiver] = Field(default_factory=dict, description="Where notifications go, by name.")
-    routes: tuple[Route, ...] = Field((), description="Which alerts go to which receiver, first match wins.")
+    routes: tuple[Route, ...] = Field(default=(), description="Which alerts go to which receiver, first match wins.")
 
     _file: Path = PrivateAttr(default=Path(FILE_NAME))
 
@@ -188,9 +188,9 @@ class Settings(Contract):
     @field_validator("database")
     @classmethod
     def _dsn(cls, value: SecretStr | None) -> SecretStr | None:
-        if value is not None and "${" not in value.get_secret_value():
-            if _DSN.fullmatch(value.get_secret_value()) is None:  # never shown: it may hold a password
-                raise ValueError("not a PostgreSQL DSN, such as postgresql://user@host/name")
+        text = value.get_secret_value() if value else "${}"
+        if "${" not in text and _DSN.fullmatch(text) is None:  # never shown: it may hold a password
+            raise ValueError("not a PostgreSQL DSN, such as postgresql://user@host/name")
         return value
 
     @field_validator("streams")

@@ -24,14 +24,18 @@ class Refusal(Exception):
 
 # Nodes of an analysed query over views. Everything else (commands, scripts, files, hints that repartition, …) is not.
 _NODES = frozenset(
-    ["Project", "Filter", "Aggregate", "Join", "SubqueryAlias", "View", "Union", "Distinct", "Generate", "Expand", "WithCTE", "CTERelationDef", "CTERelationRef", "OneRowRelation"]
+    "Project Filter Aggregate Join SubqueryAlias View Union Distinct Generate Expand WithCTE CTERelationDef "
+    "CTERelationRef OneRowRelation".split()
 )
 # The query that watches for absence is ours, and looks at the next row.
 _OWN_NODES = frozenset({"Window"})
 
 # Expressions that reach out of the query, or tell who and where it runs.
 _EXPRESSIONS = frozenset(
-    ["CallMethodViaReflection", "TryReflect", "PythonUDF", "PythonUDAF", "ScalaUDF", "ScalaUDAF", "HiveSimpleUDF", "HiveGenericUDF", "InputFileName", "InputFileBlockStart", "InputFileBlockLength", "CurrentUser", "CurrentDatabase", "CurrentCatalog", "CurrentTimestamp", "CurrentDate", "Now", "LocalTimestamp", "CurrentTime", "CurrentTimeZone", "SparkVersion", "Sleep", "RaiseError", "VariableReference", "FromAvro", "ToAvro", "CatalystDataToAvro", "AvroDataToCatalyst"]
+    "CallMethodViaReflection TryReflect PythonUDF PythonUDAF ScalaUDF ScalaUDAF HiveSimpleUDF HiveGenericUDF "
+    "InputFileName InputFileBlockStart InputFileBlockLength CurrentUser CurrentDatabase CurrentCatalog "
+    "CurrentTimestamp CurrentDate Now LocalTimestamp CurrentTime CurrentTimeZone SparkVersion Sleep RaiseError "
+    "VariableReference FromAvro ToAvro CatalystDataToAvro AvroDataToCatalyst".split()
 )
 
 

@@ -24,7 +24,15 @@ from moirae.contract import (
     refusal,
 )
 from moirae.durations import Duration, PositiveDuration
-from moirae.rules.questions import AnyRecall, Context, Recall, SimilarRecall, Surrounding, Then, check_attributes
+from moirae.rules.questions import (
+    AnyRecall,
+    Context,
+    Recall,
+    SimilarRecall,
+    Surrounding,
+    Then,
+    check_attributes,
+)
 
 RESERVED_LABELS = frozenset({"alertname"})
 
@@ -34,45 +42,45 @@ class DerivedStream(Contract):
 
     stream: TableName = Field(description="Name of the stream, unique over all files.")
     expr: Text = Field(description="Spark SQL; every row has a column ts, its event time.")
-    archive: Flag = Field(False, description="Whether its rows are archived even if no recall needs them.")
+    archive: Flag = Field(default=False, description="Whether its rows are archived even if no recall needs them.")
 
 
 class Alert(Contract):
     """An alert with its query, its context and its questions to the past.
 
-    It has either `expr`, whose rows are events, or `absent` with `stream` and `key`: then an event is made for
-    each key value that was seen in that stream and has been silent, in event time, for as long as `absent`.
+    It has either `expr`, whose rows are events, or `absent` with `stream` and `key`: then there is an event
+    for each key value that was seen in that stream and has been silent, in event time, as long as `absent`.
     """
 
     alert: Title = Field(description="Name of the alert, unique in its group.")
     expr: Text | None = Field(
-        None, description="Spark SQL whose rows are events: a column ts, the others are attributes."
+        default=None, description="Spark SQL whose rows are events: a column ts, the others are attributes."
     )
     absent: PositiveDuration | None = Field(
-        None,
+        default=None,
         validate_default=True,
         description="Instead of expr: silence of a key seen before, in event time, that makes an event.",
     )
     stream: TableName | None = Field(
-        None, validate_default=True, description="With absent: the stream or derived stream that is watched."
+        default=None, validate_default=True, description="With absent: the stream or derived stream that is watched."
     )
     key: tuple[Text, ...] | None = Field(
-        None,
+        default=None,
         validate_default=True,
-        description="Attributes that, with the alert's name, make the fingerprint; absent: all string columns.",
+        description="Attributes that make the fingerprint with the alert's name; absent: all string columns.",
     )
     id: tuple[Text, ...] | None = Field(
-        None, description="Attributes that, with ts, identify an event; absent: those of key."
+        default=None, description="Attributes that, with ts, identify an event; absent: those of key."
     )
     for_: Duration = Field(
-        timedelta(0), alias="for", description="How long events must go on, in event time, before it fires."
+        default=timedelta(0), alias="for", description="How long events must go on, in event time, before it fires."
     )
     keep_firing_for: Duration = Field(
-        timedelta(minutes=5),
+        default=timedelta(minutes=5),
         description="How long, in event time, it goes on without another event before it is resolved.",
     )
     delay: Duration = Field(
-        timedelta(0), description="How far past an event, in event time, streams must be to settle it."
+        default=timedelta(0), description="How far past an event, in event time, streams must be to settle it."
     )
     labels: Mapping[LabelName, Written] = Field(
         default_factory=dict, description="Labels of the alert, by which it is routed."
@@ -88,15 +96,15 @@ class Alert(Contract):
     )
     recall: Mapping[TableName, AnyRecall] = Field(default_factory=dict, description="Questions to the past, by name.")
     recall_on: Literal["firing", "every"] = Field(
-        "firing", description="Recalls start when the alert fires, or at every event."
+        default="firing", description="Recalls start when the alert fires, or at every event."
     )
     where: Text | None = Field(
-        None, description="Spark SQL condition over event and recalls; false holds the alert back."
+        default=None, description="Spark SQL condition over event and recalls; false holds the alert back."
     )
-    then: tuple[Then, ...] = Field((), description="Streams that join the recalls with live data.")
-    enabled: Flag = Field(True, description="false: checked and kept, but not run.")
+    then: tuple[Then, ...] = Field(default=(), description="Streams that join the recalls with live data.")
+    enabled: Flag = Field(default=True, description="false: checked and kept, but not run.")
     limit: Count | None = Field(
-        None, description="Most events in one evaluation; more hold the rule back. Absent: the group's limit."
+        default=None, description="Most events in one evaluation; more hold the rule back. Absent: the group's limit."
     )
 
     @field_validator("absent")
@@ -184,16 +192,16 @@ class Group(Contract):
 
     name: Title = Field(description="Name of the group, unique over all files.")
     interval: PositiveDuration | None = Field(
-        None, description="Least time between two evaluations, by the clock; absent: with every batch."
+        default=None, description="Least time between two evaluations, by the clock; absent: with every batch."
     )
     query_offset: Duration = Field(
-        timedelta(0), description="How far behind the watermark rules are evaluated, in event time."
+        default=timedelta(0), description="How far behind the watermark rules are evaluated, in event time."
     )
     limit: Count | None = Field(
-        None, description="Most events of one rule in one evaluation; absent: the system's limit."
+        default=None, description="Most events of one rule in one evaluation; absent: the system's limit."
     )
-    derived: tuple[DerivedStream, ...] = Field((), description="Derived streams of the group.")
-    rules: tuple[Alert, ...] = Field((), description="Alert rules of the group.")
+    derived: tuple[DerivedStream, ...] = Field(default=(), description="Derived streams of the group.")
+    rules: tuple[Alert, ...] = Field(default=(), description="Alert rules of the group.")
 
 
 class RuleFile(Contract):

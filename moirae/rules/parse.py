@@ -17,8 +17,8 @@ from moirae.validation import dotted, sorted_problems, validate
 
 EMPTY = "the file holds no rule"
 
-# What a template may name beside the rule's own contexts, surroundings and recalls.
-TEMPLATE_NAMES = frozenset({"event", "labels", "alert"})
+# What annotations are filled from.
+TEMPLATE_NAMES = frozenset({"event", "labels"})
 
 Parsed = tuple[RuleSet, tuple[Problem, ...]]
 
@@ -130,13 +130,12 @@ def _shadowing(rule: Rule, streams: frozenset[str]) -> Iterator[Problem]:
 
 def _template_problems(rule: Rule) -> Iterator[Problem]:
     spec = rule.spec
-    known = TEMPLATE_NAMES.union(spec.context, spec.surroundings, spec.recall)
     for name, text in spec.annotations.items():
         try:
-            unknown = sorted(names_in(text) - known)
+            unknown = sorted(names_in(text) - TEMPLATE_NAMES)
         except TemplateFault as fault:
             yield rule.problem(f"annotation {name!r}: {fault.message}", "annotations", name, line=fault.line)
             continue
         if unknown:
-            message = f"annotation {name!r}: unknown variable {shown(unknown[0])}; use event.<attribute>"
+            message = f"annotation {name!r}: unknown variable {shown(unknown[0])}; there are event and labels"
             yield rule.problem(message, "annotations", name)

@@ -52,12 +52,12 @@ class Query(Contract):
 
     sql: Text = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
     within: PositiveDuration | None = Field(
-        None,
+        default=None,
         description="How far before the event rows are taken, in event time. Needed where the query reads a "
         "stream; relations are read as of the event.",
     )
     delay: Duration | None = Field(
-        None, description="How far after the event rows are taken, in event time; absent: the rule's delay."
+        default=None, description="How far after the event rows are taken, in event time; absent: the rule's delay."
     )
 
 
@@ -78,9 +78,11 @@ class Context(Query):
 class Recall(Contract):
     """A question to the past, asked for each event and answered in revisions."""
 
-    every: PositiveDuration = Field(timedelta(seconds=1), description="Time between two revisions, by the clock.")
+    every: PositiveDuration = Field(
+        default=timedelta(seconds=1), description="Time between two revisions, by the clock."
+    )
     feedback: PositiveDuration | None = Field(
-        None,
+        default=None,
         description="Time, by the clock, after which the recall is suspended until someone refines it; "
         "absent: never suspended.",
     )
@@ -91,22 +93,24 @@ class SqlRecall(Recall):
 
     sql: Text = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
     range: PositiveDuration | None = Field(
-        None, description="How far before the event history is read, in event time; absent: all of it."
+        default=None, description="How far before the event history is read, in event time; absent: all of it."
     )
-    order: Literal["newest", "oldest"] = Field("newest", description="Which chunks are read first.")
+    order: Literal["newest", "oldest"] = Field(default="newest", description="Which chunks are read first.")
 
 
 class Similarity(Contract):
     """How past events are compared with the new one."""
 
     contexts: tuple[TableName, ...] | None = Field(
-        None, min_length=1, description="Contexts of the rule that are compared; absent: all of them."
+        default=None, min_length=1, description="Contexts of the rule that are compared; absent: all of them."
     )
-    k: Count = Field(10, le=1000, description="Number of past events in the answer.")
-    measure: TableName = Field("tfidf", description="Similarity measure: tfidf, binary, or a plug-in's name.")
-    gap: Duration = Field(timedelta(0), description="Past events must be at least this much older, in event time.")
+    k: Count = Field(default=10, le=1000, description="Number of past events in the answer.")
+    measure: TableName = Field(default="tfidf", description="Similarity measure: tfidf, binary, or a plug-in's name.")
+    gap: Duration = Field(
+        default=timedelta(0), description="Past events must be at least this much older, in event time."
+    )
     order: Literal["newest", "promising"] = Field(
-        "newest",
+        default="newest",
         description="Which chunks are read first: the newest, or those whose term summaries promise most.",
     )
 
@@ -142,6 +146,6 @@ class Then(Contract):
     sql: Text = Field(description="Spark SQL over the rule's recalls, contexts and live streams.")
     within: PositiveDuration = Field(description="How far live rows may lie from the event, in event time.")
     analysis: Literal["event", "present"] = Field(
-        "event",
+        default="event",
         description="event: live rows of the event's own window; present: also those that come later.",
     )

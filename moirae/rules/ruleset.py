@@ -72,7 +72,7 @@ class Rule:
 
     @property
     def version(self) -> str:
-        """Changes exactly when the rule's events or their contexts may: an edited annotation keeps its past."""
+        """Changes when the rule's events or their contexts may: an edited annotation keeps its past."""
         spec = self.spec.model_dump(mode="json", by_alias=True)
         content = {name: spec[name] for name in _VERSIONED}
         content["derived"] = {one.stream: one.expr for one in self.derived}

@@ -1,21 +1,24 @@
 """Annotation templates: Jinja, cut down to what a line of text needs.
 
-Who may write a rule may not thereby run code or exhaust a process: there are no calls, no assignments, only the
-filters named here, `*` and `%` take numbers alone, and what comes out is cut.
+Who may write a rule may not thereby run code or exhaust a process: there are no calls, no assignments, only
+the filters named here, `*` and `%` take numbers alone, and what comes out is cut.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any
 
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 MAX_OUTPUT = 65_536  # characters
 
-_FILTERS = ["abs", "capitalize", "count", "d", "default", "first", "float", "int", "join", "last", "length", "lower", "max", "min", "reverse", "select", "reject", "sort", "string", "sum", "title", "trim", "truncate", "unique", "upper", "urlencode", "map"]
+_FILTERS = (
+    "abs capitalize count d default first float int join last length lower map max min reject reverse select "
+    "sort string sum title trim truncate unique upper urlencode"
+).split()
 _NODES: tuple[type[nodes.Node], ...] = (
     nodes.BinExpr,
     nodes.Compare,
@@ -108,7 +111,13 @@ def _round(value: float, precision: int = 0) -> float:
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    intercepted_binops: ClassVar[frozenset[str]] = frozenset({"*", "%"})
+    intercepted_binops = frozenset({"*", "%"})
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """Of a mapping, its items alone: `event.values` is the attribute `values`, not a method of dict."""
+        if not isinstance(obj, Mapping):
+            return super().getattr(obj, attribute)
+        return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):

@@ -1,0 +1,247 @@
+"""A workspace under load that is broken on purpose: its producer keeps a ledger, its checker compares by ids.
+
+Everything is started here and ended by process id. Randomness comes from a seed that is printed.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psutil
+from deltalake import DeltaTable
+from psycopg import Connection
+
+from moirae import database
+from moirae.settings import Settings, from_environment
+
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
+    time: ts
+    id: [host, n]
+    key: [host]
+    lateness: 2s
+    source: {files: landing/cpu/*.jsonl}
+chunks: {rows: 3000, age: 10s}
+rules: [rules.yaml]
+"""
+RULES = """
+groups:
+- name: load
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 97
+    key: [host]
+    id: [n]
+    keep_firing_for: 3s
+  - alert: Mean
+    expr: |
+      SELECT host, window.end AS ts, avg(cpu) AS cpu, count(*) AS rows FROM cpu
+      GROUP BY host, window(ts, '2 seconds') HAVING avg(cpu) > 55
+    key: [host]
+    keep_firing_for: 4s
+"""
+HOSTS = 10
+
+
+@dataclass
+class Producer:
+    """Writes files of rows at a steady rate, and remembers every row of every file that has appeared."""
+
+    landing: Path
+    rate: int
+    seed: int
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    _stop: threading.Event = field(default_factory=threading.Event)
+    _thread: threading.Thread | None = None
+
+    STEP = 0.1
+
+    def start(self) -> None:
+        """In a thread of its own."""
+        self.landing.mkdir(parents=True, exist_ok=True)
+        self._thread = threading.Thread(target=self._produce)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """After the file at hand."""
+        self._stop.set()
+        if self._thread:
+            self._thread.join()
+
+    def _produce(self) -> None:
+        rng, due, number = random.Random(self.seed), time.monotonic(), 0
+        while not self._stop.is_set():
+            number += 1
+            now = datetime.now(UTC)
+            rows = [self._row(rng, now, number, i) for i in range(int(self.rate * self.STEP))]
+            hidden = self.landing / f".{number:08d}.jsonl"
+            hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            hidden.rename(self.landing / hidden.name[1:])
+            self.rows += rows
+            due += self.STEP
+            self._stop.wait(max(0.0, due - time.monotonic()))
+
+    def _row(self, rng: random.Random, now: datetime, number: int, i: int) -> dict[str, Any]:
+        ts = now - timedelta(microseconds=rng.randrange(100_000))
+        return {
+            "ts": ts.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "host": f"h{rng.randrange(HOSTS)}",
+            "n": number * 10_000 + i,
+            "cpu": round(rng.uniform(0, 100), 2),
+        }
+
+
+class Stage:
+    """One workspace with its processes."""
+
+    def __init__(self, root: Path, seed: int, rate: int = 500) -> None:
+        self.root = root
+        (root / "moirae.yaml").write_text(WORKSPACE)
+        (root / "rules.yaml").write_text(RULES)
+        self.settings: Settings = from_environment(root / "moirae.yaml")
+        self.producer = Producer(root / "landing" / "cpu", rate, seed)
+        self.connection: Connection[Any] = database.connect(self.settings, "faults")
+        self._up: subprocess.Popen[bytes] | None = None
+        self.log = root / "up.log"
+
+    def up(self) -> None:
+        """Start `moirae up`."""
+        with self.log.open("ab") as log:
+            command = [sys.executable, "-m", "moirae", "up", "--workspace", str(self.root / "moirae.yaml")]
+            self._up = subprocess.Popen(command, stdout=log, stderr=log)
+
+    def down(self) -> float:
+        """SIGTERM; returns the seconds it took to end."""
+        assert self._up is not None
+        began = time.monotonic()
+        self._up.send_signal(signal.SIGTERM)
+        self._up.wait(60)
+        return time.monotonic() - began
+
+    def drain(self) -> None:
+        """`moirae up --drain`, which must succeed."""
+        command = [sys.executable, "-m", "moirae", "up", "--drain", "--workspace", str(self.root / "moirae.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr[-3000:]
+
+    def live(self) -> psutil.Process | None:
+        """The live process now, if there is one."""
+        row = self.connection.execute("SELECT pid FROM processes WHERE role = 'live'").fetchone()
+        try:
+            process = psutil.Process(row[0]) if row else None
+        except psutil.NoSuchProcess:
+            return None
+        return process if process is not None and process.is_running() else None
+
+    def jvm(self) -> psutil.Process | None:
+        """The JVM of the live process now, if there is one."""
+        live = self.live()
+        try:
+            children = live.children(recursive=True) if live else []
+            return next((c for c in children if "java" in c.name()), None)
+        except psutil.NoSuchProcess:
+            return None
+
+    def archived_units(self) -> int:
+        """Finished source units."""
+        row = self.connection.execute("SELECT count(*) FROM units WHERE done").fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def wait(self, what: Callable[[], bool], seconds: float) -> None:
+        """Until something holds."""
+        deadline = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < deadline, f"waited {seconds} s in vain; {self.log.read_text()[-3000:]}"
+            time.sleep(0.1)
+
+    def check(self) -> dict[str, int]:
+        """Every accepted id exactly once in the archive; events and alerts as of an undisturbed run. Figures."""
+        expected = {(row["host"], row["n"]) for row in self.producer.rows}
+        table = DeltaTable(self.root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table()
+        archived = list(zip(table["host"].to_pylist(), table["n"].to_pylist(), strict=True))
+        assert len(archived) == len(set(archived)), "a row is archived twice"
+        assert set(archived) == expected, f"{len(expected - set(archived))} accepted rows are not in the archive"
+        late = sum(table["_late"].to_pylist())
+        on_time = table.filter(~table["_late"].to_numpy(zero_copy_only=False)).to_pylist()
+        events = self._events(on_time)
+        stored = self.connection.execute("SELECT rule, eid, ts, key->>'host' FROM events WHERE settled").fetchall()
+        assert sorted((r, ts, h) for r, _, ts, h in stored) == sorted(events)
+        assert len({(r, e) for r, e, *_ in stored}) == len(stored)
+        self._check_alerts(events)
+        return {"rows": len(expected), "late": late, "events": len(events)}
+
+    def _events(self, rows: list[dict[str, Any]]) -> list[tuple[str, datetime, str]]:
+        high = [("load/High", row["ts"], row["host"]) for row in rows if row["cpu"] > 97]
+        windows: dict[tuple[str, int], list[float]] = {}
+        for row in rows:
+            windows.setdefault((row["host"], int(row["ts"].timestamp() // 2)), []).append(row["cpu"])
+        mean = [
+            ("load/Mean", datetime.fromtimestamp(2 * (number + 1), UTC), host)
+            for (host, number), values in windows.items()
+            if sum(values) / len(values) > 55
+        ]
+        return high + mean
+
+    def _check_alerts(self, events: list[tuple[str, datetime, str]]) -> None:
+        keep = {"load/High": timedelta(seconds=3), "load/Mean": timedelta(seconds=4)}
+        wanted: set[tuple[str, str, datetime, datetime]] = set()
+        for rule in keep:
+            for host in {h for r, _, h in events if r == rule}:
+                times = sorted(ts for r, ts, h in events if (r, h) == (rule, host))
+                start = last = times[0]
+                for ts in [*times[1:], None]:
+                    if ts is None or ts > last + keep[rule]:
+                        wanted.add((rule, host, start, last + keep[rule]))
+                        start = ts or start
+                    last = ts or last
+        query = "SELECT rule, key->>'host', starts_at, ends_at FROM alerts WHERE state = 'resolved'"
+        stored = self.connection.execute(query).fetchall()
+        assert len(stored) == len(set(stored))
+        assert set(stored) == wanted
+        left = self.connection.execute("SELECT count(*) FROM alerts WHERE state NOT IN ('resolved', 'withdrawn')")
+        assert left.fetchone() == (0,)
+
+
+@contextmanager
+def stage(seed: int, rate: int = 500) -> Iterator[Stage]:
+    """A stage in a folder that the database's own user can reach; everything in it ends with it."""
+    root = Path(tempfile.mkdtemp(prefix="moirae-faults-"))
+    root.chmod(0o755)
+    made = Stage(root, seed, rate)
+    try:
+        yield made
+    finally:
+        made.producer.stop()
+        if made._up is not None and made._up.poll() is None:
+            made._up.terminate()
+            made._up.wait(60)
+        made.connection.close()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def kill(process: psutil.Process | None) -> bool:
+    """kill -9; whether there was something to kill."""
+    if process is None:
+        return False
+    try:
+        os.kill(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return False
+    return True

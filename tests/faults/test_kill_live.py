@@ -1,0 +1,37 @@
+"""kill -9 of the live driver and of its JVM, at random moments under load: nothing lost, nothing twice."""
+
+import os
+import random
+import time
+
+import pytest
+
+from tests.faults.harness import Stage, kill, stage
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+
+
+def _kill_often(made: Stage, times: int, rng: random.Random) -> None:
+    for number in range(times):
+        before = made.archived_units()
+        made.wait(lambda before=before: made.archived_units() > before, 60)
+        time.sleep(rng.uniform(0, 2.5))
+        victim = made.live if number % 2 == 0 else made.jvm
+        made.wait(lambda victim=victim: kill(victim()), 60)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.timeout(1200)
+def test_accepted_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
+    print(f"seed {SEED}")
+    with stage(SEED) as made:
+        made.up()
+        made.producer.start()
+        _kill_often(made, kills, random.Random(SEED))
+        time.sleep(3)
+        made.producer.stop()
+        assert made.down() < 30
+        made.drain()
+        figures = made.check()
+        print(f"{kills} kills: {figures}")
+        assert figures["events"] > 0
