@@ -21,6 +21,7 @@ from archiver.catalog import Catalog, Counters, Progress
 from archiver.chunk import Chunk, CutPolicy, Newest
 from archiver.decode import Format, Refused, csv_header, decode
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
+from archiver.recent import RecentRows
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import span
@@ -29,6 +30,8 @@ from archiver.times import span
 _SLICE = 200_000
 # Rows whose identities are kept in memory, per stream; 40 bytes each.
 _INDEXED_ROWS = 4_000_000
+# Bytes of just archived rows kept in memory, per stream.
+_RECENT_BYTES = 64 << 20
 
 
 class SourceDamaged(Exception):
@@ -107,6 +110,7 @@ class Archive:
         self._batch = 0
         self.catalog = Catalog(connection)
         self.tables = {schema.name: StreamTable(root, schema) for schema in schemas}
+        self.recent = {name: _recent(table) for name, table in self.tables.items()}
         self._index = {name: IdentityIndex(table.identities, _INDEXED_ROWS) for name, table in self.tables.items()}
         with connection.transaction():
             self.catalog.add_streams(list(self.tables))
@@ -220,8 +224,9 @@ class Archive:
                 index.add(marked[verdicts.new & (parts == part)])
             self._hold(ts[verdicts.new], parts[verdicts.new])
         self._count(slices, verdicts, is_late)
-        held = (verdicts.new | verdicts.again) & ~is_late
-        return rows.filter(pa.array(held)), len(fresh)
+        held = rows.filter(pa.array((verdicts.new | verdicts.again) & ~is_late))
+        self.recent[stream].add(held)
+        return held, len(fresh)
 
     def _find(self, stream: str, marked: Array, parts: Array) -> tuple[Array, Array]:
         known = np.zeros(len(marked), dtype=bool)
@@ -304,6 +309,11 @@ class Archive:
         self.catalog.clustered(chunk)
         for table in self.tables.values():
             table.refresh()
+
+
+def _recent(table: StreamTable) -> RecentRows:
+    newest = max((held.newest for held in table.chunks().values()), default=None)
+    return RecentRows(table.schema, newest, _RECENT_BYTES)
 
 
 def _split(ts: Array, sizes: list[int]) -> list[Array]:

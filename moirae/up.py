@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import structlog
@@ -68,10 +69,8 @@ class Child:
     def _sweep(self) -> None:
         """What is left of its group, its JVM above all, ends too."""
         assert self.process is not None
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 def up(settings: Settings, drain: bool) -> int:

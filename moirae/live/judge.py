@@ -153,11 +153,10 @@ class Judge:
 
     # Settling
 
-    def settle(self, at_once: bool = False, alerts_to: int | None = None) -> int:
+    def settle(self, at_once: bool = False) -> int:
         """Settle what is due; returns how many slices were judged.
 
-        `at_once`: filters too, whenever they were settled last. `alerts_to`: the event time (microseconds) up to
-        which silence is known, where that is further than the rows (at the end of time).
+        `at_once`: filters too, whenever they were settled last.
         """
         now = time.monotonic()
         filters = at_once or now - self._settled_at >= _SETTLE_EVERY
@@ -166,8 +165,19 @@ class Judge:
             self._settled_at = now
         for part in slices:
             for rule, finds in self._judge(part):
-                self._settle_rule(rule, self._events(rule, finds), part.high, alerts_to)
+                assert part.high is not None
+                self._settle_rule(rule, self._events(rule, finds), part.high, part.high)
+        if slices:
+            self._forget()
         return len(slices)
+
+    def _forget(self) -> None:
+        """Rows that no rule will look at again leave the memory."""
+        for name, recent in self._archive.recent.items():
+            needs = [r.settled_to and r.settled_to - r.shape.reach for r in self.running if name in r.shape.streams]
+            known = [need for need in needs if need is not None]
+            if len(known) == len(needs):
+                recent.forget(min(known, default=self._archive.watermark(name) or 0))
 
     def reach(self) -> int:
         """How far beyond the newest row (microseconds) time must go for all windows and alerts to run out."""
@@ -190,11 +200,10 @@ class Judge:
             for judged, finds in self._judge(part):
                 self._settle_rule(judged, self._events(judged, finds), high, end)
 
-    def _settle_rule(self, rule: Running, events: Sequence[Event], high: int | None, alerts_to: int | None) -> None:
-        assert high is not None
+    def _settle_rule(self, rule: Running, events: Sequence[Event], high: int, silence: int) -> None:
         self._archive.fence()
         with self._connection.transaction():
-            self._store.settle(_source(rule), events, high, max(high, alerts_to or high))
+            self._store.settle(_source(rule), events, high, max(high, silence))
             self._registry.settle(rule.rule, rule.definition.version, high)
         self.running = [replace(r, settled_to=high) if r.rule == rule.rule else r for r in self.running]
 
@@ -249,6 +258,9 @@ class Judge:
 
     def _archived(self, stream: str, low: int | None, high: int | None) -> DataFrame:
         table = self._archive.tables[stream]
+        recent = self._archive.recent[stream].slice(low, high)
+        if recent is not None:
+            return self._frame(recent)
         files = table.files(low, high)
         if not files:
             return self._new(stream, {})

@@ -8,6 +8,7 @@ happens beside something else.
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -118,9 +119,10 @@ class Live:
             self._judge.detect_unsettled()
             globs = {name: source.files for name, source in self._sources.items()}
             query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
-            while query.isActive and not self._stop.wait(_TICK):
-                with self._lock:
-                    self._tick()
+            with suppress(_Stopped):
+                while query.isActive and not self._stop.wait(_TICK):
+                    with self._lock:
+                        self._tick()
             if self._stop.is_set():
                 with self._lock:  # the batch at hand ends, the next gives up at the fence
                     pass

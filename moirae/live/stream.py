@@ -1,6 +1,7 @@
 """The streaming query of a workspace's file sources: Spark finds new files, a callback takes them batch by batch."""
 
 import glob
+import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
@@ -52,6 +53,10 @@ def _source(spark: SparkSession, stream: str, pattern: str) -> DataFrame:
         .option("maxFileAge", _MAX_AGE)
         .option("maxBytesPerTrigger", _BATCH_BYTES)
     )
+    folder, name = os.path.split(pattern)
+    if not glob.has_magic(folder):
+        # One listing of the folder; a glob in the path is listed file by file, each time.
+        pattern, reader = folder, reader.option("pathGlobFilter", name)
     modified = F.unix_micros("modificationTime").alias("modified")
     return reader.load(pattern).select(F.lit(stream).alias("stream"), "path", modified)
 
