@@ -1,0 +1,28 @@
+"""`python -m benchmarks [--goals G10,…]`: measure, write `results.json`, bring `docs/performance.md` up to date."""
+
+import argparse
+import importlib
+import sys
+
+from benchmarks.results import save
+
+# Which module measures a goal.
+_MODULES = {"G10": "benchmarks.latency"}
+
+
+def main() -> int:
+    """Exit code 0 when everything named was measured, 2 for a goal that nothing here measures."""
+    parser = argparse.ArgumentParser(prog="benchmarks")
+    parser.add_argument("--goals", default=",".join(_MODULES), help="goals to measure, with commas")
+    goals = parser.parse_args().goals.split(",")
+    unknown = [goal for goal in goals if goal not in _MODULES]
+    if unknown:
+        print(f"no benchmark for {', '.join(unknown)}; there are {', '.join(_MODULES)}", file=sys.stderr)
+        return 2
+    for module in dict.fromkeys(_MODULES[goal] for goal in goals):
+        save(importlib.import_module(module).run())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Rows of `results.json`, and the table in `docs/performance.md` that is made of them."""
+
+import hashlib
+import json
+import os
+import platform
+import statistics
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results.json"
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
+_BEGIN, _END = "<!-- results: begin -->", "<!-- results: end -->"
+
+
+@dataclass(frozen=True)
+class Result:
+    """One goal: the median of its repetitions, the range, and what stands beside it."""
+
+    goal: str
+    what: str
+    value: float
+    target: str
+    beside: dict[str, float]
+    repetitions: int
+    spread: tuple[float, float]
+    noise: tuple[float, float]
+    commit: str = field(default_factory=lambda: _commit())
+    machine: str = field(default_factory=lambda: _machine())
+
+
+def kernel() -> float:
+    """Seconds of a fixed piece of work: what changes in it is the machine, not the system measured."""
+    began = time.perf_counter()
+    data = b"moirae"
+    for _ in range(400_000):
+        data = hashlib.blake2b(data, digest_size=32).digest()
+    return time.perf_counter() - began
+
+
+def result(
+    goal: str, what: str, values: Sequence[float], target: str, beside: dict[str, float], noise: Sequence[float]
+) -> Result:
+    """A row from the values of all repetitions."""
+    value = round(statistics.median(values), 3)
+    spread = (round(min(values), 3), round(max(values), 3))
+    return Result(goal, what, value, target, beside, len(values), spread, (round(min(noise), 3), round(max(noise), 3)))
+
+
+def save(rows: Sequence[Result]) -> None:
+    """Replace the rows of the goals that were measured; keep the others."""
+    measured = {row.goal for row in rows}
+    kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
+    all_rows = [row for row in kept if row["goal"] not in measured] + [asdict(row) for row in rows]
+    RESULTS.write_text(json.dumps(all_rows, indent=2) + "\n")
+    _write_table(all_rows)
+
+
+def _write_table(rows: Sequence[dict[str, object]]) -> None:
+    lines = [
+        "| goal | what | median | range | target | beside | repetitions | noise kernel (s) |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        beside = ", ".join(f"{name} {value}" for name, value in dict(row["beside"]).items())  # type: ignore[call-overload]
+        low, high = row["spread"]  # type: ignore[misc]
+        quiet, loud = row["noise"]  # type: ignore[misc]
+        lines.append(
+            f"| {row['goal']} | {row['what']} | {row['value']} | {low}–{high} | {row['target']} | {beside} "
+            f"| {row['repetitions']} | {quiet}–{loud} |"
+        )
+    text = _DOCUMENT.read_text()
+    before, after = text.split(_BEGIN)[0], text.split(_END)[1]
+    _DOCUMENT.write_text(f"{before}{_BEGIN}\n" + "\n".join(lines) + f"\n{_END}{after}")
+
+
+def _commit() -> str:
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def _machine() -> str:
+    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
