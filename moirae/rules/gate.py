@@ -41,7 +41,7 @@ _EXPRESSIONS = frozenset(
 
 def judge(spark: SparkSession, sql: str, own: bool = False) -> StructType:
     """The columns of a query in a session that holds only what it may read. Raises `Refusal`; runs nothing."""
-    state = spark._jsparkSession.sessionState()  # type: ignore[attr-defined]
+    state = spark._jsparkSession.sessionState()
     try:
         parsed = state.sqlParser().parsePlan(sql)
         for node in _tree(parsed):

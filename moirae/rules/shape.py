@@ -289,7 +289,8 @@ def _kind(value: exp.Expr, time: str) -> str:
 def _output(select: exp.Select, name: str) -> exp.Expr:
     for projection in select.expressions:
         if projection.alias_or_name.lower() == name:
-            return projection.this if isinstance(projection, exp.Alias) else projection
+            value: exp.Expr = projection.this if isinstance(projection, exp.Alias) else projection
+            return value
     raise Unsupported("every row of an event query has a time: select it AS ts", select)
 
 

@@ -68,6 +68,7 @@ SELECT id, eid, rule, version, key, labels, annotations, state, starts_at, fired
     created_at, raised_at, updated_at FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
+  AND (%(everything)s OR (state <> 'withdrawn' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
   AND (%(id)s::text IS NULL OR id::text LIKE %(id)s || '%%' OR eid::text LIKE %(id)s || '%%')
 ORDER BY starts_at DESC, id LIMIT %(limit)s
 

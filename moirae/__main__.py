@@ -1,0 +1,35 @@
+"""`moirae` and `python -m moirae`: runs a command; what goes wrong is one message, not a trace."""
+
+import os
+import sys
+
+import structlog
+
+from moirae import logs
+from moirae.cli import app
+from moirae.errors import MoiraeError
+
+# As sysexits.h names them: a fault of the software.
+_SOFTWARE = 70
+
+
+def main() -> None:
+    """Exit codes: 0 good, 1 bad, 2 usage, 3 warnings only, 70 a fault of moirae itself, 130 interrupted."""
+    logs.configure()
+    try:
+        app()
+    except MoiraeError as error:
+        print(f"moirae: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has what they wanted.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except Exception:
+        structlog.get_logger().exception("unexpected", action="crashed")
+        sys.exit(_SOFTWARE)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""`moirae` on the command line: one room a subject, joined here."""
+
+import typer
+
+from moirae.cli import alerts, archive, events, export, init, processes, rules
+
+app = typer.Typer(
+    name="moirae",
+    help="History-enhanced monitoring: rules over live streams, and everything they read kept as an archive.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(processes.demo)
+app.command("init")(init.init)
+app.command("up")(processes.up)
+app.add_typer(processes.run, name="run")
+app.add_typer(rules.app, name="rules")
+app.add_typer(events.app, name="events")
+app.add_typer(alerts.app, name="alerts")
+app.add_typer(archive.chunks, name="chunks")
+app.add_typer(archive.dead_letters, name="dead-letters")
+app.add_typer(export.app, name="export")
+app.command("status")(archive.status)
+app.command("doctor")(archive.doctor)

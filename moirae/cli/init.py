@@ -1,0 +1,79 @@
+"""`init`: a workspace that runs."""
+
+import json
+import random
+import shutil
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from moirae.errors import MoiraeError, UsageError
+from moirae.settings import FILE_NAME
+
+
+class Example(StrEnum):
+    """Workspaces over real data."""
+
+    PLANETLAB = "planetlab"
+
+
+# Where the data of examples lies beside a checkout.
+_DATA = (Path("../shared/data"), Path("../../shared/data"))
+
+
+def init(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to make it.")],
+    example: Annotated[Example | None, typer.Option("--example", help="A workspace over real data.")] = None,
+    data: Annotated[Path | None, typer.Option("--data", metavar="PATH", help="Where the example's data lies.")] = None,
+    days: Annotated[int | None, typer.Option("--days", min=1, help="Only so many days of it.")] = None,
+) -> None:
+    """Make a commented workspace that runs."""
+    if (directory / FILE_NAME).exists():
+        raise MoiraeError(f"{directory} has a {FILE_NAME} already; nothing was changed")
+    if example is None and (data is not None or days is not None):
+        raise UsageError("--data and --days go with --example")
+    found = _planetlab(data, days) if example is Example.PLANETLAB else []
+    with as_file(files("moirae") / "examples" / (example or "first")) as template:
+        shutil.copytree(template, directory, dirs_exist_ok=True)
+    if example is None:
+        _sample(directory / "landing" / "cpu")
+    else:
+        _link(found, directory / "landing")
+    print(f"Made a workspace in {directory}. Next: cd {directory} && moirae up --drain && moirae alerts list")
+
+
+def _planetlab(data: Path | None, days: int | None) -> list[Path]:
+    places = [data] if data is not None else [place for place in _DATA if place.is_dir()] or [_DATA[0]]
+    found = sorted((places[0] / "planetlab").glob("cpu_*.csv.gz"))[:days]
+    if not found:
+        raise MoiraeError(
+            f"no PlanetLab data (planetlab/cpu_*.csv.gz) in {places[0]}; name its folder with --data PATH"
+        )
+    return found
+
+
+def _link(found: list[Path], landing: Path) -> None:
+    landing.mkdir(parents=True)
+    for path in found:
+        (landing / path.name).symlink_to(path.resolve())
+
+
+def _sample(landing: Path) -> None:
+    """Two hours of four hosts, once a minute: one is busy for a while, one falls silent."""
+    landing.mkdir(parents=True)
+    rng = random.Random(1)
+    start = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=2)
+    lines = []
+    for minute in range(120):
+        for number, host in enumerate(("alpha", "beta", "gamma", "delta")):
+            busy = host == "beta" and 30 <= minute < 45
+            if host == "delta" and 60 <= minute < 85:
+                continue
+            ts = start + timedelta(minutes=minute, seconds=number)
+            cpu = round(rng.uniform(92, 99) if busy else rng.uniform(10, 60), 1)
+            lines.append(json.dumps({"ts": ts.isoformat().replace("+00:00", "Z"), "host": host, "cpu": cpu}))
+    (landing / "sample.jsonl").write_text("\n".join(lines) + "\n")

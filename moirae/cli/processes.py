@@ -1,0 +1,60 @@
+"""`up`, `run`, `demo`: the processes."""
+
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace
+from moirae.settings import from_environment
+
+run = typer.Typer(help="Run one process of a workspace, as `up` does.", no_args_is_help=True)
+
+Drain = Annotated[bool, typer.Option("--drain", help="Read what is there, settle everything, end.")]
+
+
+def up(workspace: Workspace = WORKSPACE, drain: Drain = False) -> None:
+    """Start all processes of the workspace and keep them running."""
+    from moirae.status import print_summary
+    from moirae.up import up as supervise
+
+    settings = from_environment(workspace)
+    if not drain:
+        print(f"moirae is starting {settings.file.parent}; Ctrl-C ends it", file=sys.stderr)
+    code = supervise(settings, drain)
+    if code == 0 and drain:
+        code = print_summary(settings)
+    raise typer.Exit(code)
+
+
+@run.command("live")
+def live(
+    workspace: Workspace = WORKSPACE,
+    drain: Drain = False,
+    apply_rules: Annotated[bool, typer.Option("--apply-rules", hidden=True)] = False,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Archive the streams and judge the rules."""
+    from moirae.live.run import run as run_live
+
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    run_live(from_environment(workspace), stop, drain, apply_rules, parent)
+
+
+def demo(
+    once: Annotated[bool, typer.Option("--once", help="A short live phase, then end.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Other seeds give other failures.")] = 1,
+    directory: Annotated[Path, typer.Option("--dir", help="Where the demo's workspace is made.")] = Path(
+        ".moirae-demo"
+    ),
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Play a simulated testbed: two weeks of history, then live failures."""
+    from moirae.demo.run import demo as play
+
+    raise typer.Exit(play(directory.absolute(), seed, once, output is Output.JSON))

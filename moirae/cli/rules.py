@@ -1,0 +1,159 @@
+"""`rules`: check, apply, and what is deployed."""
+
+import difflib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import orjson
+import typer
+
+from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace, database, print_json, print_table
+from moirae.errors import Problem, ProblemsError, UsageError
+from moirae.settings import Settings, from_environment
+
+if TYPE_CHECKING:
+    from moirae.rules.definition import Definition
+
+app = typer.Typer(help="Check, apply and show rules.", no_args_is_help=True)
+
+Files = Annotated[list[Path] | None, typer.Argument(help="Rule files; those of the workspace if none is named.")]
+
+# Warnings only.
+_LINT = 3
+
+
+@app.command()
+def check(files: Files = None, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """Check rule files: exit 0 good, 1 bad, 3 only warnings."""
+    settings = from_environment(workspace)
+    try:
+        definitions, problems = _checked(settings, files or [])
+    except ProblemsError as error:
+        definitions, problems = [], list(error.problems)
+    bad = any(p.severity == "error" for p in problems)
+    if output is Output.JSON:
+        print_json({"rules": len(definitions), "problems": [_problem(p) for p in problems]})
+    else:
+        for problem in problems:
+            print(problem, file=sys.stderr)
+        if not bad:
+            print(f"{len(definitions)} rules are sound" + (f", {len(problems)} warnings" if problems else ""))
+    raise typer.Exit(1 if bad else _LINT if problems else 0)
+
+
+@app.command()
+def apply(
+    files: Files = None,
+    workspace: Workspace = WORKSPACE,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Make these rules the deployed ones; a running workspace takes over what differs."""
+    from moirae.deployments.registry import Registry
+
+    definitions, problems = _checked(from_environment(workspace), files or [])
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    with database(workspace) as (_, connection):
+        registry = Registry(connection)
+        steps = registry.diff(definitions) if dry_run else registry.apply(definitions)
+    if output is Output.JSON:
+        print_json([vars(step) for step in steps])
+        return
+    rows = [(step.action, step.rule, step.before, step.after) for step in steps]
+    print_table(["change", "rule", "from version", "to version"], rows, "nothing to change")
+
+
+@app.command()
+def diff(files: Files = None, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """What `apply` would change."""
+    apply(files, workspace, dry_run=True, output=output)
+
+
+@app.command("list")
+def list_(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """Applied rules, and how far each is settled."""
+    from archiver.times import optional_datetime
+    from moirae.deployments.registry import Registry
+
+    with database(workspace) as (_, connection):
+        registry = Registry(connection)
+        running = {d.rule: d for d in registry.deployments()}
+        rows = [
+            {
+                "rule": d.name,
+                "version": d.version,
+                "state": _state(d, running.get(d.name)),
+                "settled_to": optional_datetime(running[d.name].settled_to) if d.name in running else None,
+                "error": running[d.name].error if d.name in running else None,
+            }
+            for d in registry.desired()
+        ]
+    if output is Output.JSON:
+        print_json(rows)
+    else:
+        columns = ["rule", "version", "state", "settled to", "error"]
+        print_table(columns, [list(r.values()) for r in rows], "no rules are applied: `moirae rules apply`")
+
+
+@app.command()
+def show(
+    rule: Annotated[str, typer.Argument(help="Its name, with or without the group.")],
+    workspace: Workspace = WORKSPACE,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """One applied rule, whole."""
+    from moirae.deployments.registry import Registry
+
+    with database(workspace) as (_, connection):
+        definitions = Registry(connection).desired()
+    names = [d.name for d in definitions]
+    found = [d for d in definitions if rule in (d.name, d.name.split("/")[1])]
+    if len(found) != 1:
+        near = difflib.get_close_matches(rule, [*names, *(n.split("/")[1] for n in names)], n=1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise UsageError(f"no rule {rule!r}{hint}" if not found else f"{rule!r} stands in several groups")
+    stored = found[0].to_json()
+    data = {"name": found[0].name, "version": found[0].version, "group": stored.pop("rule"), **stored}
+    if output is Output.JSON:
+        print_json(data)
+    else:
+        _print_yaml(data)
+
+
+def _checked(settings: Settings, files: list[Path]) -> tuple[list["Definition"], list[Problem]]:
+    from archiver.engine.session import start_session
+    from moirae.deployments.apply import checked, rule_files
+    from moirae.rules.parse import read_rule_files
+
+    paths = rule_files(settings, files)
+    _, problems = read_rule_files(paths, settings.table_names)
+    if any(p.severity == "error" for p in problems):
+        raise ProblemsError(problems)  # no need to start Spark
+    spark = start_session("moirae rules", "local[1]", Path(settings.home) / "warehouse", {}, "short")
+    try:
+        return checked(spark, settings, paths)
+    finally:
+        spark.stop()
+
+
+def _problem(problem: Problem) -> dict[str, Any]:
+    return {name: getattr(problem, name) for name in ("file", "line", "column", "message", "severity")}
+
+
+def _state(definition: "Definition", running: Any) -> str:
+    if not definition.rule.spec.enabled:
+        return "disabled"
+    if running is None or running.version != definition.version:
+        return "not started yet"
+    return str(running.state)
+
+
+def _print_yaml(data: dict[str, Any]) -> None:
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe")
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.dump(orjson.loads(orjson.dumps(data)), sys.stdout)

@@ -1,0 +1,121 @@
+"""The workspace held against itself: ledger, tables, dead letters and events, by ids."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from psycopg import Connection
+
+from archiver.admission import column
+from archiver.catalog import Catalog
+from archiver.chunk import Chunk
+from archiver.table import EventTable, StreamTable
+from archiver.times import from_micros
+from moirae.live.schemas import schema
+from moirae.settings import Settings
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One check: what is wrong, each thing with its id, or the figure that was found to be right."""
+
+    check: str
+    wrong: Sequence[str]
+    figure: str = ""
+
+
+def examine(settings: Settings, connection: Connection[Any]) -> list[Finding]:
+    """All checks. While a process runs, what it is just doing is not yet in the ledger, and is not held against it."""
+    catalog = Catalog(connection)
+    chunks = catalog.chunks()
+    findings = [_gapless(chunks)]
+    for name, declared in settings.streams.items():
+        ledger = _ledger(connection, name)
+        table = StreamTable(Path(settings.archive), schema(name, declared))
+        findings += [_identity(name, ledger), *_rows(name, table, chunks, ledger)]
+        findings.append(_dead_letters(name, connection, ledger))
+    findings.append(_events(settings, connection))
+    return findings
+
+
+def _ledger(connection: Connection[Any], stream: str) -> list[Any]:
+    query = (
+        "SELECT id, unit, done, read, archived, duplicates, malformed, quarantined, conflicts FROM units "
+        "WHERE stream = %s ORDER BY id"
+    )
+    return connection.execute(query, (stream,)).fetchall()
+
+
+def _gapless(chunks: Sequence[Chunk]) -> Finding:
+    wrong = [
+        f"chunk {after.id} does not begin where chunk {before.id} ends"
+        for before, after in pairwise(chunks)
+        if before.to_ts is None or before.to_ts != after.from_ts
+    ]
+    if chunks[0].from_ts is not None or chunks[-1].to_ts is not None:
+        wrong.append("the chunks do not cover all time")
+    return Finding("chunks follow each other without gap or overlap", wrong, f"{len(chunks)} chunks")
+
+
+def _identity(stream: str, ledger: list[Any]) -> Finding:
+    wrong = [
+        f"{unit}: {read} read, {sum(parts)} accounted for" for _, unit, _, read, *parts in ledger if read != sum(parts)
+    ]
+    total = sum(row[3] for row in ledger)
+    return Finding(f"{stream}: read = archived + duplicates + dead letters, each source", wrong, f"{total:,} records")
+
+
+def _rows(stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: list[Any]) -> Iterator[Finding]:
+    """Chunk by chunk: the identity includes the time, so rows with equal ids would lie in the same chunk."""
+    units: Counter[int] = Counter()
+    twice: list[str] = []
+    astray: list[str] = []
+    for chunk in chunks:
+        rows = table.read(["_id", "_unit", table.schema.time], chunk.id)
+        ids = rows["_id"].to_pylist()
+        twice += [f"{i.hex()} in chunk {chunk.id}" for i, n in Counter(ids).items() if n > 1]
+        ts = column(rows, table.schema.time)
+        outside = (ts < (chunk.from_ts if chunk.from_ts is not None else ts)) | (
+            ts >= chunk.to_ts if chunk.to_ts is not None else np.zeros(len(ts), dtype=bool)
+        )
+        astray += [f"row of {from_micros(int(t)).isoformat()} in chunk {chunk.id}" for t in ts[outside]]
+        units.update(rows["_unit"].to_pylist())
+    differ = [
+        f"{unit}: ledger {archived}, table {units[number]}"
+        for number, unit, done, _, archived, *_ in ledger
+        if done and units[number] != archived
+    ]
+    strange = units.keys() - {row[0] for row in ledger}
+    differ += [f"{units[number]} rows of unit {number}, which the ledger does not know" for number in strange]
+    in_flight = sum(units[row[0]] for row in ledger if not row[2])
+    figure = f"{units.total():,} rows" + (f", {in_flight:,} of them in flight" if in_flight else "")
+    yield Finding(f"{stream}: the table holds what the ledger says, each source", differ, figure)
+    yield Finding(f"{stream}: no identity twice", twice, f"{units.total():,} ids")
+    yield Finding(f"{stream}: each row in the chunk of its time", astray, f"{len(chunks)} chunks")
+
+
+def _dead_letters(stream: str, connection: Connection[Any], ledger: list[Any]) -> Finding:
+    query = "SELECT unit_id, count(*) FROM dead_letters d JOIN units u ON u.id = d.unit_id WHERE stream = %s GROUP BY 1"
+    kept = dict(connection.execute(query, (stream,)).fetchall())
+    wrong = [
+        f"{unit}: ledger {sum(dead)}, kept {kept.get(number, 0)}"
+        for number, unit, done, _, _, _, *dead in ledger
+        if done and kept.get(number, 0) != sum(dead)
+    ]
+    return Finding(f"{stream}: each dead letter is kept", wrong, f"{sum(kept.values()):,} dead letters")
+
+
+def _events(settings: Settings, connection: Connection[Any]) -> Finding:
+    table = EventTable(Path(settings.archive))
+    archived = table.read()
+    keys = list(zip(*(archived[name].to_pylist() for name in ("rule", "version", "eid")), strict=True))
+    query = "SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %s"
+    stored = set(connection.execute(query, (table.last(),)).fetchall())
+    wrong = [f"{' '.join(key)} archived {n} times" for key, n in Counter(keys).items() if n > 1]
+    wrong += [f"{' '.join(key)} is settled, not archived" for key in stored - set(keys)]
+    wrong += [f"{' '.join(key)} is archived, not settled" for key in set(keys) - stored]
+    return Finding("settled events are archived, each once", wrong, f"{len(keys):,} events")

@@ -1,0 +1,92 @@
+"""How a workspace is: gathered from the database, judged in one line."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+import sql
+from archiver.catalog import Catalog
+from archiver.times import optional_datetime
+from moirae.database import connect
+from moirae.deployments.registry import Registry
+from moirae.process import processes
+from moirae.settings import Settings
+
+_DEAD = ("malformed", "quarantined", "conflicts")
+
+
+def gather(connection: Connection[Any]) -> dict[str, Any]:
+    """Everything `moirae status` tells; `accounting` in total and by stream."""
+    catalog = Catalog(connection)
+    accounts = catalog.accounting()
+    progress = catalog.progress()
+    streams = {
+        account["stream"]: {
+            "accounting": accounting([account]),
+            **{name: account[name] for name in (*_DEAD, "late", "units", "open_units")},
+            "newest": optional_datetime(progress[account["stream"]].newest),
+            "advanced": optional_datetime(progress[account["stream"]].advanced),
+        }
+        for account in accounts
+    }
+    with connection.cursor(row_factory=dict_row) as cursor:
+        counts = cursor.execute(sql.load("alerts")["counts"]).fetchone()
+    assert counts is not None
+    chunks = catalog.chunks()
+    return {
+        "accounting": accounting(accounts),
+        "streams": streams,
+        "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
+        "alerts": counts["alerts"],
+        "rules": [vars(d) for d in Registry(connection).deployments()],
+        "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent")},
+        "processes": processes(connection),
+    }
+
+
+def accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """`read`, and what became of it."""
+    total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
+    return {**total, "dead_lettered": sum(a[name] for a in accounts for name in _DEAD)}
+
+
+def holds(account: Mapping[str, int]) -> bool:
+    """Whether every record read is archived, a duplicate or a dead letter."""
+    return account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
+
+
+def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether all is well, and in one line what is or is not."""
+    live = next((p for p in status["processes"] if p["role"] == "live"), None)
+    quarantined = [r["rule"] for r in status["rules"] if r["state"] == "quarantined"]
+    if not holds(status["accounting"]):
+        return False, "the accounting does not hold: run `moirae doctor`"
+    if quarantined:
+        return False, f"quarantined, not judged any more: {', '.join(quarantined)} (see `moirae rules list`)"
+    if live is None:
+        return True, "nothing has run here yet: start it with `moirae up`"
+    if live["state"] == "ended":
+        return True, "not running; ended in good order"
+    if not live["alive"]:
+        return False, "the live process gives no sign of life: start it with `moirae up`, or look at its messages"
+    return True, f"running ({live['state']}), every record accounted for"
+
+
+def print_summary(settings: Settings) -> int:
+    """After a drain: what came of it. Returns 1 where the accounting does not hold."""
+    with connect(settings, "summary") as connection:
+        status = gather(connection)
+    account, alerts = status["accounting"], status["alerts"]
+    dead = account["dead_lettered"]
+    print(
+        f"{account['read']:,} records read: {account['archived']:,} archived, {account['duplicates']:,} duplicates, "
+        f"{dead:,} dead letters{' (see `moirae dead-letters list`)' if dead else ''}\n"
+        f"{status['events']['settled']:,} events, {alerts.get('resolved', 0) + alerts.get('firing', 0):,} alerts"
+    )
+    if not holds(account):
+        print("the accounting does not hold: run `moirae doctor`", file=sys.stderr)
+        return 1
+    return 0

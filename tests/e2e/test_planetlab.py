@@ -1,0 +1,136 @@
+"""One real day of PlanetLab through the real processes, against an independent computation with DuckDB."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+DATA = Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "planetlab"
+DAY = DATA / "cpu_20110303.csv.gz"
+
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {{ts: timestamp, host: string, slice: string, cpu_pct: int}}
+    time: ts
+    id: [host, slice]
+    key: [host]
+    source: {{files: "{folder}/{name}"}}
+chunks: {{rows: 50_000, age: 1h}}
+rules: [rules.yaml]
+"""
+RULES = """
+groups:
+- name: planetlab
+  derived:
+  - stream: load
+    expr: SELECT host, window.end AS ts, sum(cpu_pct) AS cpu FROM cpu GROUP BY host, window(ts, '15 minutes')
+  rules:
+  - alert: SliceBusy
+    expr: SELECT host, slice, ts, cpu_pct FROM cpu WHERE cpu_pct >= 80
+    for: 10m
+    keep_firing_for: 7m
+  - alert: NodeBusy
+    expr: >-
+      SELECT host, window.end AS ts, max(cpu) AS top FROM load
+      GROUP BY host, window(ts, '1 hour') HAVING max(cpu) > 400
+    keep_firing_for: 2h
+"""
+
+pytestmark = pytest.mark.skipif(not DAY.is_file(), reason=f"no PlanetLab data at {DATA}")
+
+
+@pytest.fixture(scope="module")
+def drained() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="moirae-planetlab-"))
+    root.chmod(0o755)
+    (root / "moirae.yaml").write_text(WORKSPACE.format(folder=DATA, name=DAY.name))
+    (root / "rules.yaml").write_text(RULES)
+    _moirae(root, "up", "--drain")
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def _moirae(root: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(root / "moirae.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def _exported(root: Path, what: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in _moirae(root, "export", what, "--format", "jsonl").splitlines()]
+
+
+SLICE_BUSY = f"SELECT host, slice, ts::timestamp AS ts FROM read_csv('{DAY}') WHERE cpu_pct >= 80"
+NODE_BUSY = f"""
+WITH load AS (
+  SELECT host, time_bucket(INTERVAL 15 minute, ts::timestamp) + INTERVAL 15 minute AS ts, sum(cpu_pct) AS cpu
+  FROM read_csv('{DAY}') GROUP BY ALL
+)
+SELECT host, time_bucket(INTERVAL 1 hour, ts) + INTERVAL 1 hour AS ts FROM load GROUP BY ALL HAVING max(cpu) > 400
+"""
+
+
+def _alerts(events: str, keys: str, keep: str, wait: str) -> str:
+    """Consecutive events by gaps and islands: an independent form of the alert's life."""
+    return f"""
+WITH events AS ({events}),
+gaps AS (SELECT *, ts - lag(ts) OVER (PARTITION BY {keys} ORDER BY ts) > INTERVAL {keep} AS gap FROM events),
+islands AS (SELECT *, count(*) FILTER (WHERE gap) OVER (PARTITION BY {keys} ORDER BY ts) AS island FROM gaps)
+SELECT {keys}, min(ts) AS starts, max(ts) + INTERVAL {keep} AS ends FROM islands GROUP BY {keys}, island
+HAVING max(ts) - min(ts) >= INTERVAL {wait}
+"""
+
+
+def _rows(query: str) -> set[tuple[str, ...]]:
+    return {tuple(str(value) for value in row) for row in duckdb.sql(query).fetchall()}
+
+
+def _time(text: str) -> str:
+    return text.replace("T", " ").removesuffix("Z").removesuffix("+00:00")
+
+
+def test_events_equal_an_independent_computation(drained: Path) -> None:
+    events = _exported(drained, "events")
+    assert len({event["eid"] for event in events}) == len(events)
+    busy = {(e["key"]["host"], e["key"]["slice"], _time(e["ts"])) for e in events if e["rule"].endswith("SliceBusy")}
+    nodes = {(e["key"]["host"], _time(e["ts"])) for e in events if e["rule"].endswith("NodeBusy")}
+    assert busy == _rows(SLICE_BUSY)
+    assert nodes == _rows(NODE_BUSY)
+    assert len(busy) > 1000
+    assert len(nodes) > 10
+
+
+def test_alerts_equal_an_independent_computation(drained: Path) -> None:
+    alerts = [alert for alert in _exported(drained, "alerts") if alert["state"] == "resolved"]
+    slices = {
+        (a["key"]["host"], a["key"]["slice"], _time(a["starts_at"]), _time(a["ends_at"]))
+        for a in alerts
+        if a["rule"].endswith("SliceBusy")
+    }
+    nodes = {
+        (a["key"]["host"], _time(a["starts_at"]), _time(a["ends_at"])) for a in alerts if a["rule"].endswith("NodeBusy")
+    }
+    assert slices == _rows(_alerts(SLICE_BUSY, "host, slice", "7 minute", "10 minute"))
+    assert nodes == _rows(_alerts(NODE_BUSY, "host", "2 hour", "0 minute"))
+    assert len(slices) > 10
+
+
+def test_the_identity_holds(drained: Path) -> None:
+    status = json.loads(_moirae(drained, "status", "-o", "json"))
+    with_header = duckdb.sql(f"SELECT count(*) FROM read_csv('{DAY}')").fetchone()
+    assert with_header is not None
+    account = status["accounting"]
+    assert account["read"] == with_header[0]
+    assert account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
+    _moirae(drained, "doctor")

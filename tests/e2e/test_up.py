@@ -1,0 +1,69 @@
+"""The processes as people run them: one at a time, ended by a signal, started again after a fall."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.faults.harness import stage
+
+
+def test_a_second_instance_refuses_to_start_and_a_signal_ends_the_first() -> None:
+    with stage(seed=3, rate=100) as made:
+        made.up()
+        made.producer.start()
+        made.wait(lambda: made.archived_units() > 0, 90)
+        second = subprocess.run(
+            [sys.executable, "-m", "moirae", "up", "--workspace", str(made.root / "moirae.yaml")],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert "another up process of this workspace is running" in second.stderr
+        live, jvm = made.live(), made.jvm()
+        assert live is not None
+        assert jvm is not None
+        made.producer.stop()
+        assert made.down() < 30
+        assert not live.is_running()
+        assert not jvm.is_running()
+
+
+def test_the_live_process_ends_with_its_supervisor() -> None:
+    with stage(seed=4, rate=100) as made:
+        made.up()
+        made.producer.start()
+        made.wait(lambda: made.archived_units() > 0, 90)
+        live = made.live()
+        assert live is not None
+        assert made._up is not None
+        made._up.send_signal(signal.SIGKILL)
+        made._up.wait()
+        deadline = time.monotonic() + 40
+        while live.is_running() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert not live.is_running()
+
+
+@pytest.mark.parametrize("rows", [50])
+def test_rows_behind_a_drained_end_are_late(rows: int) -> None:
+    with stage(seed=5) as made:
+        made.producer.landing.mkdir(parents=True)
+        first = [_row(f"2026-01-01T00:00:{i % 60:02d}Z", i) for i in range(rows)]
+        (made.producer.landing / "a.jsonl").write_text("".join(first))
+        made.drain()
+        (made.producer.landing / "b.jsonl").write_text(
+            _row("2026-01-01T00:01:00Z", 1000) + _row("2026-01-02T00:00:00Z", 1001)
+        )
+        made.drain()
+        found = made.connection.execute("SELECT sum(archived)::int, sum(late)::int FROM units").fetchone()
+        assert found == (rows + 2, 1)
+
+
+def _row(ts: str, n: int) -> str:
+    return json.dumps({"ts": ts, "host": "h1", "n": n, "cpu": 50.0}) + "\n"
