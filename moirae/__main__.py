@@ -7,10 +7,8 @@ import structlog
 
 from moirae import logs
 from moirae.cli import app
+from moirae.cli.processes import FELL
 from moirae.errors import MoiraeError
-
-# As sysexits.h names them: a fault of the software.
-_SOFTWARE = 70
 
 
 def main() -> None:
@@ -28,7 +26,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception:
         structlog.get_logger().exception("unexpected", action="crashed")
-        sys.exit(_SOFTWARE)
+        sys.exit(FELL)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the models of all files share: unknown keys are refused, values frozen, wrong types never bent to fit."""
+"""What the models of all files share: unknown keys refused, values frozen, no type bent to fit another."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ KeyPath = tuple[str | int, ...]
 class Contract(BaseModel):
     """One mapping of a file that users write."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def refusal(problems: Iterable[tuple[KeyPath, str]]) -> PydanticCustomError:
-    """An error for validators that find several faults, or one that lies deeper than the value they were given.
+def refuse(problems: Iterable[tuple[KeyPath, str] | tuple[KeyPath, str, int]]) -> None:
+    """Refuse a value for its faults, if there are any: for validators that find several, or one deeper inside.
 
-    Each fault comes with its path below that value; `moirae.validation` makes each a problem of its own.
+    Each fault comes with its path below that value and, of a text, the line; a path of a single key stands
+    for the key, not for its value. `moirae.validation` makes each a problem of its own.
     """
-    return PydanticCustomError("refusal", "refused", {"problems": tuple(problems)})
+    found = tuple(problems)
+    if found:
+        raise PydanticCustomError("refusal", "refused", {"problems": found})
 
 
 def matching(pattern: str, words: str) -> tuple[AfterValidator, WithJsonSchema]:

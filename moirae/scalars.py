@@ -97,10 +97,13 @@ def position_at(text: str, index: int) -> Position:
     return Position(text.count("\n", 0, index) + 1, index - text.rfind("\n", 0, index))
 
 
-def content_start(text: str, scalar: Scalar) -> Position:
-    """Where a scalar's content begins: behind the quote, or below a block's header."""
-    first = next(_visible(text, scalar), None)
-    return position_at(text, scalar.start if first is None else first)
+def content_start(text: str, scalar: Scalar, start: Position) -> Position:
+    """Where the content of a scalar that starts at `start` begins: of a block, below its header."""
+    first = next(_visible(text, scalar), None) if scalar.style in ("|", ">") else None
+    if first is None:
+        return start
+    lines = text.count("\n", scalar.start, first)
+    return Position(start.line + lines, first - text.rfind("\n", 0, first))
 
 
 def source_position(text: str, scalar: Scalar, value: str, line: int, column: int) -> Position:

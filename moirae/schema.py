@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
 
+from moirae.durations import format_duration
 from moirae.rules.model import RuleFile
 from moirae.settings import Settings
 
@@ -42,10 +46,20 @@ def main(arguments: list[str], folder: Path = FOLDER) -> int:
     return 0
 
 
+class _Generator(GenerateJsonSchema):
+    """Durations as they are written, and no titles that only repeat the names of keys."""
+
+    def encode_default(self, dft: Any) -> Any:
+        return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
 def _text(model: type[BaseModel], title: str) -> str:
-    schema = model.model_json_schema(by_alias=True, mode="validation")
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
-    return json.dumps(head | {k: v for k, v in schema.items() if k != "title"}, indent=2, ensure_ascii=False) + "\n"
+    schema = model.model_json_schema(mode="validation", schema_generator=_Generator)
+    head = {"$schema": _Generator.schema_dialect, "title": title}
+    return json.dumps(head | schema | head, indent=2, ensure_ascii=False) + "\n"
 
 
 def _read(file: Path) -> str | None:

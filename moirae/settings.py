@@ -22,7 +22,7 @@ from moirae.contract import (
     Text,
     Title,
     Written,
-    refusal,
+    refuse,
 )
 from moirae.documents import read_document
 from moirae.durations import PositiveDuration
@@ -102,7 +102,11 @@ class Receiver(Contract):
         default=None, description="http(s) URL that gets Alertmanager webhook v4 messages; ${VAR} is replaced."
     )
     pagerduty: Secret | None = Field(default=None, description="PagerDuty Events v2 routing key; ${VAR} is replaced.")
-    apprise: Secret | None = Field(default=None, description="Apprise URL of any other channel; ${VAR} is replaced.")
+    apprise: Secret | None = Field(
+        default=None,
+        validate_default=True,
+        description="Apprise URL of any other channel; ${VAR} is replaced.",
+    )
 
     @field_validator("webhook")
     @classmethod
@@ -131,7 +135,9 @@ class Route(Contract):
 
 
 def _archive_place(value: Any, info: ValidationInfo) -> Any:
-    return f"{info.data['home']}/archive" if value is None and "home" in info.data else value
+    if value is not None:
+        return value
+    return f"{info.data.get('home', '')}/archive"  # without a home the workspace is refused anyway
 
 
 class Settings(Contract):
@@ -197,7 +203,7 @@ class Settings(Contract):
     @classmethod
     def _not_event(cls, streams: Mapping[str, Stream]) -> Mapping[str, Stream]:
         if "event" in streams:
-            raise refusal([(("event",), "a stream may not be named event: it stands for the new event in SQL")])
+            refuse([(("event",), "a stream may not be named event: it stands for the new event in SQL")])
         return streams
 
     @field_validator("relations")
@@ -209,8 +215,7 @@ class Settings(Contract):
             for name in relations
             if name in taken
         ]
-        if problems:
-            raise refusal(problems)
+        refuse(problems)
         return relations
 
     @field_validator("routes")
@@ -222,8 +227,7 @@ class Settings(Contract):
             for place, route in enumerate(routes)
             if receivers is not None and route.receiver not in receivers
         ]
-        if problems:
-            raise refusal(problems)
+        refuse(problems)
         return routes
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
 
-from moirae.contract import Contract, KeyPath, Text, matching, refusal
+from moirae.contract import Contract, KeyPath, Text, matching, refuse
 from moirae.durations import Duration, PositiveDuration
 from moirae.places import Interpolated, LocalPath
 
@@ -78,7 +78,7 @@ class HttpSource(Contract):
     """Rows that are posted to the server."""
 
     http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
-    format: Format = Field("jsonl", description="How posted rows are written.")
+    format: Format = Field(default="jsonl", description="How posted rows are written.")
 
     @field_validator("http", mode="before")
     @classmethod
@@ -99,7 +99,7 @@ class KafkaSource(Contract):
     """Messages of a Kafka topic; lateness is judged within each partition."""
 
     kafka: Kafka = Field(description="Where the messages come from.")
-    format: Format = Field("jsonl", description="How a message's value is written.")
+    format: Format = Field(default="jsonl", description="How a message's value is written.")
 
 
 def _source_kind(value: Any) -> str | None:
@@ -117,8 +117,8 @@ Source = Annotated[
     Discriminator(
         _source_kind,
         custom_error_type="choice",
-        custom_error_message="a source is exactly one of {{files: GLOB}}, {{http: true}} and "
-        "{{kafka: {{servers: …, topic: …}}}}",
+        custom_error_message="a source is exactly one of {files: GLOB}, {http: true} and "
+        "{kafka: {servers: …, topic: …}}",
     ),
 ]
 
@@ -132,8 +132,7 @@ def _check_columns(columns: Mapping[str, str], reserved: frozenset[str]) -> Mapp
         if name.lower() in seen:  # SQL does not tell them apart
             problems.append(((name,), f"column {name!r} differs from {seen[name.lower()]!r} only in case"))
         seen.setdefault(name.lower(), name)
-    if problems:
-        raise refusal(problems)
+    refuse(problems)
     return columns
 
 
@@ -147,8 +146,7 @@ def _check_declared(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, 
         if name in seen:
             problems.append(((place,), f"column {name!r} is named twice"))
         seen.add(name)
-    if problems:
-        raise refusal(problems)
+    refuse(problems)
     return names
 
 
@@ -172,23 +170,25 @@ class Stream(Contract):
     columns: Columns = Field(description="Column names and Spark SQL types.")
     time: str = Field(description="The timestamp column that holds the event time, in UTC.")
     id: tuple[str, ...] | None = Field(
-        None,
+        default=None,
         min_length=1,
         max_length=64,
         description="Columns that, with the event time, identify a row; absent: a hash of the whole row.",
     )
-    key: tuple[str, ...] = Field((), max_length=64, description="Columns by which rows are clustered inside chunks.")
+    key: tuple[str, ...] = Field(
+        default=(), max_length=64, description="Columns by which rows are clustered inside chunks."
+    )
     lateness: Duration = Field(
-        timedelta(minutes=1),
+        default=timedelta(minutes=1),
         description="How far, in event time, a row may lie behind the newest row of earlier files or batches "
         "before it counts as late.",
     )
     future: Duration = Field(
-        timedelta(minutes=5),
+        default=timedelta(minutes=5),
         description="How far a row may lie ahead of the clock; rows further ahead are quarantined.",
     )
     idle: PositiveDuration = Field(
-        timedelta(seconds=10),
+        default=timedelta(seconds=10),
         description="Silence, by the clock, after which the stream no longer holds back the others.",
     )
     source: Source = Field(description="Where rows come from: files, http or kafka.")
@@ -220,7 +220,7 @@ class Relation(Contract):
     )
     source: RelationSource = Field(description="Where the rows come from.")
     valid_from: str | None = Field(
-        None,
+        default=None,
         description="Timestamp column from which a row holds; absent: the first version holds from the "
         "beginning of time, later ones from when the file changed.",
     )

@@ -20,9 +20,9 @@ _LOG = structlog.get_logger()
 
 # Seconds: until a child that was told to end is killed; pauses before it is started again, growing while it falls.
 _GRACE = 20.0
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 # A child that ran this long fell for a new reason.
-_STEADY = 60.0
+_STEADY = 20.0
 # Exit codes that another start would not change: the message says what to do.
 _FINAL = frozenset({1, 2})
 

@@ -6,19 +6,18 @@ import difflib
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple, TypeVar, Union
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from moirae.contract import KeyPath
-from moirae.documents import Document
+from moirae.documents import Describe, Document, by_keys
 from moirae.errors import Problem
 from moirae.scalars import Position, shown
 
 M = TypeVar("M", bound=BaseModel)
-Describe = Callable[[KeyPath], str]
 
 # A broken file may hold tens of thousands of faults; nobody reads them, and searching for likely names costs.
 MAX_PROBLEMS = 100
@@ -34,10 +33,10 @@ _WANTED = {
     "model_attributes_type": "must be a mapping, `key: value`",
 }
 _BOUNDS = {
-    "greater_than": "must be greater than {gt}",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be less than {lt}",
-    "less_than_equal": "must be at most {le}",
+    "greater_than": "must be greater than {gt:g}",
+    "greater_than_equal": "must be at least {ge:g}",
+    "less_than": "must be less than {lt:g}",
+    "less_than_equal": "must be at most {le:g}",
     "string_too_long": "longer than {max_length} characters",
     "too_long": "must have at most {max_length} entries",
     "literal_error": "must be {expected}",
@@ -45,19 +44,21 @@ _BOUNDS = {
 
 
 def validate(
-    model: type[M], document: Document, *, context: object = None, describe: Describe | None = None
+    model: type[M], document: Document, *, context: object = None, describe: Describe = by_keys
 ) -> tuple[M | None, tuple[Problem, ...]]:
     """Check a document against a model; without a model when there are problems.
 
-    `context` goes to the model's validators. `describe` names the part of the file a path leads to, for people;
-    by default its keys with dots.
+    `context` goes to the model's validators.
     """
     try:
         return model.model_validate(document.data, context=context), ()
     except ValidationError as error:
         faults = [fault for details in error.errors(include_url=False) for fault in _faults(document, details)]
     faults.sort(key=lambda fault: fault.position)
-    problems = [_problem(model, document, fault, describe or dotted) for fault in faults[:MAX_PROBLEMS]]
+    problems = [
+        document.problem(fault.path, fault.position, fault.message or _message(model, fault), describe)
+        for fault in faults[:MAX_PROBLEMS]
+    ]
     if len(faults) > MAX_PROBLEMS:
         more = f"and {len(faults) - MAX_PROBLEMS} more problems"
         problems.append(Problem(document.file, *faults[MAX_PROBLEMS].position, more))
@@ -70,12 +71,6 @@ def sorted_problems(problems: Iterable[Problem]) -> tuple[Problem, ...]:
     return tuple(sorted(unique, key=lambda problem: (problem.file, problem.line or 0, problem.column or 0)))
 
 
-def dotted(path: KeyPath) -> str:
-    """A path as people write it: `streams.cpu.id[0]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_cut(part)}" for part in path)
-    return text.removeprefix(".")
-
-
 class _Fault(NamedTuple):
     path: KeyPath  # of the value at fault, or of the mapping at fault for its keys
     position: Position
@@ -86,12 +81,15 @@ class _Fault(NamedTuple):
 
 def _faults(document: Document, details: ErrorDetails) -> Iterator[_Fault]:
     kind, value = details["type"], details["input"]
-    if isinstance(value, float) and not math.isfinite(value):
+    if isinstance(value, float) and not math.isfinite(value) and kind != "extra_forbidden":
         return  # the reader has said so
+    if kind == "too_short" and value:
+        return  # its entries are there, but wrong
     path = tuple(part for part in details["loc"] if not _is_tag(part))
     if kind == "refusal":
-        for deeper, message in details["ctx"]["problems"]:
-            yield _Fault(path + deeper, _place(document, path + deeper), kind, details, message)
+        for deeper, message, *line in details["ctx"]["problems"]:
+            place = _refused_place(document, path, deeper, line)
+            yield _Fault(path + deeper, place, kind, details, message)
     elif kind in ("extra_forbidden", "missing"):
         position = document.key_position(path) if document.has(path) else _parent(document, path)
         yield _Fault(path[:-1], position, kind, details, "")
@@ -105,6 +103,13 @@ def _is_tag(part: object) -> bool:
     return isinstance(part, str) and part.startswith("<") and part.endswith(">")
 
 
+def _refused_place(document: Document, path: KeyPath, deeper: KeyPath, line: list[int]) -> Position:
+    if line:
+        return document.inside(path + deeper, line[0], 1)
+    is_key = len(deeper) == 1 and isinstance(deeper[0], str)
+    return document.key_position(path + deeper) if is_key else _place(document, path + deeper)
+
+
 def _place(document: Document, path: KeyPath) -> Position:
     return document.position(path) if document.has(path) else _parent(document, path)
 
@@ -114,12 +119,6 @@ def _parent(document: Document, path: KeyPath) -> Position:
     while path and not document.has(path):
         path = path[:-1]
     return document.key_position(path)
-
-
-def _problem(model: type[BaseModel], document: Document, fault: _Fault, describe: Describe) -> Problem:
-    message = fault.message or _message(model, fault)
-    where = describe(fault.path)
-    return Problem(document.file, *fault.position, f"{where}: {message}" if where else message)
 
 
 def _message(model: type[BaseModel], fault: _Fault) -> str:
@@ -151,10 +150,6 @@ def _sort(value: object) -> str:
 def _unknown_key(key: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(key[:64], known, n=1)
     return f"unknown key {shown(key)}" + (f", did you mean {near[0]!r}?" if near else "")
-
-
-def _cut(part: str) -> str:
-    return part if part.isprintable() and len(part) <= 60 else shown(part)
 
 
 def _known_keys(model: type[BaseModel], loc: KeyPath) -> list[str]:

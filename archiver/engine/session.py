@@ -1,5 +1,6 @@
 """Spark sessions: local jars, UTC, loopback, and the settings that make small batches fast."""
 
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,6 +58,8 @@ def start_session(
     settings["spark.driver.extraJavaOptions"] = java.strip()
     # Also where no network is: the name of this machine need not lead anywhere.
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    # What it would print is raised as an exception too.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)

@@ -1,15 +1,21 @@
 """`up`, `run`, `demo`: the processes."""
 
+import os
 import signal
 import sys
 import threading
 from pathlib import Path
 from typing import Annotated
 
+import structlog
 import typer
 
 from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace
+from moirae.errors import MoiraeError
 from moirae.settings import from_environment
+
+# A fault of the software, as sysexits.h names it.
+FELL = 70
 
 run = typer.Typer(help="Run one process of a workspace, as `up` does.", no_args_is_help=True)
 
@@ -43,7 +49,15 @@ def live(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    run_live(from_environment(workspace), stop, drain, apply_rules, parent)
+    settings = from_environment(workspace)
+    try:
+        run_live(settings, stop, drain, apply_rules, parent)
+    except MoiraeError:
+        raise
+    except Exception:
+        # Perhaps Spark is gone: nothing may wait for its threads. What is not committed is done again.
+        structlog.get_logger().exception("live process fell", action="crashed")
+        os._exit(FELL)
 
 
 def demo(

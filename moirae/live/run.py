@@ -115,26 +115,24 @@ class Live:
 
     def run(self) -> None:
         """The loop: until told to stop or, in a drain, until the sources are read."""
-        try:
-            self._judge.reload(self._event_time())
-            self._judge.detect_unsettled()
-            globs = {name: source.files for name, source in self._sources.items()}
-            query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
-            with suppress(_Stopped):
-                while query.isActive and not self._stop.wait(_TICK):
-                    with self._lock:
-                        self._tick()
-            if self._stop.is_set():
-                with self._lock:  # the batch at hand ends, the next gives up at the fence
-                    pass
-                query.stop()
-            else:
-                self._raise(query)
-                self._end_of_time()
-            self._role.beat("ended", self._first_commit)
-        finally:
-            self._roller.stop()
-            self._spark.stop()
+        self._judge.reload(self._event_time())
+        self._judge.detect_unsettled()
+        globs = {name: source.files for name, source in self._sources.items()}
+        query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
+        with suppress(_Stopped):
+            while query.isActive and not self._stop.wait(_TICK):
+                with self._lock:
+                    self._tick()
+        if self._stop.is_set():
+            with self._lock:  # the batch at hand ends, the next gives up at the fence
+                pass
+            query.stop()
+        else:
+            self._raise(query)
+            self._end_of_time()
+        self._role.beat("ended", self._first_commit)
+        self._roller.stop()
+        self._spark.stop()
 
     def _fence(self) -> None:
         if self._stop.is_set():

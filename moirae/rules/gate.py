@@ -72,9 +72,7 @@ def _check_expression(expression: Any) -> None:
         name = node.getClass().getSimpleName()
         if name in _EXPRESSIONS or "Subquery" in name:
             raise Refusal(f"{node.prettyName()} is not allowed in an event query")
-        if not node.children().isEmpty():
-            continue
-        if hasattr(node, "deterministic") and not node.deterministic():
+        if not node.deterministic() and all(child.deterministic() for child in _each(node.children())):
             raise Refusal(f"{node.prettyName()}() gives another answer each time; live and history must agree")
 
 

@@ -21,7 +21,7 @@ from moirae.contract import (
     Text,
     Title,
     Written,
-    refusal,
+    refuse,
 )
 from moirae.durations import Duration, PositiveDuration
 from moirae.rules.questions import (
@@ -33,8 +33,12 @@ from moirae.rules.questions import (
     Then,
     check_attributes,
 )
+from moirae.rules.templates import TemplateFault, names_in
+from moirae.scalars import shown
 
 RESERVED_LABELS = frozenset({"alertname"})
+# What annotations are filled from.
+TEMPLATE_NAMES = frozenset({"event", "labels"})
 
 
 class DerivedStream(Contract):
@@ -127,8 +131,8 @@ class Alert(Contract):
         if info.data.get("absent") is not None and not key:
             raise ValueError("absent needs key: the columns whose values may fall silent")
         check_attributes(key or ())
-        if key and "ts" in key:
-            raise refusal([((key.index("ts"),), "ts cannot be in key: no two events would share an alert")])
+        places = (place for place, name in enumerate(key or ()) if name == "ts")
+        refuse(((place,), "ts cannot be in key: no two events would share an alert") for place in places)
         return key
 
     @field_validator("id")
@@ -141,9 +145,23 @@ class Alert(Contract):
     @classmethod
     def _free_labels(cls, labels: Mapping[str, str]) -> Mapping[str, str]:
         taken = [name for name in labels if name in RESERVED_LABELS or name.startswith("__")]
-        if taken:
-            raise refusal([((name,), f"label name {name!r} is reserved") for name in taken])
+        refuse(((name,), f"label name {name!r} is reserved") for name in taken)
         return labels
+
+    @field_validator("annotations")
+    @classmethod
+    def _templates(cls, annotations: Mapping[str, str]) -> Mapping[str, str]:
+        problems: list[tuple[KeyPath, str] | tuple[KeyPath, str, int]] = []
+        for name, text in annotations.items():
+            try:
+                unknown = sorted(names_in(text) - TEMPLATE_NAMES)
+            except TemplateFault as fault:
+                problems.append(((name,), fault.message, fault.line))
+                continue
+            if unknown:
+                problems.append(((name,), f"unknown variable {shown(unknown[0])}; there are event and labels", 1))
+        refuse(problems)
+        return annotations
 
     @field_validator("context", "surroundings", "recall")
     @classmethod
@@ -164,8 +182,7 @@ class Alert(Contract):
             for place, context in enumerate(recall.similar.contexts or ())
             if context not in known
         ]
-        if problems:
-            raise refusal(problems)
+        refuse(problems)
         return recalls
 
     @field_validator("then")
@@ -182,9 +199,7 @@ class Alert(Contract):
 
 
 def _refuse_taken(places: Iterable[tuple[KeyPath, str]]) -> None:
-    problems = [(path, f"the name {name!r} is taken in this rule") for path, name in places]
-    if problems:
-        raise refusal(problems)
+    refuse((path, f"the name {name!r} is taken in this rule") for path, name in places)
 
 
 class Group(Contract):

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from moirae.contract import Contract, Count, KeyPath, Number, TableName, Text, refusal
+from moirae.contract import Contract, Count, KeyPath, Number, TableName, Text, refuse
 from moirae.durations import Duration, PositiveDuration
 
 # What the system itself puts beside an event's attributes.
@@ -28,8 +28,7 @@ def check_attributes(names: Iterable[str]) -> None:
         if name in seen:
             problems.append(((place,), f"attribute {name[:80]!r} is named twice"))
         seen.add(name)
-    if problems:
-        raise refusal(problems)
+    refuse(problems)
 
 
 def _bandwidths(value: Any) -> Any:

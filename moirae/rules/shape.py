@@ -9,11 +9,25 @@ Because nothing else of the past is looked at, live, batch and replica find the 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from typing import ClassVar
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokenizer_core import TokenType
 
 from archiver.times import span
+
+
+class EventSql(Spark):
+    """Spark's SQL in which `window` is a function everywhere; windows of rows (OVER) are not supported anyway."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Without the keyword, `GROUP BY window(…)` is read as what it is."""
+
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
+        }
 
 
 class Unsupported(Exception):
@@ -67,7 +81,7 @@ class Shape:
 def parse(sql: str) -> exp.Query:
     """The query's syntax tree. Raises `Unsupported` for anything but one query."""
     try:
-        statements = sqlglot.parse(sql, read="spark")
+        statements = sqlglot.parse(sql, read=EventSql)
     except sqlglot.errors.SqlglotError as error:
         known = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
         refusal = Unsupported(f"SQL syntax: {known.get('description', str(error))}")

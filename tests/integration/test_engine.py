@@ -1,0 +1,161 @@
+"""The engine as installed: local, quiet, in UTC, and gone when its process is gone."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+
+from archiver.engine import JARS, session
+from archiver.errors import NotInstalled
+
+pytestmark = pytest.mark.spark
+
+TS = datetime(2026, 3, 29, 1, 30, 0, 123456, UTC)
+ROWS = pa.table(
+    {
+        "ts": pa.array([TS, TS.replace(second=1)], pa.timestamp("us", tz="UTC")),
+        "host": ["a", "ü"],
+        "value": [1.5, None],
+    }
+)
+LISTENING = "0A"
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """A Delta table that Spark did not write."""
+    write_deltalake(tmp_path / "table", ROWS)
+    return tmp_path / "table"
+
+
+def test_delta_reads_what_another_library_wrote(spark: SparkSession, table: Path) -> None:
+    assert spark.read.format("delta").load(str(table)).orderBy("ts").toArrow().to_pylist() == ROWS.to_pylist()
+
+
+def test_a_list_of_files_reads_the_same(spark: SparkSession, table: Path) -> None:
+    files = DeltaTable(table).file_uris()
+    frame = spark.read.schema("ts timestamp, host string, value double").parquet(*files)
+    assert frame.orderBy("ts").toArrow().to_pylist() == ROWS.to_pylist()
+
+
+def test_what_spark_writes_is_read_elsewhere(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.createDataFrame(ROWS)
+    for _ in range(2):
+        frame.write.format("delta").mode("append").save(str(tmp_path / "table"))
+    assert len(DeltaTable(tmp_path / "table").to_pyarrow_table()) == 2 * len(ROWS)
+
+
+def test_time_is_utc(spark: SparkSession) -> None:
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark._jvm is not None
+    assert spark._jvm.java.util.TimeZone.getDefault().getID() == "UTC"
+    assert spark.sql("SELECT date_format(timestamp '2026-03-29 02:30:00', 'HH')").first() == ("02",)
+
+
+def test_the_class_path_is_local(spark: SparkSession) -> None:
+    conf = dict(spark.sparkContext.getConf().getAll())
+    assert not {"spark.jars.packages", "spark.jars.repositories", "spark.jars.ivy"} & conf.keys()
+    jars = [Path(path) for path in conf["spark.driver.extraClassPath"].split(":")]
+    assert all(jar.parent == JARS and jar.is_file() for jar in jars)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_only_this_machine_can_connect(spark: SparkSession) -> None:
+    assert spark.sparkContext.uiWebUrl is None
+    assert spark._jvm is not None
+    addresses = set(listening(spark._jvm.java.lang.ProcessHandle.current().pid()))
+    assert addresses
+    assert addresses <= LOOPBACK
+
+
+def listening(pid: int) -> Iterator[str]:
+    """Addresses, as the kernel writes them, on which a process listens."""
+    own = set()
+    for handle in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            own.add(os.readlink(handle))
+        except FileNotFoundError:
+            continue  # closed meanwhile
+    for family in ("tcp", "tcp6"):
+        for line in Path(f"/proc/{pid}/net/{family}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTENING and f"socket:[{fields[9]}]" in own:
+                yield fields[1].partition(":")[0]
+
+
+def test_sql_reaches_no_files(spark: SparkSession, table: Path) -> None:
+    for statement in (f"SELECT * FROM delta.`{table}`", "SELECT * FROM text.`/etc/hostname`"):
+        with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND|UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):
+            spark.sql(statement).collect()
+
+
+def test_a_stream_goes_on_where_its_checkpoint_says(spark: SparkSession, tmp_path: Path) -> None:
+    landing = tmp_path / "landing"
+    landing.mkdir()
+    seen: list[tuple[int, str]] = []
+
+    def batch(frame: DataFrame, number: int) -> None:
+        seen.extend((number, row.value) for row in frame.collect())
+
+    for name in ("first", "second"):
+        (landing / name).write_text(f"{name}\n")
+        stream = spark.readStream.text(str(landing)).writeStream.foreachBatch(batch)
+        stream = stream.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True)
+        stream.start().awaitTermination()
+    assert seen == [(0, "first"), (1, "second")]
+    leftovers = [path.name for path in (tmp_path / "state" / "commits").iterdir() if not path.name.startswith(".")]
+    assert sorted(leftovers) == ["0", "1"]
+
+
+def test_missing_jars_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "JARS", tmp_path)
+    with pytest.raises(NotInstalled, match="make setup"):
+        session.class_path()
+
+
+CHILD = """
+import sys, time
+from pathlib import Path
+from archiver.engine.session import start_session
+spark = start_session("child", "local[1]", Path(sys.argv[1]), {}, "short")
+print(spark._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
+for line in sys.stdin:
+    print(spark.range(3).count(), flush=True)
+"""
+
+
+def test_java_outlives_an_interrupt_but_not_its_process(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        java = int(child.stdout.readline())
+        os.kill(java, signal.SIGINT)
+        child.stdin.write("\n")
+        child.stdin.flush()
+        assert child.stdout.readline() == "3\n"
+        child.kill()
+        assert gone(java, within=10.0)
+
+
+def gone(pid: int, within: float) -> bool:
+    """Whether a process ends in time, in seconds."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False

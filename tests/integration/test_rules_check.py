@@ -1,0 +1,138 @@
+"""Rules as Spark sees them: what is sound, what is refused, and where the fault is shown."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from moirae.errors import Problem
+from moirae.rules.check import check
+from moirae.rules.definition import Definition
+from moirae.rules.parse import parse_rules
+from moirae.settings import Settings, load_settings
+
+pytestmark = pytest.mark.spark
+
+WORKSPACE = """
+streams:
+  events:
+    columns: {id: bigint, ts: timestamp, host: string, msg: string, cpu: double}
+    time: ts
+    source: {files: landing/*.jsonl}
+  ping:
+    columns: {at: timestamp, host: string, rtt: double}
+    time: at
+    source: {files: ping/*.jsonl}
+relations:
+  hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
+"""
+
+SOUND = {
+    "filter": "SELECT host, ts, cpu FROM events WHERE cpu > 90",
+    "star": "SELECT * FROM events WHERE cpu > 90",
+    "other time": "SELECT host, at AS ts FROM ping WHERE rtt > 1",
+    "relation": "SELECT e.host, e.ts, h.site FROM events e JOIN hosts h ON e.host = h.host",
+    "left relation": "SELECT e.host, e.ts, h.site FROM events e LEFT JOIN hosts h ON e.host = h.host",
+    "window": "SELECT host, window.end AS ts, avg(cpu) AS cpu FROM events GROUP BY host, window(ts, '5 minutes')",
+    "sliding": "SELECT window.start AS ts, count(*) AS n FROM events GROUP BY window(ts, '1 hour', '5 minutes')",
+    "having": "SELECT host, max(ts) AS ts FROM events GROUP BY host, window(ts, '1 minute') HAVING count(*) > 3",
+    "derived": "SELECT host, ts, cpu FROM load WHERE cpu > 50",
+    "window over derived": "SELECT window.end AS ts, max(cpu) AS m FROM load GROUP BY window(ts, '1 hour')",
+    "common table": "WITH hot AS (SELECT host, ts FROM events WHERE cpu > 9) SELECT host, ts FROM hot",
+    "union": "SELECT host, ts FROM events UNION ALL SELECT host, at AS ts FROM ping",
+    "text that looks like a variable": "SELECT host, ts, '${env:HOME}' AS x FROM events",
+    "quotes": "SELECT host, ts, 'it''s' AS x FROM events WHERE msg <> \"a\"",
+    "cast that may fail": "SELECT id, ts, CAST(msg AS INT) AS n FROM events",
+    "case": "SELECT host, ts, CASE WHEN cpu > 9 THEN 'hot' ELSE 'cold' END AS temperature FROM events",
+}
+
+REFUSED = {
+    "SELECT reflect('java.lang.System','getenv','PATH') AS x, ts FROM events": "not allowed",
+    "SELECT ts, java_method('java.lang.System','getenv','PATH') AS x FROM events": "not allowed",
+    "SELECT ts, IDENTIFIER('ref'||'lect')('java.lang.System','getProperty','user.home') AS x FROM events": "",
+    "SELECT * FROM events WHERE msg = (SELECT max(value) FROM text.`/etc/hostname`)": "",
+    "SELECT value, ts FROM text.`/etc/hostname`": "",
+    "SELECT TRANSFORM(msg) USING 'touch owned; cat' AS (x STRING) FROM events": "",
+    "INSERT OVERWRITE LOCAL DIRECTORY 'owned' USING csv SELECT * FROM events": "",
+    "CREATE OR REPLACE TEMPORARY VIEW events USING text OPTIONS (path '/etc/hostname')": "",
+    "EXECUTE IMMEDIATE 'CREATE TABLE owned USING parquet AS SELECT 1 AS a'": "",
+    "SET spark.sql.ansi.enabled=false": "",
+    "SELECT 1; DROP VIEW events": "one SELECT",
+    "SELECT /*+ REPARTITION(100000) */ * FROM events": "",
+    "SELECT count(*) AS n FROM events a CROSS JOIN events b CROSS JOIN events c": "",
+    "SELECT ts, rand() AS x FROM events": "another answer each time",
+    "SELECT ts, current_timestamp() AS x FROM events": "not allowed",
+    "SELECT ts, uuid() AS x FROM events": "",
+    "SELECT ts, input_file_name() AS x FROM events": "",
+    "SELECT host, ts, cp FROM events": "`cp`",
+    "SELECT host FROM events": "AS ts",
+    "SELECT host, CAST(ts AS STRING) AS ts FROM events": "ts must be",
+    "SELECT host, count(*) AS n FROM events GROUP BY host": "window",
+    "SELECT a.host, a.ts FROM events a JOIN ping p ON a.host = p.host": "join of two streams",
+    "SELECT host, ts FROM events ORDER BY ts LIMIT 5": "LIMIT",
+    "SELECT host, ts, lag(cpu) OVER (PARTITION BY host ORDER BY ts) AS l FROM events": "OVER",
+    "SELECT host, ts FROM hosts": "stream",
+    "SELECT ts, _late FROM events": "",
+}
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    file = tmp_path_factory.mktemp("workspace") / "moirae.yaml"
+    file.write_text(WORKSPACE)
+    return load_settings(file, {})
+
+
+def _check(spark: SparkSession, settings: Settings, sql: str) -> tuple[list[Definition], list[Problem]]:
+    indented = sql.replace("\n", "\n      ")
+    text = (
+        "groups:\n- name: g\n  derived:\n  - stream: load\n    expr: SELECT host, window.end AS ts, avg(cpu) AS cpu "
+        "FROM events GROUP BY host, window(ts, '5 minutes')\n"
+        f"  rules:\n  - alert: A\n    expr: |\n      {indented}\n"
+    )
+    rules, problems = parse_rules("rules.yaml", text, settings.table_names)
+    assert not problems
+    return check(spark, settings, rules)
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_sound_queries_pass(spark: SparkSession, settings: Settings, name: str) -> None:
+    definitions, problems = _check(spark, settings, SOUND[name])
+    assert problems == []
+    assert len(definitions) == 1
+
+
+@pytest.mark.parametrize("sql", REFUSED)
+def test_what_may_not_run_is_refused_with_rule_and_place(spark: SparkSession, settings: Settings, sql: str) -> None:
+    definitions, problems = _check(spark, settings, sql)
+    assert definitions == []
+    (problem,) = problems
+    assert problem.file == "rules.yaml"
+    assert problem.line == 9
+    assert "g/A" in problem.message
+    assert REFUSED[sql] in problem.message
+    assert not Path("owned").exists()
+    assert not spark.catalog.tableExists("owned")
+
+
+def test_the_place_is_inside_the_text(spark: SparkSession, settings: Settings) -> None:
+    _, (problem,) = _check(spark, settings, "SELECT host, ts\nFROM events\nWHERE cpux > 3")
+    assert (problem.line, problem.column) == (11, 13)
+    assert "cpu" in problem.message
+
+
+def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Settings) -> None:
+    text = (
+        "groups:\n- name: g\n  rules:\n"
+        "  - {alert: A, expr: 'SELECT host, ts FROM events', key: [hots]}\n"
+        "  - {alert: B, expr: 'SELECT host, ts, msg, cpu FROM events'}\n"
+        "  - {alert: C, absent: 5m, stream: ping, key: [host]}\n"
+    )
+    rules, _ = parse_rules("rules.yaml", text, settings.table_names)
+    definitions, (problem,) = check(spark, settings, rules)
+    assert "hots" in problem.message
+    assert problem.line == 4
+    assert {d.name: (d.key, d.id) for d in definitions} == {
+        "g/B": (("host", "msg"), ("host", "msg")),
+        "g/C": (("host",), ("host",)),
+    }
