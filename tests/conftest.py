@@ -1,6 +1,9 @@
 """What tests of several kinds share."""
 
+import shutil
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -14,3 +17,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session("tests", "local[2]", tmp_path_factory.mktemp("warehouse"), {}, profile="short")
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def public_folder() -> Iterator[Path]:
+    """A folder that every user may enter: the embedded database gives up root's rights, pytest's folders are closed."""
+    folder = Path(tempfile.mkdtemp(prefix="moirae-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)

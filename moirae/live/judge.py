@@ -142,14 +142,15 @@ class Judge:
 
     def detect_unsettled(self) -> None:
         """After a restart: judge again what the archive holds beyond the settled, as nobody may have been told."""
-        rules = [rule for rule in self.running if rule.shape.stateless]
-        for rule in rules:
-            low = rule.settled_to
-            finds = self._judge(Slice((rule,), low, None, low, None))
-            for found_rule, found in finds:
-                events = self._events(found_rule, found)
+        groups: dict[int | None, list[Running]] = {}
+        for rule in self.running:
+            if rule.shape.stateless and any(self._archive.progress[s].newest is not None for s in rule.shape.streams):
+                groups.setdefault(rule.settled_to, []).append(rule)
+        for low, rules in groups.items():
+            for rule, finds in self._judge(Slice(tuple(rules), low, None, low, None)):
+                events = self._events(rule, finds)
                 with self._connection.transaction():
-                    self._store.detect(_source(found_rule), events)
+                    self._store.detect(_source(rule), events)
 
     # Settling
 

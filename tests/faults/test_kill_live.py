@@ -14,10 +14,10 @@ SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 def _kill_often(made: Stage, times: int, rng: random.Random) -> None:
     for number in range(times):
         before = made.archived_units()
-        made.wait(lambda before=before: made.archived_units() > before, 60)
+        made.wait(lambda before=before: made.archived_units() > before, 240)
         time.sleep(rng.uniform(0, 2.5))
         victim = made.live if number % 2 == 0 else made.jvm
-        made.wait(lambda victim=victim: kill(victim()), 60)
+        made.wait(lambda victim=victim: kill(victim()), 240)
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])

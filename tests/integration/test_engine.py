@@ -95,7 +95,7 @@ def listening(pid: int) -> Iterator[str]:
 
 def test_sql_reaches_no_files(spark: SparkSession, table: Path) -> None:
     for statement in (f"SELECT * FROM delta.`{table}`", "SELECT * FROM text.`/etc/hostname`"):
-        with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND|UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):
+        with pytest.raises(Exception, match=r"TABLE_OR_VIEW_NOT_FOUND|UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):
             spark.sql(statement).collect()
 
 

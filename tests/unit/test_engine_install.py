@@ -34,13 +34,13 @@ def fetching(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
     monkeypatch.setattr(install, "_run", run)
 
 
-def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def steps(place: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Replace the steps of an installation; the list returned tells which were taken."""
     taken: list[str] = []
 
     def share_classes() -> None:
         taken.append("share")
-        install.CLASSES.write_bytes(b"classes")
+        (place / "spark.jsa").write_bytes(b"classes")
 
     monkeypatch.setattr(install, "_fetch", lambda _: taken.append("fetch"))
     monkeypatch.setattr(install, "_compile", lambda: taken.append("compile"))
@@ -89,7 +89,7 @@ def test_a_fetched_jar_that_differs_never_reaches_its_place(place: Path, monkeyp
 
 
 def test_what_is_there_is_not_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = steps(monkeypatch)
+    taken = steps(place, monkeypatch)
     assert install.main() == 0
     assert taken == ["fetch", "compile", "share"]
     assert install.main() == 0
@@ -97,7 +97,7 @@ def test_what_is_there_is_not_made_again(place: Path, monkeypatch: pytest.Monkey
 
 
 def test_other_parts_are_installed_anew(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = steps(monkeypatch)
+    taken = steps(place, monkeypatch)
     install.main()
     monkeypatch.setattr(install, "_stamp", lambda: "tomorrow's parts")
     install.main()
@@ -105,9 +105,9 @@ def test_other_parts_are_installed_anew(place: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_lost_class_archive_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    taken = steps(monkeypatch)
+    taken = steps(place, monkeypatch)
     install.main()
-    install.CLASSES.unlink()
+    (place / "spark.jsa").unlink()
     install.main()
     assert len(taken) == 6
 
@@ -115,7 +115,7 @@ def test_a_lost_class_archive_is_made_again(place: Path, monkeypatch: pytest.Mon
 def test_a_failed_fetch_is_told_in_one_line_and_tried_again(
     place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps(monkeypatch)
+    steps(place, monkeypatch)
 
     def fail(_: object) -> None:
         raise ArchiverError("a.jar was not fetched")

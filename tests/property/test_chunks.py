@@ -1,0 +1,151 @@
+"""Chunks cut all of time without gap or overlap, wherever batches begin and end."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from random import Random
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from archiver.chunk import FIRST, Chunk, CutPolicy, Newest, cut, locate, plan_cuts
+from archiver.lifecycle import to_close
+
+NEVER = 10**12
+
+
+@dataclass
+class Cutter:
+    """Adds batches of rows as the archive does, and remembers what each batch found and cut."""
+
+    policy: CutPolicy
+    chunks: list[Chunk] = field(default_factory=lambda: [FIRST])
+    rows: list[int] = field(default_factory=list)
+    placed: list[int] = field(default_factory=list)
+
+    def add(self, batch: Sequence[int]) -> list[tuple[Newest, list[int]]]:
+        """Returns for each cut what the newest chunk held, and the rows that the cut chunk has now."""
+        held, last = self.held(), self.chunks[-1]
+        arriving = np.array([ts for ts in batch if contains(last, ts)], dtype=np.int64)
+        self.chunks = cut(self.chunks, plan_cuts(arriving, held, self.policy))
+        self.rows += batch
+        self.placed += locate(self.chunks, np.array(batch, dtype=np.int64)).tolist()
+        new = [c for c in self.chunks if c.id >= last.id and c.to_ts is not None]
+        return [(held if c.id == last.id else Newest(), self.within(c)) for c in new]
+
+    def held(self) -> Newest:
+        rows = self.within(self.chunks[-1])
+        return Newest(len(rows), min(rows, default=None), max(rows, default=None))
+
+    def within(self, chunk: Chunk) -> list[int]:
+        return sorted(ts for ts in self.rows if contains(chunk, ts))
+
+
+def contains(chunk: Chunk, ts: int) -> bool:
+    return (chunk.from_ts is None or chunk.from_ts <= ts) and (chunk.to_ts is None or ts < chunk.to_ts)
+
+
+def is_full(rows: Sequence[int], policy: CutPolicy) -> bool:
+    """What the policy says of a chunk that holds these rows."""
+    old = bool(rows) and max(rows) - min(rows) >= policy.age and len(rows) * 100 >= policy.rows
+    return len(rows) >= policy.rows or old
+
+
+times = st.one_of(st.integers(-40, 40), st.integers(-2000, 2000))
+batches = st.lists(st.lists(times, max_size=40), min_size=1, max_size=8)
+policies = st.builds(
+    CutPolicy,
+    rows=st.one_of(st.integers(1, 60), st.sampled_from([100, 200, 1000])),
+    age=st.one_of(st.integers(1, 500), st.just(NEVER)),
+)
+
+
+def history(policy: CutPolicy, arriving: Sequence[Sequence[int]]) -> Iterator[tuple[Cutter, list[list[int]]]]:
+    """The cutter after each batch, with the rows of the chunks that were open before it and are not now."""
+    cutter = Cutter(policy)
+    for batch in arriving:
+        yield cutter, [rows for _, rows in cutter.add(batch)]
+
+
+@given(policies, batches)
+def test_chunks_cover_all_time_once(policy: CutPolicy, arriving: list[list[int]]) -> None:
+    for cutter, _ in history(policy, arriving):
+        first, *_, last = [cutter.chunks[0], *cutter.chunks]
+        assert first.from_ts is None
+        assert last.to_ts is None
+        assert [c.id for c in cutter.chunks] == list(range(len(cutter.chunks)))
+        for before, after in pairwise(cutter.chunks):
+            assert before.to_ts == after.from_ts
+            assert before.from_ts is None or before.to_ts is None or before.from_ts < before.to_ts
+
+
+@given(policies, batches)
+def test_a_row_is_in_one_chunk_and_stays_there(policy: CutPolicy, arriving: list[list[int]]) -> None:
+    for cutter, _ in history(policy, arriving):
+        assert cutter.placed == locate(cutter.chunks, np.array(cutter.rows, dtype=np.int64)).tolist()
+        for ts, chunk in zip(cutter.rows, cutter.placed, strict=True):
+            assert [c.id for c in cutter.chunks if contains(c, ts)] == [chunk]
+
+
+@given(policies, batches)
+def test_a_chunk_is_cut_when_it_is_full(policy: CutPolicy, arriving: list[list[int]]) -> None:
+    for _, closed in history(policy, arriving):
+        assert all(is_full(rows, policy) for rows in closed)
+
+
+@given(policies, batches)
+def test_the_newest_chunk_is_never_full(policy: CutPolicy, arriving: list[list[int]]) -> None:
+    for cutter, _ in history(policy, arriving):
+        if any(contains(cutter.chunks[-1], ts) for ts in cutter.rows):
+            assert not is_full(cutter.within(cutter.chunks[-1]), policy)
+
+
+@given(policies, batches)
+def test_a_chunk_ends_just_past_the_row_that_filled_it(policy: CutPolicy, arriving: list[list[int]]) -> None:
+    cutter = Cutter(policy)
+    for batch in arriving:
+        for held, rows in cutter.add(batch):
+            newest = rows[-1]
+            if held.newest != newest:  # otherwise rows before what was already there had to come along
+                assert not is_full([ts for ts in rows if ts < newest], policy)
+            assert newest + 1 in {c.to_ts for c in cutter.chunks}
+
+
+@given(st.integers(1, 20), st.integers(0, 400), st.randoms(use_true_random=False))
+def test_a_large_batch_is_cut_several_times(size: int, count: int, random: Random) -> None:
+    rows = list(range(count))
+    random.shuffle(rows)
+    cutter = Cutter(CutPolicy(size, NEVER))
+    cutter.add(rows)
+    assert [len(cutter.within(c)) for c in cutter.chunks] == [size] * (count // size) + [count % size]
+
+
+@given(policies, st.lists(times, max_size=120), st.data())
+def test_batch_borders_move_no_row_of_an_ordered_stream(
+    policy: CutPolicy, rows: list[int], data: st.DataObject
+) -> None:
+    """In order of time, where chunks are cut depends on the rows alone."""
+    rows = sorted(set(rows))
+    borders = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=6)))
+    parts = [rows[a:b] for a, b in pairwise([0, *borders, len(rows)])]
+    at_once, piece_by_piece = Cutter(policy), Cutter(policy)
+    at_once.add(rows)
+    for part in parts:
+        piece_by_piece.add(part)
+    assert piece_by_piece.chunks == at_once.chunks
+
+
+@given(policies, batches, st.one_of(st.none(), times), st.data())
+def test_chunks_close_behind_the_watermark(
+    policy: CutPolicy, arriving: list[list[int]], watermark: int | None, data: st.DataObject
+) -> None:
+    cutter = Cutter(policy)
+    for batch in arriving:
+        cutter.add(batch)
+    states = st.sampled_from(["present", "recent", "old"])
+    chunks = [Chunk(c.id, c.from_ts, c.to_ts, data.draw(states)) for c in cutter.chunks]
+    closing = to_close(chunks, watermark)
+    for chunk in chunks:
+        passed = watermark is not None and chunk.to_ts is not None and watermark >= chunk.to_ts
+        assert (chunk in closing) == (passed and chunk.state == "present")

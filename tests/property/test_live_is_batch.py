@@ -1,0 +1,144 @@
+"""What is found live, in whatever batches, after whatever restarts, is what one run over the archive finds."""
+
+import random
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from archiver.ingest import Archive
+from moirae import database
+from moirae.rules.definition import Definition
+from moirae.settings import Settings
+from tests.property.world import Plan, World, definitions, workspace
+
+pytestmark = pytest.mark.spark
+
+Make = Callable[[], World]
+
+# Seconds of `for` and `keep_firing_for`, where they are not 0 and 300.
+TIMING = {"Filter": (40, 60), "Star": (0, 30), "End": (60, 300), "Start": (0, 0), "Silent": (0, 60)}
+
+
+class Crash(Exception):
+    """The process falls."""
+
+
+@pytest.fixture(scope="module")
+def place(public_folder: Path) -> Settings:
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def connection(place: Settings) -> Iterator[Connection[Any]]:
+    with database.connect(place, "properties") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rules(spark: SparkSession, place: Settings) -> list[Definition]:
+    return definitions(spark, place)
+
+
+@pytest.fixture(scope="module")
+def make(
+    spark: SparkSession,
+    connection: Connection[Any],
+    place: Settings,
+    rules: list[Definition],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Make:
+    """Makes new worlds."""
+    return lambda: World(spark, connection, place, rules, tmp_path_factory.mktemp("archive"))
+
+
+def _drive(world: World, plan: Plan, rng: random.Random, idle: bool, restarts: bool) -> None:
+    for batch in plan.batches:
+        if restarts and rng.random() < 0.3:
+            _crash(world, batch)
+        world.take(batch, at_once=rng.random() < 0.5)
+        if restarts and rng.random() < 0.2:
+            world.reopen()
+        if idle and rng.random() < 0.3:
+            world.idle()
+    world.end()
+
+
+def _crash(world: World, batch: Any) -> None:
+    """The process falls after the rows are appended, before the ledger says so."""
+    finish = Archive._finish
+
+    def fall(*_: Any) -> None:
+        raise Crash
+
+    Archive._finish = fall  # type: ignore[method-assign]
+    try:
+        world.take(batch, at_once=True)
+    except Crash:
+        world.reopen()
+    finally:
+        Archive._finish = finish  # type: ignore[method-assign]
+
+
+@settings(max_examples=6)
+@given(seed=st.integers(0, 10**9), idle=st.booleans(), restarts=st.booleans())
+def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool) -> None:
+    plan, world = Plan.draw(seed), make()
+    _drive(world, plan, random.Random(seed), idle, restarts)
+    live, batch = world.events(), world.batch()
+    for name in batch:
+        assert live[name] == batch[name], name
+    _identity(world, plan)
+    _alerts(world)
+
+
+@settings(max_examples=3)
+@given(seed=st.integers(0, 10**9))
+def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
+    plan = Plan.draw(seed)
+    found = []
+    one_batch = sorted((unit for batch in plan.batches for unit in batch), key=lambda unit: unit.stream)
+    for batches in (plan.batches, [one_batch]):
+        world = make()
+        for batch in batches:
+            world.take(batch, at_once=False)
+        world.end()
+        rows = {name: sorted(map(repr, world.rows(name).to_pylist())) for name in ("a", "b")}
+        found.append((rows, world.events()))
+    assert found[0] == found[1]
+
+
+def _identity(world: World, plan: Plan) -> None:
+    accounts = world.archive.catalog.accounting()
+    for account in accounts:
+        dead = account["malformed"] + account["quarantined"] + account["conflicts"]
+        assert account["read"] == account["archived"] + account["duplicates"] + dead
+        assert world.rows(account["stream"]).num_rows == account["archived"]
+    assert sum(account["read"] for account in accounts) == plan.lines
+
+
+def _alerts(world: World) -> None:
+    """Settled alerts are an independent fold of settled events; nothing provisional is left."""
+    left = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
+    assert left == (0,)
+    query = "SELECT rule, fingerprint, starts_at, fired_at IS NOT NULL, ends_at, state FROM alerts"
+    stored = sorted(world.connection.execute(f"{query} WHERE state <> 'withdrawn'").fetchall(), key=repr)
+    events = world.connection.execute("SELECT rule, fingerprint, ts FROM events WHERE settled ORDER BY ts").fetchall()
+    wanted = []
+    for rule, fingerprint in {(r, f) for r, f, _ in events}:
+        wait, keep = (timedelta(seconds=s) for s in TIMING.get(rule.split("/")[1], (0, 300)))
+        times = [ts for r, f, ts in events if (r, f) == (rule, fingerprint)]
+        start = last = times[0]
+        for ts in [*times[1:], None]:
+            if ts is None or ts > last + keep:
+                fired = last - start >= wait
+                wanted.append((rule, fingerprint, start, fired, last + keep, "resolved" if fired else "pending"))
+                start = ts or start
+            last = ts or last
+    assert stored == sorted(wanted, key=repr)

@@ -1,0 +1,266 @@
+"""A small world for properties of judging: random rows in random units, driven through the real archive and judge."""
+
+import json
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from archiver.chunk import CutPolicy
+from archiver.ingest import Archive, Unit
+from archiver.times import span, to_micros
+from moirae.deployments.registry import Registry
+from moirae.live.judge import Judge
+from moirae.live.relations import Relations
+from moirae.live.schemas import schema
+from moirae.rules.check import check
+from moirae.rules.definition import Definition
+from moirae.rules.parse import parse_rules
+from moirae.settings import Settings, load_settings
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+NOW = to_micros(START + timedelta(days=30))
+HOSTS = ("h0", "h1", "h2")
+
+WORKSPACE = """
+home: .moirae
+streams:
+  a:
+    columns: {ts: timestamp, host: string, v: double, n: bigint}
+    time: ts
+    id: [host, n]
+    key: [host]
+    lateness: 30s
+    source: {files: a/*.jsonl}
+  b:
+    columns: {at: timestamp, host: string, w: int}
+    time: at
+    key: [host]
+    lateness: 0s
+    source: {files: b/*.jsonl}
+relations:
+  hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
+"""
+
+RULES = """
+groups:
+- name: g
+  derived:
+  - stream: load
+    expr: SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute')
+  rules:
+  - alert: Filter
+    expr: SELECT host, n, ts, v * 2 AS double FROM a WHERE v > 70
+    id: [host, n]
+    key: [host]
+    for: 40s
+    keep_firing_for: 1m
+  - alert: Star
+    expr: SELECT at AS ts, host, w FROM b WHERE w IS NULL OR w > 5
+    keep_firing_for: 30s
+  - alert: Site
+    expr: SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v < 20
+    id: [host, n]
+    key: [site]
+  - alert: End
+    expr: >-
+      SELECT host, window.end AS ts, count(*) AS c FROM a
+      GROUP BY host, window(ts, '1 minute') HAVING count(*) > 2
+    for: 1m
+  - alert: Start
+    expr: SELECT window.start AS ts, max(w) AS m FROM b GROUP BY window(at, '2 minutes')
+    keep_firing_for: 0s
+  - alert: Slide
+    expr: SELECT host, window.end AS ts, sum(n) AS s FROM a GROUP BY host, window(ts, '3 minutes', '1 minute')
+  - alert: Inside
+    expr: SELECT host, max(ts) AS ts, min(v) AS m FROM a GROUP BY host, window(ts, '90 seconds')
+  - alert: Twice
+    expr: SELECT window.end AS ts, max(v) AS m FROM load GROUP BY window(ts, '3 minutes')
+  - alert: Both
+    expr: SELECT host, ts FROM a WHERE v > 90 UNION ALL SELECT host, at AS ts FROM b WHERE w > 8
+  - alert: Silent
+    absent: 2m
+    stream: b
+    key: [host]
+    keep_firing_for: 1m
+"""
+
+LOAD = "(SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute'))"
+# The same rules over whole tables, written out by hand: one run over all on-time rows.
+BATCH = {
+    "Filter": "SELECT host, n, ts, v * 2 AS double FROM a WHERE v > 70",
+    "Star": "SELECT at AS ts, host, w FROM b WHERE w IS NULL OR w > 5",
+    "Site": "SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v < 20",
+    "End": "SELECT host, window.end AS ts, count(*) AS c FROM a GROUP BY host, window(ts, '1 minute') "
+    "HAVING count(*) > 2",
+    "Start": "SELECT window.start AS ts, max(w) AS m FROM b GROUP BY window(at, '2 minutes')",
+    "Slide": "SELECT host, window.end AS ts, sum(n) AS s FROM a GROUP BY host, window(ts, '3 minutes', '1 minute')",
+    "Inside": "SELECT host, max(ts) AS ts, min(v) AS m FROM a GROUP BY host, window(ts, '90 seconds')",
+    "Twice": f"SELECT window.end AS ts, max(v) AS m FROM {LOAD} GROUP BY window(ts, '3 minutes')",
+    "Both": "SELECT DISTINCT host, ts FROM (SELECT host, ts FROM a WHERE v > 90 "
+    "UNION ALL SELECT host, at AS ts FROM b WHERE w > 8)",
+    "Silent": "SELECT host, at + INTERVAL '120' SECOND AS ts FROM (SELECT host, at, lead(at) OVER (PARTITION BY host "
+    "ORDER BY at) AS later FROM b) WHERE (later IS NULL OR later > at + INTERVAL '120' SECOND) "
+    "AND at + INTERVAL '120' SECOND <= {newest}",
+}
+
+
+@dataclass
+class Plan:
+    """Random input: batches of units, each the lines of one stream's file; with what a model knows of them."""
+
+    seed: int
+    batches: list[list[Unit]] = field(default_factory=list)
+    lines: int = 0
+
+    @classmethod
+    def draw(cls, seed: int) -> "Plan":
+        """Rows in rising disorder, some twice, some in conflict, some broken, some far behind."""
+        rng, plan = random.Random(seed), cls(seed)
+        clock = {"a": 0.0, "b": 0.0}
+        sent: dict[str, list[str]] = {"a": [], "b": []}
+        for number in range(rng.randint(3, 7)):
+            batch = []
+            for stream in rng.sample(["a", "b"], rng.randint(1, 2)):
+                for part in range(rng.randint(1, 3)):
+                    lines = [_line(rng, stream, clock, sent[stream]) for _ in range(rng.randint(0, 15))]
+                    plan.lines += len(lines)
+                    batch.append(_unit(stream, f"{number}-{part}", lines))
+            plan.batches.append(sorted(batch, key=lambda unit: unit.stream))
+        return plan
+
+
+def _line(rng: random.Random, stream: str, clock: dict[str, float], sent: list[str]) -> str:
+    kind = rng.random()
+    if sent and kind < 0.06:
+        return rng.choice(sent)
+    if kind < 0.09:
+        ahead = '{"ts": "2999-01-01T00:00:00Z", "at": "2999-01-01T00:00:00Z", "host": "h1"}'
+        return rng.choice(['{"ts": 1', "[]", "nonsense", '{"host": "h1"}', ahead])
+    clock[stream] += rng.expovariate(1 / 9) if rng.random() < 0.97 else rng.uniform(100, 400)
+    back = rng.choice([0, 0, 0, rng.uniform(0, 25), rng.uniform(0, 120)])
+    ts = (START + timedelta(seconds=round(max(0.0, clock[stream] - back), rng.choice([0, 0, 3])))).isoformat()
+    row: dict[str, Any]
+    if stream == "a":
+        row = {"ts": ts, "host": rng.choice(HOSTS), "v": rng.choice([None, round(rng.uniform(0, 100), 1)])}
+        row["n"] = rng.randrange(40)
+    else:
+        row = {"at": ts, "host": rng.choice(HOSTS), "w": rng.choice([None, *range(10)])}
+    sent.append(json.dumps(row))
+    return sent[-1]
+
+
+def _unit(stream: str, name: str, lines: Sequence[str]) -> Unit:
+    raw = [line.encode() for line in lines]
+    return Unit(stream, name, "jsonl", lambda: iter(raw))
+
+
+class World:
+    """One archive and one database, made anew; `reopen` is what a restart does."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        connection: Connection[Any],
+        settings: Settings,
+        definitions: Sequence[Definition],
+        root: Path,
+    ) -> None:
+        self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
+        tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, events, alerts"
+        connection.execute(f"TRUNCATE {tables}, alert_notes RESTART IDENTITY CASCADE")
+        Registry(connection).apply(definitions)
+        self.reopen()
+
+    def reopen(self) -> None:
+        """New objects over what is on disk and in the database."""
+        schemas = [schema(name, declared) for name, declared in self.settings.streams.items()]
+        policy = CutPolicy(40, span(timedelta(minutes=5)))
+        self.archive = Archive(self.root, schemas, policy, self.connection, lambda: None)
+        relations = Relations(self.connection, self.settings.relations)
+        self.judge = Judge(self.spark, self.archive, self.connection, relations)
+        self.judge.reload(START)
+        self.judge.detect_unsettled()
+
+    def take(self, units: Sequence[Unit], at_once: bool) -> None:
+        """As `moirae.live.run.Live` takes a micro-batch."""
+        ingested = self.archive.ingest(units, NOW)
+        left = self.judge.detect(ingested.on_time)
+        self.judge.settle(at_once=left or at_once)
+
+    def idle(self) -> None:
+        """All streams but the furthest are silent."""
+        marks = {name: mark for name, mark in self.judge.watermarks().items() if mark is not None}
+        if marks:
+            furthest = max(marks.values())
+            behind = {n: furthest for n in self.archive.tables if marks.get(n, furthest - 1) < furthest}
+            self.archive.advance(behind)
+            self.judge.settle(at_once=True)
+
+    def end(self) -> None:
+        """As `Live` does at the end of time."""
+        newest = [p.newest for p in self.archive.progress.values() if p.newest is not None]
+        if newest:
+            end = max(newest) + self.judge.reach() + 1
+            self.archive.advance(dict.fromkeys(self.archive.tables, end))
+            self.judge.settle_to_end(max(newest) + 1, end)
+
+    def events(self) -> dict[str, list[tuple[Any, ...]]]:
+        """Settled events by rule: time and attributes."""
+        found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in BATCH}
+        query = "SELECT rule, ts, attributes FROM events WHERE settled"
+        for rule, ts, attributes in self.connection.execute(query):
+            found[rule.split("/")[1]].append((ts, *sorted((k, _plain(v)) for k, v in attributes.items())))
+        return {name: sorted(rows, key=repr) for name, rows in found.items()}
+
+    def batch(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What one run over all on-time rows of the archive finds."""
+        for name in self.archive.tables:
+            rows = self.rows(name)
+            self.spark.createDataFrame(rows.filter(pa.compute.invert(rows["_late"]))).createOrReplaceTempView(name)
+        self.spark.createDataFrame(
+            [(h, f"site {h}") for h in HOSTS[:2]], "host string, site string"
+        ).createOrReplaceTempView("hosts")
+        newest = max((p.newest for p in self.archive.progress.values() if p.newest is not None), default=0)
+        found = {}
+        for name, text in BATCH.items():
+            rows = self.spark.sql(text.replace("{newest}", f"timestamp_micros({newest})")).toArrow().to_pylist()
+            found[name] = sorted(
+                {
+                    (row["ts"].astimezone(UTC), *sorted((k, _plain(v)) for k, v in row.items() if k != "ts"))
+                    for row in rows
+                },
+                key=repr,
+            )
+        return found
+
+    def rows(self, stream: str) -> pa.Table:
+        """All archived rows of a stream."""
+        table = self.archive.tables[stream]
+        return table.read([*table.schema.columns, "_late"])
+
+
+def _plain(value: Any) -> Any:
+    return float(value) if isinstance(value, int | float) else value
+
+
+def definitions(spark: SparkSession, settings: Settings) -> list[Definition]:
+    """The rules, checked."""
+    rules, problems = parse_rules("rules.yaml", RULES, settings.table_names)
+    assert not problems
+    checked, found = check(spark, settings, rules)
+    assert not found
+    return checked
+
+
+def workspace(folder: Path) -> Settings:
+    """Its files in a folder."""
+    (folder / "moirae.yaml").write_text(WORKSPACE)
+    (folder / "hosts.csv").write_text("host,site\n" + "".join(f"{h},site {h}\n" for h in HOSTS[:2]))
+    return load_settings(folder / "moirae.yaml", {})
