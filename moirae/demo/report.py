@@ -26,7 +26,7 @@ def print_alert(connection: Connection[Any], since: datetime, told: Console) -> 
                 (f" {row['labels'].get('severity', 'alert').upper():<7}", "bold red"),
                 (f" {row['labels']['alertname']:<16} ", "bold"),
                 row["annotations"].get("summary", ""),
-                (f"   {row['starts_at']:%H:%M:%S}Z, seen {delay:.1f} s later", "dim"),
+                (f"  {row['starts_at']:%H:%M:%S}Z +{delay:.1f} s", "dim"),
             )
         )
     moments: list[datetime] = [since, *(row["raised_at"] for row in rows)]

@@ -245,3 +245,11 @@ def kill(process: psutil.Process | None) -> bool:
     except ProcessLookupError:
         return False
     return True
+
+
+def ended(process: psutil.Process) -> bool:
+    """Whether a process does nothing any more; who should have reaped it may be gone."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
