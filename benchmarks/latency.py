@@ -28,7 +28,7 @@ from moirae import database
 from moirae.settings import from_environment
 
 _RATE, _STEP = 500, 0.1
-_WARM, _MEASURED = 25.0, 25.0
+_WARM, _MEASURED = 18.0, 20.0
 _REPETITIONS = 5
 _WORKSPACE = """
 home: .moirae
