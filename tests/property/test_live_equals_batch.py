@@ -30,7 +30,7 @@ from archiver.chunk import CutPolicy
 from archiver.ingest import Archive, Unit
 from archiver.lifecycle import to_close
 from archiver.table import EventTable, StreamTable
-from archiver.times import from_micros, span, to_micros
+from archiver.times import from_micros, to_micros
 from moirae import database
 from moirae.alerts.lifecycle import Occurrence, Timing, state
 from moirae.deployments.registry import Registry
@@ -137,7 +137,8 @@ CASES = {
         "GROUP BY host, at // 4000000 HAVING count(*) > 1",
     ),
     "Began": Case(
-        "SELECT window.start AS ts, max(cpu) AS cpu FROM load GROUP BY window(ts, '6 seconds', '6 seconds', '1 second')",
+        "SELECT window.start AS ts, max(cpu) AS cpu FROM load "
+        "GROUP BY window(ts, '6 seconds', '6 seconds', '1 second')",
         key=(),
         id=(),
         duck="SELECT (ts - 1000000) // 6000000 * 6000000 + 1000000 AS ts, max(cpu) AS cpu FROM load "
@@ -476,7 +477,7 @@ class Fallen(Exception):
     """The process falls."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bench:
     """What all worlds share."""
 
