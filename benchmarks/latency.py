@@ -28,7 +28,7 @@ from moirae import database
 from moirae.settings import from_environment
 
 _RATE, _STEP = 500, 0.1
-_WARM, _MEASURED = 18.0, 20.0
+_WARM, _MEASURED = 20.0, 20.0
 _REPETITIONS = 5
 _WORKSPACE = """
 home: .moirae
@@ -184,7 +184,7 @@ def _rule_file(setup: Setup) -> str:
     filters = [
         f"""
   - alert: Filter{i}
-    expr: SELECT host, n, ts, cpu * {i + 1} AS scaled FROM cpu WHERE cpu > {98 - i / 10} AND n % 10 <> {i}
+    expr: SELECT host, n, ts, cpu * {i + 1} AS scaled FROM cpu WHERE cpu > {99.6 - i / 100} AND n % 10 <> {i}
     key: [n]
     id: [n]
     keep_firing_for: 1s"""
@@ -195,7 +195,7 @@ def _rule_file(setup: Setup) -> str:
   - alert: Window{i}
     expr: >-
       SELECT host, window.end AS ts, max(cpu) AS top, sum(n % {i + 2}) AS s FROM cpu
-      GROUP BY host, window(ts, '2 seconds') HAVING max(cpu) > {90 + i / 10}
+      GROUP BY host, window(ts, '2 seconds') HAVING max(cpu) > {99.5 + i / 100}
     key: [host]
     keep_firing_for: 0s"""
         for i in range(setup.windows)

@@ -31,6 +31,8 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
+    # Each expression of each rule is compiled once, not again with every batch (the default keeps 100).
+    "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.files.openCostInBytes": "1048576",
     # The one reader of a file's footer is the query itself.

@@ -99,10 +99,12 @@ class AlertStore:
         open_rows = self._open(source.rule)
         keys = touched | (open_rows.keys() if silence is not None else set())
         unsettled = self._unsettled(source.rule, keys)
-        for key in sorted(keys):
-            rows, events = open_rows.get(key, []), [*settled.get(key, []), *unsettled.get(key, [])]
-            wanted = _lives(rows, settled.get(key, []), unsettled.get(key, []), source.timing, silence)
-            self._write(source, rows, wanted, {event.eid: event for event in events})
+        # Nothing is read back: the statements go out together.
+        with self._connection.pipeline():
+            for key in sorted(keys):
+                rows, events = open_rows.get(key, []), [*settled.get(key, []), *unsettled.get(key, [])]
+                wanted = _lives(rows, settled.get(key, []), unsettled.get(key, []), source.timing, silence)
+                self._write(source, rows, wanted, {event.eid: event for event in events})
 
     def _write(self, source: Source, rows: list[_Row], wanted: list[_Wanted], events: Mapping[UUID, Event]) -> None:
         free = list(rows)
