@@ -70,8 +70,9 @@ def plan_cuts(arriving: Micros, held: Newest, policy: CutPolicy) -> list[int]:
         oldest = first if oldest is None else min(oldest, first)
         by_rows = at + max(policy.rows - rows, 1)
         enough = at + max(int(policy.rows * _AGE_NEEDS) - rows, 1)
-        by_age = max(int(np.searchsorted(ts, oldest + policy.age, side="left")) + 1, enough)
-        full = min(by_rows, by_age)
+        spanned = newest is not None and newest - oldest >= policy.age
+        aged = at + 1 if spanned else int(np.searchsorted(ts, oldest + policy.age, side="left")) + 1
+        full = min(by_rows, max(aged, enough))
         if full > len(ts):
             break
         end = int(ts[full - 1]) + 1

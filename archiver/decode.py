@@ -20,8 +20,8 @@ Format = Literal["jsonl", "csv"]
 LONGEST_LINE = 1 << 20
 
 _INT_RANGE = {"int": 2**31, "bigint": 2**63}
-# Numbers as event times are seconds since 1970.
-_EARLIEST, _LATEST = -62135596800, 253402300799
+# Event times: from 1900 to 9999, in seconds since 1970. Nothing real is older, and what computes with times has room.
+_EARLIEST, _LATEST = -2208988800, 253402300799
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,10 @@ def decode(
 
 def csv_header(line: bytes) -> list[str]:
     """The field names of a CSV file's first line. Raises `ValueError` where it is none."""
-    names = next(csv.reader([line.decode("utf-8")], strict=True))
+    try:
+        names = next(csv.reader([line.decode("utf-8")], strict=True))
+    except csv.Error as error:
+        raise ValueError(str(error)) from error
     if len(set(names)) != len(names):
         raise ValueError("a field stands twice in the header")
     return [name.strip() for name in names]
@@ -95,6 +98,11 @@ def _json_record(line: bytes) -> dict[str, Any]:
     value = orjson.loads(line)
     if type(value) is not dict:
         raise _Bad("not a JSON object")
+    if any(type(field) in (dict, list) for field in value.values()):
+        try:
+            orjson.dumps(value)
+        except TypeError as error:  # what cannot be written cannot be kept
+            raise _Bad("nested too deep") from error
     return value
 
 
@@ -119,7 +127,7 @@ def _extra(schema: StreamSchema, rows: list[dict[str, Any]]) -> pa.Array:
         [
             None
             if row.keys() <= declared
-            else orjson.dumps({k: v for k, v in row.items() if k not in declared}).decode()
+            else orjson.dumps({k: v for k, v in row.items() if k not in declared}, option=orjson.OPT_SORT_KEYS).decode()
             for row in rows
         ],
         pa.string(),
@@ -167,6 +175,14 @@ _QUICK: dict[str, frozenset[type]] = {
 }
 
 
+# Numbers as text that Arrow and Python read alike; others (hexadecimal, exponents, …) are read one by one.
+_PLAIN_NUMBER = {
+    "int": r"^-?[0-9]{1,18}$",
+    "bigint": r"^-?[0-9]{1,18}$",
+    "double": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
+}
+
+
 def _quick(values: list[Any], kind: str) -> pa.Array | None:
     kinds = set(map(type, values))
     try:
@@ -174,18 +190,23 @@ def _quick(values: list[Any], kind: str) -> pa.Array | None:
             return pa.array(values, ARROW_TYPES[kind])
         if kind == "timestamp" and kinds <= {str, type(None)}:
             return _quick_timestamps(pa.array(values, pa.string()))
-        if kind in ("double", "bigint", "int") and kinds <= {str, type(None)}:
-            return pc.cast(pa.array(values, pa.string()), ARROW_TYPES[kind])
+        if kind in _PLAIN_NUMBER and kinds <= {str, type(None)}:
+            text = pa.array(values, pa.string())
+            plain = pc.all(pc.match_substring_regex(text, _PLAIN_NUMBER[kind])).as_py()
+            return pc.cast(text, ARROW_TYPES[kind]) if plain in (True, None) else None
     except (pa.ArrowInvalid, OverflowError):
         return None
     return None
 
 
-def _quick_timestamps(text: pa.Array) -> pa.Array:
+def _quick_timestamps(text: pa.Array) -> pa.Array | None:
     try:
-        return pc.cast(text, ARROW_TYPES["timestamp"])
+        moments = pc.cast(text, ARROW_TYPES["timestamp"])
     except pa.ArrowInvalid:  # without zone: UTC
-        return pc.assume_timezone(pc.cast(text, pa.timestamp("us")), "UTC")
+        moments = pc.assume_timezone(pc.cast(text, pa.timestamp("us")), "UTC")
+    span = pc.min_max(moments.cast(pa.int64())).as_py()
+    known = span["min"] is None or (_known(span["min"]) and _known(span["max"]))
+    return moments if known else None
 
 
 def _string(value: Any) -> str:
@@ -217,7 +238,7 @@ def _integer(kind: str) -> Callable[[Any], int]:
 
 def _float(value: Any) -> float:
     if isinstance(value, str):
-        value = _number(value)
+        value = float(value) if _number(value) == 0 else _number(value)  # -0 keeps its sign
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _Bad(f"{_shown(value)} is not a number")
     return float(value)
@@ -256,7 +277,14 @@ def _timestamp(value: Any) -> int:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
         raise _Bad(f"{_shown(value)} is not a time like 2026-01-31T12:00:00Z") from None
-    return to_micros(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+    micros = to_micros(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+    if not _known(micros):
+        raise _Bad(f"{_shown(value)} is not between the years 1900 and 9999")
+    return micros
+
+
+def _known(micros: int) -> bool:
+    return _EARLIEST * 1_000_000 <= micros <= _LATEST * 1_000_000
 
 
 def _shown(value: Any) -> str:

@@ -1,5 +1,6 @@
 """Which archived row a new row repeats: identities, and an index of those in each chunk."""
 
+import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from archiver.schema import StreamSchema
 
@@ -26,11 +28,7 @@ def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Arr
 
     The identity is made of the id columns and the time; without id columns, of the whole content.
     """
-    plain = {
-        name: table[name].cast(pa.int64()) if pa.types.is_timestamp(table[name].type) else table[name]
-        for name in (*schema.columns, "_extra")
-    }
-    values = {name: column.to_pylist() for name, column in plain.items()}
+    values = {name: _plain(table[name]) for name in (*schema.columns, "_extra")}
     content = [orjson.dumps(row) for row in zip(*(values[name] for name in (*schema.columns, "_extra")), strict=True)]
     hashes = np.frombuffer(b"".join(_digest(c, _HASH_BYTES) for c in content), dtype="i8")
     if schema.id is None:
@@ -39,6 +37,16 @@ def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Arr
         names = sorted({*schema.id, schema.time})
         identities = [orjson.dumps(row) for row in zip(*(values[name] for name in names), strict=True)]
     return [_digest(i, _ID_BYTES) for i in identities], hashes
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """Values that JSON tells apart: times as whole microseconds, numbers that are none as text."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    values: list[Any] = column.to_pylist()
+    if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
+        return [value if value is None or math.isfinite(value) else str(value) for value in values]
+    return values
 
 
 def entries(ids: list[bytes], hashes: Array, units: Array, lines: Array) -> Array:

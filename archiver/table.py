@@ -42,6 +42,7 @@ class StreamTable:
         self.path = root / "streams" / schema.name
         self._arrow = schema.arrow()
         self._table = self._open()
+        self._settled = {field.name for field in self._table.schema().fields} == set(self._arrow.names)
         self._actions = self._read_actions()
 
     def _open(self) -> DeltaTable:
@@ -57,6 +58,8 @@ class StreamTable:
             self._table,
             rows.select(self._arrow.names).cast(self._arrow),
             mode="append",
+            # Columns may have come or gone since the table was made; old rows have no value in new ones.
+            schema_mode=None if self._settled else "merge",
             commit_properties=CommitProperties(custom_metadata={"batch": str(batch)}),
         )
         self._refresh()

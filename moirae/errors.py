@@ -20,6 +20,12 @@ class MoiraeError(Exception):
     exit_code = 1
 
 
+class Unreachable(MoiraeError):
+    """Something that is away now may be back soon: trying again makes sense."""
+
+    exit_code = 75
+
+
 class UsageError(MoiraeError):
     """The command was called in a way it cannot serve."""
 

@@ -236,7 +236,12 @@ def _life(stored: Mapping[str, Any]) -> Life:
 
 def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
     """PostgreSQL keeps no NUL in text: it is shown as ␀ (U+2400), in rows of the database only."""
-    return {
-        name.replace("\x00", "\u2400"): value.replace("\x00", "\u2400") if isinstance(value, str) else value
-        for name, value in values.items()
-    }
+    return {_clean_value(name): _clean_value(value) for name, value in values.items()}
+
+
+def _clean_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\u2400")
+    if isinstance(value, list):
+        return [_clean_value(item) for item in value]
+    return _clean(value) if isinstance(value, dict) else value

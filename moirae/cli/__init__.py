@@ -2,7 +2,7 @@
 
 import typer
 
-from moirae.cli import alerts, archive, events, export, init, processes, rules
+from moirae.cli import alerts, archive, events, export, init, processes, rules, similarity
 
 app = typer.Typer(
     name="moirae",
@@ -20,6 +20,7 @@ app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
 app.add_typer(archive.chunks, name="chunks")
 app.add_typer(archive.dead_letters, name="dead-letters")
+app.add_typer(similarity.app, name="similarity")
 app.add_typer(export.app, name="export")
 app.command("status")(archive.status)
 app.command("doctor")(archive.doctor)

@@ -37,12 +37,15 @@ def init(
     if example is None and (data is not None or days is not None):
         raise UsageError("--data and --days go with --example")
     found = _planetlab(data, days) if example is Example.PLANETLAB else []
-    with as_file(files("moirae") / "examples" / (example or "first")) as template:
-        shutil.copytree(template, directory, dirs_exist_ok=True)
-    if example is None:
-        _sample(directory / "landing" / "cpu")
-    else:
-        _link(found, directory / "landing")
+    try:
+        with as_file(files("moirae") / "examples" / (example or "first")) as template:
+            shutil.copytree(template, directory, dirs_exist_ok=True)
+        if example is None:
+            _sample(directory / "landing" / "cpu")
+        else:
+            _link(found, directory / "landing")
+    except OSError as error:
+        raise MoiraeError(f"cannot make a workspace in {directory}: {error.strerror}: {error.filename}") from error
     print(f"Made a workspace in {directory}. Next: cd {directory} && moirae up --drain && moirae alerts list")
 
 
@@ -57,14 +60,15 @@ def _planetlab(data: Path | None, days: int | None) -> list[Path]:
 
 
 def _link(found: list[Path], landing: Path) -> None:
-    landing.mkdir(parents=True)
+    landing.mkdir(parents=True, exist_ok=True)
     for path in found:
+        (landing / path.name).unlink(missing_ok=True)
         (landing / path.name).symlink_to(path.resolve())
 
 
 def _sample(landing: Path) -> None:
     """Two hours of four hosts, once a minute: one is busy for a while, one falls silent."""
-    landing.mkdir(parents=True)
+    landing.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
     start = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=2)
     lines = []

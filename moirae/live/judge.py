@@ -26,10 +26,12 @@ from moirae.alerts.event import Event, Found, distinct
 from moirae.alerts.lifecycle import Timing
 from moirae.alerts.store import AlertStore, Source
 from moirae.deployments.registry import Registry
+from moirae.errors import MoiraeError
 from moirae.live.plan import Running, Slice, due, horizon, statement
 from moirae.live.relations import Relations
 from moirae.rules.bind import Physical
 from moirae.rules.definition import Definition, event_shape, tables_of
+from moirae.rules.shape import Unsupported
 
 _LOG = structlog.get_logger()
 
@@ -60,7 +62,13 @@ class Judge:
     def reload(self, now: datetime) -> None:
         """Take in changed relations and rules. `now`: the event time from which changed relations hold."""
         for name in self._relations.changed():
-            self._relations.read(name, now)
+            try:
+                self._relations.read(name, now)
+            except MoiraeError as error:
+                # A bad file changes nothing, where there is something it could change.
+                if not self._relations.known(name):
+                    raise
+                _LOG.error("relation not read", action="relation_refused", relation=name, error=str(error))
             self._frame(self._relations.table(name)).createOrReplaceTempView(f"relation_{name}")
             self._relation_names |= {name}
         revision = self._registry.revision()
@@ -98,7 +106,12 @@ class Judge:
             if deployment.state == "running":
                 definition = wanted[deployment.rule]
                 tables = tables_of(definition.rule, self._streams, self._relation_names)
-                shape = event_shape(definition.rule, tables)
+                try:
+                    shape = event_shape(definition.rule, tables)
+                except Unsupported as error:
+                    raise MoiraeError(
+                        f"deployed rule {definition.name} no longer fits the workspace: {error}"
+                    ) from error
                 self.running.append(Running(definition, tables, shape, deployment.settled_to))
 
     def watermarks(self) -> dict[str, int | None]:

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.decode import Decoded, csv_header, decode
+from archiver.ingest import SourceDamaged
 from archiver.schema import ARROW_TYPES, StreamSchema
 from moirae.errors import MoiraeError, Problem, ProblemsError
 from moirae.live.sources.files import lines
@@ -43,7 +44,7 @@ class Relations:
         Raises `ProblemsError`, naming file and line, for a file with any bad row: then nothing has changed.
         """
         relation = self._declared[name]
-        mark = _mark(relation)
+        self._seen[name] = _mark(relation)  # a bad file is told of once, not with every look
         rows = _rows(name, relation)
         with self._connection.transaction():
             if relation.valid_from is not None:
@@ -52,7 +53,10 @@ class Relations:
                     self._put(name, _key(relation, row), row, valid_from)
             else:
                 self._differ(name, relation, rows, now)
-        self._seen[name] = mark
+
+    def known(self, name: str) -> bool:
+        """Whether any version of the relation has been read, ever."""
+        return bool(self._connection.execute(_QUERIES["latest"], {"relation": name}).fetchall())
 
     def _differ(self, name: str, relation: Relation, rows: list[dict[str, Any]], now: datetime) -> None:
         latest = {
@@ -115,15 +119,29 @@ def _rows(name: str, relation: Relation) -> list[dict[str, Any]]:
     path = Path(relation.source.file)
     if not path.is_file():
         raise MoiraeError(f"relation {name}: there is no file {path}")
-    read = [(number, line) for number, line in enumerate(lines(path), 1) if line.strip()]
+    try:
+        read = _numbered(path)
+    except (OSError, SourceDamaged) as error:
+        raise MoiraeError(f"relation {name}: {path} cannot be read: {error}") from error
     header: list[str] = []
     if relation.source.format == "csv" and read:
-        header = csv_header(read.pop(0)[1])
+        number, line = read.pop(0)
+        try:
+            header = csv_header(line)
+        except ValueError as error:
+            raise ProblemsError([Problem(str(path), number, None, f"header: {error}")]) from error
+        missing = [column for column in relation.columns if column not in header]
+        if missing:
+            raise ProblemsError([Problem(str(path), number, None, f"the header lacks {', '.join(missing)}")])
     decoded = _decode(name, relation, [line for _, line in read], header)
     if decoded.refused:
         raise ProblemsError(Problem(str(path), read[r.line][0], None, r.detail) for r in decoded.refused)
     rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
     return rows
+
+
+def _numbered(path: Path) -> list[tuple[int, bytes]]:
+    return [(number, line) for number, line in enumerate(lines(path), 1) if line.strip()]
 
 
 def _decode(name: str, relation: Relation, found: list[bytes], header: list[str]) -> Decoded:

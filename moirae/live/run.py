@@ -118,6 +118,8 @@ class Live:
         self._judge.reload(self._event_time())
         self._judge.detect_unsettled()
         globs = {name: source.files for name, source in self._sources.items()}
+        if not globs:
+            raise MoiraeError(f"{self._settings.file} declares no stream with a file source: there is nothing to read")
         query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
         with suppress(_Stopped):
             while query.isActive and not self._stop.wait(_TICK):

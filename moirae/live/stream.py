@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -70,4 +69,5 @@ def _base(pattern: str) -> Path:
 
 
 def _path(uri: str) -> Path:
-    return Path(unquote(urlparse(uri).path)) if uri.startswith("file:") else Path(uri)
+    """Spark names a file as `file:/…`, the rest as it is: nothing in it is escaped."""
+    return Path("/" + uri.removeprefix("file:").lstrip("/"))

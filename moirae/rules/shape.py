@@ -17,6 +17,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import TokenType
 
 from archiver.times import span
+from moirae.durations import LONGEST
 
 
 class EventSql(Spark):
@@ -82,6 +83,8 @@ def parse(sql: str) -> exp.Query:
     """The query's syntax tree. Raises `Unsupported` for anything but one query."""
     try:
         statements = sqlglot.parse(sql, read=EventSql)
+    except RecursionError as error:
+        raise Unsupported("SQL is nested too deep") from error
     except sqlglot.errors.SqlglotError as error:
         known = error.errors[0] if isinstance(error, sqlglot.errors.ParseError) and error.errors else {}
         refusal = Unsupported(f"SQL syntax: {known.get('description', str(error))}")
@@ -172,7 +175,7 @@ def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) ->
     if group is None and not any(_own(select, exp.AggFunc)):
         if windows:
             raise Unsupported("window() needs a GROUP BY", windows[0])
-        return _plain(select, source)
+        return _plain(select, source, {name for name, one in sources.items() if one.time is None})
     grouped = [w for w in windows if w.find_ancestor(exp.Group) is group and group is not None]
     if not grouped:
         raise Unsupported("an aggregate over a stream needs GROUP BY window(ts, '…')", group or select)
@@ -200,7 +203,7 @@ def _sources(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) -
     from_ = select.args.get("from_") or select.args.get("from")
     if from_ is None:
         raise Unsupported("an event query reads a stream; this reads none", select)
-    found = {"": _source(from_.this, tables, local)}
+    found = {from_.this.alias_or_name.lower(): _source(from_.this, tables, local)}
     for join in select.args.get("joins") or ():
         source = _source(join.this, tables, local)
         if source.time is None and join.side in ("RIGHT", "FULL"):
@@ -227,11 +230,12 @@ def _source(node: exp.Expr, tables: Tables, local: Mapping[str, _Source]) -> _So
     raise Unsupported(f"unknown table {node.name!r}", node)
 
 
-def _plain(select: exp.Select, source: _Source) -> _Source:
+def _plain(select: exp.Select, source: _Source, relations: set[str]) -> _Source:
     assert source.time is not None
     if not any(isinstance(p, exp.Star) or (isinstance(p, exp.Column) and p.is_star) for p in select.expressions):
         value = _output(select, "ts")
-        if not isinstance(value, exp.Column) or value.name.lower() != source.time.lower():
+        own = isinstance(value, exp.Column) and value.table.lower() not in relations
+        if not own or value.name.lower() != source.time.lower():
             raise Unsupported(f"ts must be the time of the stream, {source.time}", value)
     elif source.time.lower() != "ts":
         raise Unsupported(f"name the time: {source.time} AS ts", select)
@@ -279,7 +283,8 @@ def parse_interval(text: str) -> timedelta:
         length = _UNITS.get(unit.removesuffix("s"))
         if length is None or not count.removeprefix("-").isdigit():
             raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
-        total += int(count) * length
+        if len(count) > 12 or (total := total + int(count) * length) > LONGEST:
+            raise ValueError(f"{text!r} is longer than 100 years")
     if not words or len(words) % 2:
         raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
     return total

@@ -43,5 +43,7 @@ def lines(path: Path) -> Iterator[bytes]:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for line in file:
                 yield line.rstrip(b"\r\n")
+    except (FileNotFoundError, IsADirectoryError) as error:
+        raise SourceDamaged("the file is gone, or is none") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceDamaged(f"packed file is damaged: {error}") from error
