@@ -4,8 +4,9 @@ import csv
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 app = typer.Typer(help="Which past events had a context like this one.", no_args_is_help=True)
 
 _COLUMNS = ("query", "rank", "event", "score")
+_HELP_GROUPS = "CSV with event_id and group, .csv or .csv.gz: events of one group, one incident, are not compared."
 _HELP_EVENTS = "Lines with event_id, event_type, ts and facts {term: count}: .jsonl or .jsonl.gz."
 
 
@@ -40,13 +42,14 @@ def run(
     leave_one_out: Annotated[
         bool, typer.Option("--leave-one-out", help="Compare with all others, newer ones too; the gap has no meaning.")
     ] = False,
+    groups: Annotated[Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_GROUPS)] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Standard output if not given.")] = None,
 ) -> None:
     """For each event the past ones most alike it, as CSV: query,rank,event,score."""
     from recall.similarity.run import answers
 
     chosen, span = _measure(measure), _gap(gap)
-    alerts = list(read_alerts(events))
+    alerts = _grouped(list(read_alerts(events)), read_groups(groups) if groups else {})
     _write(answers(alerts, span, k, chosen, leave_one_out), len(alerts), out)
 
 
@@ -55,6 +58,10 @@ def _gap(text: str) -> timedelta:
         return parse_duration(text)
     except ValueError as error:
         raise UsageError(f"--gap {error}") from error
+
+
+def _grouped(alerts: list["Alert"], groups: Mapping[str, str]) -> list["Alert"]:
+    return [replace(alert, group=groups.get(alert.event_id)) for alert in alerts]
 
 
 def _measure(name: str) -> "Measure":
@@ -103,6 +110,18 @@ def read_alerts(path: Path) -> Iterator["Alert"]:
             raise MoiraeError(f"{path}:{number}: {error}") from error
         seen[alert.event_id] = number
         yield alert
+
+
+def read_groups(path: Path) -> dict[str, str]:
+    """Groups by event id; an empty group is none."""
+    reader = csv.DictReader(line.decode("utf-8", "replace") for _, line in _lines(path))
+    try:
+        missing = {"event_id", "group"} - set(reader.fieldnames or ())
+        if missing:
+            raise MoiraeError(f"{path}:1: has no column {' and '.join(sorted(missing))}")
+        return {row["event_id"]: row["group"] for row in reader if row["group"]}
+    except csv.Error as error:
+        raise MoiraeError(f"{path}:{reader.line_num}: {error}") from error
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:

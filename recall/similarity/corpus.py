@@ -1,0 +1,210 @@
+"""Contexts as bags of counted terms, and how many contexts hold each term (Moirae, CIDR 2007, §3.5).
+
+A context is a document and `attribute=value` a term. Terms are numbers here, contexts rows of a sparse matrix.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import csr_array
+
+Ids = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float64]
+
+_FIRST_ROOM = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The terms of one context, ascending, and how often each occurs."""
+
+    terms: Ids
+    counts: Floats
+
+    def binary(self) -> "Context":
+        """The same terms, once each."""
+        return replace(self, counts=np.ones(len(self.terms)))
+
+
+class Vocabulary:
+    """Terms as numbers, in the order in which they were first seen."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._terms: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self._terms)
+
+    def context(self, facts: Mapping[str, int]) -> Context:
+        """A bag of terms as numbers; terms not seen before are added."""
+        bag = sorted((self._id(term), count) for term, count in facts.items())
+        terms = np.array([term for term, _ in bag], dtype=np.int32)
+        return Context(terms, np.array([count for _, count in bag], dtype=np.float64))
+
+    def words(self, terms: Iterable[int]) -> list[str]:
+        """Numbers as terms."""
+        return [self._terms[term] for term in terms]
+
+    def _id(self, term: str) -> int:
+        found = self._ids.setdefault(term, len(self._terms))
+        if found == len(self._terms):
+            self._terms.append(term)
+        return found
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Contexts, old to new, as compressed sparse rows: row i holds the terms from `starts[i]` to `starts[i + 1]`."""
+
+    starts: Ids
+    terms: Ids
+    counts: Floats
+    squares: Floats
+    width: int
+    """Terms are below this number."""
+
+    def __len__(self) -> int:
+        return len(self.starts) - 1
+
+    def binary(self) -> "Rows":
+        """The same terms, once each."""
+        once = np.ones(len(self.terms))
+        return replace(self, counts=once, squares=once)
+
+    def counted(self, weights: Floats) -> Floats:
+        """For each row, the sum of the weights of its terms, each times its count."""
+        return self._sums(self.counts, weights)
+
+    def squared(self, weights: Floats) -> Floats:
+        """For each row, the sum of the weights of its terms, each times its count squared."""
+        return self._sums(self.squares, weights)
+
+    def _sums(self, values: Floats, weights: Floats) -> Floats:
+        matrix = csr_array((values, self.terms, self.starts), shape=(len(self), len(weights)), copy=False)
+        sums: Floats = matrix @ weights
+        return sums
+
+
+class Contexts:
+    """Contexts, old to new. Adding one is O(its terms); rows given out before stay as they are."""
+
+    def __init__(self, contexts: Iterable[Context] = ()) -> None:
+        self._starts = _Growing(np.int32)
+        self._terms = _Growing(np.int32)
+        self._counts = _Growing(np.float64)
+        self._squares = _Growing(np.float64)
+        self._width = 0
+        self._starts.extend(np.zeros(1, dtype=np.int32))
+        for context in contexts:
+            self.add(context)
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def __getitem__(self, row: int) -> Context:
+        starts = self._starts.first(row + 2)
+        terms, counts = self._terms.first(starts[-1]), self._counts.first(starts[-1])
+        return Context(terms[starts[row] :], counts[starts[row] :])
+
+    def add(self, context: Context) -> None:
+        """Add the newest context."""
+        self._terms.extend(context.terms)
+        self._counts.extend(context.counts)
+        self._squares.extend(context.counts**2)
+        self._starts.extend(np.array([len(self._terms)], dtype=np.int32))
+        if len(context.terms):
+            self._width = max(self._width, int(context.terms[-1]) + 1)
+
+    def oldest(self, rows: int) -> Rows:
+        """The first `rows` contexts, not copied."""
+        starts = self._starts.first(rows + 1)
+        size = int(starts[-1])
+        arrays = (self._terms.first(size), self._counts.first(size), self._squares.first(size))
+        return Rows(starts, *arrays, self._width)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """E and C_k at one moment: what an answer is computed with, kept with it so that it can be repeated."""
+
+    events: int
+    """E."""
+    holding: Floats
+    """C_k by term; terms seen later are beyond its end."""
+    newest: int | None
+    """Event time of the newest event counted."""
+
+    @cached_property
+    def idf(self) -> Floats:
+        """log10(E / C_k). A term that no counted event holds weighs as if one did."""
+        return self._idf(self.holding)
+
+    def idf_up_to(self, width: int) -> Floats:
+        """`idf` of the terms below `width`, which may be more than were counted."""
+        missing = width - len(self.idf)
+        return self.idf if missing <= 0 else np.concatenate([self.idf, self._idf(np.zeros(missing))])
+
+    def _idf(self, holding: Floats) -> Floats:
+        weights: Floats = np.log10(max(self.events, 1) / np.maximum(holding, 1))
+        return weights
+
+
+class Corpus:
+    """The contexts of one event type in (ts, id) order, with E and C_k of those added so far."""
+
+    def __init__(self) -> None:
+        self.vocabulary = Vocabulary()
+        self.contexts = Contexts()
+        self.times: list[int] = []
+        self._holding = np.zeros(_FIRST_ROOM)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def add(self, ts: int, facts: Mapping[str, int]) -> Context:
+        """Add the next event, which is not older than the last, and return its context."""
+        if self.times and ts < self.times[-1]:
+            raise ValueError("events enter the corpus in the order of their times")
+        context = self.vocabulary.context(facts)
+        self.times.append(ts)
+        self.contexts.add(context)
+        self._holding = _with_room(self._holding, len(self.vocabulary))
+        self._holding[context.terms] += 1
+        return context
+
+    def counts(self) -> Counts:
+        """E and C_k as of now; they do not change when more is added."""
+        holding = self._holding[: len(self.vocabulary)].copy()
+        return Counts(len(self), holding, self.times[-1] if self.times else None)
+
+
+class _Growing:
+    """An array with room at its end."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._held = np.zeros(_FIRST_ROOM, dtype=dtype)
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
+        end = self._size + len(values)
+        self._held = _with_room(self._held, end)
+        self._held[self._size : end] = values
+        self._size = end
+
+    def first(self, size: int) -> npt.NDArray[Any]:
+        return self._held[:size]
+
+
+def _with_room(held: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """The same array, or a longer copy with zeros at its end."""
+    if size <= len(held):
+        return held
+    return np.concatenate([held, np.zeros(max(size, 2 * len(held)) - len(held), dtype=held.dtype)])

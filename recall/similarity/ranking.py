@@ -1,0 +1,93 @@
+"""The k best of what was scored so far, and why each is there (Moirae, CIDR 2007, §3.5)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from recall.similarity.corpus import Context, Contexts, Counts, Floats, Vocabulary
+from recall.similarity.measure import Measure
+
+# How an event is named; the newer of two compares as the larger, as do (ts, id) or a position in time order.
+Event = TypeVar("Event")
+
+
+@dataclass(frozen=True, slots=True)
+class Hit(Generic[Event]):
+    """A past event and how alike its context is."""
+
+    event: Event
+    score: float
+
+
+class TopK(Generic[Event]):
+    """The k best hits, best first; of equals the newer comes first. Score 0 is no hit.
+
+    Chunks may be added in any order and cut anywhere: the result is that of all events at once.
+    """
+
+    def __init__(self, k: int) -> None:
+        if k < 1:
+            raise ValueError("k is at least 1")
+        self._k = k
+        self.hits: list[Hit[Event]] = []
+
+    def add(self, events: Sequence[Event], scores: Floats) -> bool:
+        """Add a chunk's events, old to new, none of which was added before; tells whether a hit has changed."""
+        found = [Hit(events[row], float(scores[row])) for row in best(scores, self._k)]
+        ranked = sorted([*self.hits, *found], key=_rank, reverse=True)[: self._k]
+        changed = ranked != self.hits
+        self.hits = ranked
+        return changed
+
+
+def _rank(hit: Hit[Any]) -> tuple[float, Any]:
+    return hit.score, hit.event
+
+
+def best(scores: Floats, k: int) -> npt.NDArray[np.intp]:
+    """The rows of the k highest scores above 0, best first; of equals the later row comes first."""
+    rows = np.flatnonzero(scores > 0)
+    if len(rows) > k:
+        found = scores[rows]
+        rows = rows[found >= np.partition(found, -k)[-k]]
+    return rows[np.lexsort((rows, scores[rows]))[::-1][:k]]
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a past event has its score."""
+
+    score: float
+    shared: dict[str, float]
+    """Terms of both contexts with their share of the score, the largest first; shares sum to 1 where there is one."""
+    only_query: list[str]
+    only_past: list[str]
+    events: int
+    """E, the corpus size behind the weights."""
+    newest: int | None
+    """Event time up to which the corpus was counted."""
+
+
+def explain(measure: Measure, words: Vocabulary, query: Context, past: Context, counts: Counts) -> Explanation:
+    """Take a score apart, with the counts it was computed with."""
+    score = float(measure.scores(query, Contexts([past]).oldest(1), counts)[0])
+    return Explanation(
+        score,
+        _shares(measure, words, query, past, counts),
+        words.words(np.setdiff1d(query.terms, past.terms)),
+        words.words(np.setdiff1d(past.terms, query.terms)),
+        counts.events,
+        counts.newest,
+    )
+
+
+def _shares(measure: Measure, words: Vocabulary, query: Context, past: Context, counts: Counts) -> dict[str, float]:
+    shared = np.isin(query.terms, past.terms)
+    parts = measure.parts(query, past, counts)[shared]
+    whole = parts.sum()
+    shares = parts / whole if whole > 0 else parts
+    named = zip(words.words(query.terms[shared]), shares.tolist(), strict=True)
+    return dict(sorted(named, key=lambda pair: (-pair[1], pair[0])))
