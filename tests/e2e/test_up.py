@@ -1,6 +1,7 @@
 """The processes as people run them: one at a time, ended by a signal, started again after a fall."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import time
 
 import pytest
 
-from tests.faults.harness import ended, stage
+from tests.faults.harness import Stage, ended, stage
 
 
 def test_a_second_instance_refuses_to_start_and_a_signal_ends_the_first() -> None:
@@ -67,3 +68,23 @@ def test_rows_behind_a_drained_end_are_late(rows: int) -> None:
 
 def _row(ts: str, n: int) -> str:
     return json.dumps({"ts": ts, "host": "h1", "n": n, "cpu": 50.0}) + "\n"
+
+
+def test_a_lost_checkpoint_changes_nothing() -> None:
+    with stage(seed=6) as made:
+        made.producer.landing.mkdir(parents=True)
+        rows = [_row(f"2026-01-01T00:00:{i % 60:02d}Z", i).replace("50.0", str(i * 2.0)) for i in range(50)]
+        (made.producer.landing / "a.jsonl").write_text("".join(rows))
+        made.drain()
+        before = _state(made)
+        shutil.rmtree(made.root / ".moirae" / "checkpoints")
+        made.drain()
+        assert _state(made) == before
+        assert before[0] == [(50, 50, 0)]
+        assert len(before[1]) > 0
+
+
+def _state(made: Stage) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
+    counts = made.connection.execute("SELECT read, archived, duplicates FROM units").fetchall()
+    events = made.connection.execute("SELECT rule, eid, ts, settled FROM events ORDER BY rule, eid").fetchall()
+    return counts, events
