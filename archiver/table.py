@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
@@ -44,6 +45,11 @@ class StreamTable:
         self._table = self._open()
         self._settled = {field.name for field in self._table.schema().fields} == set(self._arrow.names)
         self._actions = self._read_actions()
+
+    @staticmethod
+    def exists(root: Path, stream: str) -> bool:
+        """Whether the stream has a table."""
+        return (root / "streams" / stream / "_delta_log").is_dir()
 
     def _open(self) -> DeltaTable:
         try:
@@ -142,49 +148,50 @@ class StreamTable:
         return int(self._table.version())
 
 
-class EventTable:
-    """Settled events of deployed rules as a Delta table, partitioned by chunk; each appended exactly once."""
+class NumberedTable:
+    """Rows of the control plane as a Delta table, partitioned by chunk; each appended exactly once, by its number."""
 
-    SCHEMA = pa.schema(
-        [
-            ("ts", pa.timestamp("us", tz="UTC")),
-            ("eid", pa.string()),
-            ("rule", pa.string()),
-            ("version", pa.string()),
-            ("key", pa.string()),
-            ("attributes", pa.string()),
-            ("chunk", pa.int32()),
-        ]
-    )
-    _APPLICATION = "events"
-
-    def __init__(self, root: Path) -> None:
-        self.path = root / "events"
+    def __init__(self, root: Path, name: str, columns: Sequence[str]) -> None:
+        """`columns` beside the event's time, id, rule and version: texts."""
+        names = ["eid", "rule", "version", *columns]
+        kinds = [("ts", pa.timestamp("us", tz="UTC")), *((column, pa.string()) for column in names)]
+        self._schema = pa.schema([*kinds, ("chunk", pa.int32())])
+        self._application = name
+        self.path = root / name
         try:
             self._table = DeltaTable(self.path)
         except TableNotFoundError:
             self.path.mkdir(parents=True, exist_ok=True)
             self._table = DeltaTable.create(
-                self.path, self.SCHEMA, partition_by=["chunk"], configuration=_CONFIGURATION
+                self.path, self._schema, partition_by=["chunk"], configuration=_CONFIGURATION
             )
 
     def last(self) -> int:
-        """The sequence number of the last archived event, 0 for none."""
-        return self._table.transaction_version(self._APPLICATION) or 0
+        """The number of the last archived row, 0 for none."""
+        return self._table.transaction_version(self._application) or 0
 
     def append(self, rows: pa.Table, last: int) -> None:
-        """Commit events up to sequence number `last`, which the same commit records."""
+        """Commit rows up to the number `last`, which the same commit records."""
         write_deltalake(
             self._table,
-            rows.cast(self.SCHEMA),
+            rows.cast(self._schema),
             mode="append",
-            commit_properties=CommitProperties(app_transactions=[Transaction(self._APPLICATION, last)]),
+            commit_properties=CommitProperties(app_transactions=[Transaction(self._application, last)]),
         )
-        _flush([self.path / "_delta_log" / f"{self._table.version():020d}.json"])
+        commit = self.path / "_delta_log" / f"{self._table.version():020d}.json"
+        actions = [orjson.loads(line) for line in commit.read_bytes().splitlines()]
+        _flush([*(self.path / action["add"]["path"] for action in actions if "add" in action), commit])
 
-    def read(self) -> pa.Table:
-        """All archived events."""
-        return pa.table(self._table.to_pyarrow_table())
+    def read(self, rule: str | None = None, version: str | None = None) -> pa.Table:
+        """The archived rows, or those of a rule's version."""
+        given = (("rule", "=", rule), ("version", "=", version))
+        filters = [one for one in given if one[2] is not None]
+        return pa.table(self._table.to_pyarrow_table(filters=filters or None))
+
+    @staticmethod
+    def exists(root: Path, name: str) -> bool:
+        """Whether there is such a table."""
+        return (root / name / "_delta_log").is_dir()
 
 
 def _flush(paths: Sequence[Path]) -> None:

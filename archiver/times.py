@@ -5,6 +5,9 @@ from datetime import UTC, datetime, timedelta
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+# The longest duration: far beyond any archive, and far below what overflows dates and SQL intervals.
+LONGEST = timedelta(days=36_500)
+
 
 def to_micros(moment: datetime) -> int:
     """Microseconds of an aware datetime."""

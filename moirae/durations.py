@@ -8,6 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
+from archiver.times import LONGEST
+
 _UNITS = {
     "w": timedelta(weeks=1),
     "d": timedelta(days=1),
@@ -20,9 +22,6 @@ _UNITS = {
 _PATTERN = r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9})s)?(?:(\d{1,12})ms)?"
 _SHAPE = re.compile(_PATTERN, re.ASCII)
 _HINT = "write a number with a unit, such as 500ms, 10s, 5m, 1h30m, 7d or 2w"
-
-# Far beyond any archive, and far below what overflows dates and SQL intervals.
-LONGEST = timedelta(days=36_500)
 
 
 def parse_duration(text: str) -> timedelta:

@@ -123,6 +123,7 @@ CREATE TABLE IF NOT EXISTS events (
 CREATE INDEX IF NOT EXISTS events_by_time ON events (ts DESC, eid);
 CREATE INDEX IF NOT EXISTS events_by_eid ON events (eid);
 CREATE INDEX IF NOT EXISTS events_unsettled ON events (rule, fingerprint) WHERE NOT settled;
+CREATE INDEX IF NOT EXISTS events_of_alert ON events (rule, fingerprint, ts);
 CREATE INDEX IF NOT EXISTS events_by_seq ON events (seq) WHERE settled;
 
 CREATE TABLE IF NOT EXISTS alerts (
@@ -143,6 +144,8 @@ CREATE TABLE IF NOT EXISTS alerts (
     events      bigint NOT NULL,
     -- The same, from settled events only: where the settled life goes on. NULL: nothing of it is settled.
     settled     jsonb,
+    -- What history says of it, where the rule has a `where`; NULL: nothing (yet).
+    verdict     text CHECK (verdict IN ('kept', 'held back', 'no history')),
     -- By the clock: when it was first written, and when it first stood as firing (provisional or settled).
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     raised_at   timestamptz,
@@ -151,6 +154,7 @@ CREATE TABLE IF NOT EXISTS alerts (
 CREATE INDEX IF NOT EXISTS alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
 CREATE INDEX IF NOT EXISTS alerts_by_start ON alerts (starts_at DESC, id);
 CREATE INDEX IF NOT EXISTS alerts_by_eid ON alerts (eid);
+CREATE INDEX IF NOT EXISTS alerts_by_update ON alerts (rule, updated_at);
 
 -- What people did about an alert.
 CREATE TABLE IF NOT EXISTS alert_notes (
@@ -163,3 +167,87 @@ CREATE TABLE IF NOT EXISTS alert_notes (
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 CREATE INDEX IF NOT EXISTS alert_notes_by_alert ON alert_notes (alert_id);
+
+-- Contexts and surroundings of the events that recalls are about: by name, rows of columns.
+CREATE TABLE IF NOT EXISTS contexts (
+    rule         text NOT NULL,
+    version      text NOT NULL,
+    eid          uuid NOT NULL,
+    ts           timestamptz NOT NULL,
+    contexts     jsonb NOT NULL,
+    surroundings jsonb NOT NULL,
+    -- Every stream that the rule reads has passed the event: what is here stays.
+    settled      boolean NOT NULL,
+    -- In which order events entered the corpus of their rule, to be compared with; NULL: not in it (yet).
+    corpus       bigint,
+    PRIMARY KEY (rule, version, eid)
+);
+CREATE SEQUENCE IF NOT EXISTS corpus_numbers;
+CREATE UNIQUE INDEX IF NOT EXISTS contexts_by_number ON contexts (corpus);
+CREATE INDEX IF NOT EXISTS contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
+CREATE INDEX IF NOT EXISTS contexts_by_eid ON contexts (eid);
+
+-- The recall ledger: one task for each event and recall.
+CREATE TABLE IF NOT EXISTS tasks (
+    id         uuid PRIMARY KEY,
+    eid        uuid NOT NULL,
+    rule       text NOT NULL,
+    version    text NOT NULL,
+    recall     text NOT NULL,
+    -- What is asked, and about what: see `recall.request`.
+    request    jsonb NOT NULL,
+    event      jsonb NOT NULL,
+    state      text NOT NULL DEFAULT 'waiting'
+        CHECK (state IN ('waiting', 'running', 'done', 'finalized', 'cancelled', 'failed')),
+    -- 0: somebody may be waiting; 1: the event was long past when it was found.
+    level      integer NOT NULL DEFAULT 0,
+    tickets    integer NOT NULL CHECK (tickets >= 1),
+    -- Fixed at the first history query: pieces of history [low, high) in microseconds, in the order of reading, and
+    -- the corpus that is counted.
+    pieces     jsonb,
+    corpus     bigint,
+    -- How many pieces are read or given up, and how many of them failed.
+    next       integer NOT NULL DEFAULT 0,
+    failed     integer NOT NULL DEFAULT 0,
+    -- The partial answer so far; freed at the end.
+    held       bytea,
+    revision   integer NOT NULL DEFAULT 0,
+    rows       bigint NOT NULL DEFAULT 0,
+    seconds    double precision NOT NULL DEFAULT 0,
+    error      text,
+    -- How often a process fell while it worked on the next piece.
+    tries      integer NOT NULL DEFAULT 0,
+    -- The process (epoch of its role) that works on it, and until when it need not give a sign.
+    lease      bigint,
+    lease_until timestamptz,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at timestamptz,
+    first_at   timestamptz,
+    ended_at   timestamptz
+);
+CREATE INDEX IF NOT EXISTS tasks_open ON tasks (created_at) WHERE state IN ('waiting', 'running');
+CREATE INDEX IF NOT EXISTS tasks_by_eid ON tasks (eid);
+
+-- Numbered answers of a task, without gaps. The last one of an ended task is its final answer.
+CREATE TABLE IF NOT EXISTS revisions (
+    task     uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+    number   integer NOT NULL,
+    final    boolean NOT NULL,
+    -- What the answer was computed from, see `recall.request.Coverage`.
+    coverage jsonb NOT NULL,
+    answer   jsonb NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (task, number)
+);
+
+-- What people ask of running recalls, by event.
+CREATE TABLE IF NOT EXISTS commands (
+    id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate')),
+    eid     uuid NOT NULL,
+    author  text NOT NULL,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    done_at timestamptz,
+    effect  text
+);
+CREATE INDEX IF NOT EXISTS commands_open ON commands (id) WHERE done_at IS NULL;

@@ -8,18 +8,11 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 
 from moirae.errors import Problem
 from moirae.rules import gate
+from moirae.rules.check_questions import check_questions
 from moirae.rules.definition import Definition, event_shape, event_sql, tables_of
 from moirae.rules.ruleset import Derived, Rule, RuleSet
-from moirae.rules.shape import Tables, Unsupported, shape, tables_in
 from moirae.settings import Settings
-
-_NOT_YET = {
-    "context": "contexts",
-    "surroundings": "surroundings",
-    "recall": "recalls",
-    "where": "where",
-    "then": "then stages",
-}
+from recall.query.shape import Tables, Unsupported, shape, tables_in
 
 
 def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list[Definition], list[Problem]]:
@@ -37,11 +30,13 @@ def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list
     definitions: list[Definition] = []
     for rule in rules.rules:
         checked = _check_rule(session, settings, rule)
-        if isinstance(checked, Definition):
-            definitions.append(checked)
-        else:
+        if not isinstance(checked, Definition):
             problems.append(checked)
-        problems += _warnings(rule)
+            continue
+        asked, found = check_questions(session, settings, checked, _tables(settings, rule))
+        problems += found
+        if not any(problem.severity == "error" for problem in found):
+            definitions.append(asked)
     return definitions, problems
 
 
@@ -109,7 +104,8 @@ def _define(rule: Rule, columns: StructType, place: str) -> Definition | Problem
             if name not in attributes and name != "ts":
                 known = ", ".join(attributes)
                 return rule.problem(f"{what} names {name!r}, which the query does not yield (it yields {known})", what)
-    return Definition(rule, tuple(attributes), key, tuple(name for name in identity if name != "ts"))
+    types = {name: kind.simpleString() for name, kind in attributes.items()}
+    return Definition(rule, types, key, tuple(name for name in identity if name != "ts"))
 
 
 def _need_time(columns: StructType) -> None:
@@ -118,12 +114,3 @@ def _need_time(columns: StructType) -> None:
         raise gate.Refusal("every row of an event query has a time: select it AS ts")
     if not isinstance(kinds["ts"], TimestampType):
         raise gate.Refusal(f"ts must be a timestamp, not {kinds['ts'].simpleString()}")
-
-
-def _warnings(rule: Rule) -> list[Problem]:
-    spec = rule.spec
-    return [
-        rule.problem(f"{words} are kept with the rule but not evaluated yet", key, severity="warning")
-        for key, words in _NOT_YET.items()
-        if getattr(spec, key)
-    ]

@@ -1,13 +1,12 @@
 """A rule as it is run: with what its check found out, free of the file it came from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from archiver.times import span
-from moirae.rules.bind import expr_of_absence
 from moirae.rules.ruleset import Rule
-from moirae.rules.shape import Shape, Tables, shape
+from recall.query.shape import Shape, Tables, shape
 
 # An absence is looked for at this share of its length, so that long silences cost no more than short ones.
 _ABSENCE_STEPS = 20
@@ -18,14 +17,26 @@ _SECOND = 1_000_000
 class Definition:
     """A rule as checked and applied.
 
-    `columns`: the attributes that its query yields, in order, without `ts`; `key`, `id`: those of them that make
-    the fingerprint and the identity, defaults filled in.
+    `types`: the attributes that its query yields, in order, without `ts`, with their Spark types; `key`, `id`: those of
+    them that make the fingerprint and the identity, defaults filled in; `answers`: the columns of its contexts,
+    surroundings and recalls, by their names, with their types.
     """
 
     rule: Rule
-    columns: tuple[str, ...]
+    types: Mapping[str, str]
     key: tuple[str, ...]
     id: tuple[str, ...]
+    answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The attributes, in order."""
+        return tuple(self.types)
+
+    def columns_of(self, name: str) -> Mapping[str, str]:
+        """The columns of a context, surrounding or recall, as a table. The values of a context are texts: terms."""
+        columns = self.answers.get(name, {})
+        return dict.fromkeys(columns, "string") if name in self.rule.spec.context else columns
 
     @property
     def name(self) -> str:
@@ -39,13 +50,16 @@ class Definition:
 
     def to_json(self) -> dict[str, Any]:
         """As stored."""
-        return {"rule": self.rule.to_json(), "columns": self.columns, "key": self.key, "id": self.id}
+        stored = {"types": list(self.types.items()), "key": self.key, "id": self.id}
+        answers = {name: list(columns.items()) for name, columns in self.answers.items()}
+        return {"rule": self.rule.to_json(), "answers": answers, **stored}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Definition":
         """From what was stored."""
-        lists = {name: tuple(stored[name]) for name in ("columns", "key", "id")}
-        return cls(rule=Rule.from_json(stored["rule"]), **lists)
+        answers = {name: dict(columns) for name, columns in stored["answers"].items()}
+        key, identity = tuple(stored["key"]), tuple(stored["id"])
+        return cls(Rule.from_json(stored["rule"]), dict(stored["types"]), key, identity, answers)
 
 
 def tables_of(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
@@ -59,11 +73,11 @@ def event_sql(rule: Rule, tables: Tables) -> str:
         return rule.spec.expr
     assert rule.spec.stream is not None and rule.spec.absent is not None and rule.spec.key is not None
     time = tables.streams.get(rule.spec.stream, "ts")
-    return expr_of_absence(rule.spec.stream, time, rule.spec.key, rule.spec.absent.total_seconds())
+    return _expr_of_absence(rule.spec.stream, time, rule.spec.key, rule.spec.absent.total_seconds())
 
 
 def event_shape(rule: Rule, tables: Tables) -> Shape:
-    """How the event query is judged piece by piece. Raises `moirae.rules.shape.Unsupported`."""
+    """How the event query is judged piece by piece. Raises `recall.query.shape.Unsupported`."""
     if rule.spec.expr is not None:
         found = shape(rule.spec.expr, tables)
     else:
@@ -75,3 +89,14 @@ def event_shape(rule: Rule, tables: Tables) -> Shape:
         period = max(gap // _ABSENCE_STEPS, _SECOND)
         found = replace(watched, reach=watched.reach + gap, period=period, offset=0)
     return replace(found, lag=found.lag + span(rule.query_offset))
+
+
+def _expr_of_absence(stream: str, time: str, key: tuple[str, ...], seconds: float) -> str:
+    """SQL that makes a row for each key value and time since which it has been silent for some seconds."""
+    keys = ", ".join(f"`{name}`" for name in key)
+    gap = f"INTERVAL '{seconds}' SECOND"
+    return (
+        f"SELECT {keys}, `{time}` + {gap} AS ts FROM (SELECT {keys}, `{time}`, "
+        f"lead(`{time}`) OVER (PARTITION BY {keys} ORDER BY `{time}`) AS _next FROM {stream}) "
+        f"WHERE _next IS NULL OR _next > `{time}` + {gap}"
+    )

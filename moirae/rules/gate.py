@@ -12,11 +12,12 @@ from pyspark.sql.types import StructType
 
 @dataclass
 class Refusal(Exception):
-    """Why a query is refused, and the line and column (from 1) in its text."""
+    """Why a query is refused, and the line and column (from 1) in its text; `fragment`: the part at fault."""
 
     message: str
     line: int = 1
     column: int = 1
+    fragment: str = ""
 
     def __str__(self) -> str:
         return self.message
@@ -25,9 +26,10 @@ class Refusal(Exception):
 # Nodes of an analysed query over views. Everything else (commands, scripts, files, hints that repartition, …) is not.
 _NODES = frozenset(
     "Project Filter Aggregate Join SubqueryAlias View Union Distinct Generate Expand WithCTE CTERelationDef "
-    "CTERelationRef OneRowRelation".split()
+    "CTERelationRef OneRowRelation Intersect Except".split()
 )
-# The query that watches for absence is ours, and looks at the next row.
+# What only queries of our own making have: the one that watches for absence looks at the next row; queries about
+# events count rows for each event.
 _OWN_NODES = frozenset({"Window"})
 
 # Expressions that reach out of the query, or tell who and where it runs.
@@ -92,7 +94,8 @@ def _refusal(error: PySparkException, sql: str) -> Refusal:
     first = message.strip().splitlines()[0].split(" SQLSTATE:")[0]
     contexts = error.getQueryContext() if isinstance(error, AnalysisException) else []
     if contexts:
-        return Refusal(first, *_place(sql, contexts[0].startIndex()))
+        start, stop = contexts[0].startIndex(), contexts[0].stopIndex()
+        return Refusal(first, *_place(sql, start), sql[start : stop + 1])
     if isinstance(error, ParseException):
         return Refusal(first, *_parsed_place(str(error)))
     return Refusal(first)

@@ -71,6 +71,18 @@ class Rows:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
+    def part(self, first: int, last: int) -> "Rows":
+        """The rows from `first` to before `last`, their terms not copied."""
+        low, high = int(self.starts[first]), int(self.starts[last])
+        starts = self.starts[first : last + 1] - self.starts[first]
+        arrays = (self.terms[low:high], self.counts[low:high], self.squares[low:high])
+        return Rows(starts, *arrays, self.width)
+
+    def holding(self, width: int, rows: npt.NDArray[np.bool_] | None = None) -> Floats:
+        """For each term below `width`, how many rows hold it; `rows`: only of these."""
+        terms = self.terms if rows is None else self.terms[np.repeat(rows, np.diff(self.starts))]
+        return np.bincount(terms, minlength=width).astype(np.float64)
+
     def binary(self) -> "Rows":
         """The same terms, once each."""
         once = np.ones(len(self.terms))

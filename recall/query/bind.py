@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from moirae.rules.shape import Tables, Unsupported, parse
+from recall.query.shape import Tables, Unsupported, parse
 
 # Columns that a relation's physical table has beside the declared ones: the event time in which a row holds.
 VALID_FROM, VALID_TO = "_valid_from", "_valid_to"
@@ -97,14 +97,3 @@ def _as_of(select: exp.Select, place: exp.Expr, alias: str, moment: exp.Column) 
     if isinstance(place, exp.Join) and (place.side == "LEFT" or place.method == "NATURAL"):
         raise Unsupported(f"write the join of {alias} with ON", place)
     select.where(holds, copy=False)
-
-
-def expr_of_absence(stream: str, time: str, key: tuple[str, ...], seconds: float) -> str:
-    """SQL that makes a row for each key value and time since which it has been silent for some seconds."""
-    keys = ", ".join(f"`{name}`" for name in key)
-    gap = f"INTERVAL '{seconds}' SECOND"
-    return (
-        f"SELECT {keys}, `{time}` + {gap} AS ts FROM (SELECT {keys}, `{time}`, "
-        f"lead(`{time}`) OVER (PARTITION BY {keys} ORDER BY `{time}`) AS _next FROM {stream}) "
-        f"WHERE _next IS NULL OR _next > `{time}` + {gap}"
-    )

@@ -16,8 +16,7 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import TokenType
 
-from archiver.times import span
-from moirae.durations import LONGEST
+from archiver.times import LONGEST, span
 
 
 class EventSql(Spark):

@@ -1,0 +1,410 @@
+"""The Recall Manager: who reads which piece of history next, and what becomes of what was read.
+
+One loop: carry out commands, claim tasks, give turns (at most N history queries at once), take results in. Each result
+moves its task's cursor, partial answer and revision in one transaction, so that a piece counts once whenever the
+process is killed. SQL recalls of the same question that wait for the same chunk share one query.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import structlog
+from psycopg import Connection
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+import sql
+from archiver.catalog import Catalog
+from recall.corpora import Corpora
+from recall.history import History, Own, Rows, Template, merged
+from recall.ledger import LEASE, Ledger, Revision, Step, Task
+from recall.query.shape import Unsupported
+from recall.query.split import MERGED
+from recall.request import Piece, SimilarQuestion, SqlQuestion, coverage, pieces
+from recall.schedule import Stride
+from recall.similarity.answer import SimilarState, compare
+
+_LOG = structlog.get_logger()
+_CONTEXTS = sql.load("contexts")
+
+# Seconds: between two looks at the ledger; between two signs of life; a history query that takes longer is stuck.
+_LOOK, _SIGN, _STUCK = 0.05, LEASE.total_seconds() / 3, 300.0
+# Tasks claimed at once, and most tasks in one query.
+_CLAIM, _TOGETHER = 500, 200
+# Pieces that one query reads in the background.
+_RUN = 32
+# How often a process may fall over the same piece of a task before the task is given up.
+_TRIES = 3
+# What a history query may end with, for which its task is charged.
+_FAULTS = (PySparkException, Py4JError, pa.ArrowException, ArithmeticError)
+# A fault of the software, as sysexits.h names it.
+_FELL = 70
+
+
+@dataclass
+class _Work:
+    """A task on the desk."""
+
+    task: Task
+    template: Template | None
+    revised_at: float = 0.0
+    busy: bool = False
+    upto: int = 0
+    """How many pieces are read when the query at hand is done."""
+
+    @property
+    def background(self) -> bool:
+        return self.task.level > 0
+
+    def due(self, now: float) -> bool:
+        """Whether an answer is due after the query at hand."""
+        task = self.task
+        assert task.pieces is not None
+        return self.upto >= len(task.pieces) or (
+            not self.background and (task.revision == 0 or now - self.revised_at >= task.question.every)
+        )
+
+    def share(self) -> Piece:
+        """The pieces that the query at hand reads, as one."""
+        assert self.task.pieces is not None
+        taken = self.task.pieces[self.task.next : self.upto]
+        lows = [low for _, low, _ in taken if low is not None]
+        return taken[0][0], min(lows) if len(lows) == len(taken) else None, max(high for _, _, high in taken)
+
+
+@dataclass
+class _Turn:
+    """Tasks whose next piece is read by one query."""
+
+    works: list[_Work]
+    began: float = field(default_factory=time.monotonic)
+
+
+class Manager:
+    """The loop of one process. `histories`: a Spark session each, as many as may be in use at once."""
+
+    def __init__(self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, histories: list[History]) -> None:
+        self._connection = connection
+        self._ledger = ledger
+        self._corpora = corpora
+        self._free = list(histories)
+        self._judge = histories[0]
+        self._pool = ThreadPoolExecutor(len(histories), "history")
+        self._works: dict[UUID, _Work] = {}
+        self._stride: Stride[UUID] = Stride()
+        self._templates: dict[str, Template] = {}
+        self._running: dict[Future[list[Step]], tuple[_Turn, History]] = {}
+        self._states: dict[UUID, SimilarState] = {}
+        self._signed = time.monotonic()
+
+    def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
+        """Until told to stop. `beat` is called again and again."""
+        while not stop.is_set():
+            self.round()
+            beat()
+            if self._running:
+                wait(self._running, timeout=_LOOK, return_when=FIRST_COMPLETED)
+            elif not self._able():
+                stop.wait(_LOOK)
+        self._ledger.release()
+
+    def round(self) -> None:
+        """One look at everything."""
+        self._sign()
+        self._commands()
+        self._claim()
+        self._collect()
+        while self._give_turn():
+            pass
+
+    # What people ask
+
+    def _commands(self) -> None:
+        for command in self._ledger.commands():
+            touched = self._ledger.obey(command)
+            _LOG.info("command", action=command.command, eid=str(command.eid), recalls=len(touched))
+            for number in touched & self._works.keys():
+                work = self._works[number]
+                if command.command == "accelerate":
+                    work.task.level, work.task.tickets = 0, work.task.tickets * 10
+                    self._stride.join(number, work.task.tickets, 0)
+                else:
+                    self._drop(number)
+
+    # The desk
+
+    def _sign(self) -> None:
+        now = time.monotonic()
+        if now - self._signed > _SIGN:
+            self._signed = now
+            for gone in self._works.keys() - self._ledger.renew():
+                self._drop(gone)
+        for turn, _ in self._running.values():
+            if now - turn.began > _STUCK:
+                # Nothing can end a query that is stuck in Spark but the end of the process; it is counted as a try.
+                _LOG.error("history query is stuck", action="stuck", recalls=[str(w.task.id) for w in turn.works])
+                os._exit(_FELL)
+
+    def _claim(self) -> None:
+        room = _CLAIM - len(self._works)
+        for task in self._ledger.claim(room) if room > 0 else ():
+            known = self._works.get(task.id)
+            if known is not None and known.busy:
+                continue
+            try:
+                self._take(task)
+            except Unsupported as error:
+                self._fail(task, str(error))
+
+    def _take(self, task: Task) -> None:
+        if task.tries >= _TRIES:
+            self._fail(task, f"the process fell {task.tries} times while it read the same piece of history")
+            return
+        if task.pieces is None:
+            chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks()]
+            task.pieces = pieces(chunks, task.asked.ts, task.question)
+            if isinstance(task.question, SimilarQuestion):
+                index = self._corpora.index(task.rule, task.version, task.question.contexts)
+                task.corpus = index.number
+            self._ledger.pin(task)
+        work = _Work(task, self._template(task.question))
+        self._works[task.id] = work
+        self._stride.join(task.id, task.tickets, task.level)
+
+    def _template(self, question: Any) -> Template | None:
+        if not isinstance(question, SqlQuestion):
+            return None
+        return self._templates.setdefault(repr(question), Template(question))
+
+    def _drop(self, number: UUID) -> None:
+        self._works.pop(number, None)
+        self._stride.leave(number)
+
+    def _fail(self, task: Task, reason: str) -> None:
+        _LOG.error("recall failed", action="recall_failed", rule=task.rule, recall=task.recall, error=reason)
+        self._ledger.advance(Step(task, task.next, task.failed, None, 0, 0.0, "failed", error=reason))
+        self._drop(task.id)
+
+    # Turns
+
+    def _able(self) -> list[UUID]:
+        return [number for number, work in self._works.items() if not work.busy]
+
+    def _give_turn(self) -> bool:
+        """Give the next task its turn; False: there is none, or no room."""
+        able = self._able()
+        number = self._stride.next(able)
+        if number is None:
+            return False
+        work = self._works[number]
+        if work.background:
+            # Nobody waits: the newest piece first, where others join in on the way down.
+            others = [w for w in map(self._works.__getitem__, able) if w.background]
+            work = max(others, key=lambda w: (_high(w.task), w.task.created_at))
+        work.upto = _end_of_turn(work)
+        if not work.task.pieces or work.template is None:
+            self._at_once(work)
+            return True
+        if not self._free:
+            return False
+        works = self._together(work, able)
+        for one in works:
+            one.busy = True
+        self._stride.served([w.task.id for w in works])
+        self._ledger.begin(w.task for w in works)
+        history = self._free.pop()
+        turn = _Turn(works)
+        self._running[self._pool.submit(_read, history, works, self._own(works))] = turn, history
+        return True
+
+    def _together(self, work: _Work, able: Iterable[UUID]) -> list[_Work]:
+        """The task and others of the same question: those that wait for the same chunk; in the background, where
+        several chunks are read at once, all that come by there."""
+        if work.task.tries:
+            return [work]
+        assert work.task.pieces is not None
+        chunks = {chunk for chunk, _, _ in work.task.pieces[work.task.next : work.upto]}
+        same = []
+        for other in map(self._works.__getitem__, able):
+            if other is not work and other.template is work.template and not other.task.tries and other.task.pieces:
+                rest = other.task.pieces[other.task.next :]
+                if rest[0][0] in chunks and (other.background == work.background):
+                    other.upto = other.task.next + sum(1 for _ in takewhile(lambda piece: piece[0] in chunks, rest))
+                    same.append(other)
+        return [work, *same[: _TOGETHER - 1]]
+
+    def _at_once(self, work: _Work) -> None:
+        """What needs no Spark: similarity over the index in memory; a question without any history."""
+        task = work.task
+        self._stride.served([task.id])
+        if not isinstance(task.question, SimilarQuestion):
+            self._take_in(work, _read(self._judge, [work], self._own([work]))[0])
+            return
+        began = time.monotonic()
+        assert task.pieces is not None and task.corpus is not None
+        index = self._corpora.index(task.rule, task.version, task.question.contexts)
+        state = self._similar_state(task)
+        upto = len(task.pieces) if work.background else min(task.next + 1, len(task.pieces))
+        work.upto = upto
+        compared = 0
+        changed = False
+        for _, low, high in task.pieces[task.next : upto]:
+            more, better = compare(index, state, task.question, low, high)
+            compared, changed = compared + more, changed or better
+        covered = coverage(task.pieces, upto, task.failed)
+        due = covered.final or task.revision == 0 or (changed and work.due(time.monotonic()))
+        revision = Revision(covered, state.answer(index)) if due else None
+        seconds = time.monotonic() - began
+        held = None if covered.final else state.dump()
+        ended = "done" if covered.final else "running"
+        self._take_in(work, Step(task, upto, task.failed, held, compared, seconds, ended, revision))
+
+    def _similar_state(self, task: Task) -> SimilarState:
+        assert isinstance(task.question, SimilarQuestion) and task.corpus is not None
+        state = self._states.get(task.id)
+        if state is None or task.next == 0:
+            index = self._corpora.index(task.rule, task.version, task.question.contexts)
+            found = self._connection.execute(_CONTEXTS["context"], {"eids": [task.asked.eid]}).fetchall()
+            mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
+            state = SimilarState.of(index, task.question, task.asked, task.corpus, mine[0] if mine else {}, task.held)
+            self._states[task.id] = state
+        return state
+
+    def _own(self, works: list[_Work]) -> Own:
+        """The rows of the rule's own tables that a question names, for some events."""
+        template = works[0].template
+        assert template is not None
+        tables: dict[str, dict[str, Any]] = {n: {} for n in template.partial.used.own | template.merge.used.own}
+        tables.pop(MERGED, None)
+        if tables:
+            eids = [work.task.asked.eid for work in works]
+            found = self._connection.execute(_CONTEXTS["context"], {"eids": eids}).fetchall()
+            for _, _, eid, _, contexts, surroundings, _ in found:
+                for name in tables:
+                    tables[name][str(eid)] = contexts.get(name) or surroundings.get(name) or []
+        return tables
+
+    # Results
+
+    def _collect(self) -> None:
+        for future in [f for f in self._running if f.done()]:
+            turn, history = self._running.pop(future)
+            self._free.append(history)
+            for work, step in zip(turn.works, future.result(), strict=True):
+                work.busy = False
+                self._take_in(work, step)
+
+    def _take_in(self, work: _Work, step: Step) -> None:
+        task = work.task
+        if not self._ledger.advance(step):
+            self._drop(task.id)
+            return
+        if step.revision is not None:
+            work.revised_at = time.monotonic()
+        if step.state != "running":
+            self._drop(task.id)
+            self._states.pop(task.id, None)
+            if isinstance(task.question, SqlQuestion) and task.question.where is not None:
+                self._verdict(task, task.question)
+
+    def _verdict(self, task: Task, question: SqlQuestion) -> None:
+        """When all recalls that the rule's `where` names are answered, it is judged."""
+        answers = self._ledger.answers(task.asked.eid)
+        named = {name: answers.get(name) for name in question.judged}
+        if any(one is None or one["state"] in ("waiting", "running") for one in named.values()):
+            return
+        known: Mapping[str, Any] = {
+            name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()
+        }
+        try:
+            found = self._judge.judge(question, task.asked, known)
+        except (PySparkException, Py4JError) as error:
+            _LOG.error("where failed", action="where_failed", rule=task.rule, error=_words(error))
+            found = None
+        words = {True: "kept", False: "held back", None: "no history"}
+        self._ledger.verdict(task.rule, task.asked.eid, words[found])
+
+
+def _high(task: Task) -> int:
+    return task.pieces[task.next][2] if task.pieces and task.next < len(task.pieces) else task.asked.ts
+
+
+def _end_of_turn(work: _Work) -> int:
+    """One piece; in the background, where nobody waits for answers on the way, many."""
+    total = len(work.task.pieces or ())
+    return min(work.task.next + (_RUN if work.background else 1), total)
+
+
+# History queries, in a thread of the pool
+
+
+def _read(history: History, works: list[_Work], own: Own) -> list[Step]:
+    """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
+    began = time.monotonic()
+    template = works[0].template
+    assert template is not None
+    shares = [(work.task.asked, work.share()) for work in works if work.task.pieces]
+    error = None
+    try:
+        partial = history.partial(template, shares, own) if shares else {}
+        found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
+        held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
+    except _FAULTS as fault:
+        if len(works) > 1:
+            return [step for work in works for step in _read(history, [work], own)]
+        error = _words(fault)
+        _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
+        found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
+    due = [work for work in works if work.due(time.monotonic())]
+    try:
+        answers = history.answer(template, [(w.task.asked, held[w.task.id]) for w in due], own) if due else {}
+    except _FAULTS as fault:
+        error, answers, due = _words(fault), {}, []
+    seconds = (time.monotonic() - began) / len(works)
+    steps = []
+    for work in works:
+        task, more = work.task, found[work.task.id]
+        revision = answers.get(str(task.asked.eid), []) if work in due else None
+        rows = 0 if more is None else len(more)
+        steps.append(_step(task, work.upto, held[task.id], rows, seconds, revision, error))
+    return steps
+
+
+def _step(
+    task: Task, upto: int, held: pa.Table | None, rows: int, seconds: float, answer: Rows | None, error: str | None
+) -> Step:
+    """The task after its next pieces. Where no piece has given anything, or the end has no answer, it has failed."""
+    assert task.pieces is not None
+    failed = task.failed + (upto - task.next if error is not None else 0)
+    covered = coverage(task.pieces, upto, failed)
+    if covered.final and error is not None and (answer is None or failed == len(task.pieces)):
+        return Step(task, upto, failed, None, rows, seconds, "failed", error=error)
+    revision = None if answer is None else Revision(covered, answer)
+    kept = None if covered.final else _dumped(held)
+    return Step(task, upto, failed, kept, rows, seconds, "done" if covered.final else "running", revision, error)
+
+
+def _words(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:1000]
+
+
+def _loaded(held: bytes | None) -> pa.Table | None:
+    return None if held is None else pa.ipc.open_stream(held).read_all()
+
+
+def _dumped(held: pa.Table | None) -> bytes | None:
+    if held is None:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, held.schema) as writer:
+        writer.write_table(held)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written

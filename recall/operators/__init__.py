@@ -1,0 +1,1 @@
+"""What becomes of partial answers, piece of history by piece."""

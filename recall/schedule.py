@@ -1,0 +1,67 @@
+"""Whose turn it is: stride scheduling over tasks (Waldspurger and Weihl, 1995; Moirae, CIDR 2007, §4.4). Pure.
+
+Each task advances its `passed` by a stride, the inverse of its tickets, with each piece of history it gets; the task
+that is furthest behind goes next. So over time each gets a share that goes by its tickets. A task that joins begins
+where the others are: it has neither credit nor debt.
+"""
+
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+Task = TypeVar("Task", bound=Hashable)
+
+_STRIDE = 1 << 20
+
+
+@dataclass
+class _Turn:
+    tickets: int
+    level: int
+    passed: float
+
+
+class Stride(Generic[Task]):
+    """Tasks with tickets, on levels: a task gets a turn only when no task of a lower level wants one."""
+
+    def __init__(self) -> None:
+        self._turns: dict[Task, _Turn] = {}
+        self._now: dict[int, float] = {}
+
+    def __contains__(self, task: Task) -> bool:
+        return task in self._turns
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def join(self, task: Task, tickets: int, level: int = 0) -> None:
+        """A task comes, or comes again with other tickets or on another level."""
+        if tickets < 1:
+            raise ValueError("a task has at least one ticket")
+        known = self._turns.get(task)
+        if known is not None and known.level == level:
+            # What it waits for shrinks or grows with its stride.
+            ahead = (known.passed - self._now[level]) * known.tickets / tickets
+            self._turns[task] = _Turn(tickets, level, self._now[level] + ahead)
+            return
+        stride = _STRIDE / tickets
+        self._turns[task] = _Turn(tickets, level, self._now.setdefault(level, 0.0) + stride)
+
+    def leave(self, task: Task) -> None:
+        """A task is gone."""
+        self._turns.pop(task, None)
+
+    def next(self, able: Iterable[Task]) -> Task | None:
+        """Of the tasks that can use a turn, whose it is; of equals the one that came first."""
+        waiting = set(able)
+        order = [task for task in self._turns if task in waiting]
+        return min(order, key=lambda t: (self._turns[t].level, self._turns[t].passed), default=None)
+
+    def served(self, tasks: Collection[Task]) -> None:
+        """Tasks have had a turn together."""
+        for task in tasks:
+            turn = self._turns.get(task)
+            if turn is not None:
+                turn.passed += _STRIDE / turn.tickets
+                others = [t.passed for t in self._turns.values() if t.level == turn.level]
+                self._now[turn.level] = max(self._now[turn.level], min(others))

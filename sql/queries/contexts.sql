@@ -1,0 +1,83 @@
+-- wanted --
+-- Events that recalls are about (the first of each alert that has fired, or every event of one) and that have no
+-- context yet.
+SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes
+FROM alerts a
+JOIN events e ON e.rule = a.rule AND e.version = a.version
+    AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
+LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
+WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
+  AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND c.eid IS NULL
+ORDER BY e.ts, e.eid LIMIT %(limit)s
+
+-- unsettled --
+-- Events of a version with a context that may still change, before a moment of event time.
+SELECT c.eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, e.key, e.attributes, c.contexts
+FROM contexts c JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid AND e.settled
+WHERE c.rule = %(rule)s AND c.version = %(version)s AND NOT c.settled AND c.corpus IS NULL AND c.ts < %(before)s
+ORDER BY c.ts, c.eid LIMIT %(limit)s
+
+-- put --
+-- The context of an event, provisional or settled.
+INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled)
+VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, %(settled)s)
+ON CONFLICT (rule, version, eid) DO UPDATE SET contexts = excluded.contexts, surroundings = excluded.surroundings,
+    settled = excluded.settled
+WHERE NOT contexts.settled
+
+-- enter_corpus --
+-- Settled contexts enter the corpus in the order of their events, once their alert has fired by settled events alone.
+-- It is the first event of an alert, or for some rules every event of one.
+WITH ready AS (
+    SELECT c.rule, c.version, c.eid FROM contexts c
+    JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
+    WHERE c.corpus IS NULL AND c.settled AND EXISTS (
+        SELECT FROM alerts a WHERE a.rule = c.rule AND a.version = c.version AND a.fingerprint = e.fingerprint
+            AND a.state <> 'withdrawn' AND a.settled->>'fired' IS NOT NULL
+            AND (a.eid = c.eid OR (c.rule = ANY(%(every)s) AND c.ts BETWEEN a.starts_at AND a.last_at)))
+    ORDER BY c.ts, c.eid)
+UPDATE contexts c SET corpus = r.number
+FROM (SELECT nextval('corpus_numbers') AS number, ready.* FROM ready) r
+WHERE c.rule = r.rule AND c.version = r.version AND c.eid = r.eid
+
+-- forget --
+-- Contexts of events that settling did not confirm, or not as the first of an alert.
+DELETE FROM contexts c WHERE c.corpus IS NULL AND (
+    NOT EXISTS (SELECT FROM events e WHERE e.rule = c.rule AND e.version = c.version AND e.eid = c.eid)
+    OR (NOT c.rule = ANY(%(every)s) AND NOT EXISTS (
+        SELECT FROM alerts a WHERE a.rule = c.rule AND a.eid = c.eid AND a.state <> 'withdrawn')))
+
+-- corpus_after --
+-- The corpus by number, for the archive and for those who compare.
+SELECT corpus AS seq, corpus AS number, rule, version, eid, ts, contexts, surroundings
+FROM contexts WHERE corpus > %(seq)s ORDER BY corpus LIMIT %(limit)s
+
+-- tail --
+-- The newest of a version's corpus, by number.
+SELECT corpus AS number, eid, (extract(epoch FROM ts) * 1000000)::bigint AS ts, contexts FROM contexts
+WHERE corpus > %(after)s AND rule = %(rule)s AND version = %(version)s ORDER BY corpus
+
+-- last_number --
+-- How far the corpus goes.
+SELECT coalesce(max(corpus), 0) FROM contexts
+
+-- context --
+-- The context of an event, the newest version of its rule first.
+SELECT c.rule, c.version, c.eid, c.ts, c.contexts, c.surroundings, c.settled FROM contexts c WHERE c.eid = ANY(%(eids)s)
+
+-- export --
+-- Settled contexts, oldest first.
+SELECT eid, rule, ts, contexts, surroundings FROM contexts WHERE settled ORDER BY ts, eid
+
+-- untasked --
+-- Events whose recalls are to begin: with a context where the rule has one, without tasks of this recall.
+SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
+    a.raised_at
+FROM alerts a
+JOIN events e ON e.rule = a.rule AND e.version = a.version
+    AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
+LEFT JOIN tasks t ON t.eid = e.eid AND t.rule = e.rule AND t.version = e.version AND t.recall = %(recall)s
+LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
+WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
+  AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND t.id IS NULL AND (c.eid IS NOT NULL OR NOT %(context)s)
+ORDER BY e.ts, e.eid LIMIT %(limit)s
