@@ -13,10 +13,16 @@ from psycopg import Connection
 from archiver.admission import column
 from archiver.catalog import Catalog
 from archiver.chunk import Chunk
-from archiver.table import EventTable, StreamTable
+from archiver.table import NumberedTable, StreamTable
 from archiver.times import from_micros
+from moirae.live.outbox import CONTEXTS, EVENTS
 from moirae.live.schemas import schema
 from moirae.settings import Settings
+
+_ARCHIVED = (
+    (EVENTS, "SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %s"),
+    (CONTEXTS, "SELECT rule, version, eid::text FROM contexts WHERE corpus <= %s"),
+)
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,7 @@ def examine(settings: Settings, connection: Connection[Any]) -> list[Finding]:
         table = StreamTable(Path(settings.archive), schema(name, declared))
         findings += [_identity(name, ledger), *_rows(name, table, chunks, ledger)]
         findings.append(_dead_letters(name, connection, ledger))
-    findings.append(_events(settings, connection))
+    findings += [_archived(settings, connection, kind, stored) for kind, stored in _ARCHIVED]
     return findings
 
 
@@ -109,13 +115,16 @@ def _dead_letters(stream: str, connection: Connection[Any], ledger: list[Any]) -
     return Finding(f"{stream}: each dead letter is kept", wrong, f"{sum(kept.values()):,} dead letters")
 
 
-def _events(settings: Settings, connection: Connection[Any]) -> Finding:
-    table = EventTable(Path(settings.archive))
+def _archived(
+    settings: Settings, connection: Connection[Any], kind: tuple[str, tuple[str, ...]], stored: str
+) -> Finding:
+    """`stored`: a query of (rule, version, eid) up to a number."""
+    name = kind[0]
+    table = NumberedTable(Path(settings.archive), *kind)
     archived = table.read()
-    keys = list(zip(*(archived[name].to_pylist() for name in ("rule", "version", "eid")), strict=True))
-    query = "SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %s"
-    stored = set(connection.execute(query, (table.last(),)).fetchall())
+    keys = list(zip(*(archived[column].to_pylist() for column in ("rule", "version", "eid")), strict=True))
+    kept = set(connection.execute(stored.encode(), (table.last(),)).fetchall())
     wrong = [f"{' '.join(key)} archived {n} times" for key, n in Counter(keys).items() if n > 1]
-    wrong += [f"{' '.join(key)} is settled, not archived" for key in stored - set(keys)]
-    wrong += [f"{' '.join(key)} is archived, not settled" for key in set(keys) - stored]
-    return Finding("settled events are archived, each once", wrong, f"{len(keys):,} events")
+    wrong += [f"{' '.join(key)} is settled, not archived" for key in kept - set(keys)]
+    wrong += [f"{' '.join(key)} is archived, not settled" for key in set(keys) - kept]
+    return Finding(f"settled {name} are archived, each once", wrong, f"{len(keys):,} {name}")

@@ -26,7 +26,7 @@ class Role:
         self._lock(patience)
         row = connection.execute(_QUERIES["take"], {"role": role, "pid": os.getpid()}).fetchone()
         assert row is not None
-        self._epoch = int(row[0])
+        self.epoch = int(row[0])
 
     def _lock(self, patience: float) -> None:
         deadline = time.monotonic() + patience
@@ -41,12 +41,12 @@ class Role:
     def fence(self) -> None:
         """Raises `Replaced` where another process has taken the role. To be called before what cannot be undone."""
         row = self._connection.execute(_QUERIES["epoch"], {"role": self._role}).fetchone()
-        if row is None or row[0] != self._epoch:
+        if row is None or row[0] != self.epoch:
             raise Replaced(f"another {self._role} process has taken over")
 
     def beat(self, state: str, first_commit_seconds: float | None = None) -> None:
         """Say that the process lives, and what it does."""
-        values = {"role": self._role, "epoch": self._epoch, "state": state}
+        values = {"role": self._role, "epoch": self.epoch, "state": state}
         self._connection.execute(_QUERIES["beat"], {**values, "first_commit_seconds": first_commit_seconds})
 
 

@@ -9,9 +9,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
+from psycopg import Connection
 
+import sql
 from moirae import database
 from moirae.process import Role
 from moirae.settings import Settings
@@ -81,10 +84,14 @@ def up(settings: Settings, drain: bool) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     workspace = ["--workspace", str(settings.file)]
-    children = [Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])]
+    live = Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])
+    children = [live, Child("recall", ["run", "recall", *workspace])]
     role.beat("running")
     try:
-        return _supervise(children, stop, role, drain)
+        code = _supervise(children, stop, role, drain)
+        if drain and code == 0 and not stop.is_set():
+            code = _await_recalls(connection, children[1:], stop, role)
+        return code
     finally:
         deadline = time.monotonic() + _GRACE
         for child in children:
@@ -92,17 +99,45 @@ def up(settings: Settings, drain: bool) -> int:
         role.beat("ended")
 
 
+def _await_recalls(connection: Connection[Any], children: list[Child], stop: threading.Event, role: Role) -> int:
+    """Input is settled: until no recall goes on."""
+    while not stop.is_set() and _open_recalls(connection):
+        code = _look_after(children)
+        if code is not None:
+            return code
+        role.beat("draining")
+        stop.wait(0.2)
+    return 0
+
+
+def _open_recalls(connection: Connection[Any]) -> int:
+    row = connection.execute(sql.load("recalls")["open"]).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _look_after(children: list[Child]) -> int | None:
+    """Start what has fallen; returns the exit code of a child that another start would not help."""
+    for child in children:
+        code = None if child.process is None else child.process.poll()
+        if code is not None and code in _FINAL:
+            return code
+        if code is not None:
+            child.fell(code)
+        if child.process is None and time.monotonic() >= child.due:
+            child.start()
+    return None
+
+
 def _supervise(children: list[Child], stop: threading.Event, role: Role, drain: bool) -> int:
     beat = time.monotonic()
     while not stop.is_set():
-        for child in children:
-            code = None if child.process is None else child.process.poll()
-            if code is not None and (code in _FINAL or (drain and code == 0)):
-                return code
-            if code is not None:
-                child.fell(code)
-            if child.process is None and time.monotonic() >= child.due:
-                child.start()
+        live = children[0].process
+        if drain and live is not None and live.poll() == 0:
+            return 0
+        code = _look_after(children)
+        if code is not None:
+            return code
         if time.monotonic() - beat > 2.0:
             beat = time.monotonic()
             role.beat("running")

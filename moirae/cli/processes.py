@@ -46,9 +46,7 @@ def live(
     """Archive the streams and judge the rules."""
     from moirae.live.run import run as run_live
 
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _told_to_end()
     settings = from_environment(workspace)
     try:
         run_live(settings, stop, drain, apply_rules, parent)
@@ -58,6 +56,33 @@ def live(
         # Perhaps Spark is gone: nothing may wait for its threads. What is not committed is done again.
         structlog.get_logger().exception("live process fell", action="crashed")
         os._exit(FELL)
+
+
+@run.command("recall")
+def recall(
+    workspace: Workspace = WORKSPACE,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Ask the past about alerts."""
+    from moirae.recaller import run as run_recall
+
+    stop = _told_to_end()
+    settings = from_environment(workspace)
+    try:
+        run_recall(settings, stop, parent)
+    except MoiraeError:
+        raise
+    except Exception:
+        structlog.get_logger().exception("recall process fell", action="crashed")
+        os._exit(FELL)
+
+
+def _told_to_end() -> threading.Event:
+    """Set by the signals that end a process."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def demo(

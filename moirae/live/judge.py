@@ -16,22 +16,24 @@ from psycopg import Connection
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from archiver.admission import column
 from archiver.ingest import Archive
-from archiver.times import from_micros, span
+from archiver.times import span
 from moirae.alerts.annotations import renderer
 from moirae.alerts.event import Event, Found, distinct
 from moirae.alerts.lifecycle import Timing
 from moirae.alerts.store import AlertStore, Source
 from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
+from moirae.live.contexts import Contexts
+from moirae.live.follow import Follow
 from moirae.live.plan import Running, Slice, due, horizon, statement
 from moirae.live.relations import Relations
-from moirae.rules.bind import Physical
+from moirae.live.rows import Rows
 from moirae.rules.definition import Definition, event_shape, tables_of
-from moirae.rules.shape import Unsupported
+from recall.query.bind import Physical
+from recall.query.shape import Unsupported
 
 _LOG = structlog.get_logger()
 
@@ -46,6 +48,9 @@ class Judge:
         self, spark: SparkSession, archive: Archive, connection: Connection[Any], relations: Relations
     ) -> None:
         self._spark = spark
+        self._rows = Rows(spark, archive)
+        self._contexts = Contexts(spark, self._rows, connection)
+        self._follow = Follow(connection, self._contexts)
         self._archive = archive
         self._connection = connection
         self._registry = Registry(connection)
@@ -69,7 +74,7 @@ class Judge:
                 if not self._relations.known(name):
                     raise
                 _LOG.error("relation not read", action="relation_refused", relation=name, error=str(error))
-            self._frame(self._relations.table(name)).createOrReplaceTempView(f"relation_{name}")
+            self._rows.frame(self._relations.table(name)).createOrReplaceTempView(f"relation_{name}")
             self._relation_names |= {name}
         revision = self._registry.revision()
         if revision != self._revision:
@@ -144,7 +149,7 @@ class Judge:
                 fresh[name] = rows
         rules = [rule for rule in rules if rule.shape.streams & fresh.keys()]
         if rules:
-            physical = self._views("new", {s: self._new(s, fresh) for r in rules for s in r.shape.streams})
+            physical = self._views("new", {s: self._rows.new(s, fresh.get(s)) for r in rules for s in r.shape.streams})
             for rule, finds in self._found(rules, physical):
                 low = horizons[rule.rule]
                 events = self._events(rule, [f for f in finds if low is None or f.ts >= low])
@@ -185,13 +190,28 @@ class Judge:
             self._forget()
         return len(slices)
 
+    # What follows
+
+    def follow(self) -> None:
+        """Contexts and recalls of the alerts that were told."""
+        self._follow.up(self.running, self.watermarks(), self._newest())
+
+    def follow_to_end(self) -> None:
+        """The same, when nothing more will come."""
+        self._follow.to_end(self.running, self.watermarks(), self._newest())
+
+    def _newest(self) -> int | None:
+        return max((p.newest for p in self._archive.progress.values() if p.newest is not None), default=None)
+
     def _forget(self) -> None:
         """Rows that no rule will look at again leave the memory."""
+        asked = self._contexts.needs(self.running, self.watermarks())
         for name, recent in self._archive.recent.items():
             needs = [r.settled_to and r.settled_to - r.shape.reach for r in self.running if name in r.shape.streams]
             known = [need for need in needs if need is not None]
             if len(known) == len(needs):
-                recent.forget(min(known, default=self._archive.watermark(name) or 0))
+                low = min(known, default=self._archive.watermark(name) or 0)
+                recent.forget(min(low, asked.get(name, low)))
 
     def reach(self) -> int:
         """How far beyond the newest row (microseconds) time must go for all windows and alerts to run out."""
@@ -224,7 +244,7 @@ class Judge:
     # Asking Spark
 
     def _judge(self, part: Slice) -> list[tuple[Running, list[Found]]]:
-        views = {name: self._archived(name, part.input_low, part.input_high) for name in part.streams}
+        views = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
         found = self._found(part.rules, self._views("past", views))
         low, high = part.low, part.high
         return [
@@ -263,31 +283,6 @@ class Judge:
             frame.createOrReplaceTempView(f"{prefix}_{name}")
         names = {name: f"{prefix}_{name}" for name in frames}
         return Physical({**names, **{name: f"relation_{name}" for name in self._relation_names}})
-
-    def _new(self, stream: str, fresh: Mapping[str, pa.Table]) -> DataFrame:
-        schema = self._archive.tables[stream].schema
-        columns = list(schema.columns)
-        rows = fresh.get(stream)
-        return self._frame(rows.select(columns) if rows is not None else schema.arrow().empty_table().select(columns))
-
-    def _archived(self, stream: str, low: int | None, high: int | None) -> DataFrame:
-        table = self._archive.tables[stream]
-        recent = self._archive.recent[stream].slice(low, high)
-        if recent is not None:
-            return self._frame(recent)
-        files = table.files(low, high)
-        if not files:
-            return self._new(stream, {})
-        rows = self._spark.read.schema(table.schema.ddl(["_late"])).parquet(*files).where("NOT _late")
-        time_column = F.col(f"`{table.schema.time}`")
-        if low is not None:
-            rows = rows.where(time_column >= F.lit(from_micros(low)))
-        if high is not None:
-            rows = rows.where(time_column < F.lit(from_micros(high)))
-        return rows.select(*[f"`{name}`" for name in table.schema.columns])
-
-    def _frame(self, rows: pa.Table) -> DataFrame:
-        return self._spark.createDataFrame(rows)
 
 
 def _source(rule: Running) -> Source:

@@ -1,6 +1,6 @@
-"""Settled events from PostgreSQL into the archive's event table, each exactly once.
+"""What the control plane has settled, into the archive: events and contexts, each exactly once.
 
-The table's own commits record the last sequence number they hold: after a crash the next run goes on from there.
+The tables' own commits record the last number they hold: after a crash the next run goes on from there.
 """
 
 from collections.abc import Sequence
@@ -9,33 +9,38 @@ from typing import Any
 
 import orjson
 import pyarrow as pa
-from psycopg import Connection
+from psycopg import Connection, sql
 from psycopg.rows import dict_row
 
-import sql
+import sql as queries
 from archiver.admission import column
 from archiver.chunk import Chunk, locate
-from archiver.table import EventTable
+from archiver.table import NumberedTable
 
-_QUERY = sql.load("alerts")["settled_after"]
-
-# Events in one commit.
+# Rows in one commit.
 _ROWS = 50_000
+
+EVENTS = ("events", ("key", "attributes"))
+CONTEXTS = ("contexts", ("contexts", "surroundings", "number"))
 
 
 class Outbox:
-    """What of the settled events is not archived yet."""
+    """What of one kind of rows is not archived yet. `query` yields them by number (`seq`), after one."""
 
-    def __init__(self, connection: Connection[Any], root: Path) -> None:
+    def __init__(
+        self, connection: Connection[Any], root: Path, kind: tuple[str, tuple[str, ...]], query: sql.SQL
+    ) -> None:
         self._connection = connection
-        self._table = EventTable(root)
+        self._query = query
+        self._columns = kind[1]
+        self._table = NumberedTable(root, *kind)
         self._last = self._table.last()
 
     def flush(self, chunks: Sequence[Chunk]) -> int:
-        """Archive all settled events in the chunks of their event time; returns how many."""
+        """Archive all that is settled, in the chunks of its event time; returns how many rows."""
         count = 0
         while rows := self._next():
-            table = _arrow(rows)
+            table = self._arrow(rows)
             parts = pa.array(locate(chunks, column(table, "ts")), pa.int32())
             self._table.append(table.append_column("chunk", parts), rows[-1]["seq"])
             self._last = rows[-1]["seq"]
@@ -44,13 +49,24 @@ class Outbox:
 
     def _next(self) -> list[dict[str, Any]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(_QUERY, {"seq": self._last, "limit": _ROWS}).fetchall()
+            return cursor.execute(self._query, {"seq": self._last, "limit": _ROWS}).fetchall()
+
+    def _arrow(self, rows: list[dict[str, Any]]) -> pa.Table:
+        columns = {
+            "ts": pa.array([row["ts"] for row in rows], pa.timestamp("us", tz="UTC")),
+            **{name: [str(row[name]) for row in rows] for name in ("eid", "rule", "version")},
+            **{name: [_text(row[name]) for row in rows] for name in self._columns},
+        }
+        return pa.table(columns)
 
 
-def _arrow(rows: list[dict[str, Any]]) -> pa.Table:
-    columns = {
-        "ts": pa.array([row["ts"] for row in rows], pa.timestamp("us", tz="UTC")),
-        **{name: [str(row[name]) for row in rows] for name in ("eid", "rule", "version")},
-        **{name: [orjson.dumps(row[name]).decode() for row in rows] for name in ("key", "attributes")},
-    }
-    return pa.table(columns)
+def outboxes(connection: Connection[Any], root: Path) -> list[Outbox]:
+    """Of all that is archived from the control plane."""
+    return [
+        Outbox(connection, root, EVENTS, queries.load("alerts")["settled_after"]),
+        Outbox(connection, root, CONTEXTS, queries.load("contexts")["corpus_after"]),
+    ]
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value).decode()

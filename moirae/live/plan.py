@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from moirae.rules.bind import Physical, bind
 from moirae.rules.definition import Definition, event_sql
-from moirae.rules.shape import Shape, Tables
+from recall.query.bind import Physical, bind
+from recall.query.shape import Shape, Tables
 
 
 @dataclass(frozen=True)

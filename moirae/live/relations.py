@@ -16,8 +16,8 @@ from archiver.ingest import SourceDamaged
 from archiver.schema import ARROW_TYPES, StreamSchema
 from moirae.errors import MoiraeError, Problem, ProblemsError
 from moirae.live.sources.files import lines
-from moirae.rules.bind import VALID_FROM, VALID_TO
 from moirae.streams import Relation
+from recall.query.bind import VALID_FROM, VALID_TO
 
 _QUERIES = sql.load("relations")
 

@@ -28,7 +28,7 @@ from moirae.errors import MoiraeError
 from moirae.live import stream
 from moirae.live.idle import Idle
 from moirae.live.judge import Judge
-from moirae.live.outbox import Outbox
+from moirae.live.outbox import outboxes
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
 from moirae.live.sources import files
@@ -82,7 +82,7 @@ class Live:
         schemas = [schema(name, declared) for name, declared in settings.streams.items()]
         policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
         self._archive = Archive(root, schemas, policy, connection, self._fence)
-        self._outbox = Outbox(connection, root)
+        self._outboxes = outboxes(connection, root)
         self._roller = Roller(root, schemas)
         self._roller.cluster(self._archive.catalog.unclustered())
         home = Path(settings.home)
@@ -171,6 +171,7 @@ class Live:
             self._first_commit = time.monotonic() - self._began
         left = self._judge.detect(ingested.on_time)
         self._judge.settle(at_once=left)
+        self._judge.follow()
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -180,10 +181,12 @@ class Live:
             if points:
                 self._archive.advance(points)
             self._judge.settle()
+            self._judge.follow()
         self._close_chunks()
         if now - self._flushed_at >= _FLUSH:
             self._flushed_at = now
-            self._outbox.flush(self._archive.chunks)
+            for outbox in self._outboxes:
+                outbox.flush(self._archive.chunks)
         if now - self._beat_at >= _BEAT:
             self._beat_at = now
             self._role.beat("draining" if self._drain else "running", self._first_commit)
@@ -220,7 +223,9 @@ class Live:
                 end = max(newest) + self._judge.reach() + 1
                 self._archive.advance(dict.fromkeys(self._archive.tables, end))
                 self._judge.settle_to_end(max(newest) + 1, end)
-            self._outbox.flush(self._archive.chunks)
+                self._judge.follow_to_end()
+            for outbox in self._outboxes:
+                outbox.flush(self._archive.chunks)
             self._close_chunks()
             self._roller.wait()
             self._close_chunks()

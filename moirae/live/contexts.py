@@ -1,0 +1,283 @@
+"""Contexts and surroundings of the events that recalls are about: provisional at once, settled when all is in.
+
+What is to be done is read from the database (events without a context, contexts that are not settled), so that nothing
+hangs on what this process remembers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import orjson
+import structlog
+from psycopg import Connection
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import sql
+from archiver.times import from_micros
+from moirae.live.plan import Running
+from moirae.live.rows import Rows
+from moirae.rules.requests import Ask, asks, lifted
+from recall.ledger import Ledger
+from recall.pending import JSON, Waiting, pending
+from recall.query.bind import Physical
+from recall.query.lift import HIGH, LOW, MOMENT, Lifted, Names
+from recall.request import Asked
+
+_LOG = structlog.get_logger()
+_QUERIES = sql.load("contexts")
+
+# Events in one statement.
+_EVENTS = 500
+# Rows of one context of one event; more are cut, newest insertion order aside.
+_ROWS = 2000
+# Microseconds that rows stay in memory beyond what the contexts of events of this moment need.
+_SPARE = 60_000_000
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """A context query of a rule, rewritten for many events."""
+
+    ask: Ask
+    query: Lifted
+    pending: str
+    columns: tuple[str, ...]
+
+    def reaches(self, asked: Sequence[Asked]) -> tuple[int, int]:
+        """The span of event time that must be looked at, in microseconds."""
+        times = [event.ts for event in asked]
+        used = self.query.used
+        return min(times) - self.ask.within - used.reach, max(times) + self.ask.delay + max(used.lag, 0) + 1
+
+
+@dataclass(frozen=True)
+class Found:
+    """The rows of an event's contexts and surroundings, by name."""
+
+    contexts: Mapping[str, list[dict[str, Any]]]
+    surroundings: Mapping[str, list[dict[str, Any]]]
+
+
+class Contexts:
+    """Computes contexts on the live process's Spark session, where relations have views `relation_<name>`."""
+
+    def __init__(self, spark: SparkSession, rows: Rows, connection: Connection[Any]) -> None:
+        self._spark = spark
+        self._rows = rows
+        self._connection = connection
+        self._ledger = Ledger(connection)
+        self._askings: dict[tuple[str, str], list[_Asking]] = {}
+
+    def provisional(self, running: Sequence[Running], since: Any) -> bool:
+        """Contexts of events that have none, from what is there; of alerts written since a moment.
+
+        Returns whether there may be more.
+        """
+        wanted: list[tuple[Running, list[Asked]]] = []
+        more = False
+        for rule in running:
+            if not self._of(rule):
+                continue
+            values = {**_of_rule(rule), "every": _every(rule), "since": since, "limit": _EVENTS}
+            found = self._asked("wanted", values)
+            more = more or len(found) == _EVENTS
+            if found:
+                wanted.append((rule, found))
+        if wanted:
+            found_rows = self._compute(wanted)
+            with self._connection.transaction():
+                for rule, events in wanted:
+                    self._put(rule, events, found_rows, settled=False)
+        return more
+
+    def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> None:
+        """Contexts of settled events that every stream of their rule has passed; they enter the corpus.
+
+        Where a context has changed, the event's similarity recalls begin again.
+        """
+        due: list[tuple[Running, list[Asked]]] = []
+        before: dict[tuple[str, UUID], Any] = {}
+        for rule in running:
+            horizon = self._horizon(rule, watermarks)
+            if horizon is None:
+                continue
+            values = {**_of_rule(rule), "before": from_micros(horizon), "limit": _EVENTS}
+            with self._connection.cursor(row_factory=dict_row) as cursor:
+                rows = cursor.execute(_QUERIES["unsettled"], values).fetchall()
+            if rows:
+                due.append((rule, [_asked(row) for row in rows]))
+                before |= {(rule.rule, row["eid"]): row["contexts"] for row in rows}
+        found = self._compute(due) if due else {}
+        every = [rule.rule for rule in running if _every(rule)]
+        with self._connection.transaction():
+            for rule, events in due:
+                self._put(rule, events, found, settled=True)
+                for event in events:
+                    if found[rule.rule, event.eid].contexts != before[rule.rule, event.eid]:
+                        self._ledger.again(event.eid, rule.definition.version)
+            self._connection.execute(_QUERIES["forget"], {"every": every})
+            self._connection.execute(_QUERIES["enter_corpus"], {"every": every})
+
+    def needs(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> dict[str, int]:
+        """From which event time on the contexts of events to come look at each stream."""
+        needs: dict[str, int] = {}
+        for rule in running:
+            for asking in self._of(rule):
+                used = asking.query.used
+                for stream in used.streams | used.derived:
+                    mark = watermarks.get(stream)
+                    if mark is not None:
+                        low = mark - asking.ask.within - asking.ask.delay - used.reach - _SPARE
+                        needs[stream] = min(needs.get(stream, low), low)
+        return needs
+
+    def _horizon(self, rule: Running, watermarks: Mapping[str, int | None]) -> int | None:
+        """Contexts of events before this time can be settled."""
+        askings = self._of(rule)
+        if not askings:
+            return None
+        streams = rule.shape.streams.union(*(a.query.used.streams | a.query.used.derived for a in askings))
+        marks = [watermarks.get(stream) for stream in streams]
+        known = [mark for mark in marks if mark is not None]
+        if len(known) < len(marks):
+            return None
+        return min(known) - max(a.ask.delay + max(a.query.used.lag, 0) for a in askings)
+
+    def _of(self, rule: Running) -> list[_Asking]:
+        key = (rule.rule, rule.definition.version)
+        if key not in self._askings:
+            self._askings[key] = [
+                self._asking(rule, ask, f"pending_{len(self._askings)}_{n}")
+                for n, ask in enumerate(asks(rule.definition))
+            ]
+        return self._askings[key]
+
+    def _asking(self, rule: Running, ask: Ask, view: str) -> _Asking:
+        tables = {name: f"around_{name}" for name in rule.tables.streams}
+        tables |= {name: f"relation_{name}" for name in rule.tables.relations}
+        names = Names(Physical(tables), Physical(tables), view)
+        query = lifted(ask, rule.definition, rule.tables, names)
+        return _Asking(ask, query, view, tuple(rule.definition.answers[ask.name]))
+
+    def _asked(self, query: str, values: Mapping[str, Any]) -> list[Asked]:
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return [_asked(row) for row in cursor.execute(_QUERIES[query], values)]
+
+    def _put(
+        self, rule: Running, events: Sequence[Asked], found: Mapping[tuple[str, UUID], Found], settled: bool
+    ) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(
+                _QUERIES["put"],
+                [
+                    {
+                        **_of_rule(rule),
+                        "eid": event.eid,
+                        "ts": from_micros(event.ts),
+                        "contexts": Jsonb(found[rule.rule, event.eid].contexts),
+                        "surroundings": Jsonb(found[rule.rule, event.eid].surroundings),
+                        "settled": settled,
+                    }
+                    for event in events
+                ],
+            )
+
+    # Asking Spark
+
+    def _compute(self, wanted: Sequence[tuple[Running, Sequence[Asked]]]) -> dict[tuple[str, UUID], Found]:
+        """All contexts of some events of some rules. A rule whose query fails has empty ones, and it is told."""
+        try:
+            rows = self._ask(wanted)
+        except (PySparkException, Py4JJavaError) as error:
+            if len(wanted) > 1:
+                return {key: found for one in wanted for key, found in self._compute([one]).items()}
+            message = str(error).strip().splitlines()[0]
+            _LOG.error("context failed", action="context_failed", rule=wanted[0][0].rule, error=message)
+            rows = {}
+        return {
+            (rule.rule, event.eid): self._found(rule, rows.get((rule.rule, str(event.eid)), {}))
+            for rule, events in wanted
+            for event in events
+        }
+
+    def _found(self, rule: Running, rows: Mapping[str, list[str]]) -> Found:
+        parts: dict[bool, dict[str, list[dict[str, Any]]]] = {True: {}, False: {}}
+        for asking in self._of(rule):
+            # Sorted as text: the same rows are the same context.
+            texts = sorted(rows.get(asking.ask.name, ()))[:_ROWS]
+            parts[asking.ask.compared][asking.ask.name] = [orjson.loads(text) for text in texts]
+        return Found(parts[True], parts[False])
+
+    def _ask(self, wanted: Sequence[tuple[Running, Sequence[Asked]]]) -> dict[tuple[str, str], dict[str, list[str]]]:
+        branches: list[str] = []
+        askings: list[tuple[_Asking, Sequence[Asked]]] = []
+        for number, (rule, events) in enumerate(wanted):
+            frame = pending(self._spark, [Waiting(e, e.ts, e.ts) for e in events], rule.definition.types)
+            for asking in self._of(rule):
+                within, delay = asking.ask.within / 1e6, (asking.ask.delay + 1) / 1e6
+                bounds = {
+                    LOW: F.expr(f"{MOMENT} - INTERVAL '{within:.6f}' SECOND"),
+                    HIGH: F.expr(f"{MOMENT} + INTERVAL '{delay:.6f}' SECOND"),
+                }
+                frame.withColumns(bounds).createOrReplaceTempView(asking.pending)
+                branches.append(_branch(number, asking))
+                askings.append((asking, events))
+        self._streams(askings)
+        found: dict[tuple[str, str], dict[str, list[str]]] = {}
+        table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
+        columns = (table[name].to_pylist() for name in ("rule", "name", "_eid", "row"))
+        for number, name, eid, row in zip(*columns, strict=True):
+            found.setdefault((wanted[number][0].rule, eid), {}).setdefault(name, []).append(row)
+        return found
+
+    def _streams(self, askings: Sequence[tuple[_Asking, Sequence[Asked]]]) -> None:
+        """Views of what the queries look at, and no more."""
+        for stream in frozenset().union(*(a.query.used.streams | a.query.used.derived for a, _ in askings)):
+            readers = [(a, e) for a, e in askings if stream in a.query.used.streams | a.query.used.derived]
+            spans = [asking.reaches(events) for asking, events in readers]
+            low, high = min(low for low, _ in spans), max(high for _, high in spans)
+            rows = self._rows.archived(stream, low, high, _only(stream, readers))
+            rows.createOrReplaceTempView(f"around_{stream}")
+
+
+def _only(stream: str, readers: Sequence[tuple[_Asking, Sequence[Asked]]]) -> dict[str, list[str]]:
+    """Values of text columns to which all readers of a stream keep."""
+    only: dict[str, set[str]] | None = None
+    for asking, events in readers:
+        mine: dict[str, set[str]] = {}
+        for name, column, attribute in asking.query.used.pins if stream not in asking.query.used.derived else ():
+            found = [event.attributes.get(attribute) for event in events]
+            if name == stream and all(isinstance(value, str) for value in found):
+                mine[column] = {str(value) for value in found}
+        only = mine if only is None else {c: only[c] | mine[c] for c in only.keys() & mine.keys()}
+    return {column: sorted(values) for column, values in (only or {}).items()}
+
+
+def _branch(number: int, asking: _Asking) -> str:
+    """The rows of one context as JSON. Values that are compared are texts, as Spark casts them."""
+    cast = "CAST(`{0}` AS STRING)" if asking.ask.compared else "`{0}`"
+    values = ", ".join(f"'{name}', {cast.format(name)}" for name in asking.columns)
+    options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{JSON['timestampFormat']}\")"
+    return (
+        f"SELECT {number} AS rule, '{asking.ask.name}' AS name, _eid, "
+        f"to_json(named_struct({values}), {options}) AS row FROM ({asking.query.sql})"
+    )
+
+
+def _of_rule(rule: Running) -> dict[str, Any]:
+    return {"rule": rule.rule, "version": rule.definition.version}
+
+
+def _every(rule: Running) -> bool:
+    return rule.definition.rule.spec.recall_on == "every"
+
+
+def _asked(row: Mapping[str, Any]) -> Asked:
+    return Asked(row["eid"], row["ts"], row["key"], row["attributes"])

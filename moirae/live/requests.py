@@ -1,0 +1,85 @@
+"""Alerts begin to fire: their recalls begin. What has none yet is read from the database, so that none is forgotten."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+import sql
+from moirae.live.plan import Running
+from moirae.rules.questions import SqlRecall
+from moirae.rules.requests import questions
+from recall.ledger import Ledger
+from recall.query.lift import tables_used
+from recall.request import AnyQuestion, Asked, Request
+
+_QUERY = sql.load("contexts")["untasked"]
+
+_EVENTS = 500
+# Events that are older than the newest by so much, in microseconds of event time, are history when they are found:
+# nobody waits for their recalls.
+_LONG_PAST = 600_000_000
+
+
+class Requests:
+    """Adds tasks to the recall ledger."""
+
+    def __init__(self, connection: Connection[Any]) -> None:
+        self._connection = connection
+        self._ledger = Ledger(connection)
+        self._questions: dict[tuple[str, str], dict[str, AnyQuestion]] = {}
+
+    def add(self, running: Sequence[Running], since: Any, newest: int | None, with_context: bool) -> bool:
+        """Begin recalls of alerts written since a moment that have none: those that need a context, or the others.
+
+        `newest`: the newest event time of the archive. Returns whether there may be more.
+        """
+        more = False
+        for rule in running:
+            spec = rule.definition.rule.spec
+            for name, question in self._of(rule).items():
+                recall = spec.recall[name]
+                own = frozenset({*spec.context, *spec.surroundings})
+                needs = not isinstance(recall, SqlRecall) or bool(tables_used(recall.sql, own))
+                if needs == with_context:
+                    more = self._add(rule, name, question, since, newest, needs) or more
+        return more
+
+    def _add(
+        self, rule: Running, name: str, question: AnyQuestion, since: Any, newest: int | None, needs: bool
+    ) -> bool:
+        values = {
+            "rule": rule.rule,
+            "version": rule.definition.version,
+            "recall": name,
+            "context": needs,
+            "every": rule.definition.rule.spec.recall_on == "every",
+            "since": since,
+            "limit": _EVENTS,
+        }
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(_QUERY, values).fetchall()
+        past = None if newest is None else newest - _LONG_PAST
+        requests = [
+            Request(
+                rule.rule,
+                rule.definition.version,
+                name,
+                question,
+                Asked(row["eid"], row["ts"], row["key"], row["attributes"]),
+                level=int(past is not None and row["ts"] < past),
+            )
+            for row in rows
+        ]
+        if requests:
+            with self._connection.transaction():
+                self._ledger.add(requests)
+        return len(rows) == _EVENTS
+
+    def _of(self, rule: Running) -> dict[str, AnyQuestion]:
+        key = (rule.rule, rule.definition.version)
+        known = self._questions.get(key)
+        if known is None:
+            known = self._questions[key] = questions(rule.definition, rule.tables)
+        return known

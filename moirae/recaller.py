@@ -1,0 +1,45 @@
+"""The recall process of a workspace."""
+
+import threading
+import time
+from pathlib import Path
+
+from moirae import database
+from moirae.live.relations import Relations
+from moirae.live.schemas import schema
+from moirae.process import Role
+from moirae.settings import Settings
+from moirae.up import watch_parent
+from recall.run import Place
+from recall.run import run as serve
+
+# Seconds: between two signs of life; for a predecessor to end.
+_BEAT, _PATIENCE = 2.0, 15.0
+
+
+def run(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
+    """Serve recalls until `stop` is set. `parent`: the process with which this one ends."""
+    watch_parent(parent, stop)
+    connection = database.connect(settings, "recall")
+    role = Role(connection, "recall", _PATIENCE)
+    home = Path(settings.home)
+    place = Place(
+        Path(settings.archive),
+        [schema(name, declared) for name, declared in settings.streams.items()],
+        Relations(connection, settings.relations).table,
+        settings.spark.master,
+        home / "warehouse-recall",
+        settings.spark.conf,
+        settings.recall.history_queries,
+    )
+    beaten = 0.0
+
+    def beat() -> None:
+        nonlocal beaten
+        if time.monotonic() - beaten > _BEAT:
+            beaten = time.monotonic()
+            role.beat("running")
+
+    role.beat("starting")
+    serve(place, connection, role.epoch, stop, beat)
+    role.beat("ended")
