@@ -41,6 +41,7 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         "streams": streams,
         "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
         "alerts": counts["alerts"],
+        "recalls": dict(connection.execute(sql.load("recalls")["counts"]).fetchall()),
         "rules": [vars(d) for d in Registry(connection).deployments()],
         "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent")},
         "processes": processes(connection),
@@ -76,16 +77,21 @@ def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
 
 
 def print_summary(settings: Settings) -> int:
-    """After a drain: what came of it. Returns 1 where the accounting does not hold."""
+    """After a drain: what came of it. Returns 1 where a recall failed or the accounting does not hold."""
     with connect(settings, "summary") as connection:
         status = gather(connection)
     account, alerts = status["accounting"], status["alerts"]
     dead = account["dead_lettered"]
+    recalls = status["recalls"]
     print(
         f"{account['read']:,} records read: {account['archived']:,} archived, {account['duplicates']:,} duplicates, "
         f"{dead:,} dead letters{' (see `moirae dead-letters list`)' if dead else ''}\n"
-        f"{status['events']['settled']:,} events, {alerts.get('resolved', 0) + alerts.get('firing', 0):,} alerts"
+        f"{status['events']['settled']:,} events, {alerts.get('resolved', 0) + alerts.get('firing', 0):,} alerts, "
+        f"{recalls.get('done', 0) + recalls.get('finalized', 0):,} recalls answered"
     )
+    if recalls.get("failed"):
+        print(f"{recalls['failed']:,} recalls failed: see `moirae recalls list --state failed`", file=sys.stderr)
+        return 1
     if not holds(account):
         print("the accounting does not hold: run `moirae doctor`", file=sys.stderr)
         return 1

@@ -104,6 +104,10 @@ class Ledger:
         """The event's context has changed: what was compared with it is compared again."""
         self._connection.execute(_QUERIES["again"], {"eid": eid, "version": version})
 
+    def again_where_incomplete(self, eids: Iterable[UUID]) -> None:
+        """These events are settled: what was compared with less than the corpus before them is compared again."""
+        self._connection.execute(_QUERIES["again_where_incomplete"], {"eids": list(eids)})
+
     def claim(self, limit: int) -> list[Task]:
         """Take tasks that nobody works on."""
         with self._connection.cursor(row_factory=dict_row) as cursor:

@@ -96,6 +96,8 @@ class Manager:
         self._ledger = ledger
         self._corpora = corpora
         self._free = list(histories)
+        # The background never takes the last place: who waits need not wait for it too.
+        self._kept_free = 1 if len(histories) > 1 else 0
         self._judge = histories[0]
         self._pool = ThreadPoolExecutor(len(histories), "history")
         self._works: dict[UUID, _Work] = {}
@@ -213,7 +215,7 @@ class Manager:
         if not work.task.pieces or work.template is None:
             self._at_once(work)
             return True
-        if not self._free:
+        if not self._free or (work.background and len(self._free) <= self._kept_free):
             return False
         works = self._together(work, able)
         for one in works:

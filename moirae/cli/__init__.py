@@ -2,7 +2,7 @@
 
 import typer
 
-from moirae.cli import alerts, archive, events, export, init, processes, rules, similarity
+from moirae.cli import alerts, archive, events, export, init, processes, recalls, rules, similarity
 
 app = typer.Typer(
     name="moirae",
@@ -18,6 +18,11 @@ app.add_typer(processes.run, name="run")
 app.add_typer(rules.app, name="rules")
 app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
+app.command("similar")(recalls.similar)
+app.add_typer(recalls.app, name="recalls")
+app.command("cancel")(recalls.cancel)
+app.command("finalize")(recalls.finalize)
+app.command("accelerate")(recalls.accelerate)
 app.add_typer(archive.chunks, name="chunks")
 app.add_typer(archive.dead_letters, name="dead-letters")
 app.add_typer(similarity.app, name="similarity")

@@ -35,6 +35,12 @@ _WORDS = {
     "withdrawn": "was detected, but settling did not confirm it",
 }
 
+_VERDICTS = {
+    "kept": "kept: it is outside what was normal",
+    "held back": "held back: the rule's `where` is false for it",
+    "no history": "no history to judge it by",
+}
+
 Number = Annotated[str, typer.Argument(metavar="ALERT", help="The id of the alert or its event, or how it begins.")]
 Author = Annotated[str | None, typer.Option("--author", help="Who; your login name if not given.")]
 Text = Annotated[str, typer.Argument(help="What.")]
@@ -88,6 +94,7 @@ def show(number: Number, workspace: Workspace = WORKSPACE, output: OutputOption 
         ("alert", alert["labels"].get("alertname")),
         ("state", f"{alert['state']}: {_WORDS[alert['state']]}"),
         *alert["annotations"].items(),
+        *((("history", _VERDICTS[alert["verdict"]]),) if alert["verdict"] else ()),
         ("key", alert["key"]),
         ("labels", alert["labels"]),
         ("started", alert["starts_at"]),

@@ -1,6 +1,8 @@
 """`events`: what the rules found."""
 
-from typing import Annotated
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
@@ -21,6 +23,9 @@ from moirae.errors import UsageError
 
 app = typer.Typer(help="What the rules found.", no_args_is_help=True)
 _QUERIES = sql.load("alerts")
+
+# Different rows of a context that are shown.
+_LINES = 20
 
 Rule = Annotated[str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")]
 
@@ -52,11 +57,27 @@ def show(
         raise UsageError(f"{eid!r} is not an event id (eid), as `moirae events list` shows them") from None
     with database(workspace) as (_, connection), connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_QUERIES["event"], {"eid": number}).fetchall()
+        found = cursor.execute(sql.load("contexts")["context"], {"eids": [number]}).fetchall()
     if not rows:
         raise UsageError(f"no event {eid}")
+    context = next((c for c in found if c["version"] == rows[0]["version"]), None)
     if output is Output.JSON:
-        print_json(rows[0])
+        shown = {} if context is None else {name: context[name] for name in ("contexts", "surroundings")}
+        print_json({**rows[0], **shown})
         return
     event = {**rows[0], **{f"event.{name}": value for name, value in rows[0]["attributes"].items()}}
     del event["attributes"]
-    print_table(["", ""], event.items(), "")
+    lines = [*event.items(), *(_context_lines(context) if context else ())]
+    print_table(["", ""], lines, "")
+
+
+def _context_lines(context: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each context and surrounding: its rows, equal ones counted."""
+    standing = "" if context["settled"] else " (provisional)"
+    for kind in ("contexts", "surroundings"):
+        for name, rows in context[kind].items():
+            counted = Counter(", ".join(f"{k}={v}" for k, v in row.items() if v is not None) for row in rows)
+            words = [f"{text} ×{n}" if n > 1 else text for text, n in counted.most_common(_LINES)] or ["empty"]
+            if len(counted) > _LINES:
+                words.append(f"… and {len(counted) - _LINES} others")
+            yield from zip([f"{kind.removesuffix('s')} {name}{standing}", *[""] * len(words)], words, strict=False)

@@ -1,20 +1,21 @@
-"""`export`: events and alerts for other programs."""
+"""`export`: what was found and answered, for other programs."""
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
 import orjson
 import typer
 from psycopg.rows import dict_row
+from psycopg.sql import SQL
 
 import sql
 from moirae.cli.options import WORKSPACE, Workspace, database
 
 app = typer.Typer(help="Data for other programs, on standard output.", no_args_is_help=True)
-_QUERIES = sql.load("alerts")
+_ALERTS = sql.load("alerts")
 
 
 class Format(StrEnum):
@@ -27,29 +28,56 @@ class Format(StrEnum):
 FormatOption = Annotated[Format, typer.Option("--format", help="How to write.")]
 
 _EVENT = ("eid", "rule", "ts", "key", "attributes")
+_CONTEXT = ("eid", "rule", "ts", "contexts", "surroundings")
+_SIMILAR = ("query", "rank", "event", "score")
+_RECALL = ("id", "eid", "rule", "recall", "state", "revision", "final", "coverage", "answer", "key", "error")
 _ALERT = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
 
 
 @app.command()
 def events(workspace: Workspace = WORKSPACE, form: FormatOption = Format.JSONL) -> None:
     """Settled events, oldest first."""
-    _export(workspace, "export_events", _EVENT, form)
+    _export(workspace, _ALERTS["export_events"], _EVENT, form)
 
 
 @app.command()
 def alerts(workspace: Workspace = WORKSPACE, form: FormatOption = Format.JSONL) -> None:
     """Alerts of all states, oldest first."""
-    _export(workspace, "export_alerts", _ALERT, form)
+    _export(workspace, _ALERTS["export_alerts"], _ALERT, form)
 
 
-def _export(workspace: Any, query: str, columns: tuple[str, ...], form: Format) -> None:
+@app.command()
+def contexts(workspace: Workspace = WORKSPACE, form: FormatOption = Format.JSONL) -> None:
+    """Settled contexts and surroundings of the events that recalls are about, oldest first."""
+    _export(workspace, sql.load("contexts")["export"], _CONTEXT, form)
+
+
+@app.command()
+def similar(
+    workspace: Workspace = WORKSPACE,
+    form: FormatOption = Format.JSONL,
+    recall: Annotated[str | None, typer.Option("--recall", help="Only of recalls of this name.")] = None,
+) -> None:
+    """The last answers of similarity recalls: for each event (query) the past events by rank, with their score."""
+    _export(workspace, sql.load("recalls")["export_similar"], _SIMILAR, form, {"recall": recall})
+
+
+@app.command()
+def recalls(workspace: Workspace = WORKSPACE, form: FormatOption = Format.JSONL) -> None:
+    """Every recall with its last answer and what that covers, oldest event first."""
+    _export(workspace, sql.load("recalls")["export_recalls"], _RECALL, form)
+
+
+def _export(
+    workspace: Any, query: SQL, columns: tuple[str, ...], form: Format, values: Mapping[str, Any] | None = None
+) -> None:
     with (
         database(workspace) as (_, connection),
         connection.transaction(),
         # A cursor on the server: the rows never have to fit in memory.
         connection.cursor("export", row_factory=dict_row) as cursor,
     ):
-        write(cursor.execute(_QUERIES[query]), columns, form)
+        write(cursor.execute(query, values), columns, form)
 
 
 def write(rows: Iterable[dict[str, Any]], columns: tuple[str, ...], form: Format) -> None:

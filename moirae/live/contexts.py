@@ -124,6 +124,8 @@ class Contexts:
                         self._ledger.again(event.eid, rule.definition.version)
             self._connection.execute(_QUERIES["forget"], {"every": every})
             self._connection.execute(_QUERIES["enter_corpus"], {"every": every})
+            if due:
+                self._ledger.again_where_incomplete(event.eid for _, events in due for event in events)
 
     def needs(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> dict[str, int]:
         """From which event time on the contexts of events to come look at each stream."""

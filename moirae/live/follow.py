@@ -13,6 +13,9 @@ from moirae.live.requests import Requests
 # Seconds: between two settlings of contexts; how far back alerts are looked at again, whatever clocks do.
 _SETTLE_EVERY, _AGAIN = 1.0, 60.0
 
+# Each round takes hundreds of events further; what is not done then goes on with the next start.
+_ROUNDS = 10_000
+
 _MOMENT = "SELECT clock_timestamp() - make_interval(secs => %s)"
 _CHANGED = "SELECT max(updated_at) FROM alerts WHERE rule = ANY(%s)"
 
@@ -46,9 +49,11 @@ class Follow:
         """Everything, at the end of time."""
         asking = [rule for rule in running if _asks(rule)]
         if asking:
-            while self._begin(asking, newest):
+            for _ in range(_ROUNDS):
+                more = self._begin(asking, newest)
                 self.settle(asking, watermarks)
-            self.settle(asking, watermarks)
+                if not more:
+                    break
 
     def _begin(self, asking: Sequence[Running], newest: int | None) -> bool:
         """Contexts and recalls of alerts that have changed; returns whether there may be more."""

@@ -61,21 +61,18 @@ class Requests:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERY, values).fetchall()
         past = None if newest is None else newest - _LONG_PAST
-        requests = [
-            Request(
-                rule.rule,
-                rule.definition.version,
-                name,
-                question,
-                Asked(row["eid"], row["ts"], row["key"], row["attributes"]),
-                level=int(past is not None and row["ts"] < past),
-            )
-            for row in rows
-        ]
+        requests, waiting = [], False
+        for row in rows:
+            background = past is not None and row["ts"] < past
+            if background and needs and not row["settled"]:
+                waiting = True  # nobody waits for an answer from what may still change
+                continue
+            asked = Asked(row["eid"], row["ts"], row["key"], row["attributes"])
+            requests.append(Request(rule.rule, rule.definition.version, name, question, asked, int(background)))
         if requests:
             with self._connection.transaction():
                 self._ledger.add(requests)
-        return len(rows) == _EVENTS
+        return waiting or len(rows) == _EVENTS
 
     def _of(self, rule: Running) -> dict[str, AnyQuestion]:
         key = (rule.rule, rule.definition.version)

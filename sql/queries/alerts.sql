@@ -64,17 +64,19 @@ SELECT eid, rule, ts, key, attributes FROM events WHERE settled ORDER BY ts, eid
 
 -- alerts --
 -- Alerts, newest first.
-SELECT id, eid, rule, version, key, labels, annotations, state, starts_at, fired_at, last_at, ends_at, events,
+SELECT id, eid, rule, version, key, labels, annotations, state, verdict, starts_at, fired_at, last_at, ends_at, events,
     created_at, raised_at, updated_at FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
-  AND (%(everything)s OR (state <> 'withdrawn' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
+  AND (%(everything)s OR (state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
   AND (%(id)s::text IS NULL OR id::text LIKE %(id)s || '%%' OR eid::text LIKE %(id)s || '%%')
 ORDER BY starts_at DESC, id LIMIT %(limit)s
 
 -- export_alerts --
 -- All alerts, oldest first.
-SELECT id, eid, rule, key, labels, state, starts_at, ends_at FROM alerts ORDER BY starts_at, id
+SELECT id, eid, rule, key, labels, CASE WHEN verdict = 'held back' THEN 'withdrawn' ELSE state END AS state, starts_at,
+    ends_at
+FROM alerts ORDER BY starts_at, id
 
 -- changed_alerts --
 -- Alerts written since a moment, in order of the writing, for those who watch.

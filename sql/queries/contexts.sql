@@ -72,7 +72,7 @@ SELECT eid, rule, ts, contexts, surroundings FROM contexts WHERE settled ORDER B
 -- untasked --
 -- Events whose recalls are to begin: with a context where the rule has one, without tasks of this recall.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
-    a.raised_at
+    coalesce(c.settled, false) AS settled
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))

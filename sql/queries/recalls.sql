@@ -91,6 +91,15 @@ UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, fail
     ended_at = NULL, error = NULL
 WHERE eid = %(eid)s AND version = %(version)s AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'done')
 
+-- again_where_incomplete --
+-- The contexts of these events are settled, and with them all of earlier events: similarity recalls that began before
+-- some of those were in the corpus begin again.
+UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, held = NULL, lease = NULL,
+    ended_at = NULL, error = NULL
+WHERE t.eid = ANY(%(eids)s) AND t.request->>'kind' = 'similar' AND t.state IN ('waiting', 'running', 'done')
+  AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND c.corpus > t.corpus
+    AND (extract(epoch FROM c.ts) * 1000000)::bigint <= (t.event->>'ts')::bigint AND c.eid <> t.eid)
+
 -- tasks --
 -- Recalls, newest first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,

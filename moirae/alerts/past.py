@@ -1,0 +1,103 @@
+"""What the past says about an event: the last answers of its recalls, and past events with what was done then."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+import sql
+from archiver.times import from_micros
+from recall.ledger import Ledger
+
+_QUERIES = sql.load("past")
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A past event like the new one. `past` holds its alert, context and notes; None where it is forgotten."""
+
+    eid: UUID
+    rank: int
+    score: float
+    ts: datetime
+    shared: list[tuple[str, float]]
+    only_new: list[str]
+    only_past: list[str]
+    past: Mapping[str, Any] | None
+
+    @property
+    def resolutions(self) -> list[Mapping[str, Any]]:
+        """What fixed it, the last first."""
+        notes = self.past["notes"] if self.past else []
+        return [note for note in reversed(notes) if note["kind"] == "resolution"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The last answer of a recall. `rows` of an SQL recall, `hits` of a similarity recall; None: no answer yet."""
+
+    recall: str
+    kind: str
+    state: str
+    number: int
+    coverage: Mapping[str, Any] | None
+    rows: list[dict[str, Any]] | None
+    hits: list[Hit] | None
+
+
+def find(connection: Connection[Any], beginning: str) -> list[UUID]:
+    """The events that a beginning of an event's or alert's id may mean."""
+    safe = beginning.lower().replace("%", "").replace("_", "")
+    return list(dict.fromkeys(row[0] for row in connection.execute(_QUERIES["find"], {"id": safe}))) if safe else []
+
+
+def answers(connection: Connection[Any], eid: UUID) -> list[Answer]:
+    """The last answer of each recall of an event, similarity last."""
+    found = [_answer(connection, row) for row in Ledger(connection).answers(eid).values()]
+    return sorted(found, key=lambda answer: (answer.kind, answer.recall))
+
+
+def past(connection: Connection[Any], eids: Iterable[UUID]) -> dict[UUID, dict[str, Any]]:
+    """Past events as people know them, by id."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return {row["eid"]: row for row in cursor.execute(_QUERIES["past"], {"eids": list(eids)})}
+
+
+def _answer(connection: Connection[Any], row: Mapping[str, Any]) -> Answer:
+    kind, rows = row["request"]["kind"], row["answer"]
+    hits = None
+    if kind == "similar" and rows is not None:
+        known = past(connection, [UUID(hit["past_eid"]) for hit in rows])
+        hits = [
+            Hit(
+                UUID(hit["past_eid"]),
+                hit["rank"],
+                hit["score"],
+                from_micros(hit["past_ts"]),
+                [(term, share) for term, share in hit["shared"]],
+                hit["only_new"],
+                hit["only_past"],
+                known.get(UUID(hit["past_eid"])),
+            )
+            for hit in rows
+        ]
+    number = row["number"] or 0
+    return Answer(row["recall"], kind, row["state"], number, row["coverage"], None if hits is not None else rows, hits)
+
+
+def covered(coverage: Mapping[str, Any]) -> str:
+    """A coverage in words."""
+    total = coverage["read"] + coverage["left"] + coverage["failed"]
+    since = (
+        "the beginning" if coverage["read_from"] is None else f"{from_micros(coverage['read_from']):%Y-%m-%d %H:%M}Z"
+    )
+    words = f"{coverage['read']} of {total} chunks, back to {since}"
+    if coverage["failed"]:
+        words += f", {coverage['failed']} failed"
+    if coverage["final"]:
+        words += ", final" if not coverage["partial"] else ", final but partial"
+    return words

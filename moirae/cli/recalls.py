@@ -1,0 +1,237 @@
+"""`similar`, `recalls`, `cancel`, `finalize`, `accelerate`: what the past says, and how it is asked."""
+
+import getpass
+import sys
+import time
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
+from uuid import UUID
+
+import typer
+from psycopg import Connection
+from psycopg.rows import dict_row
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+import sql
+from moirae.alerts.past import Answer, Hit, answers, covered, find
+from moirae.cli.options import (
+    WORKSPACE,
+    Limit,
+    Output,
+    OutputOption,
+    Workspace,
+    cell,
+    database,
+    print_json,
+    print_table,
+    visible,
+)
+from moirae.cli.options import time as moment
+from moirae.errors import UsageError
+
+app = typer.Typer(help="Questions to the past, and how far they are.", no_args_is_help=True)
+_QUERIES = sql.load("recalls")
+
+_STATES = ("waiting", "running", "done", "finalized", "cancelled", "failed")
+# Seconds: between two looks of `watch`; how long a command waits to be carried out.
+_LOOK, _PATIENCE = 0.3, 15.0
+
+Eid = Annotated[str, typer.Argument(metavar="EID", help="The id of the event or its alert, or how it begins.")]
+State = Annotated[list[str] | None, typer.Option("--state", help=f"Only in this state: {', '.join(_STATES)}.")]
+Rule = Annotated[str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")]
+
+
+def similar(eid: Eid, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """The past events most like this one: why, what fixed them, how much of history was read."""
+    with database(workspace) as (_, connection):
+        number = one(connection, eid)
+        found = [answer for answer in answers(connection, number) if answer.kind == "similar"]
+    if not found:
+        raise UsageError(f"event {number} has no similarity recall: its rule asks for none, or its alert has not fired")
+    if output is Output.JSON:
+        print_json([_json(answer) for answer in found])
+        return
+    Console(width=None if sys.stdout.isatty() else 160).print(Group(*(drawn(answer) for answer in found)))
+
+
+@app.command("list")
+def list_(
+    workspace: Workspace = WORKSPACE,
+    eid: Annotated[str | None, typer.Option("--event", help="Only of this event.")] = None,
+    rule: Rule = None,
+    state: State = None,
+    limit: Limit = 50,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """The newest recalls."""
+    unknown = [s for s in state or () if s not in _STATES]
+    if unknown:
+        raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
+    with database(workspace) as (_, connection):
+        rows = _tasks(connection, eid=eid, rule=rule, states=state, limit=limit)
+    if output is Output.JSON:
+        print_json(rows)
+        return
+    shown = [
+        (
+            row["created_at"],
+            row["rule"],
+            row["recall"],
+            row["state"],
+            f"{row['read']}/{row['pieces'] if row['pieces'] is not None else '?'}",
+            row["revision"],
+            row["tickets"],
+            row["eid"],
+        )
+        for row in rows
+    ]
+    print_table(["asked", "rule", "recall", "state", "chunks", "revision", "tickets", "event"], shown, "no recalls")
+
+
+@app.command()
+def show(eid: Eid, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """The last answers about an event."""
+    with database(workspace) as (_, connection):
+        found = answers(connection, one(connection, eid))
+    if output is Output.JSON:
+        print_json([_json(answer) for answer in found])
+    elif not found:
+        print("nothing was asked about this event")
+    else:
+        Console(width=None if sys.stdout.isatty() else 160).print(Group(*(drawn(answer) for answer in found)))
+
+
+@app.command()
+def watch(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
+    """Draw the answers about an event as they get better, until all are final."""
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    with database(workspace) as (_, connection):
+        number = one(connection, eid)
+        with Live(console=console, refresh_per_second=4, transient=False) as screen:
+            while True:
+                found = answers(connection, number)
+                screen.update(Group(*(drawn(answer) for answer in found)) if found else Text("nothing was asked yet"))
+                if found and all(answer.state not in ("waiting", "running") for answer in found):
+                    return
+                time.sleep(_LOOK)
+
+
+def cancel(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
+    """End all recalls of an event and discard their answers."""
+    _command(workspace, "cancel", eid)
+
+
+def finalize(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
+    """End all recalls of an event and keep the answers they have."""
+    _command(workspace, "finalize", eid)
+
+
+def accelerate(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
+    """Give the recalls of an event more tickets: they run more often than others."""
+    _command(workspace, "accelerate", eid)
+
+
+def one(connection: Connection[Any], eid: str) -> UUID:
+    """The event that is meant. Raises `UsageError` where that is none or not clear."""
+    found = find(connection, eid)
+    if not found:
+        raise UsageError(f"no event {visible(eid)!r}, as `moirae events list` and `moirae alerts list` show them")
+    if len(found) > 1:
+        raise UsageError(f"{visible(eid)!r} begins the ids of several events; give more of it")
+    return found[0]
+
+
+def _command(workspace: Any, command: str, eid: str) -> None:
+    with database(workspace) as (_, connection):
+        number = one(connection, eid)
+        if not _tasks(connection, str(number), None, ["waiting", "running"], 1):
+            print(f"no recall of {number} is going on")
+            return
+        values = {"command": command, "eid": number, "author": getpass.getuser()}
+        row = connection.execute(_QUERIES["command"], values).fetchone()
+        assert row is not None
+        deadline = time.monotonic() + _PATIENCE
+        while time.monotonic() < deadline:
+            done = connection.execute(_QUERIES["command_effect"], {"id": row[0]}).fetchone()
+            if done is not None and done[0] is not None:
+                print(f"{command} {number}: {done[0]}")
+                return
+            time.sleep(0.05)
+    print(f"{command} {number} is noted; it will be carried out when the recall process runs")
+
+
+def _tasks(
+    connection: Connection[Any], eid: str | None, rule: str | None, states: list[str] | None, limit: int
+) -> list[dict[str, Any]]:
+    values = {"eid": eid, "rule": rule, "states": states, "limit": limit}
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(_QUERIES["tasks"], values).fetchall()
+
+
+def _json(answer: Answer) -> dict[str, Any]:
+    hits = None if answer.hits is None else [vars(hit) for hit in answer.hits]
+    return {**vars(answer), "hits": hits}
+
+
+# Drawing
+
+
+def drawn(answer: Answer) -> RenderableType:
+    """An answer for people: what it says, then from how much of history."""
+    head = Text.assemble((f"{answer.recall}  ", "bold"), (_standing(answer), "dim"))
+    if answer.hits is not None:
+        body: RenderableType = hits(answer.hits) if answer.hits else Text("  nothing like it in what was read")
+    elif answer.rows is not None:
+        body = _table(answer.rows)
+    else:
+        body = Text("  no answer yet")
+    return Group(head, body, Text(""))
+
+
+def _standing(answer: Answer) -> str:
+    if answer.coverage is None:
+        return answer.state
+    return f"revision {answer.number}, {answer.state}: {covered(answer.coverage)}"
+
+
+def hits(found: Iterable[Hit]) -> RenderableType:
+    """Past events, each with its reasons and with what was done."""
+    lines: list[Text] = []
+    for hit in found:
+        past = hit.past or {}
+        summary = (past.get("annotations") or {}).get("summary") or cell(past.get("key") or {})
+        head = (f"  {hit.rank:>2}. {hit.score:.3f} ", "bold cyan")
+        lines.append(Text.assemble(head, (f"{moment(hit.ts)}  ", "dim"), visible(summary), (_went(past), "dim")))
+        terms = ", ".join(f"{visible(term)} {share:.0%}" for term, share in hit.shared[:5])
+        lines.append(Text.assemble(("      shares ", "dim"), terms))
+        for note in hit.resolutions[:1]:
+            tag = f" [{visible(note['tag'])}]" if note["tag"] else ""
+            lines.append(Text.assemble(("      fixed by ", "dim"), (visible(note["text"]), "green"), tag))
+    return Group(*lines)
+
+
+def _went(past: Mapping[str, Any]) -> str:
+    if not past or past.get("starts_at") is None:
+        return ""
+    end = past["ends_at"] or past["last_at"]
+    minutes = (end - past["starts_at"]).total_seconds() / 60
+    again = f", came back {past['again']} times in a week" if past["again"] else ""
+    return f"  lasted {minutes:.0f} min{again}"
+
+
+def _table(rows: list[dict[str, Any]]) -> RenderableType:
+    if not rows:
+        return Text("  no rows in what was read")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
+    for name in rows[0]:
+        table.add_column(f"  {name}")
+    for row in rows[:20]:
+        table.add_row(*(f"  {_value(value)}" for value in row.values()))
+    return table
+
+
+def _value(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else cell(value)
