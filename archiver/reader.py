@@ -64,10 +64,10 @@ class Reader:
         found = None if table is None else read(spark, table, low, high, late, only)
         return spark.createDataFrame([], self._schemas[stream].ddl()) if found is None else found
 
-    def holds(self, stream: str, low: int | None, high: int | None) -> bool:
-        """Whether any row of the stream may lie in a span."""
+    def files(self, stream: str, low: int | None, high: int | None) -> list[str]:
+        """Paths of the files that may hold event times in a span."""
         table = self._table(stream)
-        return table is not None and bool(table.files(low, high))
+        return [] if table is None else table.files(low, high)
 
     def schema(self, stream: str) -> StreamSchema:
         """The declared columns of a stream."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
@@ -127,6 +128,12 @@ class StreamTable:
         schema = pa.schema([self._arrow.field(name) for name in columns])
         parts = [pq.ParquetFile(path).read(columns=list(columns)) for path in self.files(chunk=chunk)]
         return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
+
+    def on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
+        """The named columns of one file's rows that did not come late, in memory."""
+        schema = pa.schema([self._arrow.field(name) for name in columns])
+        rows = pq.ParquetFile(path).read(columns=[*columns, "_late"])
+        return rows.filter(pc.invert(rows["_late"])).select(columns).cast(schema)
 
     def identities(self, chunk: int) -> np.ndarray[Any, Any]:
         """The identity index entries of a chunk (`archiver.identity.ENTRY`)."""

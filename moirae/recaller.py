@@ -31,6 +31,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         home / "warehouse-recall",
         settings.spark.conf,
         settings.recall.history_queries,
+        settings.recall.engine,
     )
     beaten = 0.0
 

@@ -24,7 +24,9 @@ from pyspark.errors import PySparkException
 import sql
 from archiver.catalog import Catalog
 from recall.corpora import Corpora
-from recall.history import History, Own, Rows, Template, merged
+from recall.engines.chosen import Engines
+from recall.engines.spark import Rows
+from recall.engines.template import Own, Template, merged
 from recall.ledger import LEASE, Ledger, Revision, Step, Task
 from recall.query.shape import Unsupported
 from recall.query.split import MERGED
@@ -89,21 +91,21 @@ class _Turn:
 
 
 class Manager:
-    """The loop of one process. `histories`: a Spark session each, as many as may be in use at once."""
+    """The loop of one process. `engines`: a Spark session each, as many as may be in use at once."""
 
-    def __init__(self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, histories: list[History]) -> None:
+    def __init__(self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, engines: list[Engines]) -> None:
         self._connection = connection
         self._ledger = ledger
         self._corpora = corpora
-        self._free = list(histories)
+        self._free = list(engines)
         # The background never takes the last place: who waits need not wait for it too.
-        self._kept_free = 1 if len(histories) > 1 else 0
-        self._judge = histories[0]
-        self._pool = ThreadPoolExecutor(len(histories), "history")
+        self._kept_free = 1 if len(engines) > 1 else 0
+        self._judge = engines[0]
+        self._pool = ThreadPoolExecutor(len(engines), "history")
         self._works: dict[UUID, _Work] = {}
         self._stride: Stride[UUID] = Stride()
         self._templates: dict[str, Template] = {}
-        self._running: dict[Future[list[Step]], tuple[_Turn, History]] = {}
+        self._running: dict[Future[list[Step]], tuple[_Turn, Engines]] = {}
         self._states: dict[UUID, SimilarState] = {}
         self._signed = time.monotonic()
 
@@ -203,6 +205,8 @@ class Manager:
     def _give_turn(self) -> bool:
         """Give the next task its turn; False: there is none, or no room."""
         able = self._able()
+        if not self._free:
+            able = [number for number in able if self._works[number].template is None]
         number = self._stride.next(able)
         if number is None:
             return False
@@ -222,9 +226,9 @@ class Manager:
             one.busy = True
         self._stride.served([w.task.id for w in works])
         self._ledger.begin(w.task for w in works)
-        history = self._free.pop()
+        engines = self._free.pop()
         turn = _Turn(works)
-        self._running[self._pool.submit(_read, history, works, self._own(works))] = turn, history
+        self._running[self._pool.submit(_read, engines, works, self._own(works))] = turn, engines
         return True
 
     def _together(self, work: _Work, able: Iterable[UUID]) -> list[_Work]:
@@ -244,7 +248,7 @@ class Manager:
         return [work, *same[: _TOGETHER - 1]]
 
     def _at_once(self, work: _Work) -> None:
-        """What needs no Spark: similarity over the index in memory; a question without any history."""
+        """What needs no Spark: similarity over the index in memory; a question without any engines."""
         task = work.task
         self._stride.served([task.id])
         if not isinstance(task.question, SimilarQuestion):
@@ -298,8 +302,8 @@ class Manager:
 
     def _collect(self) -> None:
         for future in [f for f in self._running if f.done()]:
-            turn, history = self._running.pop(future)
-            self._free.append(history)
+            turn, engines = self._running.pop(future)
+            self._free.append(engines)
             for work, step in zip(turn.works, future.result(), strict=True):
                 work.busy = False
                 self._take_in(work, step)
@@ -327,7 +331,7 @@ class Manager:
             name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()
         }
         try:
-            found = self._judge.judge(question, task.asked, known)
+            found = self._judge.spark.judge(question, task.asked, known)
         except (PySparkException, Py4JError) as error:
             _LOG.error("where failed", action="where_failed", rule=task.rule, error=_words(error))
             found = None
@@ -345,10 +349,10 @@ def _end_of_turn(work: _Work) -> int:
     return min(work.task.next + (_RUN if work.background else 1), total)
 
 
-# History queries, in a thread of the pool
+# Engines queries, in a thread of the pool
 
 
-def _read(history: History, works: list[_Work], own: Own) -> list[Step]:
+def _read(engines: Engines, works: list[_Work], own: Own) -> list[Step]:
     """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
     began = time.monotonic()
     template = works[0].template
@@ -356,18 +360,18 @@ def _read(history: History, works: list[_Work], own: Own) -> list[Step]:
     shares = [(work.task.asked, work.share()) for work in works if work.task.pieces]
     error = None
     try:
-        partial = history.partial(template, shares, own) if shares else {}
+        partial = engines.partial(template, shares, own) if shares else {}
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
     except _FAULTS as fault:
         if len(works) > 1:
-            return [step for work in works for step in _read(history, [work], own)]
+            return [step for work in works for step in _read(engines, [work], own)]
         error = _words(fault)
         _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
         found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
     due = [work for work in works if work.due(time.monotonic())]
     try:
-        answers = history.answer(template, [(w.task.asked, held[w.task.id]) for w in due], own) if due else {}
+        answers = engines.spark.answer(template, [(w.task.asked, held[w.task.id]) for w in due], own) if due else {}
     except _FAULTS as fault:
         error, answers, due = _words(fault), {}, []
     seconds = (time.monotonic() - began) / len(works)

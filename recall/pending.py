@@ -16,7 +16,7 @@ from recall.request import Asked
 _BEGINNING = -62_135_596_800_000_000
 _MICROS = pa.timestamp("us", tz="UTC")
 # Attributes that need no parsing.
-_PLAIN = {
+PLAIN = {
     "string": pa.string(),
     "boolean": pa.bool_(),
     "int": pa.int32(),
@@ -40,26 +40,30 @@ class Waiting:
 
 def pending(spark: SparkSession, events: Sequence[Waiting], attributes: Mapping[str, str]) -> DataFrame:
     """The table of some events; `attributes` with their Spark types."""
-    plain = {name: _PLAIN[kind] for name, kind in attributes.items() if kind in _PLAIN}
-    other = {name: kind for name, kind in attributes.items() if kind not in _PLAIN}
+    table = plain_pending(events, {name: kind for name, kind in attributes.items() if kind in PLAIN})
+    other = {name: kind for name, kind in attributes.items() if kind not in PLAIN}
+    if not other:
+        return spark.createDataFrame(table)
+    texts = pa.array([orjson.dumps(dict(event.asked.attributes)).decode() for event in events])
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in other.items())
+    frame = spark.createDataFrame(table.append_column("_json", texts))
+    frame = frame.withColumn("_json", F.from_json("_json", ddl, JSON))
+    return frame.withColumns({attribute_column(name): F.col("_json").getField(name) for name in other}).drop("_json")
+
+
+def plain_pending(events: Sequence[Waiting], attributes: Mapping[str, str]) -> pa.Table:
+    """The same, where all attributes are of `PLAIN` types."""
     columns = {
         EID: pa.array([str(event.asked.eid) for event in events]),
         MOMENT: pa.array([event.asked.ts for event in events], _MICROS),
         LOW: pa.array([_BEGINNING if event.low is None else event.low for event in events], _MICROS),
         HIGH: pa.array([event.high for event in events], _MICROS),
     }
-    for name, kind in plain.items():
+    for name, type_name in attributes.items():
+        kind = PLAIN[type_name]
         values = [_number(event.asked.attributes.get(name), kind) for event in events]
         columns[attribute_column(name)] = pa.array(values, kind)
-    if other:
-        columns["_json"] = pa.array([orjson.dumps(dict(event.asked.attributes)).decode() for event in events])
-    frame = spark.createDataFrame(pa.table(columns))
-    if other:
-        ddl = ", ".join(f"`{name}` {kind}" for name, kind in other.items())
-        frame = frame.withColumn("_json", F.from_json("_json", ddl, JSON))
-        parsed = {attribute_column(name): F.col("_json").getField(name) for name in other}
-        frame = frame.withColumns(parsed).drop("_json")
-    return frame
+    return pa.table(columns)
 
 
 def _number(value: Any, kind: pa.DataType) -> Any:

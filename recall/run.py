@@ -12,12 +12,15 @@ import pyarrow as pa
 from psycopg import Connection
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from archiver.engine.session import start_session
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
-from recall.history import History, warm_up
+from recall.engines.chosen import Engines
+from recall.engines.local import LocalEngine
+from recall.engines.spark import SparkEngine, warm_up
 from recall.ledger import Ledger
 from recall.manager import Manager
 
@@ -38,22 +41,25 @@ class Place:
     warehouse: Path
     conf: Mapping[str, str]
     history_queries: int
+    engine: str
 
 
 def run(place: Place, connection: Connection[Any], lease: int, stop: threading.Event, beat: Callable[[], None]) -> None:
     """Serve recalls until `stop` is set. `lease`: the epoch of this process in its role."""
     step_aside()
     spark = start_session("moirae recall", place.master, place.warehouse, {**_SETTINGS, **place.conf})
-    histories = [
-        History(spark.newSession(), Reader(place.root, place.schemas), place.relations)
-        for _ in range(place.history_queries)
-    ]
+    engines = [_engines(place, spark) for _ in range(place.history_queries)]
     for schema in place.schemas[:1]:
         with suppress(PySparkException, Py4JError):
-            warm_up(histories[0], schema)
-    manager = Manager(connection, Ledger(connection, lease), Corpora(connection, place.root), histories)
+            warm_up(engines[0].spark, schema)
+    manager = Manager(connection, Ledger(connection, lease), Corpora(connection, place.root), engines)
     manager.run(stop, beat)
     spark.stop()
+
+
+def _engines(place: Place, spark: SparkSession) -> Engines:
+    engine = SparkEngine(spark.newSession(), Reader(place.root, place.schemas), place.relations)
+    return Engines(engine, None if place.engine == "spark" else LocalEngine(Reader(place.root, place.schemas)))
 
 
 def step_aside() -> None:

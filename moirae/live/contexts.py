@@ -4,7 +4,7 @@ What is to be done is read from the database (events without a context, contexts
 hangs on what this process remembers.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -34,7 +34,7 @@ _LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
 
 # Events in one statement.
-_EVENTS = 500
+_EVENTS = 100
 # Rows of one context of one event; more are cut, newest insertion order aside.
 _ROWS = 2000
 # Microseconds that rows stay in memory beyond what the contexts of events of this moment need.
@@ -50,11 +50,11 @@ class _Asking:
     pending: str
     columns: tuple[str, ...]
 
-    def reaches(self, asked: Sequence[Asked]) -> tuple[int, int]:
-        """The span of event time that must be looked at, in microseconds."""
-        times = [event.ts for event in asked]
+    def spans(self, asked: Sequence[Asked]) -> list[tuple[int, int]]:
+        """The event time that must be looked at for each event, in microseconds."""
         used = self.query.used
-        return min(times) - self.ask.within - used.reach, max(times) + self.ask.delay + max(used.lag, 0) + 1
+        before, after = self.ask.within + used.reach, self.ask.delay + max(used.lag, 0) + 1
+        return [(event.ts - before, event.ts + after) for event in asked]
 
 
 @dataclass(frozen=True)
@@ -75,26 +75,33 @@ class Contexts:
         self._ledger = Ledger(connection)
         self._askings: dict[tuple[str, str], list[_Asking]] = {}
 
-    def provisional(self, running: Sequence[Running], since: Any) -> bool:
+    def begin(self, running: Sequence[Running], watermarks: Mapping[str, int | None], since: Any) -> bool:
         """Contexts of events that have none, from what is there; of alerts written since a moment.
 
-        Returns whether there may be more.
+        Those of settled events that every stream has passed are settled at once. Returns whether there may be more.
         """
         wanted: list[tuple[Running, list[Asked]]] = []
+        settled: set[UUID] = set()
         more = False
         for rule in running:
             if not self._of(rule):
                 continue
             values = {**_of_rule(rule), "every": _every(rule), "since": since, "limit": _EVENTS}
-            found = self._asked("wanted", values)
-            more = more or len(found) == _EVENTS
-            if found:
-                wanted.append((rule, found))
+            with self._connection.cursor(row_factory=dict_row) as cursor:
+                rows = cursor.execute(_QUERIES["wanted"], values).fetchall()
+            more = more or len(rows) == _EVENTS
+            horizon = self._horizon(rule, watermarks)
+            if horizon is not None:
+                settled |= {row["eid"] for row in rows if row["settled"] and row["ts"] < horizon}
+            if rows:
+                wanted.append((rule, [_asked(row) for row in rows]))
         if wanted:
-            found_rows = self._compute(wanted)
+            found = self._compute(wanted)
             with self._connection.transaction():
                 for rule, events in wanted:
-                    self._put(rule, events, found_rows, settled=False)
+                    self._put(rule, events, found, settled)
+                if settled:
+                    self._enter_corpus(running, settled)
         return more
 
     def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> None:
@@ -115,17 +122,20 @@ class Contexts:
                 due.append((rule, [_asked(row) for row in rows]))
                 before |= {(rule.rule, row["eid"]): row["contexts"] for row in rows}
         found = self._compute(due) if due else {}
-        every = [rule.rule for rule in running if _every(rule)]
         with self._connection.transaction():
             for rule, events in due:
-                self._put(rule, events, found, settled=True)
+                self._put(rule, events, found, {event.eid for event in events})
                 for event in events:
                     if found[rule.rule, event.eid].contexts != before[rule.rule, event.eid]:
                         self._ledger.again(event.eid, rule.definition.version)
-            self._connection.execute(_QUERIES["forget"], {"every": every})
-            self._connection.execute(_QUERIES["enter_corpus"], {"every": every})
-            if due:
-                self._ledger.again_where_incomplete(event.eid for _, events in due for event in events)
+            self._connection.execute(_QUERIES["forget"], {"every": _every_of(running)})
+            self._enter_corpus(running, {event.eid for _, events in due for event in events})
+
+    def _enter_corpus(self, running: Sequence[Running], settled: Collection[UUID]) -> None:
+        """What is ready enters the corpus; what these events were compared with may have been incomplete."""
+        self._connection.execute(_QUERIES["enter_corpus"], {"every": _every_of(running)})
+        if settled:
+            self._ledger.again_where_incomplete(settled)
 
     def needs(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> dict[str, int]:
         """From which event time on the contexts of events to come look at each stream."""
@@ -168,12 +178,8 @@ class Contexts:
         query = lifted(ask, rule.definition, rule.tables, names)
         return _Asking(ask, query, view, tuple(rule.definition.answers[ask.name]))
 
-    def _asked(self, query: str, values: Mapping[str, Any]) -> list[Asked]:
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            return [_asked(row) for row in cursor.execute(_QUERIES[query], values)]
-
     def _put(
-        self, rule: Running, events: Sequence[Asked], found: Mapping[tuple[str, UUID], Found], settled: bool
+        self, rule: Running, events: Sequence[Asked], found: Mapping[tuple[str, UUID], Found], settled: Collection[UUID]
     ) -> None:
         with self._connection.cursor() as cursor:
             cursor.executemany(
@@ -185,7 +191,7 @@ class Contexts:
                         "ts": from_micros(event.ts),
                         "contexts": Jsonb(found[rule.rule, event.eid].contexts),
                         "surroundings": Jsonb(found[rule.rule, event.eid].surroundings),
-                        "settled": settled,
+                        "settled": event.eid in settled,
                     }
                     for event in events
                 ],
@@ -243,10 +249,8 @@ class Contexts:
         """Views of what the queries look at, and no more."""
         for stream in frozenset().union(*(a.query.used.streams | a.query.used.derived for a, _ in askings)):
             readers = [(a, e) for a, e in askings if stream in a.query.used.streams | a.query.used.derived]
-            spans = [asking.reaches(events) for asking, events in readers]
-            low, high = min(low for low, _ in spans), max(high for _, high in spans)
-            rows = self._rows.archived(stream, low, high, _only(stream, readers))
-            rows.createOrReplaceTempView(f"around_{stream}")
+            spans = [span for asking, events in readers for span in asking.spans(events)]
+            self._rows.around(stream, spans, _only(stream, readers)).createOrReplaceTempView(f"around_{stream}")
 
 
 def _only(stream: str, readers: Sequence[tuple[_Asking, Sequence[Asked]]]) -> dict[str, list[str]]:
@@ -279,6 +283,10 @@ def _of_rule(rule: Running) -> dict[str, Any]:
 
 def _every(rule: Running) -> bool:
     return rule.definition.rule.spec.recall_on == "every"
+
+
+def _every_of(running: Sequence[Running]) -> list[str]:
+    return [rule.rule for rule in running if _every(rule)]
 
 
 def _asked(row: Mapping[str, Any]) -> Asked:

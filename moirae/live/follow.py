@@ -36,7 +36,7 @@ class Follow:
         asking = [rule for rule in running if _asks(rule)]
         if not asking:
             return
-        self._begin(asking, newest)
+        self._begin(asking, watermarks, newest)
         if time.monotonic() - self._settled_at >= _SETTLE_EVERY:
             self.settle(asking, watermarks)
 
@@ -50,12 +50,12 @@ class Follow:
         asking = [rule for rule in running if _asks(rule)]
         if asking:
             for _ in range(_ROUNDS):
-                more = self._begin(asking, newest)
+                more = self._begin(asking, watermarks, newest)
                 self.settle(asking, watermarks)
                 if not more:
                     break
 
-    def _begin(self, asking: Sequence[Running], newest: int | None) -> bool:
+    def _begin(self, asking: Sequence[Running], watermarks: Mapping[str, int | None], newest: int | None) -> bool:
         """Contexts and recalls of alerts that have changed; returns whether there may be more."""
         changed = self._connection.execute(_CHANGED, ([rule.rule for rule in asking],)).fetchone()
         if changed is None or changed[0] is None or changed[0] == self._seen:
@@ -63,7 +63,7 @@ class Follow:
         moment = self._connection.execute(_MOMENT, (_AGAIN,)).fetchone()
         assert moment is not None
         more = self._requests.add(asking, self._since, newest, with_context=False)
-        more = self._contexts.provisional(asking, self._since) or more
+        more = self._contexts.begin(asking, watermarks, self._since) or more
         more = self._requests.add(asking, self._since, newest, with_context=True) or more
         if not more:
             self._since, self._seen = moment[0], changed[0]

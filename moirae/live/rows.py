@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
+from archiver.admission import column
 from archiver.ingest import Archive
 from archiver.reader import read, within
 
@@ -24,19 +26,50 @@ class Rows:
         columns = list(schema.columns)
         return self.frame(fresh.select(columns) if fresh is not None else schema.arrow().empty_table().select(columns))
 
-    def archived(
-        self, stream: str, low: int | None, high: int | None, only: Mapping[str, Sequence[Any]] | None = None
-    ) -> DataFrame:
-        """Rows with event times in [low, high), microseconds; `only` those with one of some values in a column."""
+    def archived(self, stream: str, low: int | None, high: int | None) -> DataFrame:
+        """Rows with event times in [low, high), microseconds."""
         recent = self._archive.recent[stream].slice(low, high)
         if recent is not None:
-            for name, wanted in (only or {}).items():
-                recent = recent.filter(pc.is_in(recent[name], pa.array(wanted, recent.schema.field(name).type)))
             return self.frame(recent)
         table = self._archive.tables[stream]
-        found = read(self._spark, table, low, high, False, only or {})
+        found = read(self._spark, table, low, high, False, {})
         return self.new(stream, None) if found is None else within(found, table.schema.time, low, high)
+
+    def around(self, stream: str, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> DataFrame:
+        """Rows with event times in any of some spans [low, high), microseconds, read here: they are few."""
+        merged = _merged(spans)
+        recent = self._archive.recent[stream].slice(merged[0][0], merged[-1][1])
+        table = self._archive.tables[stream]
+        if recent is not None:
+            return self.frame(_kept(recent, table.schema.time, merged, only))
+        files = dict.fromkeys(path for low, high in merged for path in table.files(low, high))
+        columns = list(table.schema.columns)
+        parts = [table.schema.arrow().empty_table().select(columns)]
+        for path in files:
+            rows = table.on_time(path, columns)
+            parts.append(_kept(rows, table.schema.time, merged, only))
+        return self.frame(pa.concat_tables(parts).combine_chunks())
 
     def frame(self, rows: pa.Table) -> DataFrame:
         """An Arrow table."""
         return self._spark.createDataFrame(rows)
+
+
+def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Spans that touch as one, ascending."""
+    merged: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if merged and low <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
+        else:
+            merged.append((low, high))
+    return merged
+
+
+def _kept(rows: pa.Table, time: str, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> pa.Table:
+    for name, wanted in only.items():
+        rows = rows.filter(pc.is_in(rows[name], pa.array(wanted, rows.schema.field(name).type)))
+    ts = column(rows, time)
+    place = np.searchsorted(np.array([low for low, _ in spans]), ts, side="right") - 1
+    highs = np.array([high for _, high in spans])
+    return rows.filter(pa.array((place >= 0) & (ts < highs[place])))

@@ -323,6 +323,8 @@ class _Lifting:
         if select.args.get("distinct"):
             raise Unsupported("put SELECT DISTINCT in brackets in FROM and limit outside", limit)
         keys = order.expressions if order else [exp.Ordered(this=exp.column(MOMENT, table=anchor, quoted=True))]
+        if top:  # among equals the order is that of the columns: the same answer each time
+            keys = [*keys, *(exp.Ordered(this=p.unalias()) for p in select.expressions if not p.is_star)]
         row = exp.Window(
             this=exp.RowNumber(),
             partition_by=[exp.column(EID, table=anchor, quoted=True)],

@@ -18,7 +18,7 @@ Kind = Literal["count", "sum", "avg", "min", "max", "var_pop", "var_samp", "stdd
 
 # The table that `merge` reads.
 MERGED = "_merged"
-_VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 -- wanted --
 -- Events that recalls are about (the first of each alert that has fired, or every event of one) and that have no
 -- context yet.
-SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes
+SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
+    e.settled
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))

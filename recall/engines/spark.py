@@ -2,9 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -15,59 +13,18 @@ from pyspark.sql import functions as F
 
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
-from recall.operators.aggregates import merge, values
+from recall.engines.template import PENDING, Own, Template, by_event, wanted_only
+from recall.operators.aggregates import values
 from recall.pending import WRITTEN, Waiting, own_table, pending
-from recall.query.bind import Physical
-from recall.query.lift import EID, EVENT, Lifted, Names, Scope, lift
-from recall.query.shape import Tables
-from recall.query.split import MERGED, Split, split
+from recall.query.lift import EID, EVENT
+from recall.query.split import MERGED
 from recall.request import Asked, Piece, SqlQuestion
 
 # An answer: rows of columns.
 Rows = list[dict[str, Any]]
-# The rows of the rule's own tables: by table, by event.
-Own = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
-
-_PENDING = "_pending"
 
 
-@dataclass(frozen=True)
-class Template:
-    """A question taken apart and made fit for many events at once."""
-
-    question: SqlQuestion
-
-    @cached_property
-    def split(self) -> Split:
-        return split(self.question.sql, self._tables)
-
-    @cached_property
-    def partial(self) -> Lifted:
-        """For a piece of history."""
-        return lift(self.split.partial, self._scope(frozenset()), self._names)
-
-    @cached_property
-    def merge(self) -> Lifted:
-        """For the merged partial answers."""
-        return lift(self.split.merge, self._scope(frozenset({MERGED})), self._names, numbered=True)
-
-    @property
-    def _tables(self) -> Tables:
-        question = self.question
-        return Tables(question.streams, frozenset(question.relations), question.derived)
-
-    def _scope(self, own: frozenset[str]) -> Scope:
-        return Scope(self._tables, tuple(self.question.attributes), own | self.question.own.keys())
-
-    @property
-    def _names(self) -> Names:
-        question = self.question
-        tables = {name: f"_in_{name}" for name in (*question.streams, *question.relations, *question.own)}
-        inputs = {name: f"_on_time_{name}" for name in question.streams} | {n: f"_in_{n}" for n in question.relations}
-        return Names(Physical({**tables, MERGED: MERGED}), Physical(inputs), _PENDING)
-
-
-class History:
+class SparkEngine:
     """History through one Spark session; one query at a time. `relations` gives all versions of a relation."""
 
     def __init__(self, spark: SparkSession, reader: Reader, relations: Callable[[str], pa.Table]) -> None:
@@ -82,11 +39,11 @@ class History:
         low = None if any(w.low is None for w in waiting) else min(w.low for w in waiting if w.low is not None)
         high = max(w.high for w in waiting)
         self._reader.refresh()
-        if not any(self._reader.holds(name, low, high) for name in used.streams | used.derived):
+        if not any(self._reader.files(name, low, high) for name in used.streams | used.derived):
             return {}
         self._pending(waiting, question)
         for name in used.streams:
-            only = _only([pin for pin in used.pins if pin[0] == name], question, shares)
+            only = wanted_only(template, name, [asked for asked, _ in shares])
             rows = self._reader.rows(self._spark, name, low, high, True, only)
             rows.createOrReplaceTempView(f"_in_{name}")
         for name in used.derived:
@@ -95,7 +52,7 @@ class History:
             rows.createOrReplaceTempView(f"_on_time_{name}")
         self._beside(used.relations, used.own, question, own)
         found: pa.Table = self._spark.sql(template.partial.sql).toArrow()
-        return _by_event(found)
+        return by_event(found)
 
     def answer(self, template: Template, held: Sequence[tuple[Asked, pa.Table | None]], own: Own) -> dict[str, Rows]:
         """What each event's merged partial answers say, as rows in their order."""
@@ -124,14 +81,14 @@ class History:
             own_table(self._spark, {str(asked.eid): rows}, columns).createOrReplaceTempView(f"_answer_{name}")
             names.append(f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{EID} = `{EVENT}`.{EID}")
         attributes = ", ".join(f"`_event_{name}` AS `{name}`" for name in question.attributes)
-        event = f"(SELECT {EID}, _event_ts AS ts{', ' if attributes else ''}{attributes} FROM {_PENDING}) AS `{EVENT}`"
+        event = f"(SELECT {EID}, _event_ts AS ts{', ' if attributes else ''}{attributes} FROM {PENDING}) AS `{EVENT}`"
         query = f"SELECT ({question.where}) AS verdict FROM {event} {' '.join(names)}"
         found = [row.verdict for row in self._spark.sql(query).collect()]
         decided = [bool(one) for one in found if one is not None]
         return any(decided) if decided else None
 
     def _pending(self, waiting: Sequence[Waiting], question: SqlQuestion) -> None:
-        pending(self._spark, waiting, question.attributes).createOrReplaceTempView(_PENDING)
+        pending(self._spark, waiting, question.attributes).createOrReplaceTempView(PENDING)
 
     def _beside(self, relations: Iterable[str], tables: Iterable[str], question: SqlQuestion, own: Own) -> None:
         for name in relations:
@@ -141,7 +98,7 @@ class History:
             frame.createOrReplaceTempView(f"_in_{name}")
 
 
-def warm_up(history: History, schema: StreamSchema) -> None:
+def warm_up(history: SparkEngine, schema: StreamSchema) -> None:
     """Ask something of a stream, so that the first to ask in earnest does not wait for what is loaded and compiled."""
     time = schema.time
     columns = {name: kind for name, kind in schema.columns.items() if name != time}
@@ -157,35 +114,11 @@ def warm_up(history: History, schema: StreamSchema) -> None:
     history.partial(Template(asking), [(asked, (0, None, asked.ts))], {})
 
 
-def merged(template: Template, held: pa.Table | None, more: pa.Table | None) -> pa.Table | None:
-    """Two partial answers of one event as one."""
-    return held if more is None else merge(template.split, held, more)
-
-
 def _together(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables of the same columns as one; what has no type takes another's, or that of numbers."""
     known = {field.name: field.type for table in tables for field in table.schema if not pa.types.is_null(field.type)}
     schema = pa.schema([(name, known.get(name, pa.float64())) for name in tables[0].column_names])
     return pa.concat_tables([table.cast(schema) for table in tables])
-
-
-def _only(
-    pins: Iterable[tuple[str, str, str]], question: SqlQuestion, shares: Sequence[tuple[Asked, Piece]]
-) -> dict[str, list[str]]:
-    """Values of text columns that alone can be of use, so that other files and rows are not looked at."""
-    only: dict[str, list[str]] = {}
-    for _, column, attribute in pins:
-        if question.attributes.get(attribute) == "string":
-            found = {event.attributes.get(attribute) for event, _ in shares}
-            only[column] = sorted(value for value in found if isinstance(value, str))
-    return only
-
-
-def _by_event(found: pa.Table) -> dict[str, pa.Table]:
-    rows: dict[str, list[int]] = {}
-    for place, eid in enumerate(found[EID].to_pylist()):
-        rows.setdefault(eid, []).append(place)
-    return {eid: found.take(places) for eid, places in rows.items()}
 
 
 def _plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, Rows]:

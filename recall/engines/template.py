@@ -1,0 +1,79 @@
+"""A question to history, taken apart and made fit for many events at once; what all engines share."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from recall.operators.aggregates import merge
+from recall.query.bind import Physical
+from recall.query.lift import EID, Lifted, Names, Scope, lift
+from recall.query.shape import Tables
+from recall.query.split import MERGED, Split, split
+from recall.request import Asked, SqlQuestion
+
+# The rows of the rule's own tables: by table, by event.
+Own = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+
+PENDING = "_pending"
+
+
+@dataclass(frozen=True)
+class Template:
+    """A question taken apart and made fit for many events at once."""
+
+    question: SqlQuestion
+
+    @cached_property
+    def split(self) -> Split:
+        return split(self.question.sql, self._tables)
+
+    @cached_property
+    def partial(self) -> Lifted:
+        """For a piece of history."""
+        return lift(self.split.partial, self._scope(frozenset()), self._names)
+
+    @cached_property
+    def merge(self) -> Lifted:
+        """For the merged partial answers."""
+        return lift(self.split.merge, self._scope(frozenset({MERGED})), self._names, numbered=True)
+
+    @property
+    def _tables(self) -> Tables:
+        question = self.question
+        return Tables(question.streams, frozenset(question.relations), question.derived)
+
+    def _scope(self, own: frozenset[str]) -> Scope:
+        return Scope(self._tables, tuple(self.question.attributes), own | self.question.own.keys())
+
+    @property
+    def _names(self) -> Names:
+        question = self.question
+        tables = {name: f"_in_{name}" for name in (*question.streams, *question.relations, *question.own)}
+        inputs = {name: f"_on_time_{name}" for name in question.streams} | {n: f"_in_{n}" for n in question.relations}
+        return Names(Physical({**tables, MERGED: MERGED}), Physical(inputs), PENDING)
+
+
+def merged(template: Template, held: pa.Table | None, more: pa.Table | None) -> pa.Table | None:
+    """Two partial answers of one event as one."""
+    return held if more is None else merge(template.split, held, more)
+
+
+def by_event(found: pa.Table) -> dict[str, pa.Table]:
+    """Rows of many events, by event."""
+    rows: dict[str, list[int]] = {}
+    for place, eid in enumerate(found[EID].to_pylist()):
+        rows.setdefault(eid, []).append(place)
+    return {eid: found.take(places) for eid, places in rows.items()}
+
+
+def wanted_only(template: Template, stream: str, asked: Sequence[Asked]) -> dict[str, list[str]]:
+    """Values of text columns of a stream that alone can be of use, so that other files and rows are not looked at."""
+    only: dict[str, list[str]] = {}
+    for name, column, attribute in template.partial.used.pins:
+        if name == stream and template.question.attributes.get(attribute) == "string":
+            found = {event.attributes.get(attribute) for event in asked}
+            only[column] = sorted(value for value in found if isinstance(value, str))
+    return only

@@ -1,0 +1,189 @@
+"""One contract for all who read history: generated questions over generated rows, with nulls and NaN, give one answer.
+
+And the pieces that they are read in make no difference: merged partial answers equal the query over everything.
+"""
+
+import math
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from archiver.reader import Reader
+from archiver.schema import StreamSchema
+from archiver.table import StreamTable
+from archiver.times import to_micros
+from recall.engines.local import LocalEngine, NotServed
+from recall.engines.spark import SparkEngine
+from recall.engines.template import Template, merged
+from recall.request import Asked, SqlQuestion
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "ok": "boolean"}
+SCHEMA = StreamSchema("s", COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(0))
+EVENTS = [
+    Asked(
+        UUID(int=number + 1), to_micros(START + timedelta(minutes=at)), {"host": host}, {"host": host, "limit": limit}
+    )
+    for number, (at, host, limit) in enumerate(
+        [(60, "a", 3.0), (45, "b", float("nan")), (90, "a", None), (30, "z", 0.0)]
+    )
+]
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """600 rows over 100 minutes in several files of several chunks."""
+    root = tmp_path_factory.mktemp("archive")
+    table = StreamTable(root, SCHEMA)
+    rng = random.Random(7)
+    values = [None, float("nan"), -0.0, 0.0, 1.5, 1e300, -3.25]
+    for chunk in range(4):
+        rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+        for number in range(150):
+            rows["ts"].append(START + timedelta(seconds=chunk * 1500 + number * 10))
+            rows["host"].append(rng.choice(["a", "b", "c", None, "d'"]))
+            rows["v"].append(rng.choice(values) if rng.random() < 0.2 else rng.gauss(5, 3))
+            rows["n"].append(rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.3 else rng.randrange(10))
+            rows["ok"].append(rng.choice([True, False, None]))
+        arrow = SCHEMA.arrow()
+        columns = {name: pa.array(found, arrow.field(name).type) for name, found in rows.items()}
+        blank = {f.name: pa.nulls(150, f.type) for f in arrow if f.name not in columns}
+        full = {**blank, **columns, "_late": pa.array([number % 10 == 0 for number in range(150)])}
+        table.append(pa.table({**full, "chunk": pa.array([chunk] * 150, pa.int32())}).select(arrow.names), chunk)
+    return root
+
+
+@pytest.fixture(scope="module")
+def engines(archive: Path, spark: SparkSession) -> Iterator[tuple[SparkEngine, LocalEngine]]:
+    """Both engines over the same archive."""
+    reader = Reader(archive, [SCHEMA])
+    yield SparkEngine(spark.newSession(), reader, lambda _: pa.table({})), LocalEngine(Reader(archive, [SCHEMA]))
+
+
+def question(sql: str) -> Template:
+    """A question to the stream `s`."""
+    attributes = {"host": "string", "limit": "double"}
+    return Template(SqlQuestion(None, 1.0, False, sql, {"s": "ts"}, (), {}, attributes, {}, {}))
+
+
+def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]) -> dict[str, list[dict[str, Any]]]:
+    """The merged answer over the pieces between some borders (minutes), newest first."""
+    edges = [None, *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders))), 1 << 60]
+    held: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
+    for low, high in reversed(list(zip(edges, edges[1:], strict=False))):
+        assert high is not None
+        shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
+        for event, found in ((e, engine.partial(asking, shares, {}).get(str(e.eid))) for e, _ in shares):
+            held[event.eid] = merged(asking, held[event.eid], found)
+    return spark.answer(asking, [(event, held[event.eid]) for event in EVENTS], {})
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Equal, fractions to nine digits."""
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, abs(one)))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other)
+
+
+NUMBERS = st.sampled_from(["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"])
+PLAIN = st.sampled_from(["s.v > 2", "s.n >= 3", "s.host = 'a'", "s.v = event.limit", "s.ok", "s.v IS NULL"])
+CONDITIONS = st.one_of(
+    PLAIN,
+    st.builds("NOT ({})".format, PLAIN),
+    st.builds("({} AND {})".format, PLAIN, PLAIN),
+    st.builds("({} OR {})".format, PLAIN, PLAIN),
+)
+AGGREGATES = st.one_of(
+    st.just("count(*)"),
+    st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg", "min", "max"]), NUMBERS),
+    st.builds("{}({})".format, st.sampled_from(["stddev", "variance", "var_pop", "stddev_pop"]), st.just("s.n")),
+    st.builds("{}({}) FILTER (WHERE {})".format, st.sampled_from(["count", "max"]), NUMBERS, PLAIN),
+    st.sampled_from(["min(s.host)", "max(s.ts)", "count(s.ok)"]),
+)
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> str:
+    """A recall in the part of SQL that both engines serve."""
+    outputs = [f"{one} AS c{number}" for number, one in enumerate(draw(st.lists(AGGREGATES, min_size=1, max_size=4)))]
+    where = " AND ".join(draw(st.lists(CONDITIONS, max_size=2)) + draw(st.sampled_from([[], ["s.host = event.host"]])))
+    group = draw(st.sampled_from(["", "s.host", "s.ok", "s.host, s.n"]))
+    keys = [f"{key.strip()} AS k{number}" for number, key in enumerate(group.split(","))] if group else []
+    return (
+        f"SELECT {', '.join([*keys, *outputs])} FROM s"
+        + (f" WHERE {where}" if where else "")
+        + (f" GROUP BY {group}" if group else "")
+    )
+
+
+@settings(
+    max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@example("SELECT avg(s.v) AS mean, stddev(s.v) AS sd, count(*) AS n FROM s WHERE s.host = event.host", [10, 20, 40])
+@example(
+    "SELECT s.host AS h, max(s.v) - min(s.v) AS r FROM s GROUP BY s.host HAVING count(*) > 3 ORDER BY r LIMIT 2", [50]
+)
+@given(questions(), st.lists(st.integers(0, 100), max_size=4))
+def test_engines_and_pieces_agree(engines: tuple[SparkEngine, LocalEngine], sql: str, borders: list[int]) -> None:
+    """Spark in one piece = Spark in pieces = this process in pieces."""
+    spark, local = engines
+    asking = question(sql)
+    whole = answer(spark, spark, asking, [])
+    assert alike(answer(spark, spark, asking, borders), whole), sql
+    try:
+        here = answer(local, spark, asking, borders)
+    except NotServed:
+        return
+    assert alike(here, whole), sql
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) AS c FROM s WHERE s.host = 5",
+        "SELECT sum(s.v / 2) AS c FROM s",
+        "SELECT count(*) AS c FROM s WHERE upper(s.host) = 'A'",
+        "SELECT s.v AS v, count(*) AS c FROM s GROUP BY s.v",
+        "SELECT s.v AS v, s.ts AS t FROM s ORDER BY s.v LIMIT 3",
+        "SELECT count(*) AS c FROM s WHERE s.host LIKE 'a%'",
+    ],
+)
+def test_what_is_not_shown_to_agree_is_left_to_spark(engines: tuple[SparkEngine, LocalEngine], sql: str) -> None:
+    """No guess: the local engine says that it does not serve."""
+    with pytest.raises(NotServed):
+        engines[1].partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
+
+
+def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngine]) -> None:
+    """The norm of a host, the question that most rules ask."""
+    asking = question("SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host")
+    found = engines[1].partial(asking, [(event, (0, None, event.ts)) for event in EVENTS], {})
+    assert set(found) == {str(event.eid) for event in EVENTS[:3]}
+
+
+def test_rows_are_the_newest_whatever_the_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
+    """Plain rows with a limit, newest first, or by their own order."""
+    spark, _ = engines
+    for sql in (
+        "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host LIMIT 3",
+        "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host ORDER BY s.n DESC, s.ts LIMIT 4",
+    ):
+        asking = question(sql)
+        whole = answer(spark, spark, asking, [])
+        assert answer(spark, spark, asking, [10, 30, 55]) == whole
+        assert len(whole[str(EVENTS[0].eid)]) in (3, 4)
