@@ -1,8 +1,10 @@
 """What the demo shows: alerts as they come, and a summary at the end."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from psycopg import Connection
 from psycopg.rows import dict_row
@@ -11,45 +13,146 @@ from rich.text import Text
 
 import sql
 from archiver.catalog import Catalog
+from moirae.alerts.past import Answer, Hit, answers, covered
+from moirae.demo.precision import Case, cause, judged
+from moirae.demo.testbed import Failure
 
 _ALERTS = sql.load("alerts")
+_RECALLS = sql.load("recalls")
+# Which rule shows which kind of failure.
+RULES = {
+    "overload": "testbed/NodeOverloaded",
+    "memory": "testbed/MemoryExhausted",
+    "network": "testbed/NodeUnreachable",
+    "silent": "testbed/NodeSilent",
+}
 
 
-def print_alert(connection: Connection[Any], since: datetime, told: Console) -> datetime:
-    """Print alerts that began to fire after a moment by the clock; returns the moment up to which was looked."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(_ALERTS["raised"], {"since": since}).fetchall()
-    for row in rows:
-        delay = (row["raised_at"] - row["starts_at"]).total_seconds()
-        told.print(
+class Story:
+    """Tells of alerts as they come: what, what is normal there, and what it was like before."""
+
+    def __init__(self, connection: Connection[Any], told: Console, since: datetime) -> None:
+        self._connection = connection
+        self._told = told
+        self._since = since
+        self._alerts: dict[UUID, dict[str, Any]] = {}
+        self._first: dict[UUID, UUID | None] = {}
+
+    def go_on(self) -> None:
+        """Whatever is new."""
+        for row in self._raised():
+            self._alerts[row["eid"]] = row
+            self._told.print(_headline(row))
+        for eid, row in list(self._alerts.items()):
+            found = answers(self._connection, eid)
+            ended = bool(found) and all(answer.state not in ("waiting", "running") for answer in found)
+            if eid not in self._first and found and all(answer.coverage for answer in found):
+                self._tell(eid, row, found)
+            if ended:
+                self._end(eid, row, found)
+
+    def _raised(self) -> list[dict[str, Any]]:
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            rows = cursor.execute(_ALERTS["raised"], {"since": self._since}).fetchall()
+        self._since = max([self._since, *(row["raised_at"] for row in rows)])
+        return rows
+
+    def _tell(self, eid: UUID, row: Mapping[str, Any], found: list[Answer]) -> None:
+        lines = [Text.assemble(("    about ", "dim"), row["annotations"].get("summary", ""))]
+        for answer in found:
+            assert answer.coverage is not None
+            how = (f"  ({covered(answer.coverage)})", "dim")
+            if answer.rows:
+                norm = answer.rows[0]
+                if norm["samples"]:
+                    words = f"mean {norm['mean']:.1f} ± {norm['sd'] or 0:.1f}, at most {norm['highest']:.1f}"
+                    lines.append(Text.assemble(("    normal there: ", "dim"), words, how))
+            elif answer.hits is not None:
+                lines.append(Text.assemble(("    most like it", "dim"), how))
+                self._first[eid] = answer.hits[0].eid if answer.hits else None
+                lines += _hits(answer.hits[:3])
+        self._first.setdefault(eid, None)
+        for line in lines:
+            self._told.print(line)
+
+    def _end(self, eid: UUID, row: Mapping[str, Any], found: list[Answer]) -> None:
+        del self._alerts[eid]
+        hits = next((answer.hits for answer in found if answer.hits), None)
+        if hits and self._first.get(eid) != hits[0].eid:
+            summary = row["annotations"].get("summary", "")
+            self._told.print(Text.assemble(("    all of history read: most like ", "dim"), summary, ("  now", "dim")))
+            for line in _hits(hits[:1]):
+                self._told.print(line)
+
+
+def _headline(row: Mapping[str, Any]) -> Text:
+    delay = (row["raised_at"] - row["starts_at"]).total_seconds()
+    return Text.assemble(
+        (f" {row['labels'].get('severity', 'alert').upper():<7}", "bold red"),
+        (f" {row['labels']['alertname']:<16} ", "bold"),
+        row["annotations"].get("summary", ""),
+        (f"  {row['starts_at']:%H:%M:%S}Z +{delay:.1f} s", "dim"),
+    )
+
+
+def _hits(hits: list[Hit]) -> list[Text]:
+    lines = []
+    for hit in hits:
+        host = (hit.past or {}).get("key", {}).get("host", "")
+        terms = ", ".join(term for term, _ in hit.shared[:3])
+        lines.append(
             Text.assemble(
-                (f" {row['labels'].get('severity', 'alert').upper():<7}", "bold red"),
-                (f" {row['labels']['alertname']:<16} ", "bold"),
-                row["annotations"].get("summary", ""),
-                (f"  {row['starts_at']:%H:%M:%S}Z +{delay:.1f} s", "dim"),
+                (f"      {hit.score:.2f}", "cyan"), f"  {hit.ts:%b %d %H:%M}Z on {host}", ("  both ran ", "dim"), terms
             )
         )
-    moments: list[datetime] = [since, *(row["raised_at"] for row in rows)]
-    return max(moments)
+        for note in hit.resolutions[:1]:
+            tag = f"  [{note['tag']}]" if note["tag"] else ""
+            lines.append(Text.assemble(("            fixed: ", "dim"), (note["text"], "green"), (tag, "dim")))
+    return lines or [Text("      nothing in what was read", "dim")]
 
 
-def summary(connection: Connection[Any], live_from: datetime) -> dict[str, Any]:
-    """The demo's figures. Latency is from the event's time to the alert's row, of live alerts."""
+def summary(
+    connection: Connection[Any], live_from: datetime, failures: Sequence[Failure], shift: timedelta
+) -> dict[str, Any]:
+    """The demo's figures. Latency is from the event's time to the alert's row, and from there to the first answer of
+    each recall, of live alerts. `shift`: how much later than planned the live phase was."""
     accounts = Catalog(connection).accounting()
     total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
     dead = sum(a["malformed"] + a["quarantined"] + a["conflicts"] for a in accounts)
     with connection.cursor(row_factory=dict_row) as cursor:
         counts = cursor.execute(_ALERTS["counts"]).fetchone()
         delays = cursor.execute(_ALERTS["delays"], {"since": live_from}).fetchone()
-    assert counts is not None and delays is not None
+        first = cursor.execute(_RECALLS["first_answers"], {"since": live_from}).fetchone()
+    assert counts is not None and delays is not None and first is not None
     states = counts["alerts"]
+    recalls = dict(connection.execute(_RECALLS["counts"]).fetchall())
     return {
         "accounting": {**total, "dead_lettered": dead},
         "events": counts["settled_events"],
         "alerts": sum(n for state, n in states.items() if state in ("firing", "resolved", "provisional")),
         "alerts_by_state": states,
-        "latency_ms": {"event_to_alert": {"p50": delays["p50"], "p99": delays["p99"], "alerts": delays["alerts"]}},
+        "recalls": {name: recalls.get(name, 0) for name in ("done", "cancelled", "failed")},
+        "similar": _similar(connection, live_from, failures, shift),
+        "latency_ms": {
+            "event_to_alert": {"p50": delays["p50"], "p99": delays["p99"], "alerts": delays["alerts"]},
+            "alert_to_first_answer": {"p50": first["p50"], "p99": first["p99"], "answers": first["answers"]},
+        },
     }
+
+
+def _similar(
+    connection: Connection[Any], live_from: datetime, failures: Sequence[Failure], shift: timedelta
+) -> dict[str, object]:
+    kinds = {rule: kind for kind, rule in RULES.items()}
+    rows = connection.execute(
+        "SELECT e.eid::text, e.rule, e.key->>'host', e.ts FROM alerts a JOIN events e USING (rule, version, eid) "
+        "WHERE a.fired_at IS NOT NULL AND a.state <> 'withdrawn'"
+    ).fetchall()
+    cases = [Case(eid, rule, host, ts, cause(failures, kinds[rule], host, ts, shift)) for eid, rule, host, ts in rows]
+    found: dict[str, list[str]] = {}
+    for query, _, event, _ in connection.execute(_RECALLS["export_similar"], {"recall": None}):
+        found.setdefault(str(query), []).append(event)
+    return judged([case for case in cases if case.ts >= live_from], cases, found)
 
 
 class Report:
@@ -71,4 +174,18 @@ class Report:
                 f"From event to alert: {timedelta(milliseconds=delay['p50']).total_seconds():.2f} s in the middle, "
                 f"{timedelta(milliseconds=delay['p99']).total_seconds():.2f} s at the 99th percentile."
             )
-        self._told.print(f"Look around: cd {directory}; moirae status; moirae alerts list; moirae chunks list")
+        similar, first = result["similar"], result["latency_ms"]["alert_to_first_answer"]
+        if first["answers"]:
+            self._told.print(
+                f"From alert to a first answer from history: {first['p50'] / 1000:.2f} s in the middle, "
+                f"{first['p99'] / 1000:.2f} s at the 99th percentile."
+            )
+        if similar["queries"]:
+            guess = similar["baselines"]["latest"]["precision_at_1"]
+            self._told.print(
+                f"Of {similar['queries']} live failures the most similar past one had the same hidden cause in "
+                f"{similar['precision_at_1']:.0%}; the latest past one would have had it in {guess:.0%}."
+            )
+        self._told.print(
+            f"Look around: cd {directory}; moirae status; moirae alerts list; moirae similar ALERT; moirae recalls list"
+        )

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from moirae import database
-from moirae.demo.report import Report, print_alert, summary
+from moirae.demo.report import RULES, Report, Story, summary
 from moirae.demo.testbed import STREAMS, Failure, Testbed, write_history
 from moirae.errors import MoiraeError
 from moirae.settings import Settings, from_environment
@@ -33,13 +33,6 @@ _STEP = 0.25
 _AFTERWARDS = 4.0
 # Seconds until history must be judged, else something is broken.
 _PATIENCE = 600.0
-# Which rule shows which kind of failure.
-_RULES = {
-    "overload": "testbed/NodeOverloaded",
-    "memory": "testbed/MemoryExhausted",
-    "network": "testbed/NodeUnreachable",
-    "silent": "testbed/NodeSilent",
-}
 
 
 def demo(directory: Path, seed: int, once: bool, as_json: bool) -> int:
@@ -58,14 +51,16 @@ def demo(directory: Path, seed: int, once: bool, as_json: bool) -> int:
         _await_history(connection, process, written, told)
         resolved = _note_resolutions(connection, testbed.failures)
         told.print(f"History is judged; {resolved} past alerts carry a note of what fixed them. Now live:\n")
-        live_from = seen = datetime.now(UTC)
-        for at, until in _due(start, end, live_from - start):
+        live_from = datetime.now(UTC)
+        shift = live_from - start
+        story = Story(connection, told, live_from)
+        for at, until in _due(start, end, shift):
             _alive(process)
-            _write_live(testbed, directory / "landing", at, until, live_from - start)
-            seen = print_alert(connection, seen, told)
+            _write_live(testbed, directory / "landing", at, until, shift)
+            story.go_on()
     if once:
         _drain(settings)
-    result = summary(connection, live_from)
+    result = summary(connection, live_from, testbed.failures, shift)
     if as_json:
         sys.stdout.write(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
@@ -131,7 +126,8 @@ def _await_history(connection: Connection[Any], process: subprocess.Popen[bytes]
             _alive(process)
             row = connection.execute(
                 "SELECT (SELECT count(*) FROM units WHERE done), "
-                "(SELECT coalesce(bool_and(settled_to IS NOT NULL), false) FROM deployments)"
+                "(SELECT coalesce(bool_and(settled_to IS NOT NULL), false) FROM deployments) AND "
+                "EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')"
             ).fetchone()
             assert row is not None
             progress.update(task, completed=row[0])
@@ -154,7 +150,7 @@ def _note_resolutions(connection: Connection[Any], failures: tuple[Failure, ...]
                     failure.resolved_by,
                     failure.resolution,
                     failure.tag,
-                    _RULES[failure.kind],
+                    RULES[failure.kind],
                     failure.host,
                     failure.starts,
                     failure.ends + timedelta(minutes=15),

@@ -101,7 +101,7 @@ SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
 
 -- raised --
 -- Alerts that began to fire after a moment by the clock.
-SELECT id, rule, labels, annotations, starts_at, raised_at FROM alerts
+SELECT id, eid, rule, labels, annotations, starts_at, raised_at FROM alerts
 WHERE raised_at > %(since)s ORDER BY raised_at
 
 -- delays --

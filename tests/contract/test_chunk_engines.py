@@ -5,8 +5,8 @@ And the pieces that they are read in make no difference: merged partial answers 
 
 import math
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -65,10 +65,10 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engines(archive: Path, spark: SparkSession) -> Iterator[tuple[SparkEngine, LocalEngine]]:
+def engines(archive: Path, spark: SparkSession) -> tuple[SparkEngine, LocalEngine]:
     """Both engines over the same archive."""
     reader = Reader(archive, [SCHEMA])
-    yield SparkEngine(spark.newSession(), reader, lambda _: pa.table({})), LocalEngine(Reader(archive, [SCHEMA]))
+    return SparkEngine(spark.newSession(), reader, lambda _: pa.table({})), LocalEngine(Reader(archive, [SCHEMA]))
 
 
 def question(sql: str) -> Template:
@@ -81,7 +81,7 @@ def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]
     """The merged answer over the pieces between some borders (minutes), newest first."""
     edges = [None, *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders))), 1 << 60]
     held: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
-    for low, high in reversed(list(zip(edges, edges[1:], strict=False))):
+    for low, high in reversed(list(pairwise(edges))):
         assert high is not None
         shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
         for event, found in ((e, engine.partial(asking, shares, {}).get(str(e.eid))) for e, _ in shares):
