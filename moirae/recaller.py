@@ -3,11 +3,16 @@
 import threading
 import time
 from pathlib import Path
+from typing import Any
+
+from psycopg import Connection
 
 from moirae import database
+from moirae.deployments.registry import Registry
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
 from moirae.process import Role
+from moirae.rules.questions import SqlRecall
 from moirae.settings import Settings
 from moirae.up import watch_parent
 from recall.run import Place
@@ -32,6 +37,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         settings.spark.conf,
         settings.recall.history_queries,
         settings.recall.engine,
+        _asks_sql(connection),
     )
     beaten = 0.0
 
@@ -44,3 +50,9 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
     role.beat("starting")
     serve(place, connection, role.epoch, stop, beat)
     role.beat("ended")
+
+
+def _asks_sql(connection: Connection[Any]) -> bool:
+    """Whether any deployed rule asks history in SQL."""
+    specs = [definition.rule.spec for definition in Registry(connection).desired()]
+    return any(isinstance(recall, SqlRecall) for spec in specs for recall in spec.recall.values())

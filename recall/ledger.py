@@ -212,6 +212,11 @@ class Ledger:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             return {row["recall"]: row for row in cursor.execute(_QUERIES["answers"], {"eid": eid})}
 
+    def unjudged(self) -> list[Task]:
+        """Ended tasks with a condition whose alert has no verdict: a process fell before it could judge."""
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return [_task(row) for row in cursor.execute(_QUERIES["unjudged"])]
+
     def verdict(self, rule: str, eid: UUID, verdict: str) -> None:
         """What history says of an alert."""
         self._connection.execute(_QUERIES["verdict"], {"rule": rule, "eid": eid, "verdict": verdict})

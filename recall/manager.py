@@ -8,7 +8,7 @@ process is killed. SQL recalls of the same question that wait for the same chunk
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -100,22 +100,26 @@ class Manager:
         self._free = list(engines)
         # The background never takes the last place: who waits need not wait for it too.
         self._kept_free = 1 if len(engines) > 1 else 0
-        self._judge = engines[0]
         self._pool = ThreadPoolExecutor(len(engines), "history")
         self._works: dict[UUID, _Work] = {}
         self._stride: Stride[UUID] = Stride()
         self._templates: dict[str, Template] = {}
         self._running: dict[Future[list[Step]], tuple[_Turn, Engines]] = {}
         self._states: dict[UUID, SimilarState] = {}
+        self._unjudged: list[tuple[Task, SqlQuestion, dict[str, Any]]] = []
+        self._judging: dict[Future[bool | None], tuple[Task, Engines]] = {}
         self._signed = time.monotonic()
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Until told to stop. `beat` is called again and again."""
+        for task in self._ledger.unjudged():
+            self._verdict(task)
         while not stop.is_set():
             self.round()
             beat()
-            if self._running:
-                wait(self._running, timeout=_LOOK, return_when=FIRST_COMPLETED)
+            if self._running or self._judging:
+                under_way: list[Future[Any]] = [*self._running, *self._judging]
+                wait(under_way, timeout=_LOOK, return_when=FIRST_COMPLETED)
             elif not self._able():
                 stop.wait(_LOOK)
         self._ledger.release()
@@ -126,6 +130,7 @@ class Manager:
         self._commands()
         self._claim()
         self._collect()
+        self._judge()
         while self._give_turn():
             pass
 
@@ -206,7 +211,7 @@ class Manager:
         """Give the next task its turn; False: there is none, or no room."""
         able = self._able()
         if not self._free:
-            able = [number for number in able if self._works[number].template is None]
+            able = [number for number in able if isinstance(self._works[number].task.question, SimilarQuestion)]
         number = self._stride.next(able)
         if number is None:
             return False
@@ -252,7 +257,7 @@ class Manager:
         task = work.task
         self._stride.served([task.id])
         if not isinstance(task.question, SimilarQuestion):
-            self._take_in(work, _read(self._judge, [work], self._own([work]))[0])
+            self._take_in(work, _read(self._free[0], [work], self._own([work]))[0])
             return
         began = time.monotonic()
         assert task.pieces is not None and task.corpus is not None
@@ -319,24 +324,37 @@ class Manager:
             self._drop(task.id)
             self._states.pop(task.id, None)
             if isinstance(task.question, SqlQuestion) and task.question.where is not None:
-                self._verdict(task, task.question)
+                self._verdict(task)
 
-    def _verdict(self, task: Task, question: SqlQuestion) -> None:
+    def _verdict(self, task: Task) -> None:
         """When all recalls that the rule's `where` names are answered, it is judged."""
+        question = task.question
+        if not isinstance(question, SqlQuestion) or question.where is None:
+            return
         answers = self._ledger.answers(task.asked.eid)
         named = {name: answers.get(name) for name in question.judged}
         if any(one is None or one["state"] in ("waiting", "running") for one in named.values()):
             return
-        known: Mapping[str, Any] = {
-            name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()
-        }
-        try:
-            found = self._judge.spark.judge(question, task.asked, known)
-        except (PySparkException, Py4JError) as error:
-            _LOG.error("where failed", action="where_failed", rule=task.rule, error=_words(error))
-            found = None
-        words = {True: "kept", False: "held back", None: "no history"}
-        self._ledger.verdict(task.rule, task.asked.eid, words[found])
+        known = {name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()}
+        self._unjudged.append((task, question, known))
+
+    def _judge(self) -> None:
+        """Give conditions that wait a free engine, and take in what was found."""
+        while self._unjudged and self._free:
+            task, question, known = self._unjudged.pop(0)
+            engines = self._free.pop()
+            future = self._pool.submit(engines.spark.judge, question, task.asked, known)
+            self._judging[future] = task, engines
+        for future in [f for f in self._judging if f.done()]:
+            task, engines = self._judging.pop(future)
+            self._free.append(engines)
+            try:
+                found = future.result()
+            except _FAULTS as error:
+                _LOG.error("where failed", action="where_failed", rule=task.rule, error=_words(error))
+                found = None
+            words = {True: "kept", False: "held back", None: "no history"}
+            self._ledger.verdict(task.rule, task.asked.eid, words[found])
 
 
 def _high(task: Task) -> int:

@@ -42,23 +42,56 @@ class Place:
     conf: Mapping[str, str]
     history_queries: int
     engine: str
+    spark_at_once: bool
+    """Whether a question that only Spark can answer is to be expected."""
 
 
 def run(place: Place, connection: Connection[Any], lease: int, stop: threading.Event, beat: Callable[[], None]) -> None:
     """Serve recalls until `stop` is set. `lease`: the epoch of this process in its role."""
     step_aside()
-    spark = start_session("moirae recall", place.master, place.warehouse, {**_SETTINGS, **place.conf})
-    engines = [_engines(place, spark) for _ in range(place.history_queries)]
-    for schema in place.schemas[:1]:
-        with suppress(PySparkException, Py4JError):
-            warm_up(engines[0].spark, schema)
+    sessions = _Sessions(place)
+    engines = [_engines(place, sessions) for _ in range(place.history_queries)]
+    if place.spark_at_once:
+        threading.Thread(
+            target=_warm, args=(_engines(place, sessions), place.schemas), daemon=True, name="spark"
+        ).start()
     manager = Manager(connection, Ledger(connection, lease), Corpora(connection, place.root), engines)
     manager.run(stop, beat)
-    spark.stop()
+    sessions.stop()
 
 
-def _engines(place: Place, spark: SparkSession) -> Engines:
-    engine = SparkEngine(spark.newSession(), Reader(place.root, place.schemas), place.relations)
+class _Sessions:
+    """Spark sessions on one JVM, which is started with the first: many workspaces never need it here."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._lock = threading.Lock()
+        self._spark: SparkSession | None = None
+
+    def new(self) -> SparkSession:
+        """A session with views of its own."""
+        with self._lock:
+            if self._spark is None:
+                place = self._place
+                conf = {**_SETTINGS, **place.conf}
+                self._spark = start_session("moirae recall", place.master, place.warehouse, conf)
+            return self._spark.newSession()
+
+    def stop(self) -> None:
+        """End the JVM, if there is one."""
+        with self._lock:
+            if self._spark is not None:
+                self._spark.stop()
+
+
+def _warm(engines: Engines, schemas: Sequence[StreamSchema]) -> None:
+    with suppress(PySparkException, Py4JError):
+        for schema in schemas[:1]:
+            warm_up(engines.spark, schema)
+
+
+def _engines(place: Place, sessions: _Sessions) -> Engines:
+    engine = SparkEngine(sessions.new, Reader(place.root, place.schemas), place.relations)
     return Engines(engine, None if place.engine == "spark" else LocalEngine(Reader(place.root, place.schemas)))
 
 

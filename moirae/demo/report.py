@@ -13,7 +13,7 @@ from rich.text import Text
 
 import sql
 from archiver.catalog import Catalog
-from moirae.alerts.past import Answer, Hit, answers, covered
+from moirae.alerts.past import Answer, Hit, answers
 from moirae.demo.precision import Case, cause, judged
 from moirae.demo.testbed import Failure
 
@@ -46,7 +46,8 @@ class Story:
         for eid, row in list(self._alerts.items()):
             found = answers(self._connection, eid)
             ended = bool(found) and all(answer.state not in ("waiting", "running") for answer in found)
-            if eid not in self._first and found and all(answer.coverage for answer in found):
+            told = eid in self._first
+            if not told and all(a.coverage for a in found) and any(a.hits is not None for a in found):
                 self._tell(eid, row, found)
             if ended:
                 self._end(eid, row, found)
@@ -61,7 +62,7 @@ class Story:
         lines = [Text.assemble(("    about ", "dim"), row["annotations"].get("summary", ""))]
         for answer in found:
             assert answer.coverage is not None
-            how = (f"  ({covered(answer.coverage)})", "dim")
+            how = (f"  ({_read(answer.coverage)})", "dim")
             if answer.rows:
                 norm = answer.rows[0]
                 if norm["samples"]:
@@ -77,12 +78,21 @@ class Story:
 
     def _end(self, eid: UUID, row: Mapping[str, Any], found: list[Answer]) -> None:
         del self._alerts[eid]
-        hits = next((answer.hits for answer in found if answer.hits), None)
-        if hits and self._first.get(eid) != hits[0].eid:
-            summary = row["annotations"].get("summary", "")
-            self._told.print(Text.assemble(("    all of history read: most like ", "dim"), summary, ("  now", "dim")))
-            for line in _hits(hits[:1]):
-                self._told.print(line)
+        similar = next((answer for answer in found if answer.hits), None)
+        if similar is None or not similar.hits or similar.coverage is None or eid not in self._first:
+            return
+        if self._first[eid] == similar.hits[0].eid and similar.number == 1:
+            return
+        same = self._first[eid] == similar.hits[0].eid
+        words = "the same is still most like it" if same else "most like it is now"
+        read = (f"    {_read(similar.coverage)}: ", "dim")
+        self._told.print(Text.assemble(read, (row["annotations"].get("summary", ""), "dim"), ("  ", ""), words))
+        for line in [] if same else _hits(similar.hits[:1]):
+            self._told.print(line)
+
+
+def _read(coverage: Mapping[str, Any]) -> str:
+    return f"{coverage['read']} of {coverage['read'] + coverage['left'] + coverage['failed']} chunks read"
 
 
 def _headline(row: Mapping[str, Any]) -> Text:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -25,12 +26,21 @@ Rows = list[dict[str, Any]]
 
 
 class SparkEngine:
-    """History through one Spark session; one query at a time. `relations` gives all versions of a relation."""
+    """History through a Spark session of its own, started when it is first needed; one query at a time.
 
-    def __init__(self, spark: SparkSession, reader: Reader, relations: Callable[[str], pa.Table]) -> None:
-        self._spark = spark
+    `relations` gives all versions of a relation.
+    """
+
+    def __init__(
+        self, session: Callable[[], SparkSession], reader: Reader, relations: Callable[[str], pa.Table]
+    ) -> None:
+        self._session = session
         self._reader = reader
         self._relations = relations
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        return self._session()
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""

@@ -141,8 +141,10 @@ ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall, rank
 SELECT state, count(*) AS n FROM tasks GROUP BY state
 
 -- open --
--- How many tasks are not ended.
-SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running')
+-- How many tasks are not ended, and how many alerts wait for their condition.
+SELECT (SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running'))
+     + (SELECT count(*) FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
+        WHERE t.request->>'where' IS NOT NULL AND t.state IN ('done', 'finalized', 'failed'))
 
 -- first_answers --
 -- From the row of the alert to the first answer of each of its recalls, in milliseconds.
@@ -153,8 +155,11 @@ FROM tasks t JOIN alerts a ON a.eid = t.eid AND a.rule = t.rule
 WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 
 -- unjudged --
--- Tasks of an event that its `where` waits for.
-SELECT recall, state FROM tasks WHERE eid = %(eid)s AND rule = %(rule)s AND version = %(version)s
+-- Ended tasks with a condition whose alert has no verdict yet.
+SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
+    t.failed, t.held, t.revision, t.tries, t.created_at
+FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
+WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'cancelled')
 
 -- verdict --
 -- What history says of an alert.

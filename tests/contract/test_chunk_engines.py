@@ -68,7 +68,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def engines(archive: Path, spark: SparkSession) -> tuple[SparkEngine, LocalEngine]:
     """Both engines over the same archive."""
     reader = Reader(archive, [SCHEMA])
-    return SparkEngine(spark.newSession(), reader, lambda _: pa.table({})), LocalEngine(Reader(archive, [SCHEMA]))
+    return SparkEngine(spark.newSession, reader, lambda _: pa.table({})), LocalEngine(Reader(archive, [SCHEMA]))
 
 
 def question(sql: str) -> Template:
