@@ -102,7 +102,7 @@ def eids(drained: Path) -> dict[str, str]:
 
 
 def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) -> None:
-    """0 is not returned. The paper prints 0.203 and 0.287: it takes logarithms to two digits; exact are 0.1999, 0.2827."""
+    """0 is not returned. The paper's 0.203 and 0.287 come of logarithms to two digits; exact are 0.1999 and 0.2827."""
     rows = list(csv.DictReader(io.StringIO(_moirae(drained, "export", "similar", "--format", "csv"))))
     found = {(eids[row["query"]], eids[row["event"]]): (int(row["rank"]), float(row["score"])) for row in rows}
     assert found.keys() == {("e3", "e2"), ("e3", "e1")}

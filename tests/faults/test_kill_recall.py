@@ -1,0 +1,157 @@
+"""kill -9 of the recall process in the midst of its tasks: the answers are those of an undisturbed run."""
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+
+from moirae import database
+from moirae.settings import load_settings
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+# Small chunks, and Spark for all of it: a task takes long, so that it is killed in its midst.
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, slice: string, cpu: double}
+    time: ts
+    key: [host]
+    source: {files: landing/cpu/*.jsonl}
+chunks: {rows: 800, age: 1h}
+recall: {history_queries: 2, engine: spark}
+rules: [rules.yaml]
+"""
+RULES = """
+groups:
+- name: g
+  rules:
+  - alert: Hot
+    expr: SELECT host, ts, cpu FROM cpu WHERE cpu > 97
+    key: [host]
+    context:
+      running: {sql: SELECT slice FROM cpu WHERE host = event.host, within: 10m}
+    recall:
+      norm: {sql: "SELECT avg(h.cpu) AS mean, stddev(h.cpu) AS sd, count(*) AS n FROM cpu h WHERE h.host = event.host"}
+      busy: {sql: "SELECT h.slice AS slice, count(*) AS n FROM cpu h GROUP BY h.slice HAVING count(*) > 1"}
+      similar: {similar: {k: 5}}
+"""
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    """Two days of rows, archived and judged; the recalls wait."""
+    root = Path(tempfile.mkdtemp(prefix="moirae-recall-"))
+    root.chmod(0o755)
+    (root / "moirae.yaml").write_text(WORKSPACE)
+    (root / "rules.yaml").write_text(RULES)
+    (root / "landing" / "cpu").mkdir(parents=True)
+    rng = random.Random(SEED)
+    rows = [
+        {
+            "ts": (START + timedelta(seconds=30 * n)).isoformat(),
+            "host": f"h{n % 4}",
+            "slice": f"s{rng.randrange(n // 600 + 2)}",
+            "cpu": 99.0 if n % 700 == 650 else round(rng.uniform(5, 90), 3),
+        }
+        for n in range(6000)
+    ]
+    (root / "landing" / "cpu" / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = [sys.executable, "-m", "moirae", "run", "live", "--drain", "--apply-rules"]
+    subprocess.run([*command, "--workspace", str(root / "moirae.yaml")], check=True, timeout=200)
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def _start(root: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "moirae", "run", "recall", "--workspace", str(root / "moirae.yaml")]
+    return subprocess.Popen(command, start_new_session=True)
+
+
+def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    if number == signal.SIGKILL:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    process.wait(60)
+
+
+def _standing(connection: Connection[Any]) -> tuple[int, int]:
+    """Pieces read so far over all SQL tasks, and tasks that go on."""
+    row = connection.execute(
+        "SELECT coalesce(sum(next), 0), count(*) FILTER (WHERE state IN ('waiting', 'running')) FROM tasks"
+    ).fetchone()
+    assert row is not None
+    return int(row[0]), int(row[1])
+
+
+def _answers(connection: Connection[Any]) -> dict[tuple[str, str], Any]:
+    rows = connection.execute(
+        "SELECT t.eid::text, t.recall, t.state, r.number, r.final, r.coverage, r.answer, t.revision, "
+        "(SELECT count(*) FROM revisions WHERE task = t.id) FROM tasks t "
+        "JOIN revisions r ON r.task = t.id AND r.number = t.revision"
+    ).fetchall()
+    found = {}
+    for eid, recall, state, number, final, coverage, answer, revision, count in rows:
+        assert (state, final, number) == ("done", True, revision), recall
+        assert count == revision, "revisions have no gap"
+        found[eid, recall] = (coverage, answer)
+    return found
+
+
+def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], Any]:
+    process = _start(root)
+    deadline = time.monotonic() + 300
+    while _standing(connection)[1] and time.monotonic() < deadline:
+        time.sleep(0.2)
+    _end(process, signal.SIGTERM)
+    assert _standing(connection)[1] == 0
+    return _answers(connection)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.faults)])
+@pytest.mark.timeout(1500)
+def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
+    rng = random.Random(SEED)
+    with database.connect(load_settings(workspace / "moirae.yaml", {}), "test") as connection:
+        connection.execute("UPDATE tasks SET level = 0")
+        undisturbed = _finish(workspace, connection)
+        assert len(undisturbed) == 27
+        connection.execute("DELETE FROM revisions")
+        connection.execute(
+            "UPDATE tasks SET state = 'waiting', level = 0, pieces = NULL, corpus = NULL, next = 0, failed = 0, "
+            "held = NULL, revision = 0, rows = 0, first_at = NULL, ended_at = NULL, lease = NULL, tries = 0"
+        )
+        in_midst = 0
+        for _ in range(kills):
+            before = _standing(connection)[0]
+            process = _start(workspace)
+            deadline = time.monotonic() + 60
+            while _standing(connection)[0] <= before + 2 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(rng.uniform(0, 0.5))
+            _end(process, signal.SIGKILL)
+            in_midst += _standing(connection)[1] > 0
+        assert in_midst > 0, "no kill met a task that went on"
+        assert _finish(workspace, connection) == undisturbed
+        counted = connection.execute(
+            "SELECT sum((r.answer->0->>'n')::int), count(*) FROM tasks t JOIN revisions r ON r.task = t.id "
+            "AND r.number = t.revision WHERE t.recall = 'norm'"
+        ).fetchone()
+        print(
+            f"{kills} kills, {in_midst} while tasks went on; {len(undisturbed)} answers equal; norm counted {counted}"
+        )

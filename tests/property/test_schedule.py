@@ -1,0 +1,88 @@
+"""Stride scheduling: shares follow tickets, nobody starves, coming and going gives neither credit nor debt."""
+
+import random
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recall.schedule import Stride
+
+
+def turns(stride: Stride[str], able: list[str], count: int) -> Counter[str]:
+    """Who got how many turns."""
+    given_to: Counter[str] = Counter()
+    for _ in range(count):
+        task = stride.next(able)
+        assert task is not None
+        stride.served([task])
+        given_to[task] += 1
+    return given_to
+
+
+@given(st.lists(st.integers(1, 50), min_size=2, max_size=8))
+def test_shares_follow_tickets(tickets: list[int]) -> None:
+    """Within 10 % once everybody has had some turns; here each is off by at most one turn or so."""
+    stride: Stride[str] = Stride()
+    for number, count in enumerate(tickets):
+        stride.join(str(number), count)
+    total = sum(tickets)
+    rounds = 40 * total // min(tickets)
+    found = turns(stride, [str(n) for n in range(len(tickets))], rounds)
+    for number, count in enumerate(tickets):
+        wanted = rounds * count / total
+        assert abs(found[str(number)] - wanted) <= max(0.1 * wanted, 2)
+
+
+def test_one_two_four() -> None:
+    stride: Stride[str] = Stride()
+    for name, tickets in (("a", 100), ("b", 200), ("c", 400)):
+        stride.join(name, tickets)
+    assert turns(stride, ["a", "b", "c"], 700) == {"a": 100, "b": 200, "c": 400}
+
+
+@given(st.integers(0, 2**32), st.integers(1, 6))
+def test_who_comes_and_goes_gains_nothing(seed: int, count: int) -> None:
+    """A task that leaves and comes again, over and over, gets no more than its share; the others get theirs."""
+    rng = random.Random(seed)
+    stride: Stride[str] = Stride()
+    steady = [f"steady {n}" for n in range(count)]
+    for name in steady:
+        stride.join(name, 100)
+    stride.join("restless", 100)
+    found: Counter[str] = Counter()
+    for _ in range(200 * (count + 1)):
+        if rng.random() < 0.5:
+            stride.leave("restless")
+            stride.join("restless", 100)
+        task = stride.next([*steady, "restless"])
+        assert task is not None
+        stride.served([task])
+        found[task] += 1
+    assert found["restless"] <= 200 + 2
+    assert all(found[name] >= 200 - 2 for name in steady)
+
+
+def test_nobody_starves_beside_a_giant() -> None:
+    stride: Stride[str] = Stride()
+    stride.join("giant", 100_000)
+    stride.join("dwarf", 1)
+    assert turns(stride, ["giant", "dwarf"], 200_100)["dwarf"] >= 1
+
+
+def test_the_second_level_waits_for_the_first() -> None:
+    stride: Stride[str] = Stride()
+    stride.join("background", 100_000, level=1)
+    stride.join("user", 1, level=0)
+    assert turns(stride, ["background", "user"], 50) == {"user": 50}
+    assert turns(stride, ["background"], 5) == {"background": 5}
+
+
+def test_more_tickets_count_from_then_on() -> None:
+    stride: Stride[str] = Stride()
+    stride.join("a", 100)
+    stride.join("b", 100)
+    turns(stride, ["a", "b"], 100)
+    stride.join("a", 900)
+    found = turns(stride, ["a", "b"], 1000)
+    assert abs(found["a"] - 900) <= 10

@@ -1,0 +1,92 @@
+"""The corpus in chunks answers as the plain way over all events at once does, in whatever order they came in."""
+
+import random
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from recall.similarity.index import Index, Past, restored
+from recall.similarity.measure import MEASURES
+from recall.similarity.run import Alert, answers
+
+
+def _world(seed: int, count: int) -> list[Past]:
+    rng = random.Random(seed)
+    words = [f"p={n}" for n in range(8)]
+    return [
+        Past(
+            ts=rng.randrange(200) * 1_000_000,
+            eid=f"{number:04}",
+            number=0,
+            facts={word: rng.randint(1, 3) for word in rng.sample(words, rng.randint(0, 5))},
+        )
+        for number in range(count)
+    ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 2**32),
+    st.integers(1, 40),
+    st.lists(st.integers(0, 200), max_size=5),
+    st.sampled_from(["tfidf", "binary"]),
+)
+def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[int], measure: str) -> None:
+    """Chunks cut anywhere, read newest first or oldest first, events in any order of arrival."""
+    rng = random.Random(seed)
+    world = _world(seed, count)
+    ordered = sorted(world, key=lambda past: past.key)
+    gap = rng.choice([0, 5])
+    expected = {
+        answer.query.event_id: [(past.event_id, score) for past, score in answer.hits]
+        for answer in answers(
+            [Alert(past.eid, "x", past.ts, past.facts) for past in ordered],
+            timedelta(seconds=gap),
+            5,
+            MEASURES[measure],
+        )
+    }
+    borders = sorted({cut * 1_000_000 for cut in cuts})
+    index = Index()
+    arriving = list(world)
+    rng.shuffle(arriving)
+    for number, past in enumerate(arriving, start=1):
+        chunk = sum(border <= past.ts for border in borders)
+        index.add(chunk, [Past(past.ts, past.eid, number, past.facts)])
+    for past in ordered:
+        event = Past(past.ts, past.eid, count, past.facts)
+        counts, top = index.counts(event), restored(5, [])
+        edges: list[int | None] = [None, *borders, 1 << 60]
+        pieces = list(pairwise(edges))
+        rng.shuffle(pieces)
+        newest = past.ts - gap * 1_000_000 + 1 if gap else past.ts
+        for low, high in pieces:
+            assert high is not None
+            index.score(event, counts, MEASURES[measure], low, min(high, newest), top)
+        assert [(hit.event[1], hit.score) for hit in top.hits] == [
+            (eid, pytest.approx(score, abs=1e-9)) for eid, score in expected[past.eid]
+        ]
+
+
+def test_what_comes_later_does_not_change_a_pinned_answer() -> None:
+    """E and C_k, and who is compared, are those of the corpus as it stood at the first history query."""
+    index = Index()
+    index.add(0, [Past(1, "a", 1, {"x": 1, "y": 1}), Past(2, "b", 2, {"y": 1})])
+    event = Past(10, "q", 2, {"x": 1, "z": 1})
+    before = index.counts(event)
+    index.add(0, [Past(3, "c", 3, {"x": 1, "z": 1})])
+    after, top = index.counts(event), restored(5, [])
+    assert (before.events, before.holding.tolist()) == (after.events, after.holding[: len(before.holding)].tolist())
+    index.score(event, after, MEASURES["tfidf"], None, 10, top)
+    assert [hit.event[1] for hit in top.hits] == ["a"]
+
+
+def test_an_event_counts_itself_once() -> None:
+    index = Index()
+    event = Past(5, "q", 1, {"x": 1})
+    assert index.counts(event).events == 1
+    index.add(0, [event])
+    assert index.counts(event).events == 1
