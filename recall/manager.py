@@ -93,7 +93,14 @@ class _Turn:
 class Manager:
     """The loop of one process. `engines`: a Spark session each, as many as may be in use at once."""
 
-    def __init__(self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, engines: list[Engines]) -> None:
+    def __init__(
+        self,
+        connection: Connection[Any],
+        ledger: Ledger,
+        corpora: Corpora,
+        engines: list[Engines],
+        stride: Stride[UUID] | None = None,
+    ) -> None:
         self._connection = connection
         self._ledger = ledger
         self._corpora = corpora
@@ -102,7 +109,7 @@ class Manager:
         self._kept_free = 1 if len(engines) > 1 else 0
         self._pool = ThreadPoolExecutor(len(engines), "history")
         self._works: dict[UUID, _Work] = {}
-        self._stride: Stride[UUID] = Stride()
+        self._stride: Stride[UUID] = stride if stride is not None else Stride()
         self._templates: dict[str, Template] = {}
         self._running: dict[Future[list[Step]], tuple[_Turn, Engines]] = {}
         self._states: dict[UUID, SimilarState] = {}
@@ -117,12 +124,21 @@ class Manager:
         while not stop.is_set():
             self.round()
             beat()
-            if self._running or self._judging:
-                under_way: list[Future[Any]] = [*self._running, *self._judging]
-                wait(under_way, timeout=_LOOK, return_when=FIRST_COMPLETED)
-            elif not self._able():
+            if not self.rest() and not self._able():
                 stop.wait(_LOOK)
+        self.finish()
         self._ledger.release()
+
+    def rest(self) -> bool:
+        """Until a query that is under way has ended; False: there is none."""
+        under_way: list[Future[Any]] = [*self._running, *self._judging]
+        if under_way:
+            wait(under_way, timeout=_LOOK, return_when=FIRST_COMPLETED)
+        return bool(under_way)
+
+    def finish(self) -> None:
+        """Begin nothing more; what is under way counts for nothing, and is read again by the next process."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def round(self) -> None:
         """One look at everything."""

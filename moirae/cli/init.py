@@ -19,8 +19,10 @@ class Example(StrEnum):
     """Workspaces over real data."""
 
     PLANETLAB = "planetlab"
+    BGL = "bgl"
 
 
+_FILES = {Example.PLANETLAB: "cpu_*.csv.gz", Example.BGL: "events.jsonl.gz"}
 # Where the data of examples lies beside a checkout.
 _DATA = (Path("../shared/data"), Path("../../shared/data"))
 
@@ -36,7 +38,9 @@ def init(
         raise MoiraeError(f"{directory} has a {FILE_NAME} already; nothing was changed")
     if example is None and (data is not None or days is not None):
         raise UsageError("--data and --days go with --example")
-    found = _planetlab(data, days) if example is Example.PLANETLAB else []
+    if days is not None and example is not Example.PLANETLAB:
+        raise UsageError("--days goes with --example planetlab")
+    found = [] if example is None else _data(example, data)[:days]
     try:
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
             shutil.copytree(template, directory, dirs_exist_ok=True)
@@ -49,13 +53,12 @@ def init(
     print(f"Made a workspace in {directory}. Next: cd {directory} && moirae up --drain && moirae alerts list")
 
 
-def _planetlab(data: Path | None, days: int | None) -> list[Path]:
+def _data(example: Example, data: Path | None) -> list[Path]:
     places = [data] if data is not None else [place for place in _DATA if place.is_dir()] or [_DATA[0]]
-    found = sorted((places[0] / "planetlab").glob("cpu_*.csv.gz"))[:days]
+    pattern = _FILES[example]
+    found = sorted((places[0] / example).glob(pattern))
     if not found:
-        raise MoiraeError(
-            f"no PlanetLab data (planetlab/cpu_*.csv.gz) in {places[0]}; name its folder with --data PATH"
-        )
+        raise MoiraeError(f"no data ({example}/{pattern}) in {places[0]}; name its folder with --data PATH")
     return found
 
 

@@ -56,7 +56,7 @@ class SimilarState:
                     "past_eid": hit.event[1],
                     "past_ts": hit.event[0],
                     "score": hit.score,
-                    "shared": [[term, share] for term, share in list(why.shared.items())[:_TERMS]],
+                    "shared": [[term, share] for term, share in list(why.shared.items())[:_TERMS] if share > 0],
                     "only_new": why.only_query[:_TERMS],
                     "only_past": why.only_past[:_TERMS],
                     "corpus": {"events": why.events, "newest": why.newest, "number": self.event.number},
