@@ -126,7 +126,9 @@ def _line(rng: random.Random, number: int) -> bytes:
     return json.dumps({"ts": ts, "host": f"h{rng.randrange(20)}", "v": round(rng.uniform(0, 100), 2)}).encode()
 
 
-def _manager(root: Path, connection: Connection[Any], stride: Stride[UUID], tickets: list[int]) -> Manager:
+def _manager(
+    root: Path, connection: Connection[Any], stride: Stride[UUID], tickets: list[int], workers: int = 2
+) -> Manager:
     connection.execute("TRUNCATE tasks CASCADE")
     ledger = Ledger(connection, lease=1)
     end = to_micros(_START + timedelta(seconds=_CHUNKS * _ROWS))
@@ -138,7 +140,7 @@ def _manager(root: Path, connection: Connection[Any], stride: Stride[UUID], tick
         ledger.add([Request("bench/r", "1", f"recall{number}", question, asked, 0)])
     for number, count in enumerate(tickets):
         connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (count, f"recall{number}"))
-    engines = [_engines(root) for _ in range(2)]
+    engines = [_engines(root) for _ in range(workers)]
     return Manager(connection, ledger, Corpora(connection, root), engines, stride)
 
 
@@ -166,7 +168,8 @@ def _slowest_first(root: Path, connection: Connection[Any], stride: Stride[UUID]
 
 def _shares(root: Path, connection: Connection[Any], tickets: list[int]) -> list[int]:
     """Pieces served to each when half of what the busiest can have is given out."""
-    manager = _manager(root, connection, Stride(), tickets)
+    # One query at a time: of two places, a task that is served by one query at a time cannot fill more than one.
+    manager = _manager(root, connection, Stride(), tickets, workers=1)
     goal = _CHUNKS * sum(tickets) // (2 * max(tickets))
     while True:
         manager.round()

@@ -25,7 +25,7 @@ from recall.ledger import Ledger
 from recall.manager import Manager
 
 # Live work goes first: less of the processor for this process and its JVM, and it is the one to go when memory ends.
-_NICENESS, _OOM_SCORE = 10, "500"
+_NICENESS, _OOM_SCORE = 19, "500"
 # A chunk is large where a micro-batch is small: here compiling a whole stage pays.
 _SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
 
