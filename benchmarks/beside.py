@@ -74,6 +74,10 @@ groups:
       similar: {similar: {k: 10}}
 """
 
+_FIRST = """
+SELECT extract(epoch FROM t.first_at - a.raised_at)::float8 FROM tasks t JOIN alerts a ON a.eid = t.eid
+"""
+
 
 def run() -> list[Result]:
     """Measure."""
@@ -121,8 +125,7 @@ def _measure(seed: int) -> tuple[float, float, list[float]]:
             quiet = _latency(connection)
             producer.ten.set()
             time.sleep(10)
-            query = "SELECT extract(epoch FROM t.first_at - a.raised_at)::float8 FROM tasks t JOIN alerts a ON a.eid = t.eid"
-            first = [float(row[0]) for row in connection.execute(query) if row[0] is not None]
+            first = [float(row[0]) for row in connection.execute(_FIRST) if row[0] is not None]
             assert len(first) == 20, f"{len(first)} of 20 recalls have an answer"
             _ask(connection)
             time.sleep(5)

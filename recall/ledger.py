@@ -125,9 +125,9 @@ class Ledger:
         values = {"id": task.id, "lease": self._lease, "pieces": Jsonb(task.pieces), "corpus": task.corpus}
         self._connection.execute(_QUERIES["pin"], values)
 
-    def begin(self, tasks: Iterable[Task]) -> None:
-        """The next piece of these tasks is being worked on: should the process fall, they are under suspicion."""
-        self._connection.execute(_QUERIES["try"], {"ids": [task.id for task in tasks], "lease": self._lease})
+    def charge(self, tasks: Iterable[Task]) -> None:
+        """The process falls over the next piece of these tasks."""
+        self._connection.execute(_QUERIES["charge"], {"ids": [task.id for task in tasks], "lease": self._lease})
 
     def release(self) -> None:
         """Give all tasks back."""

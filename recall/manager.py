@@ -51,6 +51,10 @@ _FAULTS = (PySparkException, Py4JError, pa.ArrowException, ArithmeticError)
 _FELL = 70
 
 
+class EngineLost(Exception):
+    """The JVM is gone, and this process with it: the next one goes on."""
+
+
 @dataclass
 class _Work:
     """A task on the desk."""
@@ -174,8 +178,8 @@ class Manager:
                 self._drop(gone)
         for turn, _ in self._running.values():
             if now - turn.began > _STUCK:
-                # Nothing can end a query that is stuck in Spark but the end of the process; it is counted as a try.
-                _LOG.error("history query is stuck", action="stuck", recalls=[str(w.task.id) for w in turn.works])
+                # Nothing can end a query that is stuck in Spark but the end of the process.
+                self._charge(turn, "stuck")
                 os._exit(_FELL)
 
     def _claim(self) -> None:
@@ -191,7 +195,9 @@ class Manager:
 
     def _take(self, task: Task) -> None:
         if task.tries >= _TRIES:
-            self._fail(task, f"the process fell {task.tries} times while it read the same piece of history")
+            self._fail(
+                task, f"the process fell {task.tries} times over the same piece of history: its query needs too much"
+            )
             return
         if task.pieces is None:
             chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks()]
@@ -242,11 +248,13 @@ class Manager:
             return True
         if not self._free or (work.background and len(self._free) <= self._kept_free):
             return False
+        suspects = [w for turn, _ in self._running.values() for w in turn.works if w.task.tries]
+        if suspects or (work.task.tries and self._running):
+            return False  # over what the process may fall, it works alone
         works = self._together(work, able)
         for one in works:
             one.busy = True
         self._stride.served([w.task.id for w in works])
-        self._ledger.begin(w.task for w in works)
         engines = self._free.pop()
         turn = _Turn(works)
         self._running[self._pool.submit(_read, engines, works, self._own(works))] = turn, engines
@@ -321,11 +329,21 @@ class Manager:
 
     # Results
 
+    def _charge(self, turn: _Turn, what: str) -> None:
+        """The process falls over this query: its tasks are tried again alone, and given up after some times."""
+        self._ledger.charge(work.task for work in turn.works)
+        _LOG.error("history query", action=what, recalls=[str(work.task.id) for work in turn.works])
+
     def _collect(self) -> None:
         for future in [f for f in self._running if f.done()]:
             turn, engines = self._running.pop(future)
             self._free.append(engines)
-            for work, step in zip(turn.works, future.result(), strict=True):
+            try:
+                steps = future.result()
+            except EngineLost:
+                self._charge(turn, "engine lost")
+                raise
+            for work, step in zip(turn.works, steps, strict=True):
                 work.busy = False
                 self._take_in(work, step)
 
@@ -398,6 +416,8 @@ def _read(engines: Engines, works: list[_Work], own: Own) -> list[Step]:
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
     except _FAULTS as fault:
+        if not engines.spark.alive():
+            raise EngineLost from fault
         if len(works) > 1:
             return [step for work in works for step in _read(engines, [work], own)]
         error = _words(fault)

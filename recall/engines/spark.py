@@ -9,6 +9,7 @@ from uuid import UUID
 
 import orjson
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -41,6 +42,12 @@ class SparkEngine:
     @cached_property
     def _spark(self) -> SparkSession:
         return self._session()
+
+    def alive(self) -> bool:
+        """Whether Spark's JVM runs, or was never needed."""
+        gateway = SparkContext._gateway
+        process = getattr(gateway, "proc", None)
+        return process is None or process.poll() is None
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""

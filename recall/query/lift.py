@@ -145,8 +145,7 @@ class _Lifting:
             column.replace(self._attribute(name, anchor, column))
         group = select.args.get("group")
         if group is not None:
-            if any(group.args.get(kind) for kind in _GROUPINGS):
-                raise Unsupported("GROUP BY takes plain expressions here", group)
+            plain_groups(group)
             group.set("expressions", [*group.expressions, *self._carry(anchor)])
         elif aggregates:
             anchor = self._whole(select, anchor, aggregates)
@@ -350,6 +349,13 @@ def refuse_parts(select: exp.Select) -> None:
 
 
 Part = TypeVar("Part", bound=exp.Expr)
+
+
+def plain_groups(group: exp.Expr) -> None:
+    """Raises `Unsupported` for groups of groups."""
+    sets = any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions)
+    if sets or any(group.args.get(kind) for kind in _GROUPINGS):
+        raise Unsupported("GROUP BY takes plain expressions here", group)
 
 
 def own(select: exp.Select, kind: type[Part]) -> list[Part]:

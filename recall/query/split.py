@@ -11,7 +11,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-from recall.query.lift import EVENT, aggregates_of, own, refuse_parts
+from recall.query.lift import EVENT, aggregates_of, own, plain_groups, refuse_parts
 from recall.query.shape import Tables, Unsupported, parse
 
 Kind = Literal["count", "sum", "avg", "min", "max", "var_pop", "var_samp", "stddev_pop", "stddev_samp"]
@@ -199,8 +199,7 @@ def _keys(query: exp.Select) -> list[exp.Expr]:
     group = query.args.get("group")
     if group is None:
         return []
-    if any(group.args.get(kind) for kind in ("rollup", "cube", "grouping_sets", "totals", "all")):
-        raise Unsupported("GROUP BY takes plain expressions here", group)
+    plain_groups(group)
     made = {p.alias.lower(): p.this for p in query.expressions if isinstance(p, exp.Alias)}
     keys: list[exp.Expr] = []
     for key in group.expressions:

@@ -24,13 +24,13 @@ WHERE lease = %(lease)s AND state = 'running' RETURNING id
 -- What the task will read, fixed at its first history query.
 UPDATE tasks SET pieces = %(pieces)s, corpus = %(corpus)s WHERE id = %(id)s AND lease = %(lease)s
 
--- try --
--- A process is about to work on the next piece of some tasks.
+-- charge --
+-- A process falls over the next piece of some tasks.
 UPDATE tasks SET tries = tries + 1 WHERE id = ANY(%(ids)s) AND lease = %(lease)s
 
 -- release --
 -- The process ends: what it has begun goes on in the next.
-UPDATE tasks SET state = 'waiting', lease = NULL, tries = 0 WHERE lease = %(lease)s AND state = 'running'
+UPDATE tasks SET state = 'waiting', lease = NULL WHERE lease = %(lease)s AND state = 'running'
 
 -- advance --
 -- A piece of history is in: its result and the cursor move together, so that it counts once.

@@ -136,3 +136,60 @@ def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Se
         "g/B": (("host", "msg"), ("host", "msg")),
         "g/C": (("host",), ("host",)),
     }
+
+
+ASKED = """
+groups:
+- name: g
+  rules:
+  - alert: A
+    expr: SELECT host, ts, cpu FROM events WHERE cpu > 90
+    key: [host]
+    context:
+      seen: {within: 5m, sql: "SELECT DISTINCT msg FROM events WHERE host = event.host"}
+    recall:
+      norm: {sql: "SELECT avg(h.cpu) AS mean, count(*) AS n FROM events h WHERE h.host = event.host"}
+      similar: {similar: {k: 3}}
+    where: event.cpu > norm.mean
+"""
+
+
+def test_a_rule_with_questions_is_sound_and_knows_its_answers(spark: SparkSession, settings: Settings) -> None:
+    rules, problems = parse_rules("rules.yaml", ASKED, settings.table_names)
+    assert not problems
+    (definition,), found = check(spark, settings, rules)
+    assert found == []
+    assert definition.answers["seen"] == {"msg": "string"}
+    assert definition.answers["norm"] == {"mean": "double", "n": "bigint"}
+    assert Definition.from_json(definition.to_json()) == definition
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("within: 5m, sql", "sql", "within is needed"),
+        ("DISTINCT msg", "DISTINCT mgs", "mgs"),
+        ('= event.host"}\n    recall', '= event.hots"}\n    recall', "no attribute 'hots'"),
+        ("DISTINCT msg", "reflect('java.lang.System') AS x", ""),
+        ("avg(h.cpu) AS mean", "count(DISTINCT h.cpu) AS mean", "cannot be split"),
+        ("avg(h.cpu) AS mean", "rand() AS mean", ""),
+        ("FROM events h WHERE", "FROM events h JOIN ping p ON p.host = h.host WHERE", "one stream"),
+        ("{k: 3}", "{k: 3, measure: best}", "unknown measure"),
+        ("event.cpu > norm.mean", "event.cpu > norm.median", "median"),
+        ("event.cpu > norm.mean", "event.cpu + norm.mean", "condition"),
+        ("event.cpu > norm.mean", "event.cpu > 95", "belongs in expr"),
+        ("event.cpu > norm.mean", "similar.score > 0.5", "SQL recalls"),
+    ],
+)
+def test_wrong_questions_are_refused_with_rule_and_place(
+    spark: SparkSession, settings: Settings, old: str, new: str, message: str
+) -> None:
+    assert old in ASKED
+    text = ASKED.replace(old, new, 1)
+    rules, problems = parse_rules("rules.yaml", text, settings.table_names)
+    assert not problems
+    definitions, found = check(spark, settings, rules)
+    assert definitions == []
+    changed = text[: text.index(new)].count("\n") + 1
+    assert any(problem.line in (changed, changed + 1) and "g/A" in problem.message for problem in found), found
+    assert message in found[0].message

@@ -1,0 +1,123 @@
+"""A query about an event, run for many events at once, gives each what it would get by itself."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from pyspark.sql import SparkSession
+from sqlglot import exp, parse_one
+
+from archiver.times import from_micros, to_micros
+from recall.pending import Waiting, own_table, pending
+from recall.query.bind import Physical
+from recall.query.lift import Names, Scope, lift
+from recall.query.shape import Tables
+from recall.request import Asked
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+TABLES = Tables({"cpu": "ts"}, frozenset({"hosts"}))
+SCOPE = Scope(TABLES, ("host", "limit"), frozenset({"running"}))
+NAMES = Names(
+    Physical({"cpu": "lift_cpu", "hosts": "lift_hosts", "running": "lift_running"}), Physical({}), "lift_pending"
+)
+WITHIN = timedelta(minutes=3)
+EVENTS = [("a", 20.0, 2), ("b", 5.0, 5), ("a", 45.0, 9), ("nobody", 0.0, 9)]
+
+QUERIES = [
+    "SELECT slice FROM cpu WHERE host = event.host",
+    "SELECT DISTINCT slice FROM cpu WHERE host = event.host AND cpu > event.limit",
+    "SELECT event.host AS mine, event.limit * 2 AS twice, event.ts AS at",
+    "SELECT event.host",
+    "SELECT avg(cpu) AS a, count(*) AS n, sum(1) AS one, event.limit - max(cpu) AS d FROM cpu WHERE host = event.host",
+    "SELECT c.slice AS slice, count(*) AS n FROM cpu c WHERE c.host = event.host GROUP BY c.slice HAVING count(*) > 1",
+    "SELECT slice, max(cpu) AS top FROM cpu GROUP BY 1 ORDER BY top DESC, slice LIMIT 2",
+    "SELECT h.site AS site FROM hosts h WHERE h.host = event.host",
+    "SELECT c.slice AS slice, h.site AS site FROM cpu c JOIN hosts h ON c.host = h.host WHERE c.host <> event.host",
+    "SELECT c.slice AS slice, h.site AS site FROM cpu c LEFT JOIN hosts h ON c.host = h.host AND h.site = 'x'",
+    "SELECT count(*) AS n FROM cpu c JOIN running r ON c.slice = r.slice",
+    "SELECT r.slice AS slice FROM running r",
+    "WITH mine AS (SELECT slice, cpu FROM cpu WHERE host = event.host) SELECT slice FROM mine WHERE cpu > 10",
+    "SELECT slice FROM cpu WHERE host = event.host UNION SELECT site FROM hosts WHERE host = event.host",
+    "SELECT x.n AS n FROM (SELECT count(*) AS n FROM cpu WHERE host = event.host) AS x",
+    "SELECT slice, rank() OVER (PARTITION BY slice ORDER BY cpu) AS r FROM cpu WHERE host = event.host",
+    "SELECT * FROM hosts h WHERE h.host = event.host",
+    "SELECT count(*) FILTER (WHERE cpu > event.limit) AS hot FROM cpu",
+]
+
+
+def _rows(number: int) -> dict[str, Any]:
+    return {
+        "ts": START + timedelta(seconds=7 * number),
+        "host": "abc"[number % 3],
+        "slice": f"s{number * number % 5}",
+        "cpu": None if number % 11 == 0 else float(number * 37 % 50),
+    }
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    made = spark.newSession()
+    cpu = made.createDataFrame([_rows(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double")
+    cpu.createOrReplaceTempView("lift_cpu")
+    change = START + timedelta(minutes=6)
+    ages = [("a", "x", START - timedelta(days=1), change), ("a", "y", change, START + timedelta(days=9))]
+    hosts = [*ages, ("b", "x", START - timedelta(days=1), START + timedelta(days=9))]
+    made.createDataFrame(
+        hosts, "host string, site string, _valid_from timestamp, _valid_to timestamp"
+    ).createOrReplaceTempView("lift_hosts")
+    own_table(made, _running(), {"slice": "string"}).createOrReplaceTempView("lift_running")
+    asked = _asked()
+    spans = [Waiting(one, one.ts - WITHIN // timedelta(microseconds=1), one.ts + 1) for one in asked]
+    pending(made, spans, {"host": "string", "limit": "double"}).createOrReplaceTempView("lift_pending")
+    return made
+
+
+def _asked() -> list[Asked]:
+    return [
+        Asked(UUID(int=n + 1), to_micros(START + timedelta(minutes=at)), {}, {"host": host, "limit": limit})
+        for n, (host, limit, at) in enumerate(EVENTS)
+    ]
+
+
+def _running() -> dict[str, list[dict[str, Any]]]:
+    return {str(UUID(int=n + 1)): [{"slice": f"s{n}"}, {"slice": "s4"}] for n in range(3)}
+
+
+def _alone(session: SparkSession, sql: str, event: Asked) -> Counter[Any]:
+    """The plain query, constants for the event's attributes, over views that hold only what belongs to the event."""
+    moment = f"TIMESTAMP '{from_micros(event.ts):%Y-%m-%d %H:%M:%S}'"
+    low = f"TIMESTAMP '{from_micros(event.ts) - WITHIN:%Y-%m-%d %H:%M:%S}'"
+    session.sql(f"SELECT * FROM lift_cpu WHERE ts >= {low} AND ts <= {moment}").createOrReplaceTempView("cpu")
+    session.sql(
+        f"SELECT host, site FROM lift_hosts WHERE _valid_from <= {moment} AND _valid_to > {moment}"
+    ).createOrReplaceTempView("hosts")
+    session.sql(f"SELECT slice FROM lift_running WHERE _eid = '{event.eid}'").createOrReplaceTempView("running")
+    values = {
+        "host": f"'{event.attributes['host']}'",
+        "limit": f"{event.attributes['limit']}D",
+        "ts": moment,
+    }
+
+    def constant(node: exp.Expression) -> exp.Expression:
+        return (
+            parse_one(values[node.name], read="spark")
+            if isinstance(node, exp.Column) and node.table == "event"
+            else node
+        )
+
+    plain = parse_one(sql, read="spark").transform(constant).sql(dialect="spark")
+    return Counter(tuple(row) for row in session.sql(plain).collect())
+
+
+@pytest.mark.parametrize("sql", QUERIES)
+def test_many_events_at_once_equal_each_alone(session: SparkSession, sql: str) -> None:
+    found: dict[str, Counter[Any]] = {}
+    for row in session.sql(lift(sql, SCOPE, NAMES).sql).collect():
+        eid, *values = tuple(row)
+        found.setdefault(eid, Counter())[tuple(values)] += 1
+    for event in _asked():
+        assert found.get(str(event.eid), Counter()) == _alone(session, sql, event), (sql, event)

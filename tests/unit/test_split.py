@@ -1,0 +1,74 @@
+"""What can be taken apart into pieces of history, and what is refused with its place and reason."""
+
+import pytest
+
+from recall.query.bind import Physical
+from recall.query.lift import Names, Scope, lift
+from recall.query.shape import Tables, Unsupported
+from recall.query.split import split
+
+TABLES = Tables(
+    {"cpu": "ts", "ping": "at"},
+    frozenset({"hosts"}),
+    {"load": "SELECT host, window.end AS ts, avg(cpu) AS cpu FROM cpu GROUP BY host, window(ts, '5 minutes')"},
+)
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT count(DISTINCT host) AS n FROM cpu", "DISTINCT"),
+        ("SELECT percentile(cpu, 0.5) AS p FROM cpu", "cannot be split"),
+        ("SELECT cpu FROM cpu", "needs a LIMIT"),
+        ("SELECT * FROM cpu LIMIT 3", "names its columns"),
+        ("SELECT count(*) AS n FROM cpu c JOIN ping p ON c.host = p.host", "one stream"),
+        ("SELECT site FROM hosts LIMIT 1", "reads none"),
+        ("SELECT count(*) AS n FROM (SELECT host FROM cpu) x", "tables only"),
+        ("SELECT host FROM cpu UNION SELECT host FROM ping", "one SELECT"),
+        ("SELECT rank() OVER (ORDER BY ts) AS r FROM cpu LIMIT 3", "OVER"),
+        ("SELECT DISTINCT host FROM cpu LIMIT 3", "GROUP BY"),
+        ("SELECT host, count(*) AS n FROM cpu", "neither grouped"),
+        ("SELECT count(*) AS n FROM cpu GROUP BY ROLLUP (host)", "plain expressions"),
+    ],
+)
+def test_refusals_say_why(sql: str, message: str) -> None:
+    with pytest.raises(Unsupported, match=message.replace("(", r"\(")):
+        split(sql, TABLES)
+
+
+def test_the_same_aggregate_is_computed_once() -> None:
+    parts = split("SELECT avg(cpu) AS a, avg(cpu) + 1 AS b, host AS h FROM cpu GROUP BY host", TABLES)
+    assert len(parts.aggregates) == 1
+    assert parts.groups == ("_g0",)
+
+
+def test_plain_outputs_need_no_query_to_merge() -> None:
+    assert split("SELECT avg(cpu) AS a, count(*) AS n FROM cpu", TABLES).plain == {"a": "_v0", "n": "_v1"}
+    assert split("SELECT avg(cpu) + 1 AS a FROM cpu", TABLES).plain is None
+    assert split("SELECT host, count(*) AS n FROM cpu GROUP BY host HAVING count(*) > 1", TABLES).plain is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT event.nothing AS x FROM cpu", "no attribute 'nothing'"),
+        ("SELECT host FROM elsewhere", "unknown table"),
+        ("SELECT host FROM cpu WHERE EXISTS (SELECT 1 FROM ping)", "EXISTS"),
+        ("SELECT (SELECT max(cpu) FROM cpu) AS x FROM ping", "FROM only"),
+        ("SELECT host FROM cpu RIGHT JOIN hosts USING (host)", "RIGHT"),
+        ("SELECT host FROM cpu AS event", "new event"),
+        ("SELECT DISTINCT host FROM cpu LIMIT 3", "DISTINCT"),
+    ],
+)
+def test_queries_about_events_that_are_refused(sql: str, message: str) -> None:
+    names = Names(Physical({n: n for n in ("cpu", "ping", "hosts")}), Physical({"cpu": "cpu"}), "pending")
+    with pytest.raises(Unsupported, match=message):
+        lift(sql, Scope(TABLES, ("host",)), names)
+
+
+def test_what_is_read_is_known() -> None:
+    names = Names(Physical({n: n for n in ("cpu", "ping", "hosts")}), Physical({"cpu": "cpu"}), "pending")
+    used = lift("SELECT cpu FROM load WHERE host = event.host", Scope(TABLES, ("host",)), names).used
+    assert (used.streams, used.derived, used.reach) == (frozenset(), {"cpu"}, 300_000_000)
+    used = lift("SELECT cpu FROM cpu c WHERE c.host = event.host", Scope(TABLES, ("host",)), names).used
+    assert used.pins == (("cpu", "host", "host"),)
