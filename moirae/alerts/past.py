@@ -58,7 +58,7 @@ def find(connection: Connection[Any], beginning: str) -> list[UUID]:
 def answers(connection: Connection[Any], eid: UUID) -> list[Answer]:
     """The last answer of each recall of an event, similarity last."""
     found = [_answer(connection, row) for row in Ledger(connection).answers(eid).values()]
-    return sorted(found, key=lambda answer: (answer.kind, answer.recall))
+    return sorted(found, key=lambda answer: (answer.kind != "sql", answer.recall))
 
 
 def past(connection: Connection[Any], eids: Iterable[UUID]) -> dict[UUID, dict[str, Any]]:

@@ -1,0 +1,136 @@
+"""A recall that eats all memory falls alone: it is given up with a reason, other recalls are answered, live goes on."""
+
+import json
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from psycopg import Connection
+
+from moirae import database
+from moirae.settings import load_settings
+
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
+    time: ts
+    id: [n]
+    key: [host]
+    lateness: 0s
+    source: {files: landing/*.jsonl}
+rules: [rules.yaml]
+"""
+RULES = """
+groups:
+- name: g
+  rules:
+  - alert: Bomb
+    expr: SELECT host, n, ts FROM cpu WHERE cpu = 200
+    key: [n]
+    recall:
+      bomb: {sql: "SELECT max(size(sequence(1, c.n + 200000000))) AS x FROM cpu c"}
+      sound: {sql: SELECT count(*) AS n FROM cpu c WHERE c.host = event.host}
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 98 AND cpu < 101
+    key: [n]
+    keep_firing_for: 1s
+"""
+
+pytestmark = pytest.mark.faults
+
+
+@pytest.fixture
+def workspace() -> Iterator[Path]:
+    root = Path(tempfile.mkdtemp(prefix="moirae-bomb-"))
+    root.chmod(0o755)
+    (root / "moirae.yaml").write_text(WORKSPACE)
+    (root / "rules.yaml").write_text(RULES)
+    (root / "landing").mkdir()
+    yield root
+    shutil.rmtree(root, ignore_errors=True)
+
+
+class _Producer(threading.Thread):
+    """A hundred rows a second; one of them, when told, sets the bomb off."""
+
+    def __init__(self, landing: Path) -> None:
+        super().__init__(daemon=True)
+        self.landing, self.bomb, self.stop = landing, threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self.stop.wait(0.1):
+            number += 1
+            now = datetime.now(UTC)
+            rows = [
+                {
+                    "ts": (now - timedelta(milliseconds=i)).isoformat(),
+                    "host": "h",
+                    "n": number * 100 + i,
+                    "cpu": 10.0 * i,
+                }
+                for i in range(10)
+            ]
+            rows[1]["cpu"] = 99.0
+            if self.bomb.is_set():
+                self.bomb.clear()
+                rows[0]["cpu"] = 200.0
+            (self.landing / f".{number:06}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            (self.landing / f".{number:06}.jsonl").rename(self.landing / f"{number:06}.jsonl")
+
+
+def _median(connection: Connection, since: datetime) -> float:
+    rows = connection.execute(
+        "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts WHERE rule = 'g/High' AND starts_at > %s",
+        (since,),
+    ).fetchall()
+    assert len(rows) > 50
+    return statistics.median(row[0] for row in rows)
+
+
+@pytest.mark.timeout(600)
+def test_a_memory_bomb_falls_alone(workspace: Path) -> None:
+    with database.connect(load_settings(workspace / "moirae.yaml", {}), "test") as connection:
+        command = [sys.executable, "-m", "moirae", "up", "--workspace", str(workspace / "moirae.yaml")]
+        up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(workspace / "log").open("wb"))
+        producer = _Producer(workspace / "landing")
+        try:
+            producer.start()
+            deadline = time.monotonic() + 60
+            while not connection.execute("SELECT count(*) FROM alerts").fetchone()[0] and time.monotonic() < deadline:
+                time.sleep(0.2)
+            time.sleep(15)
+            since = datetime.now(UTC)
+            time.sleep(15)
+            quiet = _median(connection, since)
+            producer.bomb.set()
+            since = datetime.now(UTC)
+            found = {}
+            deadline = time.monotonic() + 240
+            while time.monotonic() < deadline:
+                found = dict(connection.execute("SELECT recall, state FROM tasks").fetchall())
+                if found and not {"waiting", "running"} & set(found.values()):
+                    break
+                time.sleep(0.5)
+            loud = _median(connection, since)
+            error = connection.execute("SELECT error, tries FROM tasks WHERE recall = 'bomb'").fetchone()
+        finally:
+            producer.stop.set()
+            up.send_signal(signal.SIGTERM)
+            up.wait(60)
+        print(f"median event to alert: {quiet:.3f} s before, {loud:.3f} s while the bomb went off; {found}; {error}")
+        assert found == {"bomb": "failed", "sound": "done"}
+        assert error is not None
+        assert "needs too much" in error[0]
+        assert loud < 3 * quiet + 1
