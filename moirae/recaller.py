@@ -31,7 +31,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
     place = Place(
         Path(settings.archive),
         [schema(name, declared) for name, declared in settings.streams.items()],
-        Relations(connection, settings.relations).table,
+        Relations(database.connect(settings, "recall relations"), settings.relations).table,
         settings.spark.master,
         home / "warehouse-recall",
         settings.spark.conf,

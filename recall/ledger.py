@@ -104,14 +104,16 @@ class Ledger:
         """The event's context has changed: what was compared with it is compared again."""
         self._connection.execute(_QUERIES["again"], {"eid": eid, "version": version})
 
-    def again_where_incomplete(self, eids: Iterable[UUID]) -> None:
-        """These events are settled: what was compared with less than the corpus before them is compared again."""
-        self._connection.execute(_QUERIES["again_where_incomplete"], {"eids": list(eids)})
+    def again_where_incomplete(self, rule: str, version: str, oldest: int) -> None:
+        """Events from a time on (microseconds) entered a corpus: compare again what was compared without them."""
+        self._connection.execute(
+            _QUERIES["again_where_incomplete"], {"rule": rule, "version": version, "oldest": oldest}
+        )
 
-    def claim(self, limit: int) -> list[Task]:
-        """Take tasks that nobody works on."""
+    def claim(self, level: int, limit: int) -> list[Task]:
+        """Take tasks of a level that nobody works on."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            values = {"lease": self._lease, "length": LEASE, "limit": limit}
+            values = {"lease": self._lease, "length": LEASE, "level": level, "limit": limit}
             rows = cursor.execute(_QUERIES["claim"], values).fetchall()
         return [_task(row) for row in rows]
 
@@ -168,7 +170,7 @@ class Ledger:
             "number": number,
             "final": revision.coverage.final,
             "coverage": Jsonb(asdict(revision.coverage)),
-            "answer": Jsonb(revision.answer),
+            "answer": Jsonb(sql.storable(revision.answer)),
         }
         self._connection.execute(_QUERIES["put_revision"], stored)
 

@@ -8,18 +8,17 @@ process is killed. SQL recalls of the same question that wait for the same chunk
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
+import psycopg
 import pyarrow as pa
 import structlog
 from psycopg import Connection
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 
 import sql
 from archiver.catalog import Catalog
@@ -30,23 +29,25 @@ from recall.engines.template import Own, Template, merged
 from recall.ledger import LEASE, Ledger, Revision, Step, Task
 from recall.query.shape import Unsupported
 from recall.query.split import MERGED
-from recall.request import Piece, SimilarQuestion, SqlQuestion, coverage, pieces
+from recall.request import Asked, Piece, SimilarQuestion, SqlQuestion, coverage, pieces
 from recall.schedule import Stride
 from recall.similarity.answer import SimilarState, compare
 
 _LOG = structlog.get_logger()
 _CONTEXTS = sql.load("contexts")
 
-# Seconds: between two looks at the ledger; between two signs of life; a history query that takes longer is stuck.
-_LOOK, _SIGN, _STUCK = 0.05, LEASE.total_seconds() / 3, 300.0
-# Tasks claimed at once, and most tasks in one query.
+# All in seconds. Between two looks at the ledger; the longest stretch of turns that need no engine.
+_LOOK, _TURNS = 0.05, 0.05
+# Between two looks for alerts that wait for their condition; between two signs of life.
+_SEARCH, _SIGN = 2.0, LEASE.total_seconds() / 3
+# A history query that takes longer is stuck.
+_STUCK = 300.0
+# Tasks on the desk, of each level, and most tasks in one query.
 _CLAIM, _TOGETHER = 500, 200
 # Pieces that one query reads in the background.
 _RUN = 32
 # How often a process may fall over the same piece of a task before the task is given up.
 _TRIES = 3
-# What a history query may end with, for which its task is charged.
-_FAULTS = (PySparkException, Py4JError, pa.ArrowException, ArithmeticError)
 # A fault of the software, as sysexits.h names it.
 _FELL = 70
 
@@ -120,11 +121,10 @@ class Manager:
         self._unjudged: list[tuple[Task, SqlQuestion, dict[str, Any]]] = []
         self._judging: dict[Future[bool | None], tuple[Task, Engines]] = {}
         self._signed = time.monotonic()
+        self._searched = 0.0
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Until told to stop. `beat` is called again and again."""
-        for task in self._ledger.unjudged():
-            self._verdict(task)
         while not stop.is_set():
             self.round()
             beat()
@@ -151,7 +151,8 @@ class Manager:
         self._claim()
         self._collect()
         self._judge()
-        while self._give_turn():
+        enough = time.monotonic() + _TURNS
+        while time.monotonic() < enough and self._give_turn():
             pass
 
     # What people ask
@@ -183,8 +184,9 @@ class Manager:
                 os._exit(_FELL)
 
     def _claim(self) -> None:
-        room = _CLAIM - len(self._works)
-        for task in self._ledger.claim(room) if room > 0 else ():
+        held = [work.background for work in self._works.values()]
+        rooms = {0: _CLAIM - held.count(False), 1: _CLAIM - held.count(True)}
+        for task in (t for level, room in rooms.items() if room > 0 for t in self._ledger.claim(level, room)):
             known = self._works.get(task.id)
             if known is not None and known.busy:
                 continue
@@ -243,6 +245,15 @@ class Manager:
             others = [w for w in map(self._works.__getitem__, able) if w.background]
             work = max(others, key=lambda w: (_high(w.task), w.task.created_at))
         work.upto = _end_of_turn(work)
+        try:
+            return self._turn_of(work, able)
+        except psycopg.Error:
+            raise
+        except Exception as error:  # what is odd about one task is its own
+            self._fail(work.task, _words(error))
+            return True
+
+    def _turn_of(self, work: _Work, able: Iterable[UUID]) -> bool:
         if not work.task.pieces or work.template is None:
             self._at_once(work)
             return True
@@ -252,12 +263,13 @@ class Manager:
         if suspects or (work.task.tries and self._running):
             return False  # over what the process may fall, it works alone
         works = self._together(work, able)
+        own = self._own(works)
         for one in works:
             one.busy = True
         self._stride.served([w.task.id for w in works])
         engines = self._free.pop()
         turn = _Turn(works)
-        self._running[self._pool.submit(_read, engines, works, self._own(works))] = turn, engines
+        self._running[self._pool.submit(_read, engines, works, own)] = turn, engines
         return True
 
     def _together(self, work: _Work, able: Iterable[UUID]) -> list[_Work]:
@@ -374,6 +386,11 @@ class Manager:
 
     def _judge(self) -> None:
         """Give conditions that wait a free engine, and take in what was found."""
+        now = time.monotonic()
+        if now - self._searched > _SEARCH and not self._unjudged and not self._judging:
+            self._searched = now
+            for task in self._ledger.unjudged():  # ended by a command, or by the fall of a process
+                self._verdict(task)
         while self._unjudged and self._free:
             task, question, known = self._unjudged.pop(0)
             engines = self._free.pop()
@@ -384,7 +401,7 @@ class Manager:
             self._free.append(engines)
             try:
                 found = future.result()
-            except _FAULTS as error:
+            except Exception as error:
                 _LOG.error("where failed", action="where_failed", rule=task.rule, error=_words(error))
                 found = None
             words = {True: "kept", False: "held back", None: "no history"}
@@ -415,7 +432,7 @@ def _read(engines: Engines, works: list[_Work], own: Own) -> list[Step]:
         partial = engines.partial(template, shares, own) if shares else {}
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
-    except _FAULTS as fault:
+    except Exception as fault:
         if not engines.spark.alive():
             raise EngineLost from fault
         if len(works) > 1:
@@ -424,27 +441,53 @@ def _read(engines: Engines, works: list[_Work], own: Own) -> list[Step]:
         _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
         found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
     due = [work for work in works if work.due(time.monotonic())]
-    try:
-        answers = engines.spark.answer(template, [(w.task.asked, held[w.task.id]) for w in due], own) if due else {}
-    except _FAULTS as fault:
-        error, answers, due = _words(fault), {}, []
+    answers, faults = _answers(engines, template, [(w.task.asked, held[w.task.id]) for w in due], own)
     seconds = (time.monotonic() - began) / len(works)
     steps = []
     for work in works:
         task, more = work.task, found[work.task.id]
-        revision = answers.get(str(task.asked.eid), []) if work in due else None
+        eid = str(task.asked.eid)
+        revision = answers.get(eid, []) if work in due and eid not in faults else None
         rows = 0 if more is None else len(more)
-        steps.append(_step(task, work.upto, held[task.id], rows, seconds, revision, error))
+        steps.append(_step(task, work.upto, held[task.id], rows, seconds, revision, error, faults.get(eid)))
     return steps
 
 
+def _answers(
+    engines: Engines, template: Template, held: Sequence[tuple[Asked, pa.Table | None]], own: Own
+) -> tuple[dict[str, Rows], dict[str, str]]:
+    """What the merged partial answers say, and for which events that cannot be computed, and why."""
+    try:
+        return (engines.spark.answer(template, held, own) if held else {}), {}
+    except Exception as fault:
+        if not engines.spark.alive():
+            raise EngineLost from fault
+        if len(held) == 1:
+            return {}, {str(held[0][0].eid): _words(fault)}
+    answers: dict[str, Rows] = {}
+    faults: dict[str, str] = {}
+    for one in held:
+        found, fault_of_one = _answers(engines, template, [one], own)
+        answers |= found
+        faults |= fault_of_one
+    return answers, faults
+
+
 def _step(
-    task: Task, upto: int, held: pa.Table | None, rows: int, seconds: float, answer: Rows | None, error: str | None
+    task: Task,
+    upto: int,
+    held: pa.Table | None,
+    rows: int,
+    seconds: float,
+    answer: Rows | None,
+    not_read: str | None,
+    not_answered: str | None,
 ) -> Step:
     """The task after its next pieces. Where no piece has given anything, or the end has no answer, it has failed."""
     assert task.pieces is not None
-    failed = task.failed + (upto - task.next if error is not None else 0)
+    failed = task.failed + (upto - task.next if not_read is not None else 0)
     covered = coverage(task.pieces, upto, failed)
+    error = not_read or not_answered
     if covered.final and error is not None and (answer is None or failed == len(task.pieces)):
         return Step(task, upto, failed, None, rows, seconds, "failed", error=error)
     revision = None if answer is None else Revision(covered, answer)

@@ -5,8 +5,10 @@ states its purpose, then the statement. `load("catalog")` returns them as a mapp
 """
 
 import re
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from psycopg import sql
 
@@ -27,3 +29,14 @@ def load(gateway: str) -> dict[str, sql.SQL]:
 
 def _read(*path: str) -> str:
     return files(__name__).joinpath(*path).read_text(encoding="utf-8")
+
+
+def storable(value: Any) -> Any:
+    """A value for a jsonb column: PostgreSQL keeps no NUL in text, it is shown as ␀ (U+2400)."""
+    if isinstance(value, str):
+        return value.replace("\x00", "\u2400")
+    if isinstance(value, list | tuple):
+        return [storable(item) for item in value]
+    if isinstance(value, Mapping):
+        return {storable(name): storable(item) for name, item in value.items()}
+    return value

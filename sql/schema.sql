@@ -227,6 +227,7 @@ CREATE TABLE IF NOT EXISTS tasks (
 );
 CREATE INDEX IF NOT EXISTS tasks_open ON tasks (created_at) WHERE state IN ('waiting', 'running');
 CREATE INDEX IF NOT EXISTS tasks_by_eid ON tasks (eid);
+CREATE INDEX IF NOT EXISTS tasks_by_rule ON tasks (rule, version);
 
 -- Numbered answers of a task, without gaps. The last one of an ended task is its final answer.
 CREATE TABLE IF NOT EXISTS revisions (

@@ -126,9 +126,9 @@ class AlertStore:
                         "rule": source.rule,
                         "version": source.version,
                         "fingerprint": event.fingerprint,
-                        "key": Jsonb(_clean(event.key)),
-                        "labels": Jsonb(_clean(source.labels)),
-                        "annotations": Jsonb(_clean(source.render(event))),
+                        "key": Jsonb(sql.storable(event.key)),
+                        "labels": Jsonb(sql.storable(source.labels)),
+                        "annotations": Jsonb(sql.storable(source.render(event))),
                         **_alert_values(want),
                     },
                 )
@@ -220,8 +220,8 @@ def _event_values(source: Source, event: Event, settled: bool) -> dict[str, Any]
         "version": source.version,
         "ts": from_micros(event.ts),
         "fingerprint": event.fingerprint,
-        "key": Jsonb(_clean(event.key)),
-        "attributes": Jsonb(_clean(event.attributes)),
+        "key": Jsonb(sql.storable(event.key)),
+        "attributes": Jsonb(sql.storable(event.attributes)),
         "settled": settled,
     }
 
@@ -232,16 +232,3 @@ def _life_json(life: Life) -> dict[str, Any]:
 
 def _life(stored: Mapping[str, Any]) -> Life:
     return Life(**{**stored, "eid": UUID(stored["eid"])})
-
-
-def _clean(values: Mapping[str, Any]) -> dict[str, Any]:
-    """PostgreSQL keeps no NUL in text: it is shown as ␀ (U+2400), in rows of the database only."""
-    return {_clean_value(name): _clean_value(value) for name, value in values.items()}
-
-
-def _clean_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return value.replace("\x00", "\u2400")
-    if isinstance(value, list):
-        return [_clean_value(item) for item in value]
-    return _clean(value) if isinstance(value, dict) else value

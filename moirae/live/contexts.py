@@ -6,10 +6,12 @@ hangs on what this process remembers.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 from uuid import UUID
 
 import orjson
+import pyarrow as pa
 import structlog
 from psycopg import Connection
 from psycopg.rows import dict_row
@@ -18,11 +20,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 import sql
 from archiver.times import from_micros
 from moirae.live.plan import Running
 from moirae.live.rows import Rows
+from moirae.rules.definition import Definition
 from moirae.rules.requests import Ask, asks, lifted
 from recall.ledger import Ledger
 from recall.pending import JSON, Waiting, pending
@@ -49,6 +53,8 @@ class _Asking:
     query: Lifted
     pending: str
     columns: tuple[str, ...]
+    types: Mapping[str, str]
+    """Of the event's attributes."""
 
     def spans(self, asked: Sequence[Asked]) -> list[tuple[int, int]]:
         """The event time that must be looked at for each event, in microseconds."""
@@ -73,7 +79,8 @@ class Contexts:
         self._rows = rows
         self._connection = connection
         self._ledger = Ledger(connection)
-        self._askings: dict[tuple[str, str], list[_Asking]] = {}
+        self._askings: dict[str, tuple[Definition, list[_Asking]]] = {}
+        self._views = count()
 
     def begin(self, running: Sequence[Running], watermarks: Mapping[str, int | None], since: Any) -> bool:
         """Contexts of events that have none, from what is there; of alerts written since a moment.
@@ -100,15 +107,15 @@ class Contexts:
             with self._connection.transaction():
                 for rule, events in wanted:
                     self._put(rule, events, found, settled)
-                if settled:
-                    self._enter_corpus(running, settled)
+                self._enter_corpus(running)
         return more
 
-    def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> None:
+    def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> bool:
         """Contexts of settled events that every stream of their rule has passed; they enter the corpus.
 
-        Where a context has changed, the event's similarity recalls begin again.
+        Where a context has changed, the event's similarity recalls begin again. Returns whether there may be more.
         """
+        more = False
         due: list[tuple[Running, list[Asked]]] = []
         before: dict[tuple[str, UUID], Any] = {}
         for rule in running:
@@ -118,6 +125,7 @@ class Contexts:
             values = {**_of_rule(rule), "before": from_micros(horizon), "limit": _EVENTS}
             with self._connection.cursor(row_factory=dict_row) as cursor:
                 rows = cursor.execute(_QUERIES["unsettled"], values).fetchall()
+            more = more or len(rows) == _EVENTS
             if rows:
                 due.append((rule, [_asked(row) for row in rows]))
                 before |= {(rule.rule, row["eid"]): row["contexts"] for row in rows}
@@ -126,16 +134,19 @@ class Contexts:
             for rule, events in due:
                 self._put(rule, events, found, {event.eid for event in events})
                 for event in events:
-                    if found[rule.rule, event.eid].contexts != before[rule.rule, event.eid]:
+                    if sql.storable(found[rule.rule, event.eid].contexts) != before[rule.rule, event.eid]:
                         self._ledger.again(event.eid, rule.definition.version)
             self._connection.execute(_QUERIES["forget"], {"every": _every_of(running)})
-            self._enter_corpus(running, {event.eid for _, events in due for event in events})
+            self._enter_corpus(running)
+        return more
 
-    def _enter_corpus(self, running: Sequence[Running], settled: Collection[UUID]) -> None:
-        """What is ready enters the corpus; what these events were compared with may have been incomplete."""
-        self._connection.execute(_QUERIES["enter_corpus"], {"every": _every_of(running)})
-        if settled:
-            self._ledger.again_where_incomplete(settled)
+    def _enter_corpus(self, running: Sequence[Running]) -> None:
+        """What is ready enters the corpus; later events that were compared without it are compared again."""
+        entered: dict[tuple[str, str], int] = {}
+        for rule, version, ts in self._connection.execute(_QUERIES["enter_corpus"], {"every": _every_of(running)}):
+            entered[rule, version] = min(ts, entered.get((rule, version), ts))
+        for (rule, version), oldest in entered.items():
+            self._ledger.again_where_incomplete(rule, version, oldest)
 
     def needs(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> dict[str, int]:
         """From which event time on the contexts of events to come look at each stream."""
@@ -163,20 +174,18 @@ class Contexts:
         return min(known) - max(a.ask.delay + max(a.query.used.lag, 0) for a in askings)
 
     def _of(self, rule: Running) -> list[_Asking]:
-        key = (rule.rule, rule.definition.version)
-        if key not in self._askings:
-            self._askings[key] = [
-                self._asking(rule, ask, f"pending_{len(self._askings)}_{n}")
-                for n, ask in enumerate(asks(rule.definition))
-            ]
-        return self._askings[key]
+        known = self._askings.get(rule.rule)
+        if known is None or known[0] is not rule.definition:
+            made = [self._asking(rule, ask, f"pending_{next(self._views)}") for ask in asks(rule.definition)]
+            known = self._askings[rule.rule] = rule.definition, made
+        return known[1]
 
     def _asking(self, rule: Running, ask: Ask, view: str) -> _Asking:
         tables = {name: f"around_{name}" for name in rule.tables.streams}
         tables |= {name: f"relation_{name}" for name in rule.tables.relations}
         names = Names(Physical(tables), Physical(tables), view)
         query = lifted(ask, rule.definition, rule.tables, names)
-        return _Asking(ask, query, view, tuple(rule.definition.answers[ask.name]))
+        return _Asking(ask, query, view, tuple(rule.definition.answers[ask.name]), rule.definition.types)
 
     def _put(
         self, rule: Running, events: Sequence[Asked], found: Mapping[tuple[str, UUID], Found], settled: Collection[UUID]
@@ -189,8 +198,8 @@ class Contexts:
                         **_of_rule(rule),
                         "eid": event.eid,
                         "ts": from_micros(event.ts),
-                        "contexts": Jsonb(found[rule.rule, event.eid].contexts),
-                        "surroundings": Jsonb(found[rule.rule, event.eid].surroundings),
+                        "contexts": Jsonb(sql.storable(found[rule.rule, event.eid].contexts)),
+                        "surroundings": Jsonb(sql.storable(found[rule.rule, event.eid].surroundings)),
                         "settled": event.eid in settled,
                     }
                     for event in events
@@ -200,12 +209,13 @@ class Contexts:
     # Asking Spark
 
     def _compute(self, wanted: Sequence[tuple[Running, Sequence[Asked]]]) -> dict[tuple[str, UUID], Found]:
-        """All contexts of some events of some rules. A rule whose query fails has empty ones, and it is told."""
+        """All contexts of some events of some rules; empty ones, with a word in the log, where a query fails."""
         try:
             rows = self._ask(wanted)
-        except (PySparkException, Py4JJavaError) as error:
-            if len(wanted) > 1:
-                return {key: found for one in wanted for key, found in self._compute([one]).items()}
+        except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
+            parts = [[one] for one in wanted] if len(wanted) > 1 else _halves(*wanted[0])
+            if len(parts) > 1:
+                return {key: found for part in parts for key, found in self._compute(part).items()}
             message = str(error).strip().splitlines()[0]
             _LOG.error("context failed", action="context_failed", rule=wanted[0][0].rule, error=message)
             rows = {}
@@ -250,31 +260,42 @@ class Contexts:
         for stream in frozenset().union(*(a.query.used.streams | a.query.used.derived for a, _ in askings)):
             readers = [(a, e) for a, e in askings if stream in a.query.used.streams | a.query.used.derived]
             spans = [span for asking, events in readers for span in asking.spans(events)]
-            self._rows.around(stream, spans, _only(stream, readers)).createOrReplaceTempView(f"around_{stream}")
+            only = _only(stream, self._rows.columns(stream), readers)
+            self._rows.around(stream, spans, only).createOrReplaceTempView(f"around_{stream}")
 
 
-def _only(stream: str, readers: Sequence[tuple[_Asking, Sequence[Asked]]]) -> dict[str, list[str]]:
+def _only(
+    stream: str, columns: Mapping[str, str], readers: Sequence[tuple[_Asking, Sequence[Asked]]]
+) -> dict[str, list[str]]:
     """Values of text columns to which all readers of a stream keep."""
     only: dict[str, set[str]] | None = None
     for asking, events in readers:
         mine: dict[str, set[str]] = {}
         for name, column, attribute in asking.query.used.pins if stream not in asking.query.used.derived else ():
-            found = [event.attributes.get(attribute) for event in events]
-            if name == stream and all(isinstance(value, str) for value in found):
-                mine[column] = {str(value) for value in found}
+            if name == stream and columns.get(column) == asking.types.get(attribute) == "string":
+                values = (event.attributes.get(attribute) for event in events)
+                mine[column] = {value for value in values if isinstance(value, str)}
         only = mine if only is None else {c: only[c] | mine[c] for c in only.keys() & mine.keys()}
     return {column: sorted(values) for column, values in (only or {}).items()}
 
 
 def _branch(number: int, asking: _Asking) -> str:
     """The rows of one context as JSON. Values that are compared are texts, as Spark casts them."""
-    cast = "CAST(`{0}` AS STRING)" if asking.ask.compared else "`{0}`"
-    values = ", ".join(f"'{name}', {cast.format(name)}" for name in asking.columns)
+    cast = "CAST({0} AS STRING)" if asking.ask.compared else "{0}"
+    names = [
+        (exp.Literal.string(n).sql("spark"), exp.to_identifier(n, quoted=True).sql("spark")) for n in asking.columns
+    ]
+    values = ", ".join(f"{text}, {cast.format(name)}" for text, name in names)
     options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{JSON['timestampFormat']}\")"
     return (
         f"SELECT {number} AS rule, '{asking.ask.name}' AS name, _eid, "
         f"to_json(named_struct({values}), {options}) AS row FROM ({asking.query.sql})"
     )
+
+
+def _halves(rule: Running, events: Sequence[Asked]) -> list[list[tuple[Running, Sequence[Asked]]]]:
+    middle = len(events) // 2
+    return [[(rule, part)] for part in (events[:middle], events[middle:]) if part]
 
 
 def _of_rule(rule: Running) -> dict[str, Any]:

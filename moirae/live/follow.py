@@ -40,10 +40,10 @@ class Follow:
         if time.monotonic() - self._settled_at >= _SETTLE_EVERY:
             self.settle(asking, watermarks)
 
-    def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> None:
-        """Contexts that can be settled."""
+    def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> bool:
+        """Contexts that can be settled; returns whether there may be more."""
         self._settled_at = time.monotonic()
-        self._contexts.settle([rule for rule in running if _asks(rule)], watermarks)
+        return self._contexts.settle([rule for rule in running if _asks(rule)], watermarks)
 
     def to_end(self, running: Sequence[Running], watermarks: Mapping[str, int | None], newest: int | None) -> None:
         """Everything, at the end of time."""
@@ -51,8 +51,7 @@ class Follow:
         if asking:
             for _ in range(_ROUNDS):
                 more = self._begin(asking, watermarks, newest)
-                self.settle(asking, watermarks)
-                if not more:
+                if not self.settle(asking, watermarks) and not more:
                     break
 
     def _begin(self, asking: Sequence[Running], watermarks: Mapping[str, int | None], newest: int | None) -> bool:

@@ -8,6 +8,7 @@ from psycopg.rows import dict_row
 
 import sql
 from moirae.live.plan import Running
+from moirae.rules.definition import Definition
 from moirae.rules.questions import SqlRecall
 from moirae.rules.requests import questions
 from recall.ledger import Ledger
@@ -28,7 +29,7 @@ class Requests:
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
         self._ledger = Ledger(connection)
-        self._questions: dict[tuple[str, str], dict[str, AnyQuestion]] = {}
+        self._questions: dict[str, tuple[Definition, dict[str, AnyQuestion]]] = {}
 
     def add(self, running: Sequence[Running], since: Any, newest: int | None, with_context: bool) -> bool:
         """Begin recalls of alerts written since a moment that have none: those that need a context, or the others.
@@ -75,8 +76,7 @@ class Requests:
         return waiting or len(rows) == _EVENTS
 
     def _of(self, rule: Running) -> dict[str, AnyQuestion]:
-        key = (rule.rule, rule.definition.version)
-        known = self._questions.get(key)
-        if known is None:
-            known = self._questions[key] = questions(rule.definition, rule.tables)
-        return known
+        known = self._questions.get(rule.rule)
+        if known is None or known[0] is not rule.definition:
+            known = self._questions[rule.rule] = rule.definition, questions(rule.definition, rule.tables)
+        return known[1]

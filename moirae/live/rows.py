@@ -20,6 +20,10 @@ class Rows:
         self._spark = spark
         self._archive = archive
 
+    def columns(self, stream: str) -> Mapping[str, str]:
+        """The declared columns of a stream, with their types."""
+        return self._archive.tables[stream].schema.columns
+
     def new(self, stream: str, fresh: pa.Table | None) -> DataFrame:
         """Rows at hand, or none."""
         schema = self._archive.tables[stream].schema

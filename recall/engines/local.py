@@ -58,7 +58,7 @@ class LocalEngine:
         waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]
         schema = self._reader.schema(stream)
         columns = ", ".join(f'"{name}"' for name in schema.columns)
-        only = wanted_only(template, stream, [asked for asked, _ in shares])
+        only = wanted_only(template, stream, schema.columns, [asked for asked, _ in shares])
         where = "".join(f' AND "{name}" IN ({_texts(values)})' for name, values in only.items() if values)
         source = f"read_parquet([{_texts(files)}], union_by_name = true, hive_partitioning = false)"
         try:
@@ -67,9 +67,9 @@ class LocalEngine:
                 f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS SELECT {columns} FROM {source} WHERE true{where}'
             )
             found = self._duck.sql(sql).to_arrow_table()
-        except duckdb.Error as error:
+            return by_event(_as_spark(template, found))
+        except (duckdb.Error, pa.ArrowException) as error:
             raise NotServed(str(error)) from error
-        return by_event(_as_spark(template, found))
 
     def _sql(self, template: Template) -> str:
         text = template.partial.sql
@@ -170,6 +170,8 @@ class _Typing:
             self.kind(node.this)
             return "boolean"
         if isinstance(node, exp.Add | exp.Sub | exp.Mul):
+            if any(isinstance(side, exp.Literal) and not side.is_int for side in (node.left, node.right)):
+                raise NotServed("no arithmetic with decimals")
             self._only(node.left, "number")
             return self._only(node.right, "number")
         if isinstance(node, exp.Neg):

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -60,7 +61,7 @@ class SparkEngine:
             return {}
         self._pending(waiting, question)
         for name in used.streams:
-            only = wanted_only(template, name, [asked for asked, _ in shares])
+            only = wanted_only(template, name, self._reader.schema(name).columns, [asked for asked, _ in shares])
             rows = self._reader.rows(self._spark, name, low, high, True, only)
             rows.createOrReplaceTempView(f"_in_{name}")
         for name in used.derived:
@@ -153,6 +154,8 @@ def _written(value: Any) -> Any:
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime):
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    if isinstance(value, Decimal):
+        return float(value)
     return value.isoformat() if isinstance(value, date) else value
 
 

@@ -69,11 +69,13 @@ def by_event(found: pa.Table) -> dict[str, pa.Table]:
     return {eid: found.take(places) for eid, places in rows.items()}
 
 
-def wanted_only(template: Template, stream: str, asked: Sequence[Asked]) -> dict[str, list[str]]:
+def wanted_only(
+    template: Template, stream: str, columns: Mapping[str, str], asked: Sequence[Asked]
+) -> dict[str, list[str]]:
     """Values of text columns of a stream that alone can be of use, so that other files and rows are not looked at."""
     only: dict[str, list[str]] = {}
     for name, column, attribute in template.partial.used.pins:
-        if name == stream and template.question.attributes.get(attribute) == "string":
+        if name == stream and columns.get(column) == template.question.attributes.get(attribute) == "string":
             found = {event.attributes.get(attribute) for event in asked}
             only[column] = sorted(value for value in found if isinstance(value, str))
     return only

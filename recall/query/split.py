@@ -178,8 +178,9 @@ def _parts(kind: Kind, node: exp.Expr) -> list[exp.Expr]:
     value, count = node.this, exp.Count(this=node.this.copy())
     if kind == "avg":
         return [exp.Sum(this=exp.cast(value.copy(), "double")), count]
-    spread = exp.Mul(this=exp.VariancePop(this=value.copy()), expression=count.copy())
-    return [count, exp.Avg(this=value.copy()), spread]
+    number = exp.cast(value.copy(), "double")
+    spread = exp.Mul(this=exp.VariancePop(this=number.copy()), expression=count.copy())
+    return [count, exp.Avg(this=number), spread]
 
 
 def _filtered(part: exp.Expr, condition: exp.Expr | None) -> exp.Expr:

@@ -40,6 +40,7 @@ WITH ready AS (
 UPDATE contexts c SET corpus = r.number
 FROM (SELECT nextval('corpus_numbers') AS number, ready.* FROM ready) r
 WHERE c.rule = r.rule AND c.version = r.version AND c.eid = r.eid
+RETURNING c.rule, c.version, (extract(epoch FROM c.ts) * 1000000)::bigint
 
 -- forget --
 -- Contexts of events that settling did not confirm, or not as the first of an alert.

@@ -10,8 +10,9 @@ UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_times
     started_at = coalesce(started_at, clock_timestamp())
 WHERE id IN (
     SELECT id FROM tasks
-    WHERE state = 'waiting' OR (state = 'running' AND (lease <> %(lease)s OR lease_until < clock_timestamp()))
-    ORDER BY level, created_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+    WHERE level = %(level)s
+        AND (state = 'waiting' OR (state = 'running' AND (lease <> %(lease)s OR lease_until < clock_timestamp())))
+    ORDER BY created_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, held, revision,
     tries, created_at
 
@@ -92,13 +93,13 @@ UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, fail
 WHERE eid = %(eid)s AND version = %(version)s AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'done')
 
 -- again_where_incomplete --
--- The contexts of these events are settled, and with them all of earlier events: similarity recalls that began before
--- some of those were in the corpus begin again.
+-- Events have entered a corpus: similarity recalls about later events that were compared without them begin again.
 UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, held = NULL, lease = NULL,
     ended_at = NULL, error = NULL
-WHERE t.eid = ANY(%(eids)s) AND t.request->>'kind' = 'similar' AND t.state IN ('waiting', 'running', 'done')
+WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
+  AND t.state IN ('waiting', 'running', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
   AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND c.corpus > t.corpus
-    AND (extract(epoch FROM c.ts) * 1000000)::bigint <= (t.event->>'ts')::bigint AND c.eid <> t.eid)
+    AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
 
 -- tasks --
 -- Recalls, newest first.
