@@ -141,7 +141,7 @@ def _manager(
     for number, count in enumerate(tickets):
         connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (count, f"recall{number}"))
     engines = [_engines(root) for _ in range(workers)]
-    return Manager(connection, ledger, Corpora(connection, root), engines, stride)
+    return Manager(connection, ledger, Corpora(connection, root), engines, 600.0, stride)
 
 
 def _engines(root: Path) -> Engines:

@@ -36,6 +36,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         home / "warehouse-recall",
         settings.spark.conf,
         settings.recall.history_queries,
+        settings.recall.query_timeout.total_seconds(),
         settings.recall.engine,
         _asks_sql(connection),
     )

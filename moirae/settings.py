@@ -86,6 +86,10 @@ class RecallSettings(Contract):
     """How the past is asked."""
 
     history_queries: Count = Field(default=2, description="History queries that may run at once.")
+    query_timeout: PositiveDuration = Field(
+        default=timedelta(minutes=5),
+        description="How long one history query may take, by the clock, before it counts as stuck and is ended.",
+    )
     feedback_timeout: PositiveDuration = Field(
         default=timedelta(minutes=10),
         description="Silence, by the clock, after which a suspended recall ends with its last answer.",

@@ -40,8 +40,6 @@ _CONTEXTS = sql.load("contexts")
 _LOOK, _TURNS = 0.05, 0.05
 # Between two looks for alerts that wait for their condition; between two signs of life.
 _SEARCH, _SIGN = 2.0, LEASE.total_seconds() / 3
-# A history query that takes longer is stuck.
-_STUCK = 300.0
 # Tasks on the desk, of each level, and most tasks in one query.
 _CLAIM, _TOGETHER = 500, 200
 # Pieces that one query reads in the background.
@@ -96,7 +94,8 @@ class _Turn:
 
 
 class Manager:
-    """The loop of one process. `engines`: a Spark session each, as many as may be in use at once."""
+    """The loop of one process. `engines`: a Spark session each, as many as may be in use at once. `stuck`: seconds that
+    a history query may take."""
 
     def __init__(
         self,
@@ -104,12 +103,14 @@ class Manager:
         ledger: Ledger,
         corpora: Corpora,
         engines: list[Engines],
+        stuck: float,
         stride: Stride[UUID] | None = None,
     ) -> None:
         self._connection = connection
         self._ledger = ledger
         self._corpora = corpora
         self._free = list(engines)
+        self._stuck = stuck
         # The background never takes the last place: who waits need not wait for it too.
         self._kept_free = 1 if len(engines) > 1 else 0
         self._pool = ThreadPoolExecutor(len(engines), "history")
@@ -178,7 +179,7 @@ class Manager:
             for gone in self._works.keys() - self._ledger.renew():
                 self._drop(gone)
         for turn, _ in self._running.values():
-            if now - turn.began > _STUCK:
+            if now - turn.began > self._stuck:
                 # Nothing can end a query that is stuck in Spark but the end of the process.
                 self._charge(turn, "stuck")
                 os._exit(_FELL)
@@ -198,7 +199,7 @@ class Manager:
     def _take(self, task: Task) -> None:
         if task.tries >= _TRIES:
             self._fail(
-                task, f"the process fell {task.tries} times over the same piece of history: its query needs too much"
+                task, f"ended the process {task.tries} times over one piece of history: needs too much memory or time"
             )
             return
         if task.pieces is None:

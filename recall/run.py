@@ -41,6 +41,8 @@ class Place:
     warehouse: Path
     conf: Mapping[str, str]
     history_queries: int
+    query_timeout: float
+    """Seconds, after which a history query is stuck."""
     engine: str
     spark_at_once: bool
     """Whether a question that only Spark can answer is to be expected."""
@@ -55,7 +57,8 @@ def run(place: Place, connection: Connection[Any], lease: int, stop: threading.E
         threading.Thread(
             target=_warm, args=(_engines(place, sessions), place.schemas), daemon=True, name="spark"
         ).start()
-    manager = Manager(connection, Ledger(connection, lease), Corpora(connection, place.root), engines)
+    corpora = Corpora(connection, place.root)
+    manager = Manager(connection, Ledger(connection, lease), corpora, engines, place.query_timeout)
     manager.run(stop, beat)
     sessions.stop()
 

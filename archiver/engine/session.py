@@ -83,6 +83,8 @@ def java_options(classes: Path | None) -> str:
         "-Duser.timezone=UTC",
         f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
         "-XX:+ExitOnOutOfMemoryError",
+        # Spark reads the text of a failed callback with a regular expression that takes stack for every character.
+        "-Xss16m",
     ]
     if classes is not None and classes.is_file():
         options += [f"-XX:SharedArchiveFile={classes}", "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]

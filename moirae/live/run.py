@@ -122,7 +122,7 @@ class Live:
             raise MoiraeError(f"{self._settings.file} declares no stream with a file source: there is nothing to read")
         query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
         with suppress(_Stopped):
-            while query.isActive and not self._stop.wait(_TICK):
+            while query.isActive and self._failure is None and not self._stop.wait(_TICK):
                 with self._lock:
                     self._tick()
         if self._stop.is_set():
@@ -159,7 +159,7 @@ class Live:
                 self._archive_and_judge(appeared)
         except Exception as error:
             self._failure = error
-            raise
+            raise RuntimeError(type(error).__name__) from None
 
     def _archive_and_judge(self, appeared: Sequence[Appeared]) -> None:
         base = self._settings.file.parent

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import orjson
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -45,10 +46,19 @@ class SparkEngine:
         return self._session()
 
     def alive(self) -> bool:
-        """Whether Spark's JVM runs, or was never needed."""
+        """Whether Spark's JVM answers, or was never needed."""
         gateway = SparkContext._gateway
+        if gateway is None:
+            return True
         process = getattr(gateway, "proc", None)
-        return process is None or process.poll() is None
+        if process is not None and process.poll() is not None:
+            return False
+        try:
+            # A JVM that has just ended may not be seen as ended yet.
+            gateway.jvm.java.lang.System.nanoTime()
+        except (Py4JError, OSError):
+            return False
+        return True
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""

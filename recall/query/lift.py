@@ -16,7 +16,7 @@ from typing import TypeVar
 from sqlglot import exp
 
 from recall.query.bind import VALID_FROM, VALID_TO, Physical, bind
-from recall.query.shape import Tables, Unsupported, parse, shape
+from recall.query.shape import Tables, Unsupported, over_array, parse, shape
 
 EVENT = "event"
 _ALL = (1 << 31) - 1
@@ -339,7 +339,8 @@ def refuse_parts(select: exp.Select) -> None:
     """Raises `Unsupported` for what no query about an event can have."""
     for kind, message in _REFUSED.items():
         for node in own(select, kind):
-            raise Unsupported(message, node)
+            if not over_array(node):
+                raise Unsupported(message, node)
     for node in own(select, exp.Subquery):
         if not isinstance(node.parent, exp.From | exp.Join):
             raise Unsupported("a subquery is supported in FROM only", node)

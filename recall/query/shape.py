@@ -184,13 +184,19 @@ def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) ->
 def _refuse_parts(select: exp.Select) -> None:
     for kind, message in _REFUSED.items():
         for node in _own(select, kind):
-            raise Unsupported(message, node)
+            if not over_array(node):
+                raise Unsupported(message, node)
     for node in _own(select, exp.In):
         if node.args.get("query") is not None:
             raise Unsupported("IN (SELECT …) is not supported in an event query; join a relation instead", node)
     for node in _own(select, exp.Subquery):
         if not isinstance(node.parent, exp.From | exp.Join):
             raise Unsupported("a subquery is supported in FROM only", node)
+
+
+def over_array(node: exp.Expr) -> bool:
+    """Whether this is the function exists(array, x -> …), which has the name of EXISTS (SELECT …) only."""
+    return isinstance(node, exp.Exists) and node.expression is not None
 
 
 def _own(select: exp.Select, kind: type[exp.Expr]) -> list[exp.Expr]:

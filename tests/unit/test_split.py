@@ -44,6 +44,7 @@ def test_the_same_aggregate_is_computed_once() -> None:
 
 def test_plain_outputs_need_no_query_to_merge() -> None:
     assert split("SELECT avg(cpu) AS a, count(*) AS n FROM cpu", TABLES).plain == {"a": "_v0", "n": "_v1"}
+    assert split("SELECT max(exists(array(cpu), x -> x > 1)) AS a FROM cpu", TABLES).plain == {"a": "_v0"}
     assert split("SELECT avg(cpu) + 1 AS a FROM cpu", TABLES).plain is None
     assert split("SELECT host, count(*) AS n FROM cpu GROUP BY host HAVING count(*) > 1", TABLES).plain is None
 
