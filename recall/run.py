@@ -54,9 +54,7 @@ def run(place: Place, connection: Connection[Any], lease: int, stop: threading.E
     sessions = _Sessions(place)
     engines = [_engines(place, sessions) for _ in range(place.history_queries)]
     if place.spark_at_once:
-        threading.Thread(
-            target=_warm, args=(_engines(place, sessions), place.schemas), daemon=True, name="spark"
-        ).start()
+        threading.Thread(target=_warm, args=(_spark(place, sessions), place.schemas), daemon=True, name="spark").start()
     corpora = Corpora(connection, place.root)
     manager = Manager(connection, Ledger(connection, lease), corpora, engines, place.query_timeout)
     manager.run(stop, beat)
@@ -87,15 +85,19 @@ class _Sessions:
                 self._spark.stop()
 
 
-def _warm(engines: Engines, schemas: Sequence[StreamSchema]) -> None:
+def _warm(engine: SparkEngine, schemas: Sequence[StreamSchema]) -> None:
     with suppress(PySparkException, Py4JError):
         for schema in schemas[:1]:
-            warm_up(engines.spark, schema)
+            warm_up(engine, schema)
 
 
 def _engines(place: Place, sessions: _Sessions) -> Engines:
-    engine = SparkEngine(sessions.new, Reader(place.root, place.schemas), place.relations)
-    return Engines(engine, None if place.engine == "spark" else LocalEngine(Reader(place.root, place.schemas)))
+    local = None if place.engine == "spark" else LocalEngine(Reader(place.root, place.schemas))
+    return Engines(_spark(place, sessions), local)
+
+
+def _spark(place: Place, sessions: _Sessions) -> SparkEngine:
+    return SparkEngine(sessions.new, Reader(place.root, place.schemas), place.relations)
 
 
 def step_aside() -> None:
