@@ -75,6 +75,8 @@ def recall(
     except Exception:
         structlog.get_logger().exception("recall process fell", action="crashed")
         os._exit(FELL)
+    # All is stored. An orderly end makes DuckDB print pages about objects that threads still hold.
+    os._exit(0)
 
 
 def _told_to_end() -> threading.Event:
