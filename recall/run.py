@@ -25,7 +25,7 @@ from recall.ledger import Ledger
 from recall.manager import Manager
 
 # Live work goes first: less of the processor for this process and its JVM, and it is the one to go when memory ends.
-_NICENESS, _OOM_SCORE = 19, "500"
+_NICENESS, _OOM_SCORE = 10, "500"
 # A chunk is large where a micro-batch is small: here compiling a whole stage pays.
 _SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
 
@@ -104,5 +104,9 @@ def step_aside() -> None:
     """Make this process and what it starts give way to live ones."""
     with suppress(OSError):
         os.nice(_NICENESS)
+    if os.getsid(0) == os.getpid():
+        # Where Linux shares processors out by session, that weighs within a session only: the session steps aside too.
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(str(_NICENESS))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
