@@ -21,7 +21,7 @@ prerequisites:
 	  { echo "moirae needs Python 3.11 or newer: install it, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
 	  { echo "moirae needs Python's venv module: install it (Debian: apt install python3-venv)" >&2; exit 1; }
-	@version=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); [ "$${version:-0}" -ge 17 ] || \
+	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); [ "$${version:-0}" -ge 17 ] || \
 	  { echo "moirae needs Java 17 or newer, found $${version:-none}: install a JDK (Debian: apt install openjdk-17-jdk-headless)" >&2; exit 1; }
 
 setup: prerequisites $(ENGINE)
@@ -33,7 +33,7 @@ $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
 	@touch $@
 
-$(ENGINE): $(STAMP) archiver/engine/jars.lock archiver/engine/session.py $(wildcard archiver/engine/java/org/moirae/files/*.java)
+$(ENGINE): $(STAMP) archiver/engine/jars.lock archiver/engine/session.py archiver/engine/warm_up.py archiver/engine/install.py $(wildcard archiver/engine/java/org/moirae/files/*.java)
 	@$(BIN)/python -m archiver.engine.install >&2
 	@touch $@
 

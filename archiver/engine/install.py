@@ -12,6 +12,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from archiver.engine import CLASSES, JARS, PLACE
@@ -67,16 +68,19 @@ def verify(folder: Path, lock: Mapping[str, str]) -> None:
 
 
 def _stamp() -> str:
-    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
-    sources = "".join(path.read_text() for path in sorted((_HERE / "java").rglob("*.java")))
-    parts = [java, _LOCK.read_text(), sources, (_HERE / "session.py").read_text(), sys.prefix]
+    java = subprocess.run([_tool("java"), "-version"], capture_output=True, text=True, check=False).stderr
+    made_by = [*sorted((_HERE / "java").rglob("*.java")), _HERE / "session.py", _HERE / "warm_up.py"]
+    sources = "".join(path.read_text() for path in made_by)
+    parts = [java, version("pyspark"), _LOCK.read_text(), sources, sys.prefix]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
 def _fetch(lock: Mapping[str, str]) -> None:
-    if JARS.is_dir() and all((JARS / name).is_file() for name in lock):
+    try:
         verify(JARS, lock)
         return
+    except ArchiverError:
+        pass  # absent, damaged, or of another lock file
     _say("fetching Delta's jars")
     with tempfile.TemporaryDirectory(dir=PLACE) as work:
         _run([sys.executable, "-c", textwrap.dedent(_FETCH), _COORDINATES, _EXCLUDED, f"{work}/ivy"], "fetching jars")
@@ -92,17 +96,21 @@ def _fetch(lock: Mapping[str, str]) -> None:
 
 def _compile() -> None:
     """The local file system class, where there is a compiler; without it Spark is slower, not different."""
-    if shutil.which("javac") is None:
-        _say("no javac: small batches will be slower (install a JDK, not a JRE)")
-        return
     import pyspark
 
+    target = JARS / "moirae-files.jar"
+    target.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory(dir=PLACE) as work:
         sources = [str(path) for path in (_HERE / "java").rglob("*.java")]
         spark = str(Path(pyspark.__file__).parent / "jars" / "*")
-        _run(["javac", "-nowarn", "--release", "17", "-cp", spark, "-d", f"{work}/classes", *sources], "compiling")
-        _run(["jar", "--create", "--file", f"{work}/files.jar", "-C", f"{work}/classes", "."], "packing classes")
-        os.replace(f"{work}/files.jar", JARS / "moirae-files.jar")
+        javac = [_tool("javac"), "-nowarn", "--release", "17", "-cp", spark, "-d", f"{work}/classes", *sources]
+        try:
+            _run(javac, "compiling")
+            _run([_tool("jar"), "--create", "--file", f"{work}/files.jar", "-C", f"{work}/classes", "."], "packing")
+        except (ArchiverError, FileNotFoundError):
+            _say("no Java compiler that works: small batches will be slower (install a JDK, not a JRE)")
+            return
+        os.replace(f"{work}/files.jar", target)
 
 
 def _share_classes() -> None:
@@ -118,6 +126,12 @@ def _share_classes() -> None:
     if result.returncode != 0 or not CLASSES.is_file():
         _say("no class archive: Spark will start slower")
         sys.stderr.write(result.stderr[-2000:])
+
+
+def _tool(name: str) -> str:
+    """A program of the Java that Spark's launcher takes: the one of JAVA_HOME, else the first on the path."""
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home, "bin", name)) if home else name
 
 
 def _run(command: list[str], what: str) -> None:

@@ -2,10 +2,12 @@
 
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from archiver.engine import CLASSES, JARS
@@ -18,12 +20,13 @@ _HERE = Path(__file__).parent
 # `serve` is for processes that run long. `short` starts faster and stays slower: checks and tests.
 _JAVA: dict[Profile, str] = {"serve": "", "short": "-XX:TieredStopAtLevel=1"}
 
+# Variables that would make pyspark start, or look for, another Spark.
+_FOREIGN = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT")
+
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -45,6 +48,7 @@ _SETTINGS = {
     "spark.sql.variable.substitute": "false",
     "spark.sql.scripting.enabled": "false",
 }
+_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 _LOCAL_FILES = {
     "spark.hadoop.fs.file.impl": "org.moirae.files.PlainFiles",
     "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.moirae.files.PlainFiles$Context",
@@ -55,11 +59,12 @@ def start_session(
     app: str, master: str, warehouse: Path, conf: Mapping[str, str], profile: Profile = "serve"
 ) -> SparkSession:
     """The session of this process. `conf` goes over the settings here. Raises `NotInstalled`."""
-    settings = {**_SETTINGS, **class_path(), "spark.sql.warehouse.dir": str(warehouse), **conf}
+    settings = {**_SETTINGS, **class_path(master), "spark.sql.warehouse.dir": str(warehouse), **conf}
     java = f"{java_options(CLASSES)} {_JAVA[profile]} {conf.get('spark.driver.extraJavaOptions', '')}"
     settings["spark.driver.extraJavaOptions"] = java.strip()
-    # Also where no network is: the name of this machine need not lead anywhere.
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ.update(launcher(master))
+    for name in _FOREIGN:
+        os.environ.pop(name, None)
     # What it would print is raised as an exception too.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName(app).master(master)
@@ -68,13 +73,33 @@ def start_session(
     return builder.getOrCreate()
 
 
-def class_path() -> dict[str, str]:
-    """Settings that put the installed jars on the class path. Raises `NotInstalled`."""
+def launcher(master: str) -> dict[str, str]:
+    """Variables for Spark's launcher and its Python workers: this Spark, this Python, any name of a file."""
+    variables = {
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
+        "SPARK_HOME": str(Path(pyspark.__file__).parent),
+        # It lives for a moment only.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    }
+    if master.startswith("local"):
+        # Also where no network is: the name of this machine need not lead anywhere.
+        variables["SPARK_LOCAL_IP"] = "127.0.0.1"
+    if os.environ.get("LC_ALL") in ("C", "POSIX"):
+        # Java names files in the locale's encoding, and this one has no letters but ASCII's.
+        variables["LC_ALL"] = "C.UTF-8"
+    return variables
+
+
+def class_path(master: str) -> dict[str, str]:
+    """Settings that bring the installed jars to where they are needed. Raises `NotInstalled`."""
     jars = sorted(str(jar) for jar in JARS.glob("*.jar"))
     if not jars:
         raise NotInstalled("Spark's jars are not installed; run `make setup`")
+    if not master.startswith("local"):
+        return {"spark.jars": ",".join(jars)}
     own = any(Path(jar).name == "moirae-files.jar" for jar in jars)
-    return {"spark.driver.extraClassPath": ":".join(jars), **(_LOCAL_FILES if own else {})}
+    return {"spark.driver.extraClassPath": ":".join(jars), **_LOOPBACK, **(_LOCAL_FILES if own else {})}
 
 
 def java_options(classes: Path | None) -> str:

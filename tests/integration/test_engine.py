@@ -120,7 +120,7 @@ def test_a_stream_goes_on_where_its_checkpoint_says(spark: SparkSession, tmp_pat
 def test_missing_jars_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "JARS", tmp_path)
     with pytest.raises(NotInstalled, match="make setup"):
-        session.class_path()
+        session.class_path("local[2]")
 
 
 CHILD = """

@@ -2,41 +2,68 @@ package org.moirae.files;
 
 import java.io.IOException;
 import java.net.URI;
-import java.nio.file.Files;
-import java.nio.file.attribute.PosixFilePermissions;
-import org.apache.hadoop.fs.FileStatus;
+import java.net.URISyntaxException;
+import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.NoSuchFileException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.DelegateToFileSystem;
+import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
-import org.apache.hadoop.fs.RawLocalFileSystem;
-import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * The local file system without child processes.
+ * {@link RawFiles} without {@code .crc} files: checkpoints and tables carry checks of their own.
  *
- * <p>Without its native library, Hadoop forks {@code chmod} and {@code readlink} for each file it writes: most of
- * the time of a small micro-batch. java.nio does the same in place. No {@code .crc} files are written: checkpoints
- * and tables carry checks of their own.
+ * <p>It remains a LocalFileSystem, because Hadoop casts it to that ({@code FileSystem.getLocal}, which the RocksDB
+ * state store calls). A {@code .crc} file left by somebody else goes when its file is written again.
  */
-public class PlainFiles extends RawLocalFileSystem {
-  @Override
-  public void setPermission(Path path, FsPermission permission) throws IOException {
-    var rights = permission.getUserAction().SYMBOL + permission.getGroupAction().SYMBOL
-        + permission.getOtherAction().SYMBOL;
-    Files.setPosixFilePermissions(pathToFile(path).toPath(), PosixFilePermissions.fromString(rights));
+public class PlainFiles extends LocalFileSystem {
+  public PlainFiles() {
+    super(new RawFiles());
   }
 
   @Override
-  public FileStatus getFileLinkStatus(Path path) throws IOException {
-    if (Files.isSymbolicLink(pathToFile(path).toPath())) {
-      return super.getFileLinkStatus(path);
-    }
-    return getFileStatus(path);
+  public void initialize(URI name, Configuration configuration) throws IOException {
+    super.initialize(name, configuration);
+    setWriteChecksum(false);
+    setVerifyChecksum(false);
   }
 
   /** The same for {@code FileContext}, which Spark's checkpoints use. */
-  public static class Context extends org.apache.hadoop.fs.DelegateToFileSystem {
-    public Context(URI uri, org.apache.hadoop.conf.Configuration configuration)
-        throws IOException, java.net.URISyntaxException {
-      super(uri, new PlainFiles(), configuration, "file", false);
+  public static class Context extends DelegateToFileSystem {
+    private final RawFiles files;
+
+    public Context(URI name, Configuration configuration) throws IOException, URISyntaxException {
+      this(name, configuration, new RawFiles());
+    }
+
+    private Context(URI name, Configuration configuration, RawFiles files) throws IOException, URISyntaxException {
+      super(name, files, configuration, "file", false);
+      this.files = files;
+    }
+
+    /** The original looks for the target or deletes it, then renames; a crash or a rival fits between. */
+    @Override
+    public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
+      if (!overwrite || !files.isPlain(source, target)) {
+        super.renameInternal(source, target, overwrite);
+      } else {
+        files.replace(source, target);
+      }
+    }
+
+    @Override
+    public void renameInternal(Path source, Path target) throws IOException {
+      if (!files.isPlain(source, target)) {
+        super.renameInternal(source, target);
+        return;
+      }
+      try {
+        files.publish(source, target);
+      } catch (FileAlreadyExistsException taken) {
+        throw new org.apache.hadoop.fs.FileAlreadyExistsException("rename destination " + target + " already exists.");
+      } catch (NoSuchFileException absent) {
+        super.renameInternal(source, target);
+      }
     }
 
     @Override
