@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-ENGINE := $(VENV)/.engine
 
 .PHONY: help setup demo demo-once test lint bench faults lock clean prerequisites
 
@@ -24,17 +23,14 @@ prerequisites:
 	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); [ "$${version:-0}" -ge 17 ] || \
 	  { echo "moirae needs Java 17 or newer, found $${version:-none}: install a JDK (Debian: apt install openjdk-17-jdk-headless)" >&2; exit 1; }
 
-setup: prerequisites $(ENGINE)
+setup: prerequisites $(STAMP)
+	@$(BIN)/python -m archiver.engine.install >&2
 
 $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@echo "moirae: setting up $(VENV), some minutes the first time …" >&2
 	@$(PYTHON) -m venv $(VENV) >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock >&2
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
-	@touch $@
-
-$(ENGINE): $(STAMP) archiver/engine/jars.lock archiver/engine/session.py archiver/engine/warm_up.py archiver/engine/install.py $(wildcard archiver/engine/java/org/moirae/files/*.java)
-	@$(BIN)/python -m archiver.engine.install >&2
 	@touch $@
 
 demo: setup

@@ -5,8 +5,10 @@ import warnings
 from pathlib import Path
 from typing import Any
 
+import orjson
 import psycopg
 from psycopg import Connection
+from psycopg.types.json import set_json_loads
 
 import sql
 from moirae.errors import MoiraeError, Unreachable
@@ -21,6 +23,8 @@ def connect(settings: Settings, name: str) -> Connection[Any]:
     dsn = settings.database.get_secret_value() if settings.database else _embedded(settings.home)
     try:
         connection = psycopg.connect(dsn, autocommit=True, application_name=f"moirae {name}", options="-c timezone=UTC")
+        # PostgreSQL writes the number 1e20 with all its digits; as an integer of Python's it fits nowhere else.
+        set_json_loads(orjson.loads, connection)
     except psycopg.OperationalError as error:
         raise Unreachable(f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}") from error
     _apply_schema(connection)

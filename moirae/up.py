@@ -37,6 +37,8 @@ class Child:
     name: str
     arguments: Sequence[str]
     once: Sequence[str] = ()  # added at its first start only
+    vital: bool = True
+    """Without it the others end too, when another start would not help."""
     process: subprocess.Popen[bytes] | None = None
     started: float = 0.0
     pause: float = _FIRST_PAUSE
@@ -85,7 +87,7 @@ def up(settings: Settings, drain: bool) -> int:
         signal.signal(number, lambda *_: stop.set())
     workspace = ["--workspace", str(settings.file)]
     live = Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])
-    children = [live, Child("recall", ["run", "recall", *workspace])]
+    children = [live, Child("recall", ["run", "recall", *workspace], vital=False)]
     role.beat("running")
     try:
         code = _supervise(children, stop, role, drain)
@@ -120,7 +122,7 @@ def _look_after(children: list[Child]) -> int | None:
     """Start what has fallen; returns the exit code of a child that another start would not help."""
     for child in children:
         code = None if child.process is None else child.process.poll()
-        if code is not None and code in _FINAL:
+        if code is not None and code in _FINAL and child.vital:
             return code
         if code is not None:
             child.fell(code)

@@ -154,7 +154,7 @@ class Ledger:
                     "seconds": step.seconds,
                     "revision": number,
                     "state": step.state,
-                    "error": step.error,
+                    "error": sql.storable(step.error),
                 },
             ).fetchone()
             if done is None:

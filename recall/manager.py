@@ -6,6 +6,7 @@ process is killed. SQL recalls of the same question that wait for the same chunk
 """
 
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -38,8 +39,9 @@ _CONTEXTS = sql.load("contexts")
 
 # All in seconds. Between two looks at the ledger; the longest stretch of turns that need no engine.
 _LOOK, _TURNS = 0.05, 0.05
-# Between two looks for alerts that wait for their condition; between two signs of life.
-_SEARCH, _SIGN = 2.0, LEASE.total_seconds() / 3
+# Between two looks for alerts that wait for their condition; until a condition may take the last place; between two
+# signs of life.
+_SEARCH, _PATIENCE, _SIGN = 2.0, 2.0, LEASE.total_seconds() / 3
 # Tasks on the desk, of each level, and most tasks in one query.
 _CLAIM, _TOGETHER = 500, 200
 # Pieces that one query reads in the background.
@@ -48,6 +50,7 @@ _RUN = 32
 _TRIES = 3
 # A fault of the software, as sysexits.h names it.
 _FELL = 70
+_VERDICTS = {True: "kept", False: "held back", None: "no history"}
 
 
 class EngineLost(Exception):
@@ -64,6 +67,8 @@ class _Work:
     busy: bool = False
     upto: int = 0
     """How many pieces are read when the query at hand is done."""
+    better: bool = False
+    """Whether more is known than the last revision says."""
 
     @property
     def background(self) -> bool:
@@ -93,6 +98,17 @@ class _Turn:
     began: float = field(default_factory=time.monotonic)
 
 
+@dataclass
+class _Judging:
+    """A condition that waits for an engine, then is judged."""
+
+    task: Task
+    question: SqlQuestion
+    answers: dict[str, Any]
+    engines: Engines | None = None
+    began: float = field(default_factory=time.monotonic)
+
+
 class Manager:
     """The loop of one process. `engines`: a Spark session each, as many as may be in use at once. `stuck`: seconds that
     a history query may take."""
@@ -111,7 +127,7 @@ class Manager:
         self._corpora = corpora
         self._free = list(engines)
         self._stuck = stuck
-        # The background never takes the last place: who waits need not wait for it too.
+        # The background, and what judges conditions, never take the last place: first answers need not wait for them.
         self._kept_free = 1 if len(engines) > 1 else 0
         self._pool = ThreadPoolExecutor(len(engines), "history")
         self._works: dict[UUID, _Work] = {}
@@ -119,8 +135,8 @@ class Manager:
         self._templates: dict[str, Template] = {}
         self._running: dict[Future[list[Step]], tuple[_Turn, Engines]] = {}
         self._states: dict[UUID, SimilarState] = {}
-        self._unjudged: list[tuple[Task, SqlQuestion, dict[str, Any]]] = []
-        self._judging: dict[Future[bool | None], tuple[Task, Engines]] = {}
+        self._unjudged: list[_Judging] = []
+        self._judging: dict[Future[bool | None], _Judging] = {}
         self._signed = time.monotonic()
         self._searched = 0.0
 
@@ -143,7 +159,7 @@ class Manager:
 
     def finish(self) -> None:
         """Begin nothing more; what is under way counts for nothing, and is read again by the next process."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
     def round(self) -> None:
         """One look at everything."""
@@ -181,7 +197,11 @@ class Manager:
         for turn, _ in self._running.values():
             if now - turn.began > self._stuck:
                 # Nothing can end a query that is stuck in Spark but the end of the process.
-                self._charge(turn, "stuck")
+                self._charge((work.task for work in turn.works), "stuck")
+                os._exit(_FELL)
+        for judging in self._judging.values():
+            if now - judging.began > self._stuck:
+                self._charge([judging.task], "condition stuck")
                 os._exit(_FELL)
 
     def _claim(self) -> None:
@@ -220,6 +240,7 @@ class Manager:
 
     def _drop(self, number: UUID) -> None:
         self._works.pop(number, None)
+        self._states.pop(number, None)
         self._stride.leave(number)
 
     def _fail(self, task: Task, reason: str) -> None:
@@ -237,6 +258,13 @@ class Manager:
         able = self._able()
         if not self._free:
             able = [number for number in able if isinstance(self._works[number].task.question, SimilarQuestion)]
+        if self._give_one(able):
+            return True
+        # What waits for an engine, or must be alone with them, does not hold up what needs none.
+        free = [number for number in able if isinstance(self._works[number].task.question, SimilarQuestion)]
+        return 0 < len(free) < len(able) and self._give_one(free)
+
+    def _give_one(self, able: list[UUID]) -> bool:
         number = self._stride.next(able)
         if number is None:
             return False
@@ -303,12 +331,11 @@ class Manager:
         upto = len(task.pieces) if work.background else min(task.next + 1, len(task.pieces))
         work.upto = upto
         compared = 0
-        changed = False
         for _, low, high in task.pieces[task.next : upto]:
             more, better = compare(index, state, task.question, low, high)
-            compared, changed = compared + more, changed or better
+            compared, work.better = compared + more, work.better or better
         covered = coverage(task.pieces, upto, task.failed)
-        due = covered.final or task.revision == 0 or (changed and work.due(time.monotonic()))
+        due = covered.final or task.revision == 0 or (work.better and work.due(time.monotonic()))
         revision = Revision(covered, state.answer(index)) if due else None
         seconds = time.monotonic() - began
         held = None if covered.final else state.dump()
@@ -342,10 +369,11 @@ class Manager:
 
     # Results
 
-    def _charge(self, turn: _Turn, what: str) -> None:
+    def _charge(self, tasks: Iterable[Task], what: str) -> None:
         """The process falls over this query: its tasks are tried again alone, and given up after some times."""
-        self._ledger.charge(work.task for work in turn.works)
-        _LOG.error("history query", action=what, recalls=[str(work.task.id) for work in turn.works])
+        charged = list(tasks)
+        self._ledger.charge(charged)
+        _LOG.error("history query", action=what, recalls=[str(task.id) for task in charged])
 
     def _collect(self) -> None:
         for future in [f for f in self._running if f.done()]:
@@ -354,7 +382,7 @@ class Manager:
             try:
                 steps = future.result()
             except EngineLost:
-                self._charge(turn, "engine lost")
+                self._charge((work.task for work in turn.works), "engine lost")
                 raise
             for work, step in zip(turn.works, steps, strict=True):
                 work.busy = False
@@ -362,14 +390,18 @@ class Manager:
 
     def _take_in(self, work: _Work, step: Step) -> None:
         task = work.task
-        if not self._ledger.advance(step):
+        try:
+            stored = self._ledger.advance(step)
+        except (TypeError, ValueError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
+            self._fail(task, f"the answer cannot be stored: {_words(error)}")
+            return
+        if not stored:
             self._drop(task.id)
             return
         if step.revision is not None:
-            work.revised_at = time.monotonic()
+            work.revised_at, work.better = time.monotonic(), False
         if step.state != "running":
             self._drop(task.id)
-            self._states.pop(task.id, None)
             if isinstance(task.question, SqlQuestion) and task.question.where is not None:
                 self._verdict(task)
 
@@ -378,12 +410,16 @@ class Manager:
         question = task.question
         if not isinstance(question, SqlQuestion) or question.where is None:
             return
+        if task.tries >= _TRIES:
+            _LOG.error("where failed", action="where_failed", rule=task.rule, error="needs too much memory or time")
+            self._ledger.verdict(task.rule, task.asked.eid, _VERDICTS[None])
+            return
         answers = self._ledger.answers(task.asked.eid)
         named = {name: answers.get(name) for name in question.judged}
         if any(one is None or one["state"] in ("waiting", "running") for one in named.values()):
             return
         known = {name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()}
-        self._unjudged.append((task, question, known))
+        self._unjudged.append(_Judging(task, question, known))
 
     def _judge(self) -> None:
         """Give conditions that wait a free engine, and take in what was found."""
@@ -393,20 +429,28 @@ class Manager:
             for task in self._ledger.unjudged():  # ended by a command, or by the fall of a process
                 self._verdict(task)
         while self._unjudged and self._free:
-            task, question, known = self._unjudged.pop(0)
-            engines = self._free.pop()
-            future = self._pool.submit(engines.spark.judge, question, task.asked, known)
-            self._judging[future] = task, engines
+            judging = self._unjudged[0]
+            if len(self._free) <= self._kept_free and now - judging.began < _PATIENCE:
+                break
+            judging.engines, judging.began = self._free.pop(), now
+            future = self._pool.submit(
+                judging.engines.spark.judge, judging.question, judging.task.asked, judging.answers
+            )
+            self._judging[future] = self._unjudged.pop(0)
         for future in [f for f in self._judging if f.done()]:
-            task, engines = self._judging.pop(future)
-            self._free.append(engines)
+            judging = self._judging.pop(future)
+            assert judging.engines is not None
+            self._free.append(judging.engines)
+            task = judging.task
             try:
                 found = future.result()
             except Exception as error:
+                if not judging.engines.spark.alive():
+                    self._charge([task], "engine lost")
+                    raise EngineLost from error
                 _LOG.error("where failed", action="where_failed", rule=task.rule, error=_words(error))
                 found = None
-            words = {True: "kept", False: "held back", None: "no history"}
-            self._ledger.verdict(task.rule, task.asked.eid, words[found])
+            self._ledger.verdict(task.rule, task.asked.eid, _VERDICTS[found])
 
 
 def _high(task: Task) -> int:
@@ -438,6 +482,9 @@ def _read(engines: Engines, works: list[_Work], own: Own) -> list[Step]:
             raise EngineLost from fault
         if len(works) > 1:
             return [step for work in works for step in _read(engines, [work], own)]
+        if works[0].upto > works[0].task.next + 1:
+            works[0].upto = works[0].task.next + 1  # not all of these pieces need be at fault
+            return _read(engines, works, own)
         error = _words(fault)
         _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
         found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
@@ -497,7 +544,10 @@ def _step(
 
 
 def _words(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:1000]
+    """What is wrong, in a line: Spark names it in brackets, somewhere in many lines."""
+    text = str(error).strip()
+    named = re.search(r"\[[A-Z][A-Z_.0-9]+\] [^\n]+", text)
+    return (named[0] if named else (text.splitlines() or [type(error).__name__])[0])[:1000]
 
 
 def _loaded(held: bytes | None) -> pa.Table | None:

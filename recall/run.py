@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from psycopg import Connection
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -24,8 +25,11 @@ from recall.engines.spark import SparkEngine, warm_up
 from recall.ledger import Ledger
 from recall.manager import Manager
 
-# Live work goes first: less of the processor for this process and its JVM, and it is the one to go when memory ends.
+# Live work goes first: less of the processor for this process and its JVM, and these are the ones to go when memory
+# ends.
 _NICENESS, _OOM_SCORE = 10, "500"
+# Seconds for Spark to end in order.
+_ENDING = 5.0
 # A chunk is large where a micro-batch is small: here compiling a whole stage pays.
 _SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
 
@@ -50,15 +54,20 @@ class Place:
 
 def run(place: Place, connection: Connection[Any], lease: int, stop: threading.Event, beat: Callable[[], None]) -> None:
     """Serve recalls until `stop` is set. `lease`: the epoch of this process in its role."""
-    step_aside()
+    go_first_when_memory_ends()
     sessions = _Sessions(place)
     engines = [_engines(place, sessions) for _ in range(place.history_queries)]
     if place.spark_at_once:
-        threading.Thread(target=_warm, args=(_spark(place, sessions), place.schemas), daemon=True, name="spark").start()
+        threading.Thread(target=_warm, args=(place, sessions), daemon=True, name="spark").start()
+    else:
+        step_aside(os.getpid())
     corpora = Corpora(connection, place.root)
     manager = Manager(connection, Ledger(connection, lease), corpora, engines, place.query_timeout)
     manager.run(stop, beat)
-    sessions.stop()
+    # A query that is under way may hold this up; the next process need not wait for it.
+    ending = threading.Thread(target=sessions.stop, daemon=True)
+    ending.start()
+    ending.join(_ENDING)
 
 
 class _Sessions:
@@ -78,6 +87,11 @@ class _Sessions:
                 self._spark = start_session("moirae recall", place.master, place.warehouse, conf)
             return self._spark.newSession()
 
+    def processes(self) -> list[int]:
+        """The JVM, where it runs as a child of this process."""
+        process = getattr(SparkContext._gateway, "proc", None)
+        return [] if process is None else [process.pid]
+
     def stop(self) -> None:
         """End the JVM, if there is one."""
         with self._lock:
@@ -85,10 +99,14 @@ class _Sessions:
                 self._spark.stop()
 
 
-def _warm(engine: SparkEngine, schemas: Sequence[StreamSchema]) -> None:
-    with suppress(PySparkException, Py4JError):
-        for schema in schemas[:1]:
-            warm_up(engine, schema)
+def _warm(place: Place, sessions: _Sessions) -> None:
+    """Start Spark, then step aside: a start that gets the processor's leavings takes minutes while live is busy."""
+    try:
+        with suppress(PySparkException, Py4JError):
+            for schema in place.schemas[:1]:
+                warm_up(_spark(place, sessions), schema)
+    finally:
+        step_aside(os.getpid(), *sessions.processes())
 
 
 def _engines(place: Place, sessions: _Sessions) -> Engines:
@@ -100,13 +118,27 @@ def _spark(place: Place, sessions: _Sessions) -> SparkEngine:
     return SparkEngine(sessions.new, Reader(place.root, place.schemas), place.relations)
 
 
-def step_aside() -> None:
-    """Make this process and what it starts give way to live ones."""
+def go_first_when_memory_ends() -> None:
+    """Of all processes, this one and its JVM are to be ended when memory ends."""
     with suppress(OSError):
-        os.nice(_NICENESS)
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+
+
+def step_aside(*processes: int) -> None:
+    """Make processes and what they start give way to live ones; one of them is this."""
+    for process in processes:
+        for thread in _threads(process):
+            with suppress(OSError):  # it may have ended
+                os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
     if os.getsid(0) == os.getpid():
         # Where Linux shares processors out by session, that weighs within a session only: the session steps aside too.
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(_NICENESS))
-    with suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
+
+
+def _threads(process: int) -> list[int]:
+    """Linux has a priority for each thread; elsewhere it is the process's."""
+    try:
+        return [int(name) for name in os.listdir(f"/proc/{process}/task")]
+    except FileNotFoundError:
+        return [process]

@@ -154,6 +154,7 @@ CREATE TABLE IF NOT EXISTS alerts (
 CREATE INDEX IF NOT EXISTS alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
 CREATE INDEX IF NOT EXISTS alerts_by_start ON alerts (starts_at DESC, id);
 CREATE INDEX IF NOT EXISTS alerts_by_eid ON alerts (eid);
+CREATE INDEX IF NOT EXISTS alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX IF NOT EXISTS alerts_by_update ON alerts (rule, updated_at);
 
 -- What people did about an alert.
@@ -225,7 +226,10 @@ CREATE TABLE IF NOT EXISTS tasks (
     first_at   timestamptz,
     ended_at   timestamptz
 );
-CREATE INDEX IF NOT EXISTS tasks_open ON tasks (created_at) WHERE state IN ('waiting', 'running');
+CREATE INDEX IF NOT EXISTS tasks_open ON tasks (level, created_at, id) WHERE state IN ('waiting', 'running');
+CREATE INDEX IF NOT EXISTS tasks_with_where ON tasks (rule, eid) WHERE request->>'where' IS NOT NULL;
+CREATE INDEX IF NOT EXISTS tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
+    WHERE request->>'kind' = 'similar';
 CREATE INDEX IF NOT EXISTS tasks_by_eid ON tasks (eid);
 CREATE INDEX IF NOT EXISTS tasks_by_rule ON tasks (rule, version);
 

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from archiver.engine import CLASSES, JARS, PLACE
+from archiver.engine.session import FOREIGN, launcher
 from archiver.errors import ArchiverError
 
 _HERE = Path(__file__).parent
@@ -37,7 +38,7 @@ def main() -> int:
     """Install what is missing; progress goes to standard error."""
     stamp = _stamp()
     marker = PLACE / "stamp"
-    if marker.is_file() and marker.read_text() == stamp and CLASSES.is_file():
+    if marker.is_file() and marker.read_text() == stamp and CLASSES.is_file() and _whole():
         return 0
     PLACE.mkdir(parents=True, exist_ok=True)
     try:
@@ -67,6 +68,14 @@ def verify(folder: Path, lock: Mapping[str, str]) -> None:
             raise ArchiverError(f"{name} is not the file that jars.lock names")
 
 
+def _whole() -> bool:
+    try:
+        verify(JARS, read_lock(_LOCK.read_text()))
+    except ArchiverError:
+        return False
+    return True
+
+
 def _stamp() -> str:
     java = subprocess.run([_tool("java"), "-version"], capture_output=True, text=True, check=False).stderr
     made_by = [*sorted((_HERE / "java").rglob("*.java")), _HERE / "session.py", _HERE / "warm_up.py"]
@@ -76,11 +85,8 @@ def _stamp() -> str:
 
 
 def _fetch(lock: Mapping[str, str]) -> None:
-    try:
-        verify(JARS, lock)
+    if _whole():
         return
-    except ArchiverError:
-        pass  # absent, damaged, or of another lock file
     _say("fetching Delta's jars")
     with tempfile.TemporaryDirectory(dir=PLACE) as work:
         _run([sys.executable, "-c", textwrap.dedent(_FETCH), _COORDINATES, _EXCLUDED, f"{work}/ivy"], "fetching jars")
@@ -135,7 +141,8 @@ def _tool(name: str) -> str:
 
 
 def _run(command: list[str], what: str) -> None:
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    own = {name: value for name, value in os.environ.items() if name not in FOREIGN} | launcher("local[1]")
+    result = subprocess.run(command, capture_output=True, text=True, check=False, env=own)
     if result.returncode != 0:
         sys.stderr.write((result.stdout + result.stderr)[-4000:])
         raise ArchiverError(f"{what} ended with {result.returncode}; its last words are above")

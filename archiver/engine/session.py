@@ -21,7 +21,7 @@ _HERE = Path(__file__).parent
 _JAVA: dict[Profile, str] = {"serve": "", "short": "-XX:TieredStopAtLevel=1"}
 
 # Variables that would make pyspark start, or look for, another Spark.
-_FOREIGN = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT")
+FOREIGN = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE_ENABLED", "PYSPARK_GATEWAY_PORT")
 
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
@@ -62,9 +62,9 @@ def start_session(
     settings = {**_SETTINGS, **class_path(master), "spark.sql.warehouse.dir": str(warehouse), **conf}
     java = f"{java_options(CLASSES)} {_JAVA[profile]} {conf.get('spark.driver.extraJavaOptions', '')}"
     settings["spark.driver.extraJavaOptions"] = java.strip()
-    os.environ.update(launcher(master))
-    for name in _FOREIGN:
+    for name in FOREIGN:
         os.environ.pop(name, None)
+    os.environ.update(launcher(master))
     # What it would print is raised as an exception too.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName(app).master(master)

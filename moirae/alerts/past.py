@@ -1,5 +1,6 @@
 """What the past says about an event: the last answers of its recalls, and past events with what was done then."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,12 +48,15 @@ class Answer:
     coverage: Mapping[str, Any] | None
     rows: list[dict[str, Any]] | None
     hits: list[Hit] | None
+    error: str | None
+    """What has failed, wholly or in part."""
 
 
 def find(connection: Connection[Any], beginning: str) -> list[UUID]:
     """The events that a beginning of an event's or alert's id may mean."""
-    safe = beginning.lower().replace("%", "").replace("_", "")
-    return list(dict.fromkeys(row[0] for row in connection.execute(_QUERIES["find"], {"id": safe}))) if safe else []
+    if not re.fullmatch("[0-9a-f-]+", beginning.lower()):
+        return []
+    return list(dict.fromkeys(row[0] for row in connection.execute(_QUERIES["find"], {"id": beginning.lower()})))
 
 
 def answers(connection: Connection[Any], eid: UUID) -> list[Answer]:
@@ -86,7 +90,16 @@ def _answer(connection: Connection[Any], row: Mapping[str, Any]) -> Answer:
             for hit in rows
         ]
     number = row["number"] or 0
-    return Answer(row["recall"], kind, row["state"], number, row["coverage"], None if hits is not None else rows, hits)
+    return Answer(
+        row["recall"],
+        kind,
+        row["state"],
+        number,
+        row["coverage"],
+        None if hits is not None else rows,
+        hits,
+        row["error"],
+    )
 
 
 def covered(coverage: Mapping[str, Any]) -> str:

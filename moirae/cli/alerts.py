@@ -136,6 +136,8 @@ def resolve(
 
 
 def _add(workspace: Any, number: str, kind: str, text: str, author: str | None, tag: str | None) -> None:
+    if not text.strip():
+        raise UsageError(f"the {kind} is empty")
     with database(workspace) as (_, connection):
         alert = _one(connection, number)
         values = {"alert": alert["id"], "kind": kind, "author": author or getpass.getuser(), "text": text, "tag": tag}

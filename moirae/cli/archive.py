@@ -84,12 +84,12 @@ def list_dead_letters(
 
 
 def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
-    """Whether all is well, and what was read."""
+    """Whether all is well (exit code 0) or not (1), and what was read."""
     with database(workspace) as (_, connection):
         found = state.gather(connection)
     if output is Output.JSON:
         print_json(found)
-        return
+        raise typer.Exit(0 if state.verdict(found)[0] else 1)
     well, words = state.verdict(found)
     print(("ok: " if well else "NOT WELL: ") + words + "\n")
     columns = ["stream", "read", "archived", "late", "duplicates", "dead letters", "newest"]
@@ -103,6 +103,7 @@ def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
     print(f"rules:  {running} running of {len(found['rules'])}\n")
     processes = [(p["role"], p["pid"], p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
     print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")
+    raise typer.Exit(0 if well else 1)
 
 
 def _stream_row(name: str, found: dict[str, Any]) -> list[Any]:

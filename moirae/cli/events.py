@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from psycopg.rows import dict_row
@@ -19,6 +18,7 @@ from moirae.cli.options import (
     print_json,
     print_table,
 )
+from moirae.cli.recalls import Eid, one
 from moirae.errors import UsageError
 
 app = typer.Typer(help="What the rules found.", no_args_is_help=True)
@@ -46,16 +46,13 @@ def list_(
 
 @app.command()
 def show(
-    eid: Annotated[str, typer.Argument(help="The event's id.")],
+    eid: Eid,
     workspace: Workspace = WORKSPACE,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """One event, whole."""
-    try:
-        number = UUID(eid)
-    except ValueError:
-        raise UsageError(f"{eid!r} is not an event id (eid), as `moirae events list` shows them") from None
     with database(workspace) as (_, connection), connection.cursor(row_factory=dict_row) as cursor:
+        number = one(connection, eid)
         rows = cursor.execute(_QUERIES["event"], {"eid": number}).fetchall()
         found = cursor.execute(sql.load("contexts")["context"], {"eids": [number]}).fetchall()
     if not rows:

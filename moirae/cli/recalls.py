@@ -187,7 +187,9 @@ def drawn(answer: Answer) -> RenderableType:
     elif answer.rows is not None:
         body = _table(answer.rows)
     else:
-        body = Text("  no answer yet")
+        body = Text("  no answer yet" if answer.error is None else "  no answer")
+    if answer.error is not None:
+        body = Group(body, Text(f"  failed: {visible(answer.error)}", "red"))
     return Group(head, body, Text(""))
 
 

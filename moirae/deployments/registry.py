@@ -86,7 +86,7 @@ class Registry:
 
     def fail(self, rule: str, version: str, error: str) -> bool:
         """A rule's query failed. Returns whether it was set aside."""
-        values = {"rule": rule, "version": version, "error": error[:2000], "most": _MOST_FAILURES}
+        values = {"rule": rule, "version": version, "error": sql.storable(error[:2000]), "most": _MOST_FAILURES}
         row = self._connection.execute(_QUERIES["fail"], values).fetchone()
         return row is not None and row[0] == "quarantined"
 

@@ -39,6 +39,8 @@ _QUERIES = sql.load("contexts")
 
 # Events in one statement.
 _EVENTS = 100
+# How often a context is computed that fails, before it is empty for good.
+_TRIES = 3
 # Rows of one context of one event; more are cut, newest insertion order aside.
 _ROWS = 2000
 # Microseconds that rows stay in memory beyond what the contexts of events of this moment need.
@@ -81,6 +83,7 @@ class Contexts:
         self._ledger = Ledger(connection)
         self._askings: dict[str, tuple[Definition, list[_Asking]]] = {}
         self._views = count()
+        self._failed: dict[tuple[str, UUID], int] = {}
 
     def begin(self, running: Sequence[Running], watermarks: Mapping[str, int | None], since: Any) -> bool:
         """Contexts of events that have none, from what is there; of alerts written since a moment.
@@ -106,16 +109,17 @@ class Contexts:
             found = self._compute(wanted)
             with self._connection.transaction():
                 for rule, events in wanted:
-                    self._put(rule, events, found, settled)
+                    missing = {e.eid for e in events if (rule.rule, e.eid) not in found}
+                    found |= {(rule.rule, eid): self._found(rule, {}) for eid in missing}
+                    self._put(rule, events, found, settled - missing)
                 self._enter_corpus(running)
         return more
 
     def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> bool:
         """Contexts of settled events that every stream of their rule has passed; they enter the corpus.
 
-        Where a context has changed, the event's similarity recalls begin again. Returns whether there may be more.
+        Where a context has changed, the event's similarity recalls begin again. Returns whether anything was settled.
         """
-        more = False
         due: list[tuple[Running, list[Asked]]] = []
         before: dict[tuple[str, UUID], Any] = {}
         for rule in running:
@@ -125,20 +129,39 @@ class Contexts:
             values = {**_of_rule(rule), "before": from_micros(horizon), "limit": _EVENTS}
             with self._connection.cursor(row_factory=dict_row) as cursor:
                 rows = cursor.execute(_QUERIES["unsettled"], values).fetchall()
-            more = more or len(rows) == _EVENTS
             if rows:
                 due.append((rule, [_asked(row) for row in rows]))
                 before |= {(rule.rule, row["eid"]): row["contexts"] for row in rows}
         found = self._compute(due) if due else {}
+        due = [(rule, [event for event in events if self._may_settle(rule, event, found)]) for rule, events in due]
         with self._connection.transaction():
             for rule, events in due:
                 self._put(rule, events, found, {event.eid for event in events})
+                # Recalls that wait for this look at alerts that have changed.
+                self._connection.execute(_QUERIES["touch"], {**_of_rule(rule), "eids": [e.eid for e in events]})
                 for event in events:
                     if sql.storable(found[rule.rule, event.eid].contexts) != before[rule.rule, event.eid]:
                         self._ledger.again(event.eid, rule.definition.version)
             self._connection.execute(_QUERIES["forget"], {"every": _every_of(running)})
             self._enter_corpus(running)
-        return more
+        return any(events for _, events in due)
+
+    def _may_settle(self, rule: Running, event: Asked, found: dict[tuple[str, UUID], Found]) -> bool:
+        """Whether its context was computed, or has failed too often: then it is empty for good."""
+        key = rule.rule, event.eid
+        if key in found:
+            self._failed.pop(key, None)
+            return True
+        self._failed[key] = self._failed.get(key, 0) + 1
+        if self._failed[key] < _TRIES:
+            return False
+        del self._failed[key]
+        found[key] = self._found(rule, {})
+        return True
+
+    def reach(self, rule: Running) -> int:
+        """How far beyond an event (microseconds) time must go until its context can be settled."""
+        return max((a.ask.delay + max(a.query.used.lag, 0) for a in self._of(rule)), default=0)
 
     def _enter_corpus(self, running: Sequence[Running]) -> None:
         """What is ready enters the corpus; later events that were compared without it are compared again."""
@@ -171,7 +194,7 @@ class Contexts:
         known = [mark for mark in marks if mark is not None]
         if len(known) < len(marks):
             return None
-        return min(known) - max(a.ask.delay + max(a.query.used.lag, 0) for a in askings)
+        return min(known) - self.reach(rule)
 
     def _of(self, rule: Running) -> list[_Asking]:
         known = self._askings.get(rule.rule)
@@ -209,7 +232,7 @@ class Contexts:
     # Asking Spark
 
     def _compute(self, wanted: Sequence[tuple[Running, Sequence[Asked]]]) -> dict[tuple[str, UUID], Found]:
-        """All contexts of some events of some rules; empty ones, with a word in the log, where a query fails."""
+        """All contexts of some events of some rules; none, but a word in the log, for an event whose query fails."""
         try:
             rows = self._ask(wanted)
         except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
@@ -218,7 +241,7 @@ class Contexts:
                 return {key: found for part in parts for key, found in self._compute(part).items()}
             message = str(error).strip().splitlines()[0]
             _LOG.error("context failed", action="context_failed", rule=wanted[0][0].rule, error=message)
-            rows = {}
+            return {}
         return {
             (rule.rule, event.eid): self._found(rule, rows.get((rule.rule, str(event.eid)), {}))
             for rule, events in wanted

@@ -41,7 +41,7 @@ class Follow:
             self.settle(asking, watermarks)
 
     def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> bool:
-        """Contexts that can be settled; returns whether there may be more."""
+        """Contexts that can be settled; returns whether there were any."""
         self._settled_at = time.monotonic()
         return self._contexts.settle([rule for rule in running if _asks(rule)], watermarks)
 

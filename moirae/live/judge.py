@@ -215,7 +215,7 @@ class Judge:
 
     def reach(self) -> int:
         """How far beyond the newest row (microseconds) time must go for all windows and alerts to run out."""
-        return max((_runs_out(rule) for rule in self.running), default=0)
+        return max((_runs_out(rule) + self._contexts.reach(rule) for rule in self.running), default=0)
 
     def settle_to_end(self, after_newest: int, end: int) -> None:
         """Settle everything: no row at or after `after_newest` will come, and alerts are silent until `end`.

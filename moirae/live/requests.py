@@ -1,12 +1,14 @@
 """Alerts begin to fire: their recalls begin. What has none yet is read from the database, so that none is forgotten."""
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
+from archiver.times import from_micros
 from moirae.live.plan import Running
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SqlRecall
@@ -50,6 +52,7 @@ class Requests:
     def _add(
         self, rule: Running, name: str, question: AnyQuestion, since: Any, newest: int | None, needs: bool
     ) -> bool:
+        past = None if newest is None else from_micros(newest - _LONG_PAST)
         values = {
             "rule": rule.rule,
             "version": rule.definition.version,
@@ -57,23 +60,20 @@ class Requests:
             "context": needs,
             "every": rule.definition.rule.spec.recall_on == "every",
             "since": since,
+            "past": past or datetime.min.replace(tzinfo=UTC),
             "limit": _EVENTS,
         }
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERY, values).fetchall()
-        past = None if newest is None else newest - _LONG_PAST
-        requests, waiting = [], False
+        requests = []
         for row in rows:
-            background = past is not None and row["ts"] < past
-            if background and needs and not row["settled"]:
-                waiting = True  # nobody waits for an answer from what may still change
-                continue
             asked = Asked(row["eid"], row["ts"], row["key"], row["attributes"])
-            requests.append(Request(rule.rule, rule.definition.version, name, question, asked, int(background)))
+            level = int(row["background"])
+            requests.append(Request(rule.rule, rule.definition.version, name, question, asked, level))
         if requests:
             with self._connection.transaction():
                 self._ledger.add(requests)
-        return waiting or len(rows) == _EVENTS
+        return len(rows) == _EVENTS
 
     def _of(self, rule: Running) -> dict[str, AnyQuestion]:
         known = self._questions.get(rule.rule)

@@ -40,16 +40,18 @@ class SparkEngine:
         self._session = session
         self._reader = reader
         self._relations = relations
+        self._started = False
 
     @cached_property
     def _spark(self) -> SparkSession:
+        self._started = True
         return self._session()
 
     def alive(self) -> bool:
         """Whether Spark's JVM answers, or was never needed."""
         gateway = SparkContext._gateway
         if gateway is None:
-            return True
+            return not self._started
         process = getattr(gateway, "proc", None)
         if process is not None and process.poll() is not None:
             return False
@@ -166,6 +168,10 @@ def _written(value: Any) -> Any:
         return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
     if isinstance(value, Decimal):
         return float(value)
+    if isinstance(value, dict):
+        return {name: _written(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_written(one) for one in value]
     return value.isoformat() if isinstance(value, date) else value
 
 

@@ -98,9 +98,15 @@ def _larger(a: Parts, b: Parts) -> Parts:
     return (max(known, key=_rank),) if known else (None,)
 
 
-def _rank(value: Any) -> tuple[bool, Any]:
-    nan = isinstance(value, float) and math.isnan(value)
-    return (nan, 0 if nan else value)
+def _rank(value: Any) -> tuple[Any, ...]:
+    """As Spark orders values: NULL first, NaN last, structs and arrays by their parts."""
+    if value is None:
+        return (0,)
+    if isinstance(value, float) and math.isnan(value):
+        return (2,)
+    if isinstance(value, dict | list):
+        return (1, tuple(map(_rank, value.values() if isinstance(value, dict) else value)))
+    return (1, value)
 
 
 def _spread(a: Parts, b: Parts) -> Parts:

@@ -30,7 +30,8 @@ VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(fingerprint)s, %(key)s, %(labe
 ON CONFLICT (id) DO UPDATE SET eid = excluded.eid, labels = excluded.labels, annotations = excluded.annotations,
     state = excluded.state, starts_at = excluded.starts_at, fired_at = excluded.fired_at, last_at = excluded.last_at,
     ends_at = excluded.ends_at, events = excluded.events, settled = excluded.settled,
-    raised_at = coalesce(alerts.raised_at, excluded.raised_at), updated_at = clock_timestamp()
+    raised_at = coalesce(alerts.raised_at, excluded.raised_at), updated_at = clock_timestamp(),
+    verdict = CASE WHEN alerts.eid = excluded.eid THEN alerts.verdict END
 
 -- move_alert --
 -- An alert whose first event stays: labels and annotations stay too.

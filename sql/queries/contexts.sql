@@ -26,6 +26,13 @@ ON CONFLICT (rule, version, eid) DO UPDATE SET contexts = excluded.contexts, sur
     settled = excluded.settled
 WHERE NOT contexts.settled
 
+-- touch --
+-- Alerts whose events have got their settled contexts have changed.
+UPDATE alerts a SET updated_at = clock_timestamp()
+FROM events e
+WHERE e.rule = %(rule)s AND e.version = %(version)s AND e.eid = ANY(%(eids)s) AND a.rule = e.rule
+  AND a.version = e.version AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
+
 -- enter_corpus --
 -- Settled contexts enter the corpus in the order of their events, once their alert has fired by settled events alone.
 -- It is the first event of an alert, or for some rules every event of one.
@@ -72,9 +79,10 @@ SELECT c.rule, c.version, c.eid, c.ts, c.contexts, c.surroundings, c.settled FRO
 SELECT eid, rule, ts, contexts, surroundings FROM contexts WHERE settled ORDER BY ts, eid
 
 -- untasked --
--- Events whose recalls are to begin: with a context where the rule has one, without tasks of this recall.
+-- Events whose recalls are to begin: with a context where the recall needs one, without tasks of this recall. Nobody
+-- waits for an answer about the long past: there the context must be settled.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
-    coalesce(c.settled, false) AS settled
+    e.ts < %(past)s AS background
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
@@ -82,4 +90,5 @@ LEFT JOIN tasks t ON t.eid = e.eid AND t.rule = e.rule AND t.version = e.version
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
 WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
   AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND t.id IS NULL AND (c.eid IS NOT NULL OR NOT %(context)s)
+  AND NOT (%(context)s AND e.ts < %(past)s AND NOT coalesce(c.settled, false))
 ORDER BY e.ts, e.eid LIMIT %(limit)s

@@ -26,8 +26,9 @@ WHERE lease = %(lease)s AND state = 'running' RETURNING id
 UPDATE tasks SET pieces = %(pieces)s, corpus = %(corpus)s WHERE id = %(id)s AND lease = %(lease)s
 
 -- charge --
--- A process falls over the next piece of some tasks.
-UPDATE tasks SET tries = tries + 1 WHERE id = ANY(%(ids)s) AND lease = %(lease)s
+-- A process falls over the next piece of some tasks, or over the condition of an ended one.
+UPDATE tasks SET tries = tries + 1
+WHERE id = ANY(%(ids)s) AND (lease = %(lease)s OR state NOT IN ('waiting', 'running'))
 
 -- release --
 -- The process ends: what it has begun goes on in the next.
@@ -98,7 +99,8 @@ UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, fa
     ended_at = NULL, error = NULL
 WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
   AND t.state IN ('waiting', 'running', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
-  AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND c.corpus > t.corpus
+  AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version
+    AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
     AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
 
 -- tasks --
@@ -117,7 +119,7 @@ SELECT number, final, coverage, answer, at FROM revisions WHERE task = %(task)s 
 
 -- answers --
 -- The last answer of each recall of an event.
-SELECT DISTINCT ON (t.recall) t.id AS task, t.recall, t.state, t.request, r.number, r.final, r.coverage, r.answer, r.at
+SELECT DISTINCT ON (t.recall) t.id AS task, t.recall, t.state, t.request, t.error, r.number, r.final, r.coverage, r.answer, r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 

@@ -45,6 +45,7 @@ def steps(place: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(install, "_fetch", lambda _: taken.append("fetch"))
     monkeypatch.setattr(install, "_compile", lambda: taken.append("compile"))
     monkeypatch.setattr(install, "_share_classes", share_classes)
+    monkeypatch.setattr(install, "_whole", lambda: True)
     return taken
 
 
@@ -102,6 +103,14 @@ def test_other_parts_are_installed_anew(place: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(install, "_stamp", lambda: "tomorrow's parts")
     install.main()
     assert len(taken) == 6
+
+
+def test_damaged_jars_are_fetched_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = steps(place, monkeypatch)
+    install.main()
+    monkeypatch.setattr(install, "_whole", lambda: False)
+    install.main()
+    assert taken.count("fetch") == 2
 
 
 def test_a_lost_class_archive_is_made_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
