@@ -430,7 +430,8 @@ class Manager:
                 self._verdict(task)
         while self._unjudged and self._free:
             judging = self._unjudged[0]
-            if len(self._free) <= self._kept_free and now - judging.began < _PATIENCE:
+            # One at a time may take the last place: Spark may only be starting for the first.
+            if len(self._free) <= self._kept_free and (self._judging or now - judging.began < _PATIENCE):
                 break
             judging.engines, judging.began = self._free.pop(), now
             future = self._pool.submit(
