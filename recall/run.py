@@ -11,11 +11,10 @@ from typing import Any
 import pyarrow as pa
 from psycopg import Connection
 from py4j.protocol import Py4JError
-from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from archiver.engine.session import start_session
+from archiver.engine.session import jvm, start_session
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
@@ -87,11 +86,6 @@ class _Sessions:
                 self._spark = start_session("moirae recall", place.master, place.warehouse, conf)
             return self._spark.newSession()
 
-    def processes(self) -> list[int]:
-        """The JVM, where it runs as a child of this process."""
-        process = getattr(SparkContext._gateway, "proc", None)
-        return [] if process is None else [process.pid]
-
     def stop(self) -> None:
         """End the JVM, if there is one."""
         with self._lock:
@@ -106,7 +100,8 @@ def _warm(place: Place, sessions: _Sessions) -> None:
             for schema in place.schemas[:1]:
                 warm_up(_spark(place, sessions), schema)
     finally:
-        step_aside(os.getpid(), *sessions.processes())
+        process = jvm()
+        step_aside(os.getpid(), *([] if process is None else [process.pid]))
 
 
 def _engines(place: Place, sessions: _Sessions) -> Engines:

@@ -38,11 +38,12 @@ def main() -> int:
     """Install what is missing; progress goes to standard error."""
     stamp = _stamp()
     marker = PLACE / "stamp"
-    if marker.is_file() and marker.read_text() == stamp and CLASSES.is_file() and _whole():
+    lock = read_lock(_LOCK.read_text())
+    if marker.is_file() and marker.read_text() == stamp and CLASSES.is_file() and _whole(lock):
         return 0
     PLACE.mkdir(parents=True, exist_ok=True)
     try:
-        _fetch(read_lock(_LOCK.read_text()))
+        _fetch(lock)
     except ArchiverError as error:
         print(f"set-up failed: {error}", file=sys.stderr)
         return 1
@@ -68,9 +69,9 @@ def verify(folder: Path, lock: Mapping[str, str]) -> None:
             raise ArchiverError(f"{name} is not the file that jars.lock names")
 
 
-def _whole() -> bool:
+def _whole(lock: Mapping[str, str]) -> bool:
     try:
-        verify(JARS, read_lock(_LOCK.read_text()))
+        verify(JARS, lock)
     except ArchiverError:
         return False
     return True
@@ -85,7 +86,7 @@ def _stamp() -> str:
 
 
 def _fetch(lock: Mapping[str, str]) -> None:
-    if _whole():
+    if _whole(lock):
         return
     _say("fetching Delta's jars")
     with tempfile.TemporaryDirectory(dir=PLACE) as work:

@@ -2,12 +2,14 @@
 
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
 import pyspark
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from archiver.engine import CLASSES, JARS
@@ -71,6 +73,12 @@ def start_session(
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def jvm() -> subprocess.Popen[bytes] | None:
+    """The JVM, where it runs as a child of this process."""
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
 
 
 def launcher(master: str) -> dict[str, str]:

@@ -54,9 +54,10 @@ class Answer:
 
 def find(connection: Connection[Any], beginning: str) -> list[UUID]:
     """The events that a beginning of an event's or alert's id may mean."""
-    if not re.fullmatch("[0-9a-f-]+", beginning.lower()):
+    begins = beginning.lower()
+    if not re.fullmatch("[0-9a-f-]+", begins):
         return []
-    return list(dict.fromkeys(row[0] for row in connection.execute(_QUERIES["find"], {"id": beginning.lower()})))
+    return list(dict.fromkeys(row[0] for row in connection.execute(_QUERIES["find"], {"id": begins})))
 
 
 def answers(connection: Connection[Any], eid: UUID) -> list[Answer]:

@@ -72,10 +72,10 @@ class LocalEngine:
             raise NotServed(str(error)) from error
 
     def _sql(self, template: Template) -> str:
-        known = self._served.get(repr(template.question))  # types of attributes count too
-        if known is None:
-            known = self._served[repr(template.question)] = served(template, self._columns(template))
-        return known
+        question = repr(template.question)  # types of attributes count too
+        if question not in self._served:
+            self._served[question] = served(template, self._columns(template))
+        return self._served[question]
 
     def _columns(self, template: Template) -> Mapping[str, str]:
         streams = template.partial.used.streams

@@ -15,6 +15,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from archiver.engine.session import jvm
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.engines.template import PENDING, Own, Template, by_event, wanted_only
@@ -52,7 +53,7 @@ class SparkEngine:
         gateway = SparkContext._gateway
         if gateway is None:
             return not self._started
-        process = getattr(gateway, "proc", None)
+        process = jvm()
         if process is not None and process.poll() is not None:
             return False
         try:

@@ -3,13 +3,13 @@
 import json
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
 
 from moirae import database
 from moirae.settings import load_settings
+from tests.faults.harness import workspace
 
 WORKSPACE = """
 home: .moirae
@@ -45,11 +45,7 @@ def _moirae(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.timeout(300)
 def test_nothing_stops_for_odd_values() -> None:
-    with tempfile.TemporaryDirectory(prefix="moirae-odd-") as folder:
-        root = Path(folder)
-        root.chmod(0o755)
-        (root / "moirae.yaml").write_text(WORKSPACE)
-        (root / "rules.yaml").write_text(RULES)
+    with workspace(WORKSPACE, RULES) as root:
         (root / "landing").mkdir()
         lines = [
             json.dumps({"ts": f"2026-01-01T{n:02}:00:00Z", "host": host, "cpu": cpu})

@@ -112,8 +112,6 @@ class Stage:
 
     def __init__(self, root: Path, seed: int, rate: int = 500) -> None:
         self.root = root
-        (root / "moirae.yaml").write_text(WORKSPACE)
-        (root / "rules.yaml").write_text(RULES)
         self.settings: Settings = from_environment(root / "moirae.yaml")
         self.producer = Producer(root / "landing" / "cpu", rate, seed)
         self.connection: Connection[Any] = database.connect(self.settings, "faults")
@@ -220,20 +218,31 @@ class Stage:
 
 
 @contextmanager
-def stage(seed: int, rate: int = 500) -> Iterator[Stage]:
-    """A stage in a folder that the database's own user can reach; everything in it ends with it."""
-    root = Path(tempfile.mkdtemp(prefix="moirae-faults-"))
+def workspace(settings: str, rules: str) -> Iterator[Path]:
+    """A workspace in a folder that the database's own user can reach; it ends with it."""
+    root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     root.chmod(0o755)
-    made = Stage(root, seed, rate)
+    (root / "moirae.yaml").write_text(settings)
+    (root / "rules.yaml").write_text(rules)
     try:
-        yield made
+        yield root
     finally:
-        made.producer.stop()
-        if made._up is not None and made._up.poll() is None:
-            made._up.terminate()
-            made._up.wait(60)
-        made.connection.close()
         shutil.rmtree(root, ignore_errors=True)
+
+
+@contextmanager
+def stage(seed: int, rate: int = 500) -> Iterator[Stage]:
+    """A stage; everything in it ends with it."""
+    with workspace(WORKSPACE, RULES) as root:
+        made = Stage(root, seed, rate)
+        try:
+            yield made
+        finally:
+            made.producer.stop()
+            if made._up is not None and made._up.poll() is None:
+                made._up.terminate()
+                made._up.wait(60)
+            made.connection.close()
 
 
 def kill(process: psutil.Process | None) -> bool:

@@ -3,11 +3,9 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +17,7 @@ from psycopg import Connection
 
 from moirae import database
 from moirae.settings import load_settings
+from tests.faults import harness
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -55,26 +54,22 @@ groups:
 @pytest.fixture
 def workspace() -> Iterator[Path]:
     """Two days of rows, archived and judged; the recalls wait."""
-    root = Path(tempfile.mkdtemp(prefix="moirae-recall-"))
-    root.chmod(0o755)
-    (root / "moirae.yaml").write_text(WORKSPACE)
-    (root / "rules.yaml").write_text(RULES)
-    (root / "landing" / "cpu").mkdir(parents=True)
-    rng = random.Random(SEED)
-    rows = [
-        {
-            "ts": (START + timedelta(seconds=30 * n)).isoformat(),
-            "host": f"h{n % 4}",
-            "slice": f"s{rng.randrange(n // 600 + 2)}",
-            "cpu": 99.0 if n % 700 == 650 else round(rng.uniform(5, 90), 3),
-        }
-        for n in range(6000)
-    ]
-    (root / "landing" / "cpu" / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    command = [sys.executable, "-m", "moirae", "run", "live", "--drain", "--apply-rules"]
-    subprocess.run([*command, "--workspace", str(root / "moirae.yaml")], check=True, timeout=200)
-    yield root
-    shutil.rmtree(root, ignore_errors=True)
+    with harness.workspace(WORKSPACE, RULES) as root:
+        (root / "landing" / "cpu").mkdir(parents=True)
+        rng = random.Random(SEED)
+        rows = [
+            {
+                "ts": (START + timedelta(seconds=30 * n)).isoformat(),
+                "host": f"h{n % 4}",
+                "slice": f"s{rng.randrange(n // 600 + 2)}",
+                "cpu": 99.0 if n % 700 == 650 else round(rng.uniform(5, 90), 3),
+            }
+            for n in range(6000)
+        ]
+        (root / "landing" / "cpu" / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        command = [sys.executable, "-m", "moirae", "run", "live", "--drain", "--apply-rules"]
+        subprocess.run([*command, "--workspace", str(root / "moirae.yaml")], check=True, timeout=200)
+        yield root
 
 
 def _start(root: Path) -> subprocess.Popen[bytes]:

@@ -2,12 +2,10 @@
 goes on."""
 
 import json
-import shutil
 import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +17,7 @@ from psycopg import Connection
 
 from moirae import database
 from moirae.settings import load_settings
+from tests.faults import harness
 
 WORKSPACE = """
 home: .moirae
@@ -59,12 +58,9 @@ pytestmark = pytest.mark.faults
 
 @pytest.fixture
 def workspace() -> Iterator[Path]:
-    root = Path(tempfile.mkdtemp(prefix="moirae-bomb-"))
-    root.chmod(0o755)
-    (root / "moirae.yaml").write_text(WORKSPACE)
-    (root / "landing").mkdir()
-    yield root
-    shutil.rmtree(root, ignore_errors=True)
+    with harness.workspace(WORKSPACE, RULES) as root:
+        (root / "landing").mkdir()
+        yield root
 
 
 class _Producer(threading.Thread):

@@ -45,7 +45,7 @@ def steps(place: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(install, "_fetch", lambda _: taken.append("fetch"))
     monkeypatch.setattr(install, "_compile", lambda: taken.append("compile"))
     monkeypatch.setattr(install, "_share_classes", share_classes)
-    monkeypatch.setattr(install, "_whole", lambda: True)
+    monkeypatch.setattr(install, "_whole", lambda _: True)
     return taken
 
 
@@ -108,7 +108,7 @@ def test_other_parts_are_installed_anew(place: Path, monkeypatch: pytest.MonkeyP
 def test_damaged_jars_are_fetched_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = steps(place, monkeypatch)
     install.main()
-    monkeypatch.setattr(install, "_whole", lambda: False)
+    monkeypatch.setattr(install, "_whole", lambda _: False)
     install.main()
     assert taken.count("fetch") == 2
 
