@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo demo-once test lint bench faults lock clean prerequisites
+.PHONY: help setup demo demo-once test slow lint bench faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
 	@echo "make demo       the simulated testbed, live in this terminal"
 	@echo "make demo-once  the same to its end; standard output holds one JSON object"
 	@echo "make test       the tests"
+	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, directions of imports, schemas"
 	@echo "make faults     kills and breaks things on purpose (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
@@ -41,6 +42,9 @@ demo-once: setup
 
 test: setup
 	@$(BIN)/python -m pytest
+
+slow: setup
+	@$(BIN)/python -m pytest -m slow --timeout 3600
 
 lint: setup
 	@$(BIN)/ruff check .
