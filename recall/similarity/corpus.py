@@ -31,11 +31,13 @@ class Context:
 
 
 class Vocabulary:
-    """Terms as numbers, in the order in which they were first seen."""
+    """Terms as numbers, and their attributes, both in the order in which they were first seen."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
         self._terms: list[str] = []
+        self._names: dict[str, int] = {}
+        self._attributes = _Growing(np.int32)
 
     def __len__(self) -> int:
         return len(self._terms)
@@ -50,10 +52,17 @@ class Vocabulary:
         """Numbers as terms."""
         return [self._terms[term] for term in terms]
 
+    @property
+    def attributes(self) -> Ids:
+        """The number of each term's attribute, which is what stands before its first `=`."""
+        return self._attributes.first(len(self))
+
     def _id(self, term: str) -> int:
         found = self._ids.setdefault(term, len(self._terms))
         if found == len(self._terms):
             self._terms.append(term)
+            name = term.partition("=")[0]
+            self._attributes.extend([self._names.setdefault(name, len(self._names))])
         return found
 
 

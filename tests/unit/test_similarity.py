@@ -118,6 +118,11 @@ class TestCorpus:
         assert rows.counted(np.ones(len(known.vocabulary))).tolist() == before == [2, 4]
         assert known.counts().events == 3000
 
+    def test_terms_know_their_attribute(self) -> None:
+        words = corpus({"host=n1": 1, "msg=a=b": 2}, {"host=n2": 1, "bare": 1}).vocabulary
+        named = dict(zip(words.words(range(len(words))), words.attributes.tolist(), strict=True))
+        assert named["host=n1"] == named["host=n2"] and len({named["host=n1"], named["msg=a=b"], named["bare"]}) == 3
+
     def test_events_enter_in_time_order(self) -> None:
         known = corpus(E1, E2)
         with pytest.raises(ValueError, match="order of their times"):
