@@ -15,6 +15,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationI
 from moirae.contract import (
     Contract,
     Count,
+    Flag,
     FlagOrWritten,
     KeyPath,
     LabelName,
@@ -170,6 +171,9 @@ class Settings(Contract):
     recall: RecallSettings = Field(default=RecallSettings(), description="How the past is asked.")
     rules: tuple[LocalPath, ...] = Field(
         default=("rules/*.yaml",), validate_default=True, description="Globs of rule files, relative to this file."
+    )
+    watch_rules: Flag = Field(
+        default=True, description="Whether a running workspace takes in rule files as soon as they change."
     )
     receivers: Mapping[Title, Receiver] = Field(default_factory=dict, description="Where notifications go, by name.")
     routes: tuple[Route, ...] = Field(default=(), description="Which alerts go to which receiver, first match wins.")

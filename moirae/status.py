@@ -36,13 +36,16 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         counts = cursor.execute(sql.load("alerts")["counts"]).fetchone()
     assert counts is not None
     chunks = catalog.chunks()
+    registry = Registry(connection)
+    files = registry.rule_files()
     return {
         "accounting": accounting(accounts),
         "streams": streams,
         "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
         "alerts": counts["alerts"],
         "recalls": dict(connection.execute(sql.load("recalls")["counts"]).fetchall()),
-        "rules": [vars(d) for d in Registry(connection).deployments()],
+        "rules": [vars(d) for d in registry.deployments()],
+        "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
         "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent")},
         "processes": processes(connection),
     }
@@ -67,6 +70,9 @@ def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
         return False, "the accounting does not hold: run `moirae doctor`"
     if quarantined:
         return False, f"quarantined, not judged any more: {', '.join(quarantined)} (see `moirae rules list`)"
+    refused = status["rule_files"]["problems"]
+    if refused:
+        return False, f"the rule files are not applied, the rules before run on: {refused[0]}"
     if live is None:
         return True, "nothing has run here yet: start it with `moirae up`"
     if live["state"] == "ended":

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +16,7 @@ from psycopg import Connection
 
 import sql
 from moirae import database
+from moirae.deployments.registry import Registry
 from moirae.process import Role
 from moirae.settings import Settings
 
@@ -85,12 +86,14 @@ def up(settings: Settings, drain: bool) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    reload = threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: reload.set())
     workspace = ["--workspace", str(settings.file)]
     live = Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])
     children = [live, Child("recall", ["run", "recall", *workspace], vital=False)]
     role.beat("running")
     try:
-        code = _supervise(children, stop, role, drain)
+        code = _supervise(children, stop, role, drain, lambda: _pass_on(reload, connection))
         if drain and code == 0 and not stop.is_set():
             code = _await_recalls(connection, children[1:], stop, role)
         return code
@@ -131,9 +134,19 @@ def _look_after(children: list[Child]) -> int | None:
     return None
 
 
-def _supervise(children: list[Child], stop: threading.Event, role: Role, drain: bool) -> int:
+def _pass_on(reload: threading.Event, connection: Connection[Any]) -> None:
+    """Who signals the supervisor wants its rule files looked at."""
+    if reload.is_set():
+        reload.clear()
+        Registry(connection).ask_reload()
+
+
+def _supervise(
+    children: list[Child], stop: threading.Event, role: Role, drain: bool, between: Callable[[], None]
+) -> int:
     beat = time.monotonic()
     while not stop.is_set():
+        between()
         live = children[0].process
         if drain and live is not None and live.poll() == 0:
             return 0

@@ -95,6 +95,19 @@ CREATE TABLE IF NOT EXISTS rules_revision (
     revision bigint NOT NULL
 );
 INSERT INTO rules_revision VALUES (true, 0) ON CONFLICT DO NOTHING;
+-- The workspace's rule files, as a running workspace last took them in.
+CREATE TABLE IF NOT EXISTS rule_files (
+    one       boolean PRIMARY KEY DEFAULT true CHECK (one),
+    -- How often another look was asked for, and up to which of these requests it was taken.
+    asked     bigint NOT NULL DEFAULT 0,
+    answered  bigint NOT NULL DEFAULT 0,
+    -- A hash of their names and contents; NULL: never looked at.
+    digest    text,
+    looked_at timestamptz,
+    -- Why they were refused, one text a problem; NULL: they are applied.
+    problems  jsonb
+);
+INSERT INTO rule_files VALUES (true) ON CONFLICT DO NOTHING;
 CREATE TABLE IF NOT EXISTS deployments (
     rule       text NOT NULL,
     version    text NOT NULL,

@@ -46,10 +46,11 @@ def live(
     """Archive the streams and judge the rules."""
     from moirae.live.run import run as run_live
 
-    stop = _told_to_end()
+    stop, reload = _told_to_end(), threading.Event()
+    signal.signal(signal.SIGHUP, lambda *_: reload.set())
     settings = from_environment(workspace)
     try:
-        run_live(settings, stop, drain, apply_rules, parent)
+        run_live(settings, stop, drain, apply_rules, parent, reload)
     except MoiraeError:
         raise
     except Exception:

@@ -2,6 +2,7 @@
 
 import difflib
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from moirae.errors import Problem, ProblemsError, UsageError
 from moirae.settings import Settings, from_environment
 
 if TYPE_CHECKING:
+    from moirae.deployments.plan import Step
     from moirae.rules.definition import Definition
 
 app = typer.Typer(help="Check, apply and show rules.", no_args_is_help=True)
@@ -21,6 +23,8 @@ Files = Annotated[list[Path] | None, typer.Argument(help="Rule files; those of t
 
 # Warnings only.
 _LINT = 3
+# What is deployed is not what the files say.
+_DIFFERENT = 3
 
 
 @app.command()
@@ -50,25 +54,44 @@ def apply(
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Make these rules the deployed ones; a running workspace takes over what differs."""
+    from moirae.deployments.plan import changes
+    from moirae.deployments.registry import Registry
+    from moirae.deployments.reload import digest
+
+    settings = from_environment(workspace)
+    found = digest(settings.rule_files())
+    definitions, problems = _checked(settings, files or [])
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    with database(workspace) as (_, connection):
+        registry = Registry(connection)
+        steps = changes(registry.diff(definitions)) if dry_run else registry.apply(definitions)
+        if not files and not dry_run:
+            registry.looked(0, found, None)
+    _print_steps(steps, output)
+
+
+@app.command()
+def diff(files: Files = None, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """What `apply` would start, change, update, stop and let stay: exit 0 nothing to do, 1 bad files, 3 changes."""
+    from moirae.deployments.plan import changes
     from moirae.deployments.registry import Registry
 
     definitions, problems = _checked(from_environment(workspace), files or [])
     for problem in problems:
         print(problem, file=sys.stderr)
     with database(workspace) as (_, connection):
-        registry = Registry(connection)
-        steps = registry.diff(definitions) if dry_run else registry.apply(definitions)
+        steps = Registry(connection).diff(definitions)
+    _print_steps(steps, output)
+    raise typer.Exit(_DIFFERENT if changes(steps) else 0)
+
+
+def _print_steps(steps: Sequence["Step"], output: Output) -> None:
     if output is Output.JSON:
         print_json([vars(step) for step in steps])
         return
     rows = [(step.action, step.rule, step.before, step.after) for step in steps]
     print_table(["change", "rule", "from version", "to version"], rows, "nothing to change")
-
-
-@app.command()
-def diff(files: Files = None, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
-    """What `apply` would change."""
-    apply(files, workspace, dry_run=True, output=output)
 
 
 @app.command("list")

@@ -1,6 +1,7 @@
 """From rule files to desired rules: read, check, and apply only when everything is sound."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -12,17 +13,26 @@ from moirae.rules.parse import read_rule_files
 from moirae.settings import Settings
 
 
-def checked(spark: SparkSession, settings: Settings, paths: Sequence[Path]) -> tuple[list[Definition], list[Problem]]:
-    """The definitions of the rules in some files, with warnings. Raises `ProblemsError` for any error."""
+def checked(
+    spark: SparkSession, settings: Settings, paths: Sequence[Path], known: Iterable[Definition] = ()
+) -> tuple[list[Definition], list[Problem]]:
+    """The definitions of the rules in some files, with warnings. Raises `ProblemsError` for any error.
+
+    `known`: what was checked before in this workspace; rules that have not changed since are not checked again.
+    """
     rules, found = read_rule_files(paths, settings.table_names)
     problems = list(found)
-    definitions: list[Definition] = []
+    before = {definition.name: definition for definition in known}
+    same = {rule.id for rule in rules.rules if rule.id in before and before[rule.id].rule == rule}
+    definitions = {name: before[name] for name in same}
     if not any(p.severity == "error" for p in problems):
-        definitions, more = check(spark, settings, rules)
+        changed = replace(rules, rules=tuple(rule for rule in rules.rules if rule.id not in same))
+        made, more = check(spark, settings, changed)
+        definitions |= {definition.name: definition for definition in made}
         problems += more
     if any(p.severity == "error" for p in problems):
         raise ProblemsError(problems)
-    return definitions, problems
+    return [definitions[rule.id] for rule in rules.rules], problems
 
 
 def rule_files(settings: Settings, named: Sequence[Path]) -> tuple[Path, ...]:

@@ -1,15 +1,15 @@
 """From desired and running rules to what has to change. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 
 @dataclass(frozen=True)
 class Step:
-    """One change: `start` a rule, `change` its version, `update` what does not make a version, `stop` it."""
+    """`start` a rule, `change` its version, `update` what does not make a version, `stop` it, or let it `stay`."""
 
-    action: Literal["start", "change", "update", "stop"]
+    action: Literal["start", "change", "update", "stop", "stay"]
     rule: str
     before: str | None
     after: str | None
@@ -24,7 +24,7 @@ class Applied:
 
 
 def plan(desired: Mapping[str, Applied], running: Mapping[str, Applied]) -> list[Step]:
-    """The steps that lead from what runs to what is desired; rules that are equal in both are not named."""
+    """The steps that lead from what runs to what is desired, in the order of names; equal rules stay."""
     steps: list[Step] = []
     for rule in sorted(desired.keys() | running.keys()):
         want, have = desired.get(rule), running.get(rule)
@@ -32,7 +32,17 @@ def plan(desired: Mapping[str, Applied], running: Mapping[str, Applied]) -> list
             steps.append(Step("stop", rule, have.version, None))
         elif want is not None and have is None:
             steps.append(Step("start", rule, None, want.version))
-        elif want is not None and have is not None and want != have:
-            action: Literal["change", "update"] = "change" if want.version != have.version else "update"
-            steps.append(Step(action, rule, have.version, want.version))
+        elif want is not None and have is not None:
+            steps.append(Step(_difference(want, have), rule, have.version, want.version))
     return steps
+
+
+def changes(steps: Sequence[Step]) -> list[Step]:
+    """The steps that change something."""
+    return [step for step in steps if step.action != "stay"]
+
+
+def _difference(want: Applied, have: Applied) -> Literal["change", "update", "stay"]:
+    if want == have:
+        return "stay"
+    return "change" if want.version != have.version else "update"

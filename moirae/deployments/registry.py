@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from psycopg import Connection
@@ -11,8 +12,8 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import optional_datetime
-from moirae.deployments.model import Deployment
-from moirae.deployments.plan import Applied, Step, plan
+from moirae.deployments.model import Deployment, RuleFilesState
+from moirae.deployments.plan import Applied, Step, changes, plan
 from moirae.rules.definition import Definition
 
 _QUERIES = sql.load("registry")
@@ -32,7 +33,7 @@ class Registry:
         return [Definition.from_json(row[2]) for row in self._connection.execute(_QUERIES["desired"])]
 
     def diff(self, wanted: Sequence[Definition]) -> list[Step]:
-        """What applying the rules would change."""
+        """What applying the rules would change, and what would stay."""
         return plan(*({d.name: _applied(d) for d in side} for side in (wanted, self.desired())))
 
     def apply(self, wanted: Sequence[Definition]) -> list[Step]:
@@ -40,7 +41,7 @@ class Registry:
         by_rule = {d.name: d for d in wanted}
         with self._connection.transaction():
             self._connection.execute(_QUERIES["lock"])
-            steps = self.diff(wanted)
+            steps = changes(self.diff(wanted))
             for step in steps:
                 if step.action == "stop":
                     self._connection.execute(_QUERIES["drop_rule"], {"rule": step.rule})
@@ -51,6 +52,10 @@ class Registry:
             if steps:
                 self._connection.execute(_QUERIES["bump"])
         return steps
+
+    def transaction(self) -> AbstractContextManager[Any]:
+        """What is done inside is done at once, or not at all."""
+        return self._connection.transaction()
 
     def revision(self) -> int:
         """The number of the last change of desired rules."""
@@ -89,6 +94,31 @@ class Registry:
         values = {"rule": rule, "version": version, "error": sql.storable(error[:2000]), "most": _MOST_FAILURES}
         row = self._connection.execute(_QUERIES["fail"], values).fetchone()
         return row is not None and row[0] == "quarantined"
+
+    # The rule files of the workspace
+
+    def rule_files(self) -> RuleFilesState:
+        """What became of them."""
+        with self._connection.cursor(row_factory=class_row(RuleFilesState)) as cursor:
+            found = cursor.execute(_QUERIES["rule_files"]).fetchone()
+        assert found is not None
+        return found
+
+    def ask_reload(self) -> int:
+        """Have the live process look at them again; the number of this request."""
+        row = self._connection.execute(_QUERIES["ask_reload"]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def reloaded(self, request: int) -> list[str] | None:
+        """What is wrong with them, nothing if they are applied; None: nobody has looked since the request."""
+        found = self.rule_files()
+        return (found.problems or []) if found.answered >= request else None
+
+    def looked(self, asked: int, digest: str, problems: list[str] | None) -> None:
+        """They were looked at, on account of all requests up to a number."""
+        values = {"asked": asked, "digest": digest, "problems": None if problems is None else Jsonb(problems)}
+        self._connection.execute(_QUERIES["looked"], values)
 
 
 def _applied(definition: Definition) -> Applied:

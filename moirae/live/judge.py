@@ -82,23 +82,28 @@ class Judge:
             self._revision = revision
 
     def _reconcile(self, desired: Sequence[Definition]) -> None:
-        """Start, change and stop only what differs; a new version takes over where the old one stood."""
+        """Start, change and stop only what differs, all at once; a new version takes over where the old one stood."""
         wanted = {d.name: d for d in desired if d.rule.spec.enabled}
-        deployed = self._registry.deployments()
-        for deployment in deployed:
-            definition = wanted.get(deployment.rule)
-            if definition is None or definition.version != deployment.version:
-                self._registry.stop(deployment.rule, deployment.version)
-            if definition is None:
-                self._registry.end_alerts(deployment.rule)
-        stood = {d.rule: d for d in deployed}
-        for name, definition in wanted.items():
-            before = stood.get(name)
-            if before is None or before.version != definition.version:
-                settled = before.settled_to if before else self._begin(definition)
-                self._registry.start(name, definition.version, settled)
-                _LOG.info("rule started", action="rule_started", rule=name, version=definition.version)
+        started: list[Definition] = []
+        with self._registry.transaction():
+            deployed = {deployment.rule: deployment for deployment in self._registry.deployments()}
+            for deployment in deployed.values():
+                definition = wanted.get(deployment.rule)
+                if definition is None or definition.version != deployment.version:
+                    self._registry.stop(deployment.rule, deployment.version)
+                if definition is None:
+                    self._registry.end_alerts(deployment.rule)
+            for name, definition in wanted.items():
+                before = deployed.get(name)
+                if before is None or before.version != definition.version:
+                    settled = before.settled_to if before else self._begin(definition)
+                    self._registry.start(name, definition.version, settled)
+                    started.append(definition)
+        for definition in started:
+            _LOG.info("rule started", action="rule_started", rule=definition.name, version=definition.version)
         self._load(wanted)
+        names = {definition.name for definition in started}
+        self.detect_unsettled([rule for rule in self.running if rule.rule in names])
 
     def _begin(self, definition: Definition) -> int | None:
         """A new rule begins with what is not settled yet; in a workspace without data, at the beginning of time."""
@@ -158,14 +163,16 @@ class Judge:
                         self._store.detect(_source(rule), events)
         return left
 
-    def detect_unsettled(self) -> None:
-        """After a restart: judge again what the archive holds beyond the settled, as nobody may have been told."""
+    def detect_unsettled(self, rules: Sequence[Running]) -> None:
+        """Judge what the archive holds beyond the settled: after a restart nobody may have been told of it, and a rule
+        that has just started has not seen it.
+        """
         groups: dict[int | None, list[Running]] = {}
-        for rule in self.running:
+        for rule in rules:
             if rule.shape.stateless and any(self._archive.progress[s].newest is not None for s in rule.shape.streams):
                 groups.setdefault(rule.settled_to, []).append(rule)
-        for low, rules in groups.items():
-            for rule, finds in self._judge(Slice(tuple(rules), low, None, low, None)):
+        for low, members in groups.items():
+            for rule, finds in self._judge(Slice(tuple(members), low, None, low, None)):
                 events = self._events(rule, finds)
                 with self._connection.transaction():
                     self._store.detect(_source(rule), events)

@@ -22,8 +22,8 @@ from archiver.lifecycle import to_close
 from archiver.roller import Roller
 from archiver.times import from_micros, span, to_micros
 from moirae import database
-from moirae.deployments.apply import checked, rule_files
 from moirae.deployments.registry import Registry
+from moirae.deployments.reload import Reloading, RuleFiles
 from moirae.errors import MoiraeError
 from moirae.live import stream
 from moirae.live.idle import Idle
@@ -51,13 +51,15 @@ def run(
     drain: bool,
     apply_rules: bool = False,
     parent: int | None = None,
+    reload: threading.Event | None = None,
 ) -> None:
     """Run until `stop` is set, or, to drain, until the sources are read and settled. Raises `MoiraeError`.
 
-    `apply_rules`: take in the workspace's rule files first. `parent`: the process with which this one ends.
+    `apply_rules`: take in the workspace's rule files first. `parent`: the process with which this one ends. `reload`:
+    set by whoever wants the rule files looked at again.
     """
     watch_parent(parent, stop)
-    live = Live(settings, stop, drain)
+    live = Live(settings, stop, drain, reload or threading.Event())
     if apply_rules:
         live.apply_rules()
     live.run()
@@ -70,7 +72,7 @@ class _Stopped(Exception):
 class Live:
     """One run of the live process."""
 
-    def __init__(self, settings: Settings, stop: threading.Event, drain: bool) -> None:
+    def __init__(self, settings: Settings, stop: threading.Event, drain: bool, reload: threading.Event) -> None:
         self._began = time.monotonic()
         self._settings = settings
         self._stop = stop
@@ -87,6 +89,7 @@ class Live:
         self._roller.cluster(self._archive.catalog.unclustered())
         home = Path(settings.home)
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
+        self._reloading = Reloading(self._spark, settings, reload)
         relations = Relations(connection, settings.relations)
         self._judge = Judge(self._spark, self._archive, connection, relations)
         self._checkpoint = home / "checkpoints" / "live"
@@ -99,27 +102,23 @@ class Live:
 
     def apply_rules(self) -> None:
         """Make the rule files the desired rules. Bad files change nothing: with rules deployed before, these run on."""
-        registry = Registry(self._connection)
         try:
-            definitions, problems = checked(self._spark, self._settings, rule_files(self._settings, []))
+            RuleFiles(self._spark, self._settings, self._connection).apply()
         except MoiraeError as error:
-            if self._drain or not registry.desired():
+            if self._drain or not Registry(self._connection).desired():
                 self._spark.stop()
                 raise
             _LOG.error("rule files are not applied", action="rules_refused", problems=str(error))
-            return
-        for problem in problems:
-            _LOG.warning("rule file", action="rules_warning", problem=str(problem))
-        for step in registry.apply(definitions):
-            _LOG.info("rule applied", action=f"rule_{step.action}", rule=step.rule)
 
     def run(self) -> None:
         """The loop: until told to stop or, in a drain, until the sources are read."""
         self._judge.reload(self._event_time())
-        self._judge.detect_unsettled()
+        self._judge.detect_unsettled(self._judge.running)
         globs = {name: source.files for name, source in self._sources.items()}
         if not globs:
             raise MoiraeError(f"{self._settings.file} declares no stream with a file source: there is nothing to read")
+        if not self._drain:
+            self._reloading.start()
         query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
         with suppress(_Stopped):
             while query.isActive and self._failure is None and not self._stop.wait(_TICK):
@@ -132,6 +131,8 @@ class Live:
         else:
             self._raise(query)
             self._end_of_time()
+        if not self._drain:
+            self._reloading.stop()
         self._role.beat("ended", self._first_commit)
         self._roller.stop()
         self._spark.stop()

@@ -59,3 +59,16 @@ WHERE rule = %(rule)s AND ends_at IS NULL
 -- forget_detected --
 -- Detected events of a version that runs no more.
 DELETE FROM events WHERE rule = %(rule)s AND version = %(version)s AND NOT settled
+
+-- ask_reload --
+-- Somebody wants the rule files looked at again; the number of the request.
+UPDATE rule_files SET asked = asked + 1 RETURNING asked
+
+-- rule_files --
+-- What became of the rule files.
+SELECT asked, answered, digest, looked_at, problems FROM rule_files
+
+-- looked --
+-- The rule files were looked at, on account of all requests up to a number.
+UPDATE rule_files SET answered = greatest(answered, %(asked)s), digest = %(digest)s, problems = %(problems)s,
+    looked_at = clock_timestamp()

@@ -186,7 +186,7 @@ class World:
         relations = Relations(self.connection, self.settings.relations)
         self.judge = Judge(self.spark, self.archive, self.connection, relations)
         self.judge.reload(START)
-        self.judge.detect_unsettled()
+        self.judge.detect_unsettled(self.judge.running)
 
     def take(self, units: Sequence[Unit], at_once: bool) -> None:
         """As `moirae.live.run.Live` takes a micro-batch."""

@@ -1,0 +1,113 @@
+"""Rule files of a running workspace: changed, broken, mended, asked for by a signal."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from moirae.deployments.registry import Registry
+from tests.faults.harness import RULES, Stage, stage
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+
+EXTRA = """
+  - alert: Extra
+    expr: SELECT host, n, ts, {version} AS version FROM cpu WHERE cpu > {limit}
+    key: [host]
+    id: [n]
+    keep_firing_for: 1s
+"""
+
+
+def _moirae(made: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(made.root / "moirae.yaml")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def _status(made: Stage) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(_moirae(made, "status", "-o", "json").stdout)
+    return found
+
+
+def _wait_for(made: Stage, version: str | None) -> None:
+    """Until the desired rules have this version of the extra rule, and run so."""
+
+    def reached() -> bool:
+        query = "SELECT version FROM deployments WHERE rule = 'load/Extra' AND state = 'running'"
+        desired = [d.version for d in Registry(made.connection).desired() if d.name == "load/Extra"]
+        running = [row[0] for row in made.connection.execute(query)]
+        return running == desired and bool(running) == (version is not None)
+
+    made.wait(reached, 90)
+
+
+def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
+    with stage(SEED, rate=100) as made:
+        rules = made.root / "rules.yaml"
+        made.up()
+        made.producer.start()
+        made.wait(lambda: made.archived_units() > 0, 120)
+        rules.write_text(RULES + EXTRA.format(version=1, limit=50))
+        _wait_for(made, "1")
+        revision = Registry(made.connection).revision()
+        rules.write_text(RULES + EXTRA.format(version=2, limit="nothing"))
+        made.wait(lambda: bool(Registry(made.connection).rule_files().problems), 90)
+        assert Registry(made.connection).revision() == revision
+        shown = _moirae(made, "status")
+        assert shown.returncode == 1
+        assert "rules.yaml:" in shown.stdout + shown.stderr
+        assert _status(made)["rule_files"]["problems"]
+        answered = Registry(made.connection).rule_files().answered
+        assert made._up is not None
+        made._up.send_signal(signal.SIGHUP)
+        made.wait(lambda: Registry(made.connection).rule_files().answered > answered, 90)
+        assert Registry(made.connection).reloaded(answered + 1) == Registry(made.connection).rule_files().problems
+        rules.write_text(RULES)
+        _wait_for(made, None)
+        assert not _status(made)["rule_files"]["problems"]
+        made.producer.stop()
+        assert made.down() < 30
+        made.drain()
+        made.check(besides=("load/Extra",))
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(3000)
+def test_a_hundred_reloads_under_load() -> None:
+    """By ids: rules that stay find what an undisturbed run finds, the others nothing twice and nothing wrong."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    with stage(SEED) as made:
+        rules = made.root / "rules.yaml"
+        made.up()
+        made.producer.start()
+        made.wait(lambda: made.archived_units() > 0, 120)
+        for number in range(100):
+            kind = rng.choice(["add", "add", "change", "remove", "same", "bad"])
+            extra = EXTRA.format(version=number, limit=rng.choice([80, 90]))
+            text = {"remove": "", "same": None, "bad": EXTRA.format(version=1, limit="nothing")}.get(kind, extra)
+            if text is not None:
+                rules.write_text(RULES + text)
+            request = Registry(made.connection).ask_reload()
+            made.wait(lambda request=request: Registry(made.connection).reloaded(request) is not None, 120)
+            assert bool(Registry(made.connection).reloaded(request)) == bool(
+                Registry(made.connection).rule_files().problems
+            )
+            time.sleep(rng.uniform(0, 1))
+        rules.write_text(RULES)
+        _wait_for(made, None)
+        made.producer.stop()
+        assert made.down() < 30
+        made.drain()
+        figures = made.check(besides=("load/Extra",))
+        cpu = {row["n"]: row["cpu"] for row in made.producer.rows}
+        extra = made.connection.execute("SELECT eid, attributes FROM events WHERE rule = 'load/Extra'").fetchall()
+        print(f"100 reloads: {figures}, {len(extra)} events of the rule that comes and goes")
+        assert len({eid for eid, _ in extra}) == len(extra) > 0
+        assert all(cpu[attributes["n"]] > 80 for _, attributes in extra)

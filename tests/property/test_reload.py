@@ -1,0 +1,105 @@
+"""Rules that come, change and go while data flows: the others do not notice, and each event has one judge."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from moirae import database
+from moirae.deployments.registry import Registry
+from moirae.deployments.reload import RuleFiles
+from moirae.errors import ProblemsError
+from moirae.settings import Settings
+from tests.property.world import RULES, START, Plan, World, workspace
+
+pytestmark = pytest.mark.spark
+
+# `{version}`: another text makes another version, which finds the same events.
+STEADY = RULES.split("  - alert: Start")[0].replace(
+    "SELECT host, n, ts, v * 2 AS double FROM", "SELECT host, n, ts, v * 2 AS double, {version} AS version FROM"
+)
+STEADY = STEADY.replace("count(*) AS c FROM a", "count(*) AS c, {version} AS version FROM a")
+ALWAYS = ("Filter", "Star", "Site", "End")
+COMES_AND_GOES = {
+    "Slide": RULES[RULES.index("  - alert: Slide") : RULES.index("  - alert: Inside")],
+    "Inside": RULES[RULES.index("  - alert: Inside") : RULES.index("  - alert: Twice")],
+    "Silent": RULES[RULES.index("  - alert: Silent") :],
+}
+BAD = ["groups: [", "groups:\n- name: h\n  rules:\n  - alert: A\n    expr: SELECT nothing, ts FROM a\n"]
+
+
+@pytest.fixture(scope="module")
+def place(public_folder: Path) -> Settings:
+    (public_folder / "rules").mkdir()
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def connection(place: Settings) -> Iterator[Connection[Any]]:
+    with database.connect(place, "reload") as made:
+        yield made
+
+
+@pytest.mark.parametrize("reloads", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.timeout(3000)
+def test_reloads_lose_and_repeat_nothing(
+    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, reloads: int
+) -> None:
+    files, rng, seed = RuleFiles(spark, place, connection), random.Random(reloads), 0
+    while reloads > 0:
+        seed += 1
+        _write(place, random.Random(0), steady=True)
+        world = World(spark, connection, place, [], tmp_path / str(seed))
+        files.apply()
+        world.judge.reload(START)
+        for batch in Plan.draw(seed).batches:
+            world.take(batch, at_once=rng.random() < 0.5)
+            _reload(files, world, place, rng)
+            reloads -= 1
+            if rng.random() < 0.2:
+                world.reopen()
+        world.end()
+        _compare(world)
+
+
+def _reload(files: RuleFiles, world: World, place: Settings, rng: random.Random) -> None:
+    if rng.random() < 0.2:
+        before, desired = Registry(world.connection).revision(), Registry(world.connection).desired()
+        bad = place.file.parent / "rules" / "bad.yaml"
+        bad.write_text(rng.choice(BAD))
+        with pytest.raises(ProblemsError, match=r"bad\.yaml"):
+            files.apply()
+        assert Registry(world.connection).revision() == before
+        assert Registry(world.connection).desired() == desired
+        assert "bad.yaml" in (Registry(world.connection).rule_files().problems or [""])[0]
+        bad.unlink()
+    else:
+        _write(place, rng)
+        files.apply()
+        assert Registry(world.connection).rule_files().problems is None
+    world.judge.reload(START)
+
+
+def _write(place: Settings, rng: random.Random, steady: bool = False) -> None:
+    others = [] if steady else [text for text in COMES_AND_GOES.values() if rng.random() < 0.5]
+    text = STEADY.replace("{version}", str(rng.randrange(3))) + "".join(others)
+    (place.file.parent / "rules" / "rules.yaml").write_text(text)
+
+
+def _compare(world: World) -> None:
+    live, batch = world.events(), world.batch()
+    for name in ALWAYS:
+        found = [(ts, *(part for part in rest if part[0] != "version")) for ts, *rest in live[name]]
+        assert sorted(found, key=repr) == batch[name], name
+    for name in COMES_AND_GOES:
+        assert set(live[name]) <= set(batch[name]), name
+    twice = "SELECT rule, eid FROM events GROUP BY rule, eid HAVING count(*) > 1"
+    assert world.connection.execute(twice).fetchall() == []
+    versions = world.connection.execute("SELECT rule, count(DISTINCT version) FROM events GROUP BY rule").fetchall()
+    assert all(count == 1 for rule, count in versions if rule.split("/")[1] in {"Star", "Site"})
+    left = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
+    assert left == (0,)

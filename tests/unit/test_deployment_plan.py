@@ -1,0 +1,42 @@
+"""From desired and running rules to the steps between them."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moirae.deployments.plan import Applied, changes, plan
+
+RULES = st.dictionaries(st.sampled_from("abcde"), st.builds(Applied, st.sampled_from("12"), st.sampled_from("xy")))
+
+
+@given(desired=RULES, running=RULES)
+def test_steps_lead_from_running_to_desired_and_touch_nothing_else(
+    desired: dict[str, Applied], running: dict[str, Applied]
+) -> None:
+    steps = plan(desired, running)
+    assert [step.rule for step in steps] == sorted(desired.keys() | running.keys())
+    after = dict(running)
+    for step in changes(steps):
+        assert desired.get(step.rule) != running.get(step.rule)
+        if step.action == "stop":
+            del after[step.rule]
+        else:
+            after[step.rule] = desired[step.rule]
+    assert after == desired
+
+
+def test_each_kind_of_step() -> None:
+    desired = {
+        "new": Applied("1", "x"),
+        "same": Applied("1", "x"),
+        "other": Applied("2", "y"),
+        "text": Applied("1", "y"),
+    }
+    running = {"old": Applied("1", "x"), **{rule: Applied("1", "x") for rule in ("same", "other", "text")}}
+    found = [(step.action, step.rule, step.before, step.after) for step in plan(desired, running)]
+    assert found == [
+        ("start", "new", None, "1"),
+        ("stop", "old", "1", None),
+        ("change", "other", "1", "2"),
+        ("stay", "same", "1", "1"),
+        ("update", "text", "1", "1"),
+    ]
