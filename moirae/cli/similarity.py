@@ -38,7 +38,7 @@ def run(
     events: Annotated[Path, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_EVENTS)],
     gap: Annotated[str, typer.Option(metavar="DURATION", help="How much older past events are, such as 6h.")] = "0s",
     k: Annotated[int, typer.Option(min=1, max=10_000, help="Most past events for each.")] = 10,
-    measure: Annotated[str, typer.Option(help="How contexts are compared: tfidf or binary.")] = "tfidf",
+    measure: Annotated[str, typer.Option(help="How contexts are compared: tfidf, binary or attributes.")] = "tfidf",
     leave_one_out: Annotated[
         bool, typer.Option("--leave-one-out", help="Compare with all others, newer ones too; the gap has no meaning.")
     ] = False,

@@ -104,7 +104,7 @@ class Similarity(Contract):
         default=None, min_length=1, description="Contexts of the rule that are compared; absent: all of them."
     )
     k: Count = Field(default=10, le=1000, description="Number of past events in the answer.")
-    measure: TableName = Field(default="tfidf", description="Similarity measure: tfidf, binary, or a plug-in's name.")
+    measure: TableName = Field(default="tfidf", description="Similarity measure: tfidf, binary or attributes.")
     gap: Duration = Field(
         default=timedelta(0), description="Past events must be at least this much older, in event time."
     )

@@ -159,6 +159,8 @@ class Counts:
     """C_k by term; terms seen later are beyond its end."""
     newest: int | None
     """Event time of the newest event counted."""
+    attributes: Ids
+    """The attribute of each term."""
 
     @cached_property
     def idf(self) -> Floats:
@@ -201,7 +203,7 @@ class Corpus:
     def counts(self) -> Counts:
         """E and C_k as of now; they do not change when more is added."""
         holding = self._holding[: len(self.vocabulary)].copy()
-        return Counts(len(self), holding, self.times[-1] if self.times else None)
+        return Counts(len(self), holding, self.times[-1] if self.times else None, self.vocabulary.attributes)
 
 
 class _Growing:

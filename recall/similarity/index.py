@@ -102,7 +102,7 @@ class Index:
             events += 1
             holding[query.terms] += 1
             newest = event.ts
-        return Counts(events, holding, newest)
+        return Counts(events, holding, newest, self.vocabulary.attributes)
 
     def _holds(self, event: Past) -> bool:
         for chunk in self._chunks.values():

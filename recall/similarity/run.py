@@ -2,12 +2,12 @@
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
 from archiver.times import span
-from recall.similarity.corpus import Context, Corpus, Counts, Floats
+from recall.similarity.corpus import Context, Corpus, Counts, Floats, Rows
 from recall.similarity.measure import Measure
 from recall.similarity.ranking import TopK
 
@@ -22,6 +22,8 @@ class Alert:
     facts: Mapping[str, int]
     group: str | None = None
     """Alerts of one group, such as one incident, never answer each other."""
+    place: str | None = None
+    """Where it was, such as a host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,17 @@ def answers(
     leave_one_out: bool = False,
     only: Container[str] | None = None,
 ) -> Iterator[Answer]:
-    """An answer for each alert in time order; equal times stay as they came. `only` these ids are asked for.
+    """An answer for each alert in time order, see `questions`."""
+    ranker = by(measure)
+    for question in questions(alerts, gap, leave_one_out, only):
+        yield question.answer(ranker, k)
+
+
+def questions(
+    alerts: Iterable[Alert], gap: timedelta, leave_one_out: bool = False, only: Container[str] | None = None
+) -> Iterator["Question"]:
+    """A question for each alert in time order; equal times stay as they came. `only` these ids are asked for. A
+    question is to be answered before the next one is taken.
 
     Online, candidates are older alerts of the type, by `gap` at least, and E and C_k count up to and including the
     alert. With `leave_one_out` candidates are all others of the type, and E and C_k count all: `gap` has no meaning.
@@ -58,7 +70,7 @@ def answers(
     walk = _all_others(ordered) if leave_one_out else _online(ordered, span(gap))
     for question in walk:
         if only is None or question.alert.event_id in only:
-            yield _answer(question, k, measure)
+            yield question
 
 
 @dataclass(slots=True)
@@ -80,29 +92,63 @@ class _Past:
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class Question:
+    """An alert, and the past alerts of its type that may answer it."""
+
     alert: Alert
     context: Context
     past: _Past
-    candidates: int
-    """The oldest so many,"""
+    size: int
+    """Candidates are the oldest so many alerts of the type,"""
     without: list[int]
     """less these."""
-    counts: Counts | None = None
-    """None: as they are when the question is asked."""
+    pinned: Counts | None = None
+    """E and C_k; None: as they are when the question is asked."""
+
+    @property
+    def candidates(self) -> list[Alert]:
+        """Old to new, also those that are no candidates after all: their places count."""
+        return self.past.alerts[: self.size]
+
+    @property
+    def contexts(self) -> Rows:
+        """The contexts of `candidates`."""
+        return self.past.corpus.contexts.oldest(self.size)
+
+    @property
+    def counts(self) -> Counts:
+        return self.pinned or self.past.corpus.counts()
+
+    def answer(self, ranker: "Ranker", k: int) -> Answer:
+        """The k candidates with the highest scores above 0."""
+        top: TopK[int] = TopK(k)
+        if self.size:
+            scores = ranker(self)
+            scores[self.without] = 0
+            top.add(range(self.size), scores)
+        return Answer(self.alert, [(self.past.alerts[hit.event], hit.score) for hit in top.hits])
 
 
-def _online(ordered: list[Alert], gap: int) -> Iterator[_Question]:
+# A score for each of a question's `candidates`.
+Ranker = Callable[[Question], Floats]
+
+
+def by(measure: Measure) -> Ranker:
+    """Rank by how alike the contexts are."""
+    return lambda question: measure.scores(question.context, question.contexts, question.counts)
+
+
+def _online(ordered: list[Alert], gap: int) -> Iterator[Question]:
     types: dict[str, _Past] = defaultdict(_Past)
     for alert in ordered:
         past = types[alert.event_type]
         context = past.add(alert)
         times = past.corpus.times
         candidates = bisect_right(times, alert.ts - gap) if gap else bisect_left(times, alert.ts)
-        yield _Question(alert, context, past, candidates, [row for row in past.group(alert) if row < candidates])
+        yield Question(alert, context, past, candidates, [row for row in past.group(alert) if row < candidates])
 
 
-def _all_others(ordered: list[Alert]) -> Iterator[_Question]:
+def _all_others(ordered: list[Alert]) -> Iterator[Question]:
     types: dict[str, _Past] = defaultdict(_Past)
     added = []
     for alert in ordered:
@@ -111,20 +157,4 @@ def _all_others(ordered: list[Alert]) -> Iterator[_Question]:
     counts = {name: past.corpus.counts() for name, past in types.items()}
     for alert, past, row, context in added:
         without = [row, *past.group(alert)]
-        yield _Question(alert, context, past, len(past.alerts), without, counts[alert.event_type])
-
-
-def _answer(question: _Question, k: int, measure: Measure) -> Answer:
-    past, count = question.past, question.candidates
-    top: TopK[int] = TopK(k)
-    if count:
-        top.add(range(count), _scores(question, measure))
-    return Answer(question.alert, [(past.alerts[hit.event], hit.score) for hit in top.hits])
-
-
-def _scores(question: _Question, measure: Measure) -> Floats:
-    corpus = question.past.corpus
-    counts = question.counts or corpus.counts()
-    scores = measure.scores(question.context, corpus.contexts.oldest(question.candidates), counts)
-    scores[question.without] = 0
-    return scores
+        yield Question(alert, context, past, len(past.alerts), without, counts[alert.event_type])

@@ -83,8 +83,50 @@ class TestMeasures:
         [row] = similar(alerts(E2, E3), NO_GAP, 10, BINARY)
         assert row[3] == pytest.approx(2 / np.sqrt(4 * 3))
 
+    def test_attributes_by_hand(self) -> None:
+        bags = {"h=1": 1, "m=a": 7, "m=b": 1}, {"h=1": 1, "m=a": 1, "m=c": 1}, {"h=2": 1, "m=z": 1}
+        rows = list(similar(alerts(*bags), NO_GAP, 10, MEASURES["attributes"], leave_one_out=True))
+        two, one = math.log(3 / 2), math.log(3)  # held by two of three, by one
+        host = two / math.sqrt(math.sqrt(two) * math.sqrt(two))
+        message = two / math.sqrt(two + one)
+        whole = math.sqrt(two) + math.sqrt(two + one)
+        assert {(q, e): s for q, _, e, s in rows} == {
+            ("e1", "e2"): pytest.approx((host + message) / whole, abs=1e-12),
+            ("e2", "e1"): pytest.approx((host + message) / whole, abs=1e-12),
+        }
+
+    def test_many_terms_of_one_attribute_do_not_drown_the_others(self) -> None:
+        words, rest = {f"m={n}": 1 for n in range(10)}, {f"{name}=1": 1 for name in ("host", "state", "user", "job")}
+        query, same_words, same_rest = {**words, **rest}, {**words, "host=2": 1}, {"m=x": 1, **rest}
+        bags = same_words, same_rest, {"m=y": 1}, {"m=v": 1}, query
+        answers = {
+            m: [e for q, _, e, _ in similar(alerts(*bags), NO_GAP, 10, MEASURES[m]) if q == "e5"] for m in MEASURES
+        }
+        assert answers["tfidf"] == answers["binary"] == ["e1", "e2"]
+        assert answers["attributes"] == ["e2", "e1"]
+
+    def test_shares_are_parts_of_the_score(self) -> None:
+        known = corpus({"h=1": 1, "m=a": 7, "m=b": 1}, {"h=1": 1, "m=a": 1, "m=c": 1}, {"h=2": 1, "m=z": 1})
+        measure, counts = MEASURES["attributes"], known.counts()
+        query, past = known.contexts[0], known.contexts[1]
+        without_host = known.vocabulary.context({"h=9": 1, "m=a": 1, "m=c": 1})
+        parts = dict(zip(known.vocabulary.words(query.terms), measure.parts(query, past, counts), strict=True))
+        assert parts["m=b"] == 0
+        host = math.log(3 / 2) ** 0.5
+        assert parts["h=1"] / parts["m=a"] == pytest.approx(
+            host / (math.log(3 / 2) / math.sqrt(math.log(4.5))), rel=1e-9
+        )
+        assert measure.parts(query, without_host, counts)[0] == 0
+
+    @pytest.mark.parametrize("name", MEASURES)
+    def test_equal_contexts_are_most_alike(self, name: str) -> None:
+        known = corpus(E1, E2, E3, E3)
+        scores = MEASURES[name].scores(known.contexts[2], known.contexts.oldest(4), known.counts())
+        assert scores[3] == pytest.approx(1, abs=1e-12)
+        assert (scores[:2] < 1).all()
+
     def test_an_empty_context_is_like_nothing(self) -> None:
-        for measure in (TFIDF, BINARY):
+        for measure in MEASURES.values():
             assert pairs(similar(alerts({}, {}, E1, E1, {}, E2), NO_GAP, 10, measure)) == [("e4", "e3")]
 
     def test_terms_that_the_pinned_counts_do_not_know_count_as_held_once(self) -> None:
@@ -279,7 +321,7 @@ class TestCommand:
 
     def test_wrong_usage(self, tmp_path: Path) -> None:
         events = written(tmp_path / "a.jsonl", LINES)
-        with pytest.raises(UsageError, match="no measure 'jaccard'; there are binary, tfidf"):
+        with pytest.raises(UsageError, match="no measure 'jaccard'; there are attributes, binary, tfidf"):
             run("--events", events, "--measure", "jaccard")
         with pytest.raises(UsageError, match="--gap '6' is not a duration"):
             run("--events", events, "--gap", "6")
