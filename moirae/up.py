@@ -168,7 +168,7 @@ def watch_parent(parent: int | None, stop: threading.Event) -> None:
     def watch() -> None:
         while not stop.wait(1.0):
             if os.getppid() != parent:
+                stop.set()  # first: what was told went to the supervisor's own pipe, which may be gone too
                 _LOG.error("supervisor is gone", action="parent_gone", parent=parent)
-                stop.set()
 
     threading.Thread(target=watch, daemon=True, name="parent").start()

@@ -1,0 +1,160 @@
+"""The tasks that this process works on: taken from the ledger, put back into it piece by piece."""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import psycopg
+import structlog
+from psycopg import Connection
+
+from archiver.catalog import Catalog
+from recall.corpora import Corpora
+from recall.engines.template import Template
+from recall.ledger import Command, Ledger, Step, Task
+from recall.query.shape import Unsupported
+from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces
+from recall.schedule import Stride
+from recall.similarity.answer import SimilarState
+from recall.workers import words
+
+_LOG = structlog.get_logger()
+
+# Tasks on the desk, of each level.
+_ROOM = 500
+# How often a process may fall over the same piece of a task before the task is given up.
+TRIES = 3
+
+
+@dataclass
+class Work:
+    """A task on the desk."""
+
+    task: Task
+    template: Template | None
+    state: SimilarState | None = None
+    """Of a comparison, once it has begun."""
+    revised_at: float = 0.0
+    busy: bool = False
+    upto: int = 0
+    """How many pieces are read when the query at hand is done."""
+    better: bool = False
+    """Whether more is known than the last revision says."""
+
+    @property
+    def background(self) -> bool:
+        return self.task.level > 0
+
+    def due(self, now: float) -> bool:
+        """Whether an answer is due after the query at hand."""
+        task = self.task
+        assert task.pieces is not None
+        return self.upto >= len(task.pieces) or (
+            not self.background and (task.revision == 0 or now - self.revised_at >= task.question.every)
+        )
+
+    def share(self) -> Piece:
+        """The pieces that the query at hand reads, as one."""
+        assert self.task.pieces is not None
+        taken = self.task.pieces[self.task.next : self.upto]
+        lows = [low for _, low, _ in taken if low is not None]
+        return taken[0][0], min(lows) if len(lows) == len(taken) else None, max(high for _, _, high in taken)
+
+
+class Desk:
+    """Tasks at hand and whose turn it is."""
+
+    def __init__(self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, stride: Stride[UUID]) -> None:
+        self.works: dict[UUID, Work] = {}
+        self.stride = stride
+        self._connection = connection
+        self._ledger = ledger
+        self._corpora = corpora
+        self._templates: dict[str, Template] = {}
+
+    def able(self) -> list[UUID]:
+        """Tasks that can use a turn."""
+        return [number for number, work in self.works.items() if not work.busy]
+
+    # From the ledger
+
+    def claim(self) -> None:
+        """Take tasks that nobody works on, as many as there is room for."""
+        held = [work.background for work in self.works.values()]
+        rooms = {0: _ROOM - held.count(False), 1: _ROOM - held.count(True)}
+        for task in (t for level, room in rooms.items() if room > 0 for t in self._ledger.claim(level, room)):
+            known = self.works.get(task.id)
+            if known is not None and known.busy:
+                continue
+            try:
+                self._take(task)
+            except Unsupported as error:
+                self.fail(task, str(error))
+
+    def _take(self, task: Task) -> None:
+        if task.tries >= TRIES:
+            self.fail(
+                task, f"ended the process {task.tries} times over one piece of history: needs too much memory or time"
+            )
+            return
+        if task.pieces is None:
+            chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks()]
+            task.pieces = pieces(chunks, task.asked.ts, task.question)
+            if isinstance(task.question, SimilarQuestion):
+                index = self._corpora.index(task.rule, task.version, task.question.contexts)
+                task.corpus = index.number
+            self._ledger.pin(task)
+        self.works[task.id] = Work(task, self._template(task.question))
+        self.stride.join(task.id, task.tickets, task.level)
+
+    def _template(self, question: Any) -> Template | None:
+        if not isinstance(question, SqlQuestion):
+            return None
+        return self._templates.setdefault(repr(question), Template(question))
+
+    def renew(self) -> None:
+        """Give a sign of life, and let go what others have taken."""
+        for gone in self.works.keys() - self._ledger.renew():
+            self.drop(gone)
+
+    def follow(self, command: Command, touched: Iterable[UUID]) -> None:
+        """A command has changed some tasks in the ledger."""
+        for number in touched & self.works.keys():
+            work = self.works[number]
+            if command.command == "accelerate":
+                work.task.level, work.task.tickets = 0, work.task.tickets * 10
+                self.stride.join(number, work.task.tickets, 0)
+            else:
+                self.drop(number)
+
+    # Back into the ledger
+
+    def take_in(self, work: Work, step: Step) -> bool:
+        """Store what a history query has brought. True: that was the task's end."""
+        task = work.task
+        try:
+            stored = self._ledger.advance(step)
+        except (TypeError, ValueError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
+            self.fail(task, f"the answer cannot be stored: {words(error)}")
+            return False
+        if not stored:
+            self.drop(task.id)
+            return False
+        if step.revision is not None:
+            work.revised_at, work.better = time.monotonic(), False
+        if step.state != "running":
+            self.drop(task.id)
+        return step.state != "running"
+
+    def fail(self, task: Task, reason: str) -> None:
+        """End a task with its reason."""
+        _LOG.error("recall failed", action="recall_failed", rule=task.rule, recall=task.recall, error=reason)
+        self._ledger.advance(Step(task, task.next, task.failed, None, 0, 0.0, "failed", error=reason))
+        self.drop(task.id)
+
+    def drop(self, number: UUID) -> None:
+        """A task is no longer at hand."""
+        self.works.pop(number, None)
+        self.stride.leave(number)

@@ -1,0 +1,108 @@
+"""History queries: a piece of history read for some tasks of one question, in a thread of its own."""
+
+import time
+from collections.abc import Sequence
+
+import pyarrow as pa
+import structlog
+
+from recall.desk import Work
+from recall.engines.chosen import Engines
+from recall.engines.spark import Rows
+from recall.engines.template import Own, Template, merged
+from recall.ledger import Revision, Step, Task
+from recall.request import Asked, coverage
+from recall.workers import EngineLost, words
+
+_LOG = structlog.get_logger()
+
+
+def read(engines: Engines, works: list[Work], own: Own) -> list[Step]:
+    """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
+    began = time.monotonic()
+    template = works[0].template
+    assert template is not None
+    shares = [(work.task.asked, work.share()) for work in works if work.task.pieces]
+    error = None
+    try:
+        partial = engines.partial(template, shares, own) if shares else {}
+        found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
+        held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
+    except Exception as fault:
+        if not engines.spark.alive():
+            raise EngineLost from fault
+        if len(works) > 1:
+            return [step for work in works for step in read(engines, [work], own)]
+        if works[0].upto > works[0].task.next + 1:
+            works[0].upto = works[0].task.next + 1  # not all of these pieces need be at fault
+            return read(engines, works, own)
+        error = words(fault)
+        _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
+        found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
+    due = [work for work in works if work.due(time.monotonic())]
+    answers, faults = _answers(engines, template, [(w.task.asked, held[w.task.id]) for w in due], own)
+    seconds = (time.monotonic() - began) / len(works)
+    steps = []
+    for work in works:
+        task, more = work.task, found[work.task.id]
+        eid = str(task.asked.eid)
+        revision = answers.get(eid, []) if work in due and eid not in faults else None
+        rows = 0 if more is None else len(more)
+        steps.append(_step(task, work.upto, held[task.id], rows, seconds, revision, error, faults.get(eid)))
+    return steps
+
+
+def _answers(
+    engines: Engines, template: Template, held: Sequence[tuple[Asked, pa.Table | None]], own: Own
+) -> tuple[dict[str, Rows], dict[str, str]]:
+    """What the merged partial answers say, and for which events that cannot be computed, and why."""
+    try:
+        return (engines.spark.answer(template, held, own) if held else {}), {}
+    except Exception as fault:
+        if not engines.spark.alive():
+            raise EngineLost from fault
+        if len(held) == 1:
+            return {}, {str(held[0][0].eid): words(fault)}
+    answers: dict[str, Rows] = {}
+    faults: dict[str, str] = {}
+    for one in held:
+        found, fault_of_one = _answers(engines, template, [one], own)
+        answers |= found
+        faults |= fault_of_one
+    return answers, faults
+
+
+def _step(
+    task: Task,
+    upto: int,
+    held: pa.Table | None,
+    rows: int,
+    seconds: float,
+    answer: Rows | None,
+    not_read: str | None,
+    not_answered: str | None,
+) -> Step:
+    """The task after its next pieces. Where no piece has given anything, or the end has no answer, it has failed."""
+    assert task.pieces is not None
+    failed = task.failed + (upto - task.next if not_read is not None else 0)
+    covered = coverage(task.pieces, upto, failed)
+    error = not_read or not_answered
+    if covered.final and error is not None and (answer is None or failed == len(task.pieces)):
+        return Step(task, upto, failed, None, rows, seconds, "failed", error=error)
+    revision = None if answer is None else Revision(covered, answer)
+    kept = None if covered.final else _dumped(held)
+    return Step(task, upto, failed, kept, rows, seconds, "done" if covered.final else "running", revision, error)
+
+
+def _loaded(held: bytes | None) -> pa.Table | None:
+    return None if held is None else pa.ipc.open_stream(held).read_all()
+
+
+def _dumped(held: pa.Table | None) -> bytes | None:
+    if held is None:
+        return None
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, held.schema) as writer:
+        writer.write_table(held)
+    written: bytes = sink.getvalue().to_pybytes()
+    return written

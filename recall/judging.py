@@ -1,0 +1,95 @@
+"""Conditions (`where`): judged once the recalls that they name are answered."""
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from recall.desk import TRIES
+from recall.engines.chosen import Engines
+from recall.ledger import Ledger, Task
+from recall.request import SqlQuestion
+from recall.workers import EngineLost, Job, Workers, words
+
+_LOG = structlog.get_logger()
+
+# Seconds: between two looks for alerts that wait for their condition; until a condition may take the last place.
+_SEARCH, _PATIENCE = 2.0, 2.0
+_VERDICTS = {True: "kept", False: "held back", None: "no history"}
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """A condition that waits for an engine. `answers`: of the recalls that it names, with the types of columns."""
+
+    task: Task
+    question: SqlQuestion
+    answers: Mapping[str, Any]
+    since: float = field(default_factory=time.monotonic)
+
+    def judge(self, engines: Engines) -> bool | None:
+        return engines.spark.judge(self.question, self.task.asked, self.answers)
+
+
+class Judging:
+    """Alerts held to their history."""
+
+    def __init__(self, ledger: Ledger, workers: Workers) -> None:
+        self.jobs: list[Job[bool | None]] = []
+        self._ledger = ledger
+        self._workers = workers
+        self._waiting: list[_Condition] = []
+        self._searched = 0.0
+
+    def ended(self, tasks: Iterable[Task]) -> None:
+        """Tasks have ended: where all recalls that the rule's `where` names are answered, it can be judged."""
+        for task in tasks:
+            question = task.question
+            if isinstance(question, SqlQuestion) and question.where is not None:
+                self._answered(task, question)
+
+    def _answered(self, task: Task, question: SqlQuestion) -> None:
+        if task.tries >= TRIES:
+            self._failed(task, "needs too much memory or time")
+            return
+        answers = self._ledger.answers(task.asked.eid)
+        named = {name: answers.get(name) for name in question.judged}
+        if any(one is None or one["state"] in ("waiting", "running") for one in named.values()):
+            return
+        known = {name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()}
+        self._waiting.append(_Condition(task, question, known))
+
+    def judge(self) -> None:
+        """Give conditions that wait a free engine, and take in what was found."""
+        now = time.monotonic()
+        if now - self._searched > _SEARCH and not self._waiting and not self.jobs:
+            self._searched = now
+            self.ended(self._ledger.unjudged())  # ended by a command, or by the fall of a process
+        while self._waiting and self._workers.free:
+            condition = self._waiting[0]
+            # One at a time may take the last place: Spark may only be starting for the first.
+            last = len(self._workers.free) <= self._workers.kept_free
+            if last and (self.jobs or now - condition.since < _PATIENCE):
+                break
+            self.jobs.append(self._workers.start([condition.task], "condition", self._waiting.pop(0).judge))
+        for job in self._workers.ended(self.jobs):
+            self.jobs.remove(job)
+            self._take_in(job)
+
+    def _take_in(self, job: Job[bool | None]) -> None:
+        (task,) = job.tasks
+        try:
+            found = job.future.result()
+        except Exception as error:
+            if not job.engines.spark.alive():
+                self._workers.charge([task], "engine lost")
+                raise EngineLost from error
+            self._failed(task, words(error))
+            return
+        self._ledger.verdict(task.rule, task.asked.eid, _VERDICTS[found])
+
+    def _failed(self, task: Task, error: str) -> None:
+        _LOG.error("where failed", action="where_failed", rule=task.rule, error=error)
+        self._ledger.verdict(task.rule, task.asked.eid, _VERDICTS[None])

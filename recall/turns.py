@@ -1,0 +1,161 @@
+"""Turns: which tasks read which piece of history next, together where they ask the same of the same chunk."""
+
+from collections.abc import Iterable
+from itertools import takewhile
+from typing import Any
+from uuid import UUID
+
+import psycopg
+from psycopg import Connection
+
+import sql
+from recall.comparing import Comparisons
+from recall.desk import Desk, Work
+from recall.engines.template import Own
+from recall.history import read
+from recall.ledger import Step, Task
+from recall.query.split import MERGED
+from recall.request import SimilarQuestion
+from recall.workers import EngineLost, Job, Workers, words
+
+_CONTEXTS = sql.load("contexts")
+
+# Most tasks in one query.
+_TOGETHER = 200
+# Pieces that one query reads in the background.
+_RUN = 32
+
+
+class Turns:
+    """History queries of the tasks on a desk, at most as many at once as there are engines."""
+
+    def __init__(self, connection: Connection[Any], desk: Desk, comparisons: Comparisons, workers: Workers) -> None:
+        self.jobs: list[Job[list[Step]]] = []
+        self._connection = connection
+        self._desk = desk
+        self._comparisons = comparisons
+        self._workers = workers
+        self._works: dict[int, list[Work]] = {}
+
+    # Giving
+
+    def give(self) -> list[Task] | None:
+        """Give the next task its turn; returns what ended with it, None: there is no task, or no room."""
+        able = self._desk.able()
+        if not self._workers.free:
+            able = [number for number in able if self._compares(number)]
+        ended = self._give_one(able)
+        if ended is None:
+            # What waits for an engine, or must be alone with them, does not hold up what needs none.
+            free = [number for number in able if self._compares(number)]
+            ended = self._give_one(free) if 0 < len(free) < len(able) else None
+        return ended
+
+    def _compares(self, number: UUID) -> bool:
+        return isinstance(self._desk.works[number].task.question, SimilarQuestion)
+
+    def _give_one(self, able: list[UUID]) -> list[Task] | None:
+        number = self._desk.stride.next(able)
+        if number is None:
+            return None
+        work = self._desk.works[number]
+        if work.background:
+            # Nobody waits: the newest piece first, where others join in on the way down.
+            others = [w for w in map(self._desk.works.__getitem__, able) if w.background]
+            work = max(others, key=lambda w: (_high(w.task), w.task.created_at))
+        work.upto = _end_of_turn(work)
+        try:
+            return self._turn_of(work, able)
+        except psycopg.Error:
+            raise
+        except Exception as error:  # what is odd about one task is its own
+            self._desk.fail(work.task, words(error))
+            return []
+
+    def _turn_of(self, work: Work, able: Iterable[UUID]) -> list[Task] | None:
+        workers = self._workers
+        if not work.task.pieces or work.template is None:
+            return self._at_once(work)
+        if not workers.free or (work.background and len(workers.free) <= workers.kept_free):
+            return None
+        suspects = [task for job in self.jobs for task in job.tasks if task.tries]
+        if suspects or (work.task.tries and self.jobs):
+            return None  # over what the process may fall, it works alone
+        works = self._together(work, able)
+        own = self._own(works)
+        for one in works:
+            one.busy = True
+        tasks = [one.task for one in works]
+        self._desk.stride.served([task.id for task in tasks])
+        job = workers.start(tasks, "history query", lambda engines: read(engines, works, own))
+        self.jobs.append(job)
+        self._works[id(job)] = works
+        return []
+
+    def _together(self, work: Work, able: Iterable[UUID]) -> list[Work]:
+        """The task and others of the same question: those that wait for the same chunk; in the background, where
+        several chunks are read at once, all that come by there."""
+        if work.task.tries:
+            return [work]
+        assert work.task.pieces is not None
+        chunks = {chunk for chunk, _, _ in work.task.pieces[work.task.next : work.upto]}
+        same = []
+        for other in map(self._desk.works.__getitem__, able):
+            if other is not work and other.template is work.template and not other.task.tries and other.task.pieces:
+                rest = other.task.pieces[other.task.next :]
+                if rest[0][0] in chunks and (other.background == work.background):
+                    other.upto = other.task.next + sum(1 for _ in takewhile(lambda piece: piece[0] in chunks, rest))
+                    same.append(other)
+        return [work, *same[: _TOGETHER - 1]]
+
+    def _at_once(self, work: Work) -> list[Task]:
+        """What needs no engine: similarity over the index in memory; a question without any history."""
+        self._desk.stride.served([work.task.id])
+        if isinstance(work.task.question, SimilarQuestion):
+            step = self._comparisons.compare(work)
+        else:
+            step = read(self._workers.free[0], [work], self._own([work]))[0]
+        return [work.task] if self._desk.take_in(work, step) else []
+
+    def _own(self, works: list[Work]) -> Own:
+        """The rows of the rule's own tables that a question names, for some events."""
+        template = works[0].template
+        assert template is not None
+        tables: dict[str, dict[str, Any]] = {n: {} for n in template.partial.used.own | template.merge.used.own}
+        tables.pop(MERGED, None)
+        if tables:
+            eids = [work.task.asked.eid for work in works]
+            found = self._connection.execute(_CONTEXTS["context"], {"eids": eids}).fetchall()
+            for _, _, eid, _, contexts, surroundings, _ in found:
+                for name in tables:
+                    tables[name][str(eid)] = contexts.get(name) or surroundings.get(name) or []
+        return tables
+
+    # Taking in
+
+    def collect(self) -> list[Task]:
+        """Take in what queries have brought; returns the tasks that have ended."""
+        found = []
+        for job in self._workers.ended(self.jobs):
+            self.jobs.remove(job)
+            works = self._works.pop(id(job))
+            try:
+                steps = job.future.result()
+            except EngineLost:
+                self._workers.charge(job.tasks, "engine lost")
+                raise
+            for work, step in zip(works, steps, strict=True):
+                work.busy = False
+                if self._desk.take_in(work, step):
+                    found.append(work.task)
+        return found
+
+
+def _high(task: Task) -> int:
+    return task.pieces[task.next][2] if task.pieces and task.next < len(task.pieces) else task.asked.ts
+
+
+def _end_of_turn(work: Work) -> int:
+    """One piece; in the background, where nobody waits for answers on the way, many."""
+    total = len(work.task.pieces or ())
+    return min(work.task.next + (_RUN if work.background else 1), total)
