@@ -1,0 +1,144 @@
+"""A workspace with a history in chunks, and Recall Managers in this process that are asked about it. No Spark."""
+
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pyarrow as pa
+from psycopg import Connection
+from psycopg.rows import dict_row
+from pyspark.sql import SparkSession
+
+from archiver.chunk import CutPolicy
+from archiver.ingest import Archive, Unit
+from archiver.reader import Reader
+from archiver.schema import StreamSchema
+from archiver.times import span, to_micros
+from moirae import database
+from moirae.settings import Settings, from_environment
+from recall.corpora import Corpora
+from recall.engines.chosen import Engines
+from recall.engines.local import LocalEngine
+from recall.engines.spark import SparkEngine
+from recall.ledger import Ledger
+from recall.manager import Manager
+from recall.request import Asked, Request, SqlQuestion, task_id
+from recall.schedule import Stride
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOSTS = 4
+_COLUMNS = {"ts": "timestamp", "host": "string", "v": "bigint"}
+SCHEMA = StreamSchema("past", _COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(days=1))
+_WORKSPACE = """
+home: .moirae
+streams:
+  past: {columns: {ts: timestamp, host: string, v: bigint}, time: ts, source: {files: landing/*.jsonl}}
+rules: []
+"""
+COUNT = "SELECT count(*) AS n, sum(h.v) AS total FROM past h WHERE h.host = event.host"
+
+
+@dataclass
+class History:
+    """`rows`: (second, host, v) of each archived row. One connection for the tests, one for each manager."""
+
+    settings: Settings
+    connection: Connection[Any]
+    rows: list[tuple[int, str, int]]
+
+    def ask(
+        self, number: int, sql: str = COUNT, *, rule: str = "g/r", version: str = "1", host: int = 0, **further: Any
+    ) -> UUID:
+        """A task about event `number`, at the end of history."""
+        question = SqlQuestion(
+            None, 0.0, False, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
+        )
+        end = to_micros(START + timedelta(seconds=len(self.rows)))
+        asked = Asked(UUID(int=number), end, {}, {"host": f"h{host}"})
+        Ledger(self.connection).add([Request(rule, version, "norm", question, asked, 0)])
+        return task_id(rule, version, "norm", asked.eid)
+
+    @contextmanager
+    def manager(self, lease: int = 1, workers: int = 1, stride: Stride[UUID] | None = None) -> Iterator[Manager]:
+        """A manager on a connection of its own."""
+        connection = database.connect(self.settings, f"recall {lease}")
+        root = Path(self.settings.archive)
+        engines = [_engines(root) for _ in range(workers)]
+        manager = Manager(connection, Ledger(connection, lease), Corpora(connection, root), engines, 600.0, stride)
+        try:
+            yield manager
+        finally:
+            manager.finish()
+            connection.close()
+
+    def task(self, task: UUID) -> dict[str, Any]:
+        """A row of the ledger."""
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            found = cursor.execute("SELECT * FROM tasks WHERE id = %s", (task,)).fetchone()
+        assert found is not None
+        return found
+
+    def revisions(self, task: UUID) -> list[dict[str, Any]]:
+        """Its answers, oldest first."""
+        with self.connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute("SELECT * FROM revisions WHERE task = %s ORDER BY number", (task,)).fetchall()
+
+    def whole(self, host: int = 0) -> dict[str, int]:
+        """What `COUNT` says of all history."""
+        mine = [v for _, name, v in self.rows if name == f"h{host}"]
+        return {"n": len(mine), "total": sum(mine)}
+
+
+@contextmanager
+def history(chunks: int, rows: int) -> Iterator[History]:
+    """`rows` in each of some chunks, a second apart."""
+    root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
+    root.chmod(0o755)
+    (root / "moirae.yaml").write_text(_WORKSPACE)
+    settings = from_environment(root / "moirae.yaml")
+    connection = database.connect(settings, "test")
+    policy = CutPolicy(rows, span(timedelta(days=365)))
+    archive = Archive(Path(settings.archive), [SCHEMA], policy, connection, lambda: None)
+    rng = random.Random(1)
+    found = [(second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)]
+    lines = [
+        orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
+        for second, host, v in found
+    ]
+    for start in range(0, len(lines), rows):
+        part = lines[start : start + rows]
+        unit = Unit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
+        archive.ingest([unit], to_micros(datetime.now(UTC)))
+    try:
+        yield History(settings, connection, found)
+    finally:
+        connection.close()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def go_on(manager: Manager, until: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Rounds until something holds."""
+    deadline = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < deadline, "the manager does not get there"
+        manager.round()
+        manager.rest()
+
+
+def _engines(root: Path) -> Engines:
+    def no_spark() -> SparkSession:
+        raise AssertionError("these questions are served in the process")
+
+    def relations(name: str) -> pa.Table:
+        raise AssertionError(name)
+
+    return Engines(SparkEngine(no_spark, Reader(root, [SCHEMA]), relations), LocalEngine(Reader(root, [SCHEMA])))
