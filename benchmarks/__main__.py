@@ -12,6 +12,7 @@ _MODULES = {
     "G7": "benchmarks.recalls",
     "G9": "benchmarks.beside",
     "G10": "benchmarks.latency",
+    "Q": "benchmarks.quality",
 }
 
 

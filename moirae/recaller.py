@@ -9,6 +9,7 @@ from psycopg import Connection
 
 from moirae import database
 from moirae.deployments.registry import Registry
+from moirae.evaluation.learner import Learner
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
 from moirae.process import Role
@@ -48,8 +49,12 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
             beaten = time.monotonic()
             role.beat("running")
 
+    learner = Learner(lambda: database.connect(settings, "recall learner"))
     role.beat("starting")
-    serve(place, connection, role.epoch, stop, beat)
+    try:
+        serve(place, connection, role.epoch, stop, beat)
+    finally:
+        learner.stop()
     role.beat("ended")
 
 

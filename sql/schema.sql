@@ -182,6 +182,26 @@ CREATE TABLE IF NOT EXISTS alert_notes (
 );
 CREATE INDEX IF NOT EXISTS alert_notes_by_alert ON alert_notes (alert_id);
 
+-- What people say of single hits: whether a past event helps with an event. The last word counts.
+CREATE TABLE IF NOT EXISTS judgements (
+    eid      uuid NOT NULL,
+    past_eid uuid NOT NULL,
+    helps    boolean NOT NULL,
+    author   text NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (eid, past_eid)
+);
+
+-- What the scores of a similarity recall were worth, learned from resolved alerts: see `recall.similarity.calibration`.
+CREATE TABLE IF NOT EXISTS calibrations (
+    rule       text NOT NULL,
+    version    text NOT NULL,
+    recall     text NOT NULL,
+    model      jsonb NOT NULL,
+    learned_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, recall)
+);
+
 -- Contexts and surroundings of the events that recalls are about: by name, rows of columns.
 CREATE TABLE IF NOT EXISTS contexts (
     rule         text NOT NULL,

@@ -12,7 +12,9 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.times import from_micros
+from moirae.evaluation.calibrations import known
 from recall.ledger import Ledger
+from recall.similarity.comparable import features
 
 _QUERIES = sql.load("past")
 
@@ -36,6 +38,11 @@ class Hit:
         notes = self.past["notes"] if self.past else []
         return [note for note in reversed(notes) if note["kind"] == "resolution"]
 
+    @property
+    def kind(self) -> str | None:
+        """What it turned out to be: the tag of its last resolution that has one."""
+        return next((note["tag"] for note in self.resolutions if note["tag"] is not None), None)
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -50,6 +57,8 @@ class Answer:
     hits: list[Hit] | None
     error: str | None
     """What has failed, wholly or in part."""
+    comparable: float | None = None
+    """The probability that the best hit is of the same kind, once the answer is final and enough was learned."""
 
 
 def find(connection: Connection[Any], beginning: str) -> list[UUID]:
@@ -76,7 +85,7 @@ def _answer(connection: Connection[Any], row: Mapping[str, Any]) -> Answer:
     kind, rows = row["request"]["kind"], row["answer"]
     hits = None
     if kind == "similar" and rows is not None:
-        known = past(connection, [UUID(hit["past_eid"]) for hit in rows])
+        events = past(connection, [UUID(hit["past_eid"]) for hit in rows])
         hits = [
             Hit(
                 UUID(hit["past_eid"]),
@@ -86,21 +95,30 @@ def _answer(connection: Connection[Any], row: Mapping[str, Any]) -> Answer:
                 [(term, share) for term, share in hit["shared"]],
                 hit["only_new"],
                 hit["only_past"],
-                known.get(UUID(hit["past_eid"])),
+                events.get(UUID(hit["past_eid"])),
             )
             for hit in rows
         ]
-    number = row["number"] or 0
     return Answer(
         row["recall"],
         kind,
         row["state"],
-        number,
+        row["number"] or 0,
         row["coverage"],
         None if hits is not None else rows,
         hits,
         row["error"],
+        _comparable(connection, row, hits) if hits else None,
     )
+
+
+def _comparable(connection: Connection[Any], row: Mapping[str, Any], hits: list[Hit]) -> float | None:
+    """See `Answer.comparable`."""
+    model = known(connection, row["rule"], row["version"], row["recall"]) if row["coverage"]["final"] else None
+    if model is None:
+        return None
+    events = row["answer"][0]["corpus"]["events"]
+    return model.probability(features([hit.score for hit in hits], [hit.kind for hit in hits], events))
 
 
 def covered(coverage: Mapping[str, Any]) -> str:

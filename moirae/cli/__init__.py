@@ -2,7 +2,7 @@
 
 import typer
 
-from moirae.cli import alerts, archive, events, export, init, processes, recalls, rules, similarity
+from moirae.cli import alerts, archive, events, export, init, processes, recalls, rules, similarity, similarity_eval
 
 app = typer.Typer(
     name="moirae",
@@ -26,6 +26,9 @@ app.command("accelerate")(recalls.accelerate)
 app.add_typer(archive.chunks, name="chunks")
 app.add_typer(archive.dead_letters, name="dead-letters")
 app.add_typer(similarity.app, name="similarity")
+similarity.app.command("eval")(similarity_eval.evaluate)
+similarity.app.command("agree")(similarity_eval.agree)
+similarity.app.command("disagree")(similarity_eval.disagree)
 app.add_typer(export.app, name="export")
 app.command("status")(archive.status)
 app.command("doctor")(archive.doctor)

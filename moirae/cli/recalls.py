@@ -36,6 +36,8 @@ app = typer.Typer(help="Questions to the past, and how far they are.", no_args_i
 _QUERIES = sql.load("recalls")
 
 _STATES = ("waiting", "running", "done", "finalized", "cancelled", "failed")
+# Below this probability that the best hit is of the same kind, there is probably nothing comparable.
+_NOTHING = 0.25
 # Seconds: between two looks of `watch`; how long a command waits to be carried out.
 _LOOK, _PATIENCE = 0.3, 15.0
 
@@ -184,6 +186,8 @@ def drawn(answer: Answer) -> RenderableType:
     head = Text.assemble((f"{answer.recall}  ", "bold"), (_standing(answer), "dim"))
     if answer.hits is not None:
         body: RenderableType = hits(answer.hits) if answer.hits else Text("  nothing like it in what was read")
+        if answer.comparable is not None:
+            body = Group(_worth(answer.comparable), body)
     elif answer.rows is not None:
         body = _table(answer.rows)
     else:
@@ -197,6 +201,13 @@ def _standing(answer: Answer) -> str:
     if answer.coverage is None:
         return answer.state
     return f"revision {answer.number}, {answer.state}: {covered(answer.coverage)}"
+
+
+def _worth(probability: float) -> Text:
+    """What the resolved alerts teach about an answer like this one."""
+    if probability < _NOTHING:
+        return Text(f"  probably nothing comparable: the best is of the same kind in {probability:.0%} of such cases")
+    return Text(f"  the best is of the same kind in {probability:.0%} of such cases", "dim")
 
 
 def hits(found: Iterable[Hit]) -> RenderableType:

@@ -119,7 +119,8 @@ SELECT number, final, coverage, answer, at FROM revisions WHERE task = %(task)s 
 
 -- answers --
 -- The last answer of each recall of an event.
-SELECT DISTINCT ON (t.recall) t.id AS task, t.recall, t.state, t.request, t.error, r.number, r.final, r.coverage, r.answer, r.at
+SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
+    r.coverage, r.answer, r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 

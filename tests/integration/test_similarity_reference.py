@@ -18,7 +18,7 @@ import pytest
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from moirae.cli.similarity import read_alerts, read_groups
+from moirae.evaluation.files import read_alerts, read_groups
 from recall.similarity.measure import MEASURES
 from recall.similarity.run import Alert, Answer, answers
 

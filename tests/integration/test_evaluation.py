@@ -1,0 +1,181 @@
+"""What people say of past events: kept in the database, evaluated, learned from, shown with the next answer."""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID, uuid5
+
+import pytest
+from psycopg import Connection
+from psycopg.types.json import Jsonb
+from typer.testing import CliRunner
+
+from moirae import database
+from moirae.alerts.past import answers
+from moirae.cli import app
+from moirae.deployments.registry import Registry
+from moirae.errors import UsageError
+from moirae.evaluation.learner import calibrate
+from moirae.evaluation.workspace import judged
+from moirae.rules.definition import Definition
+from moirae.rules.model import Group
+from moirae.rules.ruleset import rules_of
+from moirae.settings import load_settings
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+SPACE = UUID(int=7)
+EVENTS = 90
+RULE = {
+    "name": "g",
+    "rules": [
+        {
+            "alert": "Slow",
+            "expr": "SELECT host, ts FROM cpu",
+            "key": ["host"],
+            "context": {"why": {"sql": "SELECT msg FROM logs", "within": "1m"}},
+            "recall": {"similar": {"similar": {"k": 5, "measure": "attributes"}}},
+        }
+    ],
+}
+
+
+def eid(number: int) -> UUID:
+    return uuid5(SPACE, str(number))
+
+
+def kind(number: int) -> str:
+    return ("disk", "cpu", "net")[number * 7 % 3]
+
+
+@pytest.fixture(scope="module")
+def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
+    """A past of resolved alerts, most of which their words tell apart; the newest has an answer."""
+    with tempfile.TemporaryDirectory(prefix="moirae-judged-") as folder:
+        root = Path(folder)
+        root.chmod(0o755)
+        (root / "moirae.yaml").write_text("home: .moirae\nstreams: {}\n")
+        connection = database.connect(load_settings(root / "moirae.yaml", {}), "test")
+        rule = rules_of(Group.model_validate(RULE))[0]
+        definition = Definition(rule, {"host": "string"}, ("host",), ("host",))
+        Registry(connection).apply([definition])
+        for number in range(EVENTS):
+            _event(connection, definition, number)
+        _answer(connection, definition)
+        yield root / "moirae.yaml", connection
+        connection.close()
+
+
+def _event(connection: Connection[Any], definition: Definition, number: int) -> None:
+    told = kind(number) if number % 5 else kind(number + 1)
+    values = {
+        "eid": eid(number),
+        "rule": definition.name,
+        "version": definition.version,
+        "ts": START + timedelta(hours=number),
+        "key": Jsonb({"host": f"n{number % 4}"}),
+        "print": f"n{number % 4}",
+        "contexts": Jsonb({"why": [{"msg": f"{told}{number % 2}"}]}),
+        "number": number + 1,
+        "tag": kind(number),
+        "alert": uuid5(SPACE, f"alert {number}"),
+    }
+    connection.execute(
+        "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
+        " VALUES (%(eid)s, %(rule)s, %(version)s, %(ts)s, %(print)s, %(key)s, '{}', true)",
+        values,
+    )
+    connection.execute(
+        "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
+        " VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, '{}', true, %(number)s)",
+        values,
+    )
+    connection.execute(
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,"
+        " events) VALUES (%(alert)s, %(eid)s, %(rule)s, %(version)s, %(print)s, %(key)s, '{}', '{}', 'resolved',"
+        " %(ts)s, %(ts)s, 1)",
+        values,
+    )
+    if number < EVENTS - 1:
+        connection.execute(
+            "INSERT INTO alert_notes (alert_id, kind, author, text, tag)"
+            " VALUES (%(alert)s, 'resolution', 'ops', 'done', %(tag)s)",
+            values,
+        )
+
+
+def _answer(connection: Connection[Any], definition: Definition) -> None:
+    task, last = uuid5(SPACE, "task"), EVENTS - 1
+    request = {"kind": "similar", "contexts": ["why"], "k": 5, "measure": "attributes", "gap": 0}
+    hits = [
+        {
+            "rank": rank,
+            "past_eid": str(eid(last - 3 * rank)),
+            "past_ts": 0,
+            "score": 1.0,
+            "shared": [],
+            "only_new": [],
+            "only_past": [],
+            "corpus": {"events": last, "newest": 0, "number": last},
+        }
+        for rank in (1, 2, 3)
+    ]
+    covered = {"final": True, "partial": False, "read": 1, "left": 0, "failed": 0, "read_from": None}
+    connection.execute(
+        "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets)"
+        " VALUES (%s, %s, %s, %s, 'similar', %s, '{}', 'done', 1)",
+        (task, eid(last), definition.name, definition.version, Jsonb(request)),
+    )
+    connection.execute(
+        "INSERT INTO revisions (task, number, final, coverage, answer) VALUES (%s, 1, true, %s, %s)",
+        (task, Jsonb(covered), Jsonb(hits)),
+    )
+
+
+def run(workspace: Path, *arguments: str) -> str:
+    result = CliRunner().invoke(app, [*arguments, "--workspace", str(workspace)], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_the_workspace_is_evaluated(workspace: tuple[Path, Connection[Any]], tmp_path: Path) -> None:
+    picture = tmp_path / "quality.png"
+    (report,) = json.loads(run(workspace[0], "similarity", "eval", "-o", "json", "--picture", str(picture)))
+    assert report["name"] == "g/Slow similar"
+    assert report["measure"] == "attributes"
+    assert EVENTS - 10 < report["queries"] < EVENTS
+    rankers = report["rankers"]
+    assert rankers.keys() == {"tfidf", "binary", "attributes", "recency", "same place", "chance"}
+    assert rankers["attributes"]["p1"]["value"] > rankers["chance"]["p1"]["value"] + 0.2
+    assert picture.read_bytes()[:4] == b"\x89PNG"
+    table = run(workspace[0], "similarity", "eval", "--rule", "Slow")
+    assert "attributes" in table and "P@10 over time" in table
+    with pytest.raises(UsageError, match="no applied rule 'None' has a similarity recall"):
+        run(workspace[0], "similarity", "eval", "--rule", "None")
+
+
+def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
+    path, connection = workspace
+    asked, past = str(eid(50)), str(eid(3))
+    assert "does not help" in run(path, "similarity", "disagree", asked, past)
+    assert "helps" in run(path, "similarity", "agree", asked, past, "--author", "ops")
+    ((_, _, known),) = judged(connection)
+    assert known.said == {(asked, past): True}
+    with pytest.raises(UsageError, match="is no past event of the rule of"):
+        run(path, "similarity", "agree", asked, asked)
+
+
+def test_the_next_answer_says_how_likely_it_is_right(workspace: tuple[Path, Connection[Any]]) -> None:
+    path, connection = workspace
+    last = eid(EVENTS - 1)
+    (before,) = answers(connection, last)
+    assert before.comparable is None
+    assert calibrate(connection) == 1
+    (after,) = answers(connection, last)
+    assert after.comparable is not None and 0.5 < after.comparable < 1
+    assert "of the same kind in" in run(path, "similar", str(last))
+    connection.execute("DELETE FROM alert_notes")
+    assert calibrate(connection) == 0
+    assert answers(connection, last)[0].comparable is None
