@@ -164,7 +164,7 @@ def _ask(connection: Connection[Any]) -> None:
         sql = (
             f"SELECT avg(abs(h.v)) AS mean, count(*) AS n FROM past h WHERE h.v > {number % 90} AND length(h.host) > 1"
         )
-        question = SqlQuestion(None, 1.0, False, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
+        question = SqlQuestion(None, 1.0, "newest", sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
         asked = Asked(uuid4(), now, {}, {"host": "h1"})
         requests.append(Request("bench/Load", "1", f"load{number}", question, asked, 0))
     with connection.transaction():

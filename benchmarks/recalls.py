@@ -135,7 +135,7 @@ def _manager(
     for number, _ in enumerate(tickets):
         outputs = "avg(h.v) AS mean, stddev(h.v) AS sd, count(*) AS n"
         sql = f"SELECT {outputs} FROM past h WHERE h.host = event.host AND h.v > {number}"
-        question = SqlQuestion(None, 1.0, False, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
+        question = SqlQuestion(None, 1.0, "newest", sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
         asked = Asked(UUID(int=number + 1), end, {}, {"host": f"h{number}"})
         ledger.add([Request("bench/r", "1", f"recall{number}", question, asked, 0)])
     for number, count in enumerate(tickets):

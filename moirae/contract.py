@@ -65,6 +65,7 @@ _LABEL = "a letter or _, then up to 62 letters, digits or _"
 
 Flag = Annotated[bool, Strict()]
 Count = Annotated[int, Strict(), Field(ge=1)]
+NotNegative = Annotated[int, Strict(), Field(ge=0)]
 Number = Annotated[float, Strict()]
 
 Text = Annotated[str, Field(max_length=65_536), AfterValidator(_not_blank)]

@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 from psycopg import Connection
@@ -16,8 +17,12 @@ class Replaced(MoiraeError):
     """Another process of this role has started; this one must not write any more."""
 
 
+class Taken(MoiraeError):
+    """Another process of this workspace holds the role."""
+
+
 class Role:
-    """A role held by this process, as long as its connection lives. Raises `MoiraeError` where another holds it."""
+    """A role held by this process, as long as its connection lives. Raises `Taken` where another holds it."""
 
     def __init__(self, connection: Connection[Any], role: str, patience: float) -> None:
         """`patience`: seconds to wait for a predecessor that is just ending."""
@@ -35,8 +40,16 @@ class Role:
             if row is not None and row[0]:
                 return
             if time.monotonic() > deadline:
-                raise MoiraeError(f"another {self._role} process of this workspace is running")
+                raise Taken(f"another {self._role} process of this workspace is running")
             time.sleep(0.2)
+
+    @classmethod
+    def of_several(cls, connection: Connection[Any], role: str, most: int) -> "Role":
+        """The first free one of a role that several processes may have: `recall`, `recall 2` and so on."""
+        for number in range(1, most + 1):
+            with suppress(Taken):
+                return cls(connection, role if number == 1 else f"{role} {number}", 0.0)
+        raise Taken(f"{most} {role} processes of this workspace are running")
 
     def fence(self) -> None:
         """Raises `Replaced` where another process has taken the role. To be called before what cannot be undone."""

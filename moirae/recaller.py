@@ -16,18 +16,19 @@ from moirae.process import Role
 from moirae.rules.questions import SqlRecall
 from moirae.settings import Settings
 from moirae.up import watch_parent
+from recall.ledger import Terms
 from recall.run import Place
 from recall.run import run as serve
 
-# Seconds: between two signs of life; for a predecessor to end.
-_BEAT, _PATIENCE = 2.0, 15.0
+# Seconds between two signs of life; processes that share the work.
+_BEAT, _MOST = 2.0, 8
 
 
 def run(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
     """Serve recalls until `stop` is set. `parent`: the process with which this one ends."""
     watch_parent(parent, stop)
     connection = database.connect(settings, "recall")
-    role = Role(connection, "recall", _PATIENCE)
+    role = Role.of_several(connection, "recall", _MOST)
     home = Path(settings.home)
     place = Place(
         Path(settings.archive),
@@ -36,9 +37,10 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         settings.spark.master,
         home / "warehouse-recall",
         settings.spark.conf,
-        settings.recall.history_queries,
+        (settings.recall.history_queries_least, settings.recall.history_queries),
         settings.recall.query_timeout.total_seconds(),
         settings.recall.engine,
+        Terms(settings.recall.tickets_per_result, settings.recall.feedback_timeout),
         _asks_sql(connection),
     )
     beaten = 0.0
@@ -52,7 +54,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
     learner = Learner(lambda: database.connect(settings, "recall learner"))
     role.beat("starting")
     try:
-        serve(place, connection, role.epoch, stop, beat)
+        serve(place, connection, stop, beat)
     finally:
         learner.stop()
     role.beat("ended")

@@ -19,6 +19,7 @@ from moirae.contract import (
     FlagOrWritten,
     KeyPath,
     LabelName,
+    NotNegative,
     TableName,
     Text,
     Title,
@@ -86,7 +87,16 @@ class Chunks(Contract):
 class RecallSettings(Contract):
     """How the past is asked."""
 
-    history_queries: Count = Field(default=2, description="History queries that may run at once.")
+    history_queries: Count = Field(
+        default=2, description="History queries that may run at once, in each recall process, when live has room."
+    )
+    history_queries_least: Count = Field(
+        default=1, description="History queries that may run at once however busy the machine and live are."
+    )
+    processes: Count = Field(default=1, le=8, description="Recall processes that `moirae up` starts.")
+    tickets_per_result: NotNegative = Field(
+        default=1, description="Tickets, of 100, that a recall loses for each result; 0: shares stay as they are."
+    )
     query_timeout: PositiveDuration = Field(
         default=timedelta(minutes=5),
         description="How long one history query may take, by the clock, before it counts as stuck and is ended.",

@@ -19,6 +19,7 @@ from moirae import database
 from moirae.deployments.registry import Registry
 from moirae.process import Role
 from moirae.settings import Settings
+from recall.commands import Commands
 
 _LOG = structlog.get_logger()
 
@@ -90,7 +91,8 @@ def up(settings: Settings, drain: bool) -> int:
     signal.signal(signal.SIGHUP, lambda *_: reload.set())
     workspace = ["--workspace", str(settings.file)]
     live = Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])
-    children = [live, Child("recall", ["run", "recall", *workspace], vital=False)]
+    recall = ["run", "recall", *workspace]
+    children = [live, *(Child("recall", recall, vital=False) for _ in range(settings.recall.processes))]
     role.beat("running")
     try:
         code = _supervise(children, stop, role, drain, lambda: _pass_on(reload, connection))
@@ -105,8 +107,9 @@ def up(settings: Settings, drain: bool) -> int:
 
 
 def _await_recalls(connection: Connection[Any], children: list[Child], stop: threading.Event, role: Role) -> int:
-    """Input is settled: until no recall goes on."""
-    while not stop.is_set() and _open_recalls(connection):
+    """Input is settled: until no recall goes on. Nobody is waited for: those that wait for feedback end."""
+    expire = Commands(connection, 1).expire
+    while not stop.is_set() and (_open_recalls(connection) or expire(everything=True)):
         code = _look_after(children)
         if code is not None:
             return code

@@ -33,17 +33,18 @@ class Comparisons:
         if work.state is None:
             work.state = self._begin(task, question, index)
         work.upto = len(task.pieces) if work.background else min(task.next + 1, len(task.pieces))
-        compared = 0
+        compared, before = 0, {hit.event for hit in work.state.top.hits}
         for _, low, high in task.pieces[task.next : work.upto]:
             more, better = compare(index, work.state, question, low, high)
             compared, work.better = compared + more, work.better or better
-        covered = coverage(task.pieces, work.upto, task.failed)
+        changes = sum(hit.event not in before for hit in work.state.top.hits)
+        covered = coverage(task.pieces, work.upto, task.failed, task.skipped)
         due = covered.final or task.revision == 0 or (work.better and work.due(time.monotonic()))
         revision = Revision(covered, work.state.answer(index)) if due else None
         seconds = time.monotonic() - began
         held = None if covered.final else work.state.dump()
         ended = "done" if covered.final else "running"
-        return Step(task, work.upto, task.failed, held, compared, seconds, ended, revision)
+        return Step(task, work.upto, task.failed, held, compared, changes, seconds, ended, revision)
 
     def _begin(self, task: Task, question: SimilarQuestion, index: Index) -> SimilarState:
         assert task.corpus is not None

@@ -13,7 +13,7 @@ from psycopg import Connection
 from archiver.catalog import Catalog
 from recall.corpora import Corpora
 from recall.engines.template import Template
-from recall.ledger import Command, Ledger, Step, Task
+from recall.ledger import Ledger, Step, Task
 from recall.query.shape import Unsupported
 from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces
 from recall.schedule import Stride
@@ -26,6 +26,7 @@ _LOG = structlog.get_logger()
 _ROOM = 500
 # How often a process may fall over the same piece of a task before the task is given up.
 TRIES = 3
+_TOO_MUCH = "failed {} times over one piece of history: needs too much memory or time"
 
 
 @dataclass
@@ -85,9 +86,6 @@ class Desk:
         held = [work.background for work in self.works.values()]
         rooms = {0: _ROOM - held.count(False), 1: _ROOM - held.count(True)}
         for task in (t for level, room in rooms.items() if room > 0 for t in self._ledger.claim(level, room)):
-            known = self.works.get(task.id)
-            if known is not None and known.busy:
-                continue
             try:
                 self._take(task)
             except Unsupported as error:
@@ -95,9 +93,7 @@ class Desk:
 
     def _take(self, task: Task) -> None:
         if task.tries >= TRIES:
-            self.fail(
-                task, f"ended the process {task.tries} times over one piece of history: needs too much memory or time"
-            )
+            self.fail(task, _TOO_MUCH.format(task.tries))
             return
         if task.pieces is None:
             chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks()]
@@ -114,44 +110,53 @@ class Desk:
             return None
         return self._templates.setdefault(repr(question), Template(question))
 
-    def renew(self) -> None:
-        """Give a sign of life, and let go what others have taken."""
-        for gone in self.works.keys() - self._ledger.renew():
-            self.drop(gone)
-
-    def follow(self, command: Command, touched: Iterable[UUID]) -> None:
-        """A command has changed some tasks in the ledger."""
-        for number in touched & self.works.keys():
-            work = self.works[number]
-            if command.command == "accelerate":
-                work.task.level, work.task.tickets = 0, work.task.tickets * 10
-                self.stride.join(number, work.task.tickets, 0)
-            else:
+    def follow(self) -> None:
+        """What commands, other processes and late events have made of the tasks in the ledger holds here too."""
+        standing = self._ledger.at_work()
+        for number, work in list(self.works.items()):
+            now, task = standing.get(number), work.task
+            if now is None or now.fence != task.fence:
                 self.drop(number)
+            elif (now.level, now.tickets) != (task.level, task.tickets):
+                task.level, task.tickets = now.level, now.tickets
+                self.stride.join(number, now.tickets, now.level)
+
+    def holds(self, work: Work) -> bool:
+        """Whether this is still what is done for its task."""
+        return self.works.get(work.task.id) is work
+
+    def put_back(self, works: Iterable[Work]) -> None:
+        """A query was given up: those of its tasks that go on wait for another."""
+        for work in works:
+            work.busy = False
+            if self.holds(work) and work.task.tries >= TRIES:
+                self.fail(work.task, _TOO_MUCH.format(work.task.tries))
 
     # Back into the ledger
 
     def take_in(self, work: Work, step: Step) -> bool:
         """Store what a history query has brought. True: that was the task's end."""
         task = work.task
+        if not self.holds(work):
+            return False
+        before = task.tickets
         try:
-            stored = self._ledger.advance(step)
+            state = self._ledger.advance(step)
         except (TypeError, ValueError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
             self.fail(task, f"the answer cannot be stored: {words(error)}")
             return False
-        if not stored:
-            self.drop(task.id)
-            return False
         if step.revision is not None:
             work.revised_at, work.better = time.monotonic(), False
-        if step.state != "running":
+        if state != "running":
             self.drop(task.id)
-        return step.state != "running"
+        elif task.tickets != before:
+            self.stride.join(task.id, task.tickets, task.level)
+        return state is not None and state not in ("running", "suspended")
 
     def fail(self, task: Task, reason: str) -> None:
         """End a task with its reason."""
         _LOG.error("recall failed", action="recall_failed", rule=task.rule, recall=task.recall, error=reason)
-        self._ledger.advance(Step(task, task.next, task.failed, None, 0, 0.0, "failed", error=reason))
+        self._ledger.advance(Step(task, task.next, task.failed, None, 0, 0, 0.0, "failed", error=reason))
         self.drop(task.id)
 
     def drop(self, number: UUID) -> None:

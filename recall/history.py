@@ -7,19 +7,19 @@ import pyarrow as pa
 import structlog
 
 from recall.desk import Work
-from recall.engines.chosen import Engines
 from recall.engines.spark import Rows
 from recall.engines.template import Own, Template, merged
 from recall.ledger import Revision, Step, Task
 from recall.request import Asked, coverage
-from recall.workers import EngineLost, words
+from recall.workers import Asking, words
 
 _LOG = structlog.get_logger()
 
 
-def read(engines: Engines, works: list[Work], own: Own) -> list[Step]:
+def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
     began = time.monotonic()
+    engines = asking.engines
     template = works[0].template
     assert template is not None
     shares = [(work.task.asked, work.share()) for work in works if work.task.pieces]
@@ -29,18 +29,17 @@ def read(engines: Engines, works: list[Work], own: Own) -> list[Step]:
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
     except Exception as fault:
-        if not engines.spark.alive():
-            raise EngineLost from fault
+        asking.failed(fault)
         if len(works) > 1:
-            return [step for work in works for step in read(engines, [work], own)]
+            return [step for work in works for step in read(asking, [work], own)]
         if works[0].upto > works[0].task.next + 1:
             works[0].upto = works[0].task.next + 1  # not all of these pieces need be at fault
-            return read(engines, works, own)
+            return read(asking, works, own)
         error = words(fault)
         _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
         found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
     due = [work for work in works if work.due(time.monotonic())]
-    answers, faults = _answers(engines, template, [(w.task.asked, held[w.task.id]) for w in due], own)
+    answers, faults = _answers(asking, template, [(w.task.asked, held[w.task.id]) for w in due], own)
     seconds = (time.monotonic() - began) / len(works)
     steps = []
     for work in works:
@@ -53,20 +52,19 @@ def read(engines: Engines, works: list[Work], own: Own) -> list[Step]:
 
 
 def _answers(
-    engines: Engines, template: Template, held: Sequence[tuple[Asked, pa.Table | None]], own: Own
+    asking: Asking, template: Template, held: Sequence[tuple[Asked, pa.Table | None]], own: Own
 ) -> tuple[dict[str, Rows], dict[str, str]]:
     """What the merged partial answers say, and for which events that cannot be computed, and why."""
     try:
-        return (engines.spark.answer(template, held, own) if held else {}), {}
+        return (asking.engines.spark.answer(template, held, own) if held else {}), {}
     except Exception as fault:
-        if not engines.spark.alive():
-            raise EngineLost from fault
+        asking.failed(fault)
         if len(held) == 1:
             return {}, {str(held[0][0].eid): words(fault)}
     answers: dict[str, Rows] = {}
     faults: dict[str, str] = {}
     for one in held:
-        found, fault_of_one = _answers(engines, template, [one], own)
+        found, fault_of_one = _answers(asking, template, [one], own)
         answers |= found
         faults |= fault_of_one
     return answers, faults
@@ -85,13 +83,14 @@ def _step(
     """The task after its next pieces. Where no piece has given anything, or the end has no answer, it has failed."""
     assert task.pieces is not None
     failed = task.failed + (upto - task.next if not_read is not None else 0)
-    covered = coverage(task.pieces, upto, failed)
+    covered = coverage(task.pieces, upto, failed, task.skipped)
     error = not_read or not_answered
     if covered.final and error is not None and (answer is None or failed == len(task.pieces)):
-        return Step(task, upto, failed, None, rows, seconds, "failed", error=error)
+        return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=error)
     revision = None if answer is None else Revision(covered, answer)
     kept = None if covered.final else _dumped(held)
-    return Step(task, upto, failed, kept, rows, seconds, "done" if covered.final else "running", revision, error)
+    ended = "done" if covered.final else "running"
+    return Step(task, upto, failed, kept, rows, rows, seconds, ended, revision, error)
 
 
 def _loaded(held: bytes | None) -> pa.Table | None:

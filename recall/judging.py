@@ -8,10 +8,9 @@ from typing import Any
 import structlog
 
 from recall.desk import TRIES
-from recall.engines.chosen import Engines
 from recall.ledger import Ledger, Task
 from recall.request import SqlQuestion
-from recall.workers import EngineLost, Job, Workers, words
+from recall.workers import Asking, EngineLost, GivenUp, Job, Workers, words
 
 _LOG = structlog.get_logger()
 
@@ -29,8 +28,12 @@ class _Condition:
     answers: Mapping[str, Any]
     since: float = field(default_factory=time.monotonic)
 
-    def judge(self, engines: Engines) -> bool | None:
-        return engines.spark.judge(self.question, self.task.asked, self.answers)
+    def judge(self, asking: Asking) -> bool | None:
+        try:
+            return asking.engines.spark.judge(self.question, self.task.asked, self.answers)
+        except Exception as fault:
+            asking.failed(fault)
+            raise
 
 
 class Judging:
@@ -56,7 +59,7 @@ class Judging:
             return
         answers = self._ledger.answers(task.asked.eid)
         named = {name: answers.get(name) for name in question.judged}
-        if any(one is None or one["state"] in ("waiting", "running") for one in named.values()):
+        if any(one is None or one["state"] in ("waiting", "running", "suspended") for one in named.values()):
             return
         known = {name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()}
         self._waiting.append(_Condition(task, question, known))
@@ -70,8 +73,7 @@ class Judging:
         while self._waiting and self._workers.free:
             condition = self._waiting[0]
             # One at a time may take the last place: Spark may only be starting for the first.
-            last = len(self._workers.free) <= self._workers.kept_free
-            if last and (self.jobs or now - condition.since < _PATIENCE):
+            if not self._workers.spare and (self.jobs or now - condition.since < _PATIENCE):
                 break
             self.jobs.append(self._workers.start([condition.task], "condition", self._waiting.pop(0).judge))
         for job in self._workers.ended(self.jobs):
@@ -82,10 +84,12 @@ class Judging:
         (task,) = job.tasks
         try:
             found = job.future.result()
+        except EngineLost:
+            self._workers.charge([task], "engine lost")
+            raise
+        except GivenUp:
+            return  # it is found again, and tried again as often as may be
         except Exception as error:
-            if not job.engines.spark.alive():
-                self._workers.charge([task], "engine lost")
-                raise EngineLost from error
             self._failed(task, words(error))
             return
         self._ledger.verdict(task.rule, task.asked.eid, _VERDICTS[found])

@@ -17,13 +17,12 @@ _QUERIES = sql.load("recalls")
 
 # A process that gives no sign for so long is taken for dead.
 LEASE = timedelta(seconds=30)
-# What `accelerate` does to tickets, and where it ends.
-_FASTER, _MOST = 10, 100_000
 
 
 @dataclass
 class Task:
-    """A task as this process works on it. `held`: the partial answer so far, as stored."""
+    """A task as this process works on it. `held`: the partial answer so far, as stored; `fence`: the number of
+    the claim under which it works."""
 
     id: UUID
     rule: str
@@ -37,9 +36,11 @@ class Task:
     corpus: int | None
     next: int
     failed: int
+    skipped: int
     held: bytes | None
     revision: int
     tries: int
+    fence: int
     created_at: datetime
 
 
@@ -53,13 +54,15 @@ class Revision:
 
 @dataclass(frozen=True)
 class Step:
-    """What a history query has brought: cursor and partial answer after it, and the answer where one is due."""
+    """What a history query has brought: cursor and partial answer after it, and the answer where one is due. `rows` of
+    partial answers or events compared, and of these the `results`, what was new."""
 
     task: Task
     next: int
     failed: int
     held: bytes | None
     rows: int
+    results: int
     seconds: float
     state: str
     revision: Revision | None = None
@@ -67,20 +70,37 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Command:
-    """What somebody asks of an event's recalls."""
+class Standing:
+    """What may change in a task while a process works on it."""
 
-    id: int
-    command: str
-    eid: UUID
+    fence: int
+    level: int
+    tickets: int
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What holds for all tasks. `price`: tickets that a task loses for each result; `patience`: how long a suspended
+    task waits for feedback."""
+
+    price: int = 1
+    patience: timedelta = timedelta(minutes=10)
 
 
 class Ledger:
-    """The ledger on one connection, for the process of one lease (the epoch of its role)."""
+    """The ledger on one connection, for the process of one lease."""
 
-    def __init__(self, connection: Connection[Any], lease: int | None = None) -> None:
+    def __init__(self, connection: Connection[Any], lease: int | None = None, terms: Terms = Terms()) -> None:
         self._connection = connection
         self._lease = lease
+        self._terms = terms
+
+    @staticmethod
+    def lease(connection: Connection[Any]) -> int:
+        """A number for a process that claims tasks, its own as long as the connection lives."""
+        row = connection.execute(_QUERIES["take_lease"]).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def add(self, requests: Iterable[Request]) -> None:
         """Begin recalls, each once; the caller owns the transaction."""
@@ -117,15 +137,23 @@ class Ledger:
             rows = cursor.execute(_QUERIES["claim"], values).fetchall()
         return [_task(row) for row in rows]
 
-    def renew(self) -> set[UUID]:
-        """A sign of life; returns the tasks that are still this process's own."""
-        rows = self._connection.execute(_QUERIES["renew"], {"lease": self._lease, "length": LEASE})
-        return {row[0] for row in rows}
+    def renew(self) -> None:
+        """A sign of life."""
+        self._connection.execute(_QUERIES["renew"], {"lease": self._lease, "length": LEASE})
+
+    def reclaim(self) -> None:
+        """What processes that have died worked on waits for another."""
+        self._connection.execute(_QUERIES["reclaim"])
+
+    def at_work(self) -> dict[UUID, Standing]:
+        """This process's tasks as they stand, whatever others have made of them."""
+        rows = self._connection.execute(_QUERIES["at_work"], {"lease": self._lease})
+        return {row[0]: Standing(*row[1:]) for row in rows}
 
     def pin(self, task: Task) -> None:
         """Keep what the task will read."""
-        values = {"id": task.id, "lease": self._lease, "pieces": Jsonb(task.pieces), "corpus": task.corpus}
-        self._connection.execute(_QUERIES["pin"], values)
+        values = {"id": task.id, "fence": task.fence, "pieces": Jsonb(task.pieces), "corpus": task.corpus}
+        self._connection.execute(_QUERIES["pin"], {**values, "skipped": task.skipped})
 
     def charge(self, tasks: Iterable[Task]) -> None:
         """The process falls over the next piece of these tasks."""
@@ -135,9 +163,9 @@ class Ledger:
         """Give all tasks back."""
         self._connection.execute(_QUERIES["release"], {"lease": self._lease})
 
-    def advance(self, step: Step) -> bool:
-        """Take in a step, cursor, partial answer and revision together. False: the task is no longer this process's,
-        or has been ended, and nothing was taken in."""
+    def advance(self, step: Step) -> str | None:
+        """Take in a step, cursor, partial answer and revision together; returns the task's state after it. None: the
+        task is no longer this process's, or has been ended, and nothing was taken in."""
         task, revision = step.task, step.revision
         number = task.revision + (revision is not None)
         with self._connection.transaction():
@@ -145,69 +173,28 @@ class Ledger:
                 _QUERIES["advance"],
                 {
                     "id": task.id,
-                    "lease": self._lease,
+                    "fence": task.fence,
                     "before": task.next,
                     "next": step.next,
                     "failed": step.failed,
                     "held": step.held,
                     "rows": step.rows,
+                    "results": step.results,
+                    "lost": min(step.results * self._terms.price, task.tickets),
                     "seconds": step.seconds,
                     "revision": number,
                     "state": step.state,
                     "error": sql.storable(step.error),
+                    "patience": self._terms.patience,
                 },
             ).fetchone()
             if done is None:
-                return False
+                return None
             if revision is not None:
-                self._put(task.id, number, revision)
+                put_revision(self._connection, task.id, number, revision)
         task.next, task.failed, task.held, task.revision, task.tries = step.next, step.failed, step.held, number, 0
-        return True
-
-    def _put(self, task: UUID, number: int, revision: Revision) -> None:
-        stored = {
-            "task": task,
-            "number": number,
-            "final": revision.coverage.final,
-            "coverage": Jsonb(asdict(revision.coverage)),
-            "answer": Jsonb(sql.storable(revision.answer)),
-        }
-        self._connection.execute(_QUERIES["put_revision"], stored)
-
-    def commands(self) -> list[Command]:
-        """What is asked and not done, in order."""
-        return [Command(*row) for row in self._connection.execute(_QUERIES["open_commands"])]
-
-    def obey(self, command: Command) -> set[UUID]:
-        """Carry a command out in the ledger, once; returns the tasks it has touched."""
-        with self._connection.transaction():
-            values: dict[str, Any] = {"eid": command.eid}
-            if command.command == "accelerate":
-                rows = self._connection.execute(_QUERIES["accelerate"], {**values, "factor": _FASTER, "most": _MOST})
-                touched = {row[0] for row in rows}
-                effect = f"{len(touched)} recalls have {_FASTER} times the tickets"
-            elif command.command == "cancel":
-                rows = self._connection.execute(_QUERIES["end_by_command"], {**values, "state": "cancelled"})
-                touched = {row[0] for row in rows}
-                self._connection.execute(_QUERIES["discard"], values)
-                effect = f"{len(touched)} recalls ended, their answers are discarded"
-            else:
-                touched = self._finalize(command.eid)
-                effect = f"{len(touched)} recalls ended, their last answers are kept"
-            if not touched:
-                effect = "no recall of this event was going on"
-            self._connection.execute(_QUERIES["command_done"], {"id": command.id, "effect": effect})
-        return touched
-
-    def _finalize(self, eid: UUID) -> set[UUID]:
-        """End the event's tasks; their last answers become final, as partial as they are."""
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["finalize"], {"eid": eid}).fetchall()
-        for row in rows:
-            if row["number"] is not None:
-                stopped = Coverage(**{**row["coverage"], "final": True})
-                self._put(row["id"], row["number"] + 1, Revision(stopped, row["answer"]))
-        return {row["id"] for row in rows}
+        task.tickets = int(done[1])
+        return str(done[0])
 
     def answers(self, eid: UUID) -> dict[str, dict[str, Any]]:
         """The last answer of each recall of an event, by the recall's name."""
@@ -224,6 +211,18 @@ class Ledger:
         self._connection.execute(_QUERIES["verdict"], {"rule": rule, "eid": eid, "verdict": verdict})
 
 
+def put_revision(connection: Connection[Any], task: UUID, number: int, revision: Revision) -> None:
+    """Store a numbered answer; the caller owns the transaction."""
+    stored = {
+        "task": task,
+        "number": number,
+        "final": revision.coverage.final,
+        "coverage": Jsonb(asdict(revision.coverage)),
+        "answer": Jsonb(sql.storable(revision.answer)),
+    }
+    connection.execute(_QUERIES["put_revision"], stored)
+
+
 def _task(row: Mapping[str, Any]) -> Task:
     pieces = None if row["pieces"] is None else [(c, low, high) for c, low, high in row["pieces"]]
     held = None if row["held"] is None else bytes(row["held"])
@@ -232,7 +231,7 @@ def _task(row: Mapping[str, Any]) -> Task:
         name: row[name]
         for name in (
             *("id", "rule", "version", "recall", "level", "tickets", "corpus"),
-            *("next", "failed", "revision", "tries", "created_at"),
+            *("next", "failed", "skipped", "revision", "tries", "fence", "created_at"),
         )
     }
     return Task(question=asking, asked=asked, pieces=pieces, held=held, **plain)

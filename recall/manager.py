@@ -11,29 +11,29 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-import structlog
 from psycopg import Connection
 
+from recall.commands import Commands
 from recall.comparing import Comparisons
 from recall.corpora import Corpora
 from recall.desk import Desk
 from recall.engines.chosen import Engines
 from recall.judging import Judging
 from recall.ledger import LEASE, Ledger
+from recall.load import Load
 from recall.schedule import Stride
 from recall.turns import Turns
 from recall.workers import Job, Workers, rest
 
-_LOG = structlog.get_logger()
-
-# All in seconds. Between two looks at the ledger; the longest stretch of turns that need no engine; between two signs
-# of life.
-_LOOK, _TURNS, _SIGN = 0.05, 0.05, LEASE.total_seconds() / 3
+# All in seconds. Between two looks for what is new; the longest stretch of turns that need no engine; between two
+# looks at what has become of tasks; at what is left lying, or waits for feedback in vain; at how busy the machine is;
+# between two signs of life.
+_LOOK, _TURNS, _FOLLOW, _SWEEP, _LOAD, _SIGN = 0.05, 0.05, 0.25, 1.0, 2.0, LEASE.total_seconds() / 3
 
 
 class Manager:
-    """The loop of one process. `engines`: a Spark session each, as many as may be in use at once. `stuck`: seconds that
-    a history query may take."""
+    """The loop of one process. `engines`: a Spark session each, as many as may be in use at once; `least`: how many may
+    be however busy the machine is (absent: all). `stuck`: seconds that a history query may take."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Manager:
         corpora: Corpora,
         engines: list[Engines],
         stuck: float,
+        least: int | None = None,
         stride: Stride[UUID] | None = None,
     ) -> None:
         self._ledger = ledger
@@ -49,7 +50,9 @@ class Manager:
         self._desk = Desk(connection, ledger, corpora, stride if stride is not None else Stride())
         self._turns = Turns(connection, self._desk, Comparisons(connection, corpora), self._workers)
         self._judging = Judging(ledger, self._workers)
-        self._signed = time.monotonic()
+        self._commands = Commands(connection, len(engines))
+        self._load = None if least is None else Load(connection, least, len(engines))
+        self._due: dict[str, float] = {}
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
         """Until told to stop. `beat` is called again and again."""
@@ -71,8 +74,17 @@ class Manager:
 
     def round(self) -> None:
         """One look at everything."""
-        self._sign()
-        self._commands()
+        if self._time("sign", _SIGN):
+            self._ledger.renew()
+        if self._time("sweep", _SWEEP):
+            self._ledger.reclaim()
+            self._commands.expire()
+        if self._commands.obey() or self._time("follow", _FOLLOW):
+            self._desk.follow()
+            self._turns.give_up()
+        if self._load is not None and self._time("load", _LOAD):
+            self._workers.places = self._load.places()
+        self._workers.watch(self._jobs())
         self._desk.claim()
         self._judging.ended(self._turns.collect())
         self._judging.judge()
@@ -83,18 +95,13 @@ class Manager:
                 break
             self._judging.ended(ended)
 
-    def _sign(self) -> None:
+    def _time(self, what: str, seconds: float) -> bool:
+        """Whether it is time again for what is done now and then."""
         now = time.monotonic()
-        if now - self._signed > _SIGN:
-            self._signed = now
-            self._desk.renew()
-        self._workers.watch(self._jobs())
-
-    def _commands(self) -> None:
-        for command in self._ledger.commands():
-            touched = self._ledger.obey(command)
-            _LOG.info("command", action=command.command, eid=str(command.eid), recalls=len(touched))
-            self._desk.follow(command, touched)
+        if now < self._due.get(what, 0.0):
+            return False
+        self._due[what] = now + seconds
+        return True
 
     def _jobs(self) -> list[Job[Any]]:
         return [*self._turns.jobs, *self._judging.jobs]

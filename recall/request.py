@@ -13,6 +13,8 @@ _NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
 TICKETS = 100
 
+Order = Literal["newest", "oldest", "promising", "mixed"]
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -36,11 +38,13 @@ class Asked:
 @dataclass(frozen=True)
 class Question:
     """What the two kinds of recall have in common. `range` in microseconds (None: all of history before the event),
-    `every` in seconds by the clock."""
+    `every` in seconds by the clock; `order` of reading; `feedback`: seconds by the clock after which it is suspended
+    (None: never)."""
 
     range: int | None
     every: float
-    oldest_first: bool
+    order: Order
+    feedback: float | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,7 @@ def pieces(chunks: Iterable[tuple[int, int | None, int | None]], event: int, ask
         high = event if end is None else min(end, event)
         if low is None or low < high:
             found.append((chunk, low, high))
-    return found if asked.oldest_first else found[::-1]
+    return found if asked.order == "oldest" else found[::-1]
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,8 @@ class Coverage:
     """What an answer was computed from.
 
     Times in microseconds of event time: asked for from (None: from the first row), read from and to. Pieces of
-    history: read, left, failed. `final`: there will be no other answer; `partial`: not all that was asked for is in.
+    history: read, left, failed, and those known by their summaries to hold nothing of use (`by_summary`). `final`:
+    there will be no other answer; `partial`: not all that was asked for is in.
     """
 
     asked_from: int | None
@@ -129,10 +134,11 @@ class Coverage:
     failed: int
     final: bool
     partial: bool
+    by_summary: int = 0
 
 
-def coverage(order: Sequence[Piece], done: int, failed: int, stopped: bool = False) -> Coverage:
-    """The coverage after `done` pieces, `failed` of which gave nothing; `stopped`: no more will be read."""
+def coverage(order: Sequence[Piece], done: int, failed: int, skipped: int = 0) -> Coverage:
+    """The coverage after `done` pieces, `failed` of which gave nothing; `skipped` others need not be read."""
     read, lows = order[:done], [low for _, low, _ in order[:done]]
     return Coverage(
         asked_from=_first([low for _, low, _ in order]),
@@ -141,8 +147,9 @@ def coverage(order: Sequence[Piece], done: int, failed: int, stopped: bool = Fal
         read=done - failed,
         left=len(order) - done,
         failed=failed,
-        final=stopped or done == len(order),
+        final=done == len(order),
         partial=failed > 0 or done < len(order),
+        by_summary=skipped,
     )
 
 

@@ -21,7 +21,7 @@ from recall.corpora import Corpora
 from recall.engines.chosen import Engines
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine, warm_up
-from recall.ledger import Ledger
+from recall.ledger import Ledger, Terms
 from recall.manager import Manager
 
 # Live work goes first: less of the processor for this process and its JVM, and these are the ones to go when memory
@@ -43,25 +43,28 @@ class Place:
     master: str
     warehouse: Path
     conf: Mapping[str, str]
-    history_queries: int
+    history_queries: tuple[int, int]
+    """How many may run at once: at least, at most."""
     query_timeout: float
     """Seconds, after which a history query is stuck."""
     engine: str
+    terms: Terms
     spark_at_once: bool
     """Whether a question that only Spark can answer is to be expected."""
 
 
-def run(place: Place, connection: Connection[Any], lease: int, stop: threading.Event, beat: Callable[[], None]) -> None:
-    """Serve recalls until `stop` is set. `lease`: the epoch of this process in its role."""
+def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: Callable[[], None]) -> None:
+    """Serve recalls until `stop` is set."""
     go_first_when_memory_ends()
     sessions = _Sessions(place)
-    engines = [_engines(place, sessions) for _ in range(place.history_queries)]
+    engines = [_engines(place, sessions) for _ in range(place.history_queries[1])]
     if place.spark_at_once:
         threading.Thread(target=_warm, args=(place, sessions), daemon=True, name="spark").start()
     else:
         step_aside(os.getpid())
     corpora = Corpora(connection, place.root)
-    manager = Manager(connection, Ledger(connection, lease), corpora, engines, place.query_timeout)
+    ledger = Ledger(connection, Ledger.lease(connection), place.terms)
+    manager = Manager(connection, ledger, corpora, engines, place.query_timeout, place.history_queries[0])
     manager.run(stop, beat)
     # A query that is under way may hold this up; the next process need not wait for it.
     ending = threading.Thread(target=sessions.stop, daemon=True)

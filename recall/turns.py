@@ -16,7 +16,7 @@ from recall.history import read
 from recall.ledger import Step, Task
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
-from recall.workers import EngineLost, Job, Workers, words
+from recall.workers import Asking, EngineLost, GivenUp, Job, Workers, words
 
 _CONTEXTS = sql.load("contexts")
 
@@ -76,7 +76,7 @@ class Turns:
         workers = self._workers
         if not work.task.pieces or work.template is None:
             return self._at_once(work)
-        if not workers.free or (work.background and len(workers.free) <= workers.kept_free):
+        if not workers.free or (work.background and not workers.spare):
             return None
         suspects = [task for job in self.jobs for task in job.tasks if task.tries]
         if suspects or (work.task.tries and self.jobs):
@@ -87,7 +87,7 @@ class Turns:
             one.busy = True
         tasks = [one.task for one in works]
         self._desk.stride.served([task.id for task in tasks])
-        job = workers.start(tasks, "history query", lambda engines: read(engines, works, own))
+        job = workers.start(tasks, "history query", lambda asking: read(asking, works, own))
         self.jobs.append(job)
         self._works[id(job)] = works
         return []
@@ -114,7 +114,7 @@ class Turns:
         if isinstance(work.task.question, SimilarQuestion):
             step = self._comparisons.compare(work)
         else:
-            step = read(self._workers.free[0], [work], self._own([work]))[0]
+            step = read(Asking(self._workers.at_hand), [work], self._own([work]))[0]
         return [work.task] if self._desk.take_in(work, step) else []
 
     def _own(self, works: list[Work]) -> Own:
@@ -133,6 +133,12 @@ class Turns:
 
     # Taking in
 
+    def give_up(self) -> None:
+        """End queries whose answers nobody wants any more."""
+        for job in self.jobs:
+            if not any(self._desk.holds(work) for work in self._works[id(job)]):
+                job.give_up()
+
     def collect(self) -> list[Task]:
         """Take in what queries have brought; returns the tasks that have ended."""
         found = []
@@ -144,6 +150,9 @@ class Turns:
             except EngineLost:
                 self._workers.charge(job.tasks, "engine lost")
                 raise
+            except GivenUp:
+                self._desk.put_back(works)
+                continue
             for work, step in zip(works, steps, strict=True):
                 work.busy = False
                 if self._desk.take_in(work, step):

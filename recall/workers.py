@@ -2,6 +2,7 @@
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -16,6 +17,8 @@ from recall.ledger import Ledger, Task
 Found = TypeVar("Found")
 
 _LOG = structlog.get_logger()
+# Seconds for a query that was given up to end.
+_GRACE = 10.0
 # A fault of the software, as sysexits.h names it.
 _FELL = 70
 
@@ -24,50 +27,97 @@ class EngineLost(Exception):
     """The JVM is gone, and this process with it: the next one goes on."""
 
 
+class GivenUp(Exception):
+    """A query was ended before its time."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """What a query needs: an engine, and whether its answer is still wanted."""
+
+    engines: Engines
+    given_up: threading.Event = field(default_factory=threading.Event)
+
+    def failed(self, fault: Exception) -> None:
+        """To be called where a query has failed: raises `GivenUp` or `EngineLost` where that is why."""
+        if not self.engines.spark.alive():
+            raise EngineLost from fault
+        if self.given_up.is_set():
+            raise GivenUp from fault
+
+
 @dataclass(frozen=True)
 class Job(Generic[Found]):
     """A query under way, for some tasks."""
 
     tasks: Sequence[Task]
     what: str
-    engines: Engines
+    asking: Asking
     future: Future[Found]
     began: float = field(default_factory=time.monotonic)
 
+    def give_up(self) -> None:
+        """End it as soon as may be."""
+        if not self.asking.given_up.is_set():
+            self.asking.given_up.set()
+            self.asking.engines.cancel()
+
 
 class Workers:
-    """`stuck`: seconds that a query may take."""
+    """`stuck`: seconds that a query may take. `places`: queries that may run at once, at most as many as engines."""
 
     def __init__(self, engines: Sequence[Engines], ledger: Ledger, stuck: float) -> None:
-        self.free = list(engines)
-        # The background, and what judges conditions, never take the last place: first answers need not wait for them.
-        self.kept_free = 1 if len(engines) > 1 else 0
+        self.places = len(engines)
+        self._idle = list(engines)
+        self._engines = len(engines)
         self._ledger = ledger
         self._stuck = stuck
         self._pool = ThreadPoolExecutor(len(engines), "history")
 
-    def start(self, tasks: Sequence[Task], what: str, ask: Callable[[Engines], Found]) -> Job[Found]:
+    @property
+    def free(self) -> int:
+        """How many queries may begin now."""
+        return max(self.places - (self._engines - len(self._idle)), 0)
+
+    @property
+    def spare(self) -> int:
+        """How many of these the background, and what judges conditions, may take: first answers need not wait for
+        them, so the last place is not theirs."""
+        return max(self.free - 1, 0) if self.places > 1 else self.free
+
+    @property
+    def at_hand(self) -> Engines:
+        """Any engine, for what asks it nothing."""
+        return self._idle[-1]
+
+    def start(self, tasks: Sequence[Task], what: str, ask: Callable[[Asking], Found]) -> Job[Found]:
         """Ask a free engine something."""
-        engines = self.free.pop()
-        return Job(tasks, what, engines, self._pool.submit(ask, engines))
+        asking = Asking(self._idle.pop())
+        return Job(tasks, what, asking, self._pool.submit(ask, asking))
 
     def ended(self, jobs: Iterable[Job[Found]]) -> Iterator[Job[Found]]:
         """Of some jobs those that have ended; their engines are free again."""
         for job in [job for job in jobs if job.future.done()]:
-            self.free.append(job.engines)
+            self._idle.append(job.asking.engines)
             yield job
 
     def watch(self, jobs: Iterable[Job[Found]]) -> None:
-        """End the process where a query is stuck: nothing else can end one that is stuck in Spark."""
+        """End queries that take too long; and the process, where one is stuck that Spark cannot end."""
         for job in jobs:
-            if time.monotonic() - job.began > self._stuck:
-                self.charge(job.tasks, f"{job.what} stuck")
+            over = time.monotonic() - job.began - self._stuck
+            if over > 0 and not job.asking.given_up.is_set():
+                self.charge(job.tasks, f"{job.what} too long")
+                job.give_up()
+            elif over > _GRACE and job.asking.given_up.is_set():
+                _LOG.error("history query", action=f"{job.what} stuck")
                 os._exit(_FELL)
 
     def charge(self, tasks: Iterable[Task], what: str) -> None:
         """The process falls over this query: its tasks are tried again alone, and given up after some times."""
         charged = list(tasks)
         self._ledger.charge(charged)
+        for task in charged:
+            task.tries += 1
         _LOG.error("history query", action=what, recalls=[str(task.id) for task in charged])
 
     def close(self) -> None:

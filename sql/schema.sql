@@ -232,7 +232,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     request    jsonb NOT NULL,
     event      jsonb NOT NULL,
     state      text NOT NULL DEFAULT 'waiting'
-        CHECK (state IN ('waiting', 'running', 'done', 'finalized', 'cancelled', 'failed')),
+        CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed')),
     -- 0: somebody may be waiting; 1: the event was long past when it was found.
     level      integer NOT NULL DEFAULT 0,
     tickets    integer NOT NULL CHECK (tickets >= 1),
@@ -240,26 +240,37 @@ CREATE TABLE IF NOT EXISTS tasks (
     -- the corpus that is counted.
     pieces     jsonb,
     corpus     bigint,
-    -- How many pieces are read or given up, and how many of them failed.
+    -- How many pieces are read or given up, and how many of them failed; how many others a summary had ruled out.
     next       integer NOT NULL DEFAULT 0,
     failed     integer NOT NULL DEFAULT 0,
+    skipped    integer NOT NULL DEFAULT 0,
     -- The partial answer so far; freed at the end.
     held       bytea,
     revision   integer NOT NULL DEFAULT 0,
+    -- Rows of partial answers, or past events compared; of these, what was new to the answer; seconds of queries.
     rows       bigint NOT NULL DEFAULT 0,
+    results    bigint NOT NULL DEFAULT 0,
     seconds    double precision NOT NULL DEFAULT 0,
     error      text,
     -- How often a process fell while it worked on the next piece.
     tries      integer NOT NULL DEFAULT 0,
-    -- The process (epoch of its role) that works on it, and until when it need not give a sign.
+    -- The process that works on it, until when it need not give a sign, and how often the task was claimed: what was
+    -- begun under an earlier claim counts for nothing.
     lease      bigint,
     lease_until timestamptz,
+    fence      bigint NOT NULL DEFAULT 0,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     started_at timestamptz,
+    -- Since when it goes on without feedback; suspended: until when feedback is waited for.
+    unasked_since timestamptz,
+    deadline   timestamptz,
     first_at   timestamptz,
     ended_at   timestamptz
 );
-CREATE INDEX IF NOT EXISTS tasks_open ON tasks (level, created_at, id) WHERE state IN ('waiting', 'running');
+CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, created_at, id) WHERE state = 'waiting';
+CREATE INDEX IF NOT EXISTS tasks_at_work ON tasks (lease) WHERE state = 'running';
+CREATE INDEX IF NOT EXISTS tasks_suspended ON tasks (deadline) WHERE state = 'suspended';
+CREATE SEQUENCE IF NOT EXISTS leases;
 CREATE INDEX IF NOT EXISTS tasks_with_where ON tasks (rule, eid) WHERE request->>'where' IS NOT NULL;
 CREATE INDEX IF NOT EXISTS tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
     WHERE request->>'kind' = 'similar';
@@ -278,14 +289,16 @@ CREATE TABLE IF NOT EXISTS revisions (
     PRIMARY KEY (task, number)
 );
 
--- What people ask of running recalls, by event.
+-- What people ask of recalls. `target`: which are meant, see `recall.command`.
 CREATE TABLE IF NOT EXISTS commands (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate')),
-    eid     uuid NOT NULL,
+    -- Named by who asks: the same again is the same command.
+    key     text NOT NULL UNIQUE,
+    command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate', 'refine')),
+    target  jsonb NOT NULL,
     author  text NOT NULL,
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     done_at timestamptz,
-    effect  text
+    effect  jsonb
 );
 CREATE INDEX IF NOT EXISTS commands_open ON commands (id) WHERE done_at IS NULL;

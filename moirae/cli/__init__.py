@@ -2,7 +2,7 @@
 
 import typer
 
-from moirae.cli import alerts, archive, events, export, init, processes, recalls, rules, similarity, similarity_eval
+from moirae.cli import alerts, archive, control, events, export, init, processes, recalls, rules, similarity, similarity_eval
 
 app = typer.Typer(
     name="moirae",
@@ -20,9 +20,10 @@ app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
 app.command("similar")(recalls.similar)
 app.add_typer(recalls.app, name="recalls")
-app.command("cancel")(recalls.cancel)
-app.command("finalize")(recalls.finalize)
-app.command("accelerate")(recalls.accelerate)
+app.command("cancel")(control.cancel)
+app.command("finalize")(control.finalize)
+app.command("accelerate")(control.accelerate)
+app.command("refine")(control.refine)
 app.add_typer(archive.chunks, name="chunks")
 app.add_typer(archive.dead_letters, name="dead-letters")
 app.add_typer(similarity.app, name="similarity")

@@ -1,6 +1,5 @@
-"""`similar`, `recalls`, `cancel`, `finalize`, `accelerate`: what the past says, and how it is asked."""
+"""`similar`, `recalls`: what the past says, and how far it has been asked."""
 
-import getpass
 import sys
 import time
 from collections.abc import Iterable, Mapping
@@ -35,11 +34,11 @@ from moirae.errors import UsageError
 app = typer.Typer(help="Questions to the past, and how far they are.", no_args_is_help=True)
 _QUERIES = sql.load("recalls")
 
-_STATES = ("waiting", "running", "done", "finalized", "cancelled", "failed")
+_STATES = ("waiting", "running", "suspended", "done", "finalized", "cancelled", "failed")
 # Below this probability that the best hit is of the same kind, there is probably nothing comparable.
 _NOTHING = 0.25
-# Seconds: between two looks of `watch`; how long a command waits to be carried out.
-_LOOK, _PATIENCE = 0.3, 15.0
+# Seconds between two looks of `watch`.
+_LOOK = 0.3
 
 Eid = Annotated[str, typer.Argument(metavar="EID", help="The id of the event or its alert, or how it begins.")]
 State = Annotated[list[str] | None, typer.Option("--state", help=f"Only in this state: {', '.join(_STATES)}.")]
@@ -82,15 +81,19 @@ def list_(
             row["created_at"],
             row["rule"],
             row["recall"],
-            row["state"],
+            _state(row),
             f"{row['read']}/{row['pieces'] if row['pieces'] is not None else '?'}",
             row["revision"],
             row["tickets"],
+            row["results"],
+            f"{row['seconds']:.2f}",
+            row["id"],
             row["eid"],
         )
         for row in rows
     ]
-    print_table(["asked", "rule", "recall", "state", "chunks", "revision", "tickets", "event"], shown, "no recalls")
+    columns = ("asked", "rule", "recall", "state", "chunks", "revision", "tickets", "results", "seconds", "id", "event")
+    print_table(columns, shown, "no recalls")
 
 
 @app.command()
@@ -121,21 +124,6 @@ def watch(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
                 time.sleep(_LOOK)
 
 
-def cancel(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
-    """End all recalls of an event and discard their answers."""
-    _command(workspace, "cancel", eid)
-
-
-def finalize(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
-    """End all recalls of an event and keep the answers they have."""
-    _command(workspace, "finalize", eid)
-
-
-def accelerate(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
-    """Give the recalls of an event more tickets: they run more often than others."""
-    _command(workspace, "accelerate", eid)
-
-
 def one(connection: Connection[Any], eid: str) -> UUID:
     """The event that is meant. Raises `UsageError` where that is none or not clear."""
     found = find(connection, eid)
@@ -144,25 +132,6 @@ def one(connection: Connection[Any], eid: str) -> UUID:
     if len(found) > 1:
         raise UsageError(f"{visible(eid)!r} begins the ids of several events; give more of it")
     return found[0]
-
-
-def _command(workspace: Any, command: str, eid: str) -> None:
-    with database(workspace) as (_, connection):
-        number = one(connection, eid)
-        if not _tasks(connection, str(number), None, ["waiting", "running"], 1):
-            print(f"no recall of {number} is going on")
-            return
-        values = {"command": command, "eid": number, "author": getpass.getuser()}
-        row = connection.execute(_QUERIES["command"], values).fetchone()
-        assert row is not None
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline:
-            done = connection.execute(_QUERIES["command_effect"], {"id": row[0]}).fetchone()
-            if done is not None and done[0] is not None:
-                print(f"{command} {number}: {done[0]}")
-                return
-            time.sleep(0.05)
-    print(f"{command} {number} is noted; it will be carried out when the recall process runs")
 
 
 def _tasks(
@@ -176,6 +145,12 @@ def _tasks(
 def _json(answer: Answer) -> dict[str, Any]:
     hits = None if answer.hits is None else [vars(hit) for hit in answer.hits]
     return {**vars(answer), "hits": hits}
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    if row["state"] == "suspended" and row["deadline"] is not None:
+        return f"suspended until {moment(row['deadline'].replace(microsecond=0))}"
+    return str(row["state"])
 
 
 # Drawing

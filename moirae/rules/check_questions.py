@@ -135,10 +135,6 @@ class _Checking:
             if context.numeric:
                 message = "numeric columns are compared as text for now"
                 yield self._rule.problem(message, "context", name, "numeric", severity="warning")
-        for name, recall in spec.recall.items():
-            if recall.feedback is not None:
-                message = "recalls are not suspended for feedback yet"
-                yield self._rule.problem(message, "recall", name, "feedback", severity="warning")
 
     def _names(self, own: dict[str, str] | None = None) -> Names:
         return Names(Physical({**self._physical, **(own or {})}), Physical(self._physical), _PENDING)

@@ -66,15 +66,23 @@ def named_in_where(definition: Definition) -> frozenset[str]:
 
 
 def _question(recall: AnyRecall, definition: Definition, tables: Tables) -> AnyQuestion:
-    every = recall.every.total_seconds()
+    feedback = None if recall.feedback is None else recall.feedback.total_seconds()
     if isinstance(recall, SimilarRecall):
         similar, spec = recall.similar, definition.rule.spec
-        contexts = similar.contexts or tuple(spec.context)
-        return SimilarQuestion(None, every, False, contexts, similar.k, similar.measure, span(similar.gap))
-    return _sql(recall, definition, tables, every)
+        return SimilarQuestion(
+            range=None,
+            every=recall.every.total_seconds(),
+            order=similar.order,
+            feedback=feedback,
+            contexts=similar.contexts or tuple(spec.context),
+            k=similar.k,
+            measure=similar.measure,
+            gap=span(similar.gap),
+        )
+    return _sql(recall, definition, tables, feedback)
 
 
-def _sql(recall: SqlRecall, definition: Definition, tables: Tables, every: float) -> SqlQuestion:
+def _sql(recall: SqlRecall, definition: Definition, tables: Tables, feedback: float | None) -> SqlQuestion:
     spec = definition.rule.spec
     own = {name: definition.columns_of(name) for name in tables_used(recall.sql, {*spec.context, *spec.surroundings})}
     name = next(name for name, other in spec.recall.items() if other is recall)
@@ -86,8 +94,9 @@ def _sql(recall: SqlRecall, definition: Definition, tables: Tables, every: float
     streams = tables.streams if derived else {one: tables.streams[one] for one in used & tables.streams.keys()}
     return SqlQuestion(
         range=None if recall.range is None else span(recall.range),
-        every=every,
-        oldest_first=recall.order == "oldest",
+        every=recall.every.total_seconds(),
+        order=recall.order,
+        feedback=feedback,
         sql=recall.sql,
         streams=dict(streams),
         relations=tuple(sorted(tables.relations if derived else used & tables.relations)),

@@ -20,6 +20,12 @@ class Engines:
         self.spark = spark
         self._local = local
 
+    def cancel(self) -> None:
+        """End what these engines are asked now; may be called by another thread."""
+        self.spark.cancel()
+        if self._local is not None:
+            self._local.cancel()
+
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""
         if self._local is not None:

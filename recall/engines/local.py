@@ -68,8 +68,14 @@ class LocalEngine:
             )
             found = self._duck.sql(sql).to_arrow_table()
             return by_event(_as_spark(template, found))
+        except duckdb.InterruptException:
+            raise
         except (duckdb.Error, pa.ArrowException) as error:
             raise NotServed(str(error)) from error
+
+    def cancel(self) -> None:
+        """End the query at hand."""
+        self._duck.interrupt()
 
     def _sql(self, template: Template) -> str:
         question = repr(template.question)  # types of attributes count too

@@ -44,9 +44,20 @@ class SparkEngine:
         self._started = False
 
     @cached_property
-    def _spark(self) -> SparkSession:
+    def _mine(self) -> SparkSession:
         self._started = True
         return self._session()
+
+    @property
+    def _spark(self) -> SparkSession:
+        # What a thread asks from here on is of this group, so that it can be cancelled.
+        self._mine.sparkContext.setJobGroup(str(id(self)), "history", interruptOnCancel=True)
+        return self._mine
+
+    def cancel(self) -> None:
+        """End the query at hand."""
+        if self._started:
+            self._mine.sparkContext.cancelJobGroup(str(id(self)))
 
     def alive(self) -> bool:
         """Whether Spark's JVM answers, or was never needed."""
@@ -140,7 +151,7 @@ def warm_up(history: SparkEngine, schema: StreamSchema) -> None:
     )
     sql = f"SELECT count(*) AS n{numbers} FROM `{schema.name}` s{where}"
     attributes = {name: "string"} if name else {}
-    asking = SqlQuestion(None, 1.0, False, sql, {schema.name: time}, (), {}, attributes, {}, {})
+    asking = SqlQuestion(None, 1.0, "newest", sql, {schema.name: time}, (), {}, attributes, {}, {})
     asked = Asked(UUID(int=0), 1 << 60, {}, dict.fromkeys(attributes, ""))
     history.partial(Template(asking), [(asked, (0, None, asked.ts))], {})
 

@@ -4,26 +4,41 @@ INSERT INTO tasks (id, eid, rule, version, recall, request, event, level, ticket
 VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(recall)s, %(request)s, %(event)s, %(level)s, %(tickets)s)
 ON CONFLICT (id) DO NOTHING
 
+-- take_lease --
+-- A number for a process, which is alive as long as it holds the lock of that number.
+WITH taken AS (SELECT nextval('leases')::integer AS lease)
+SELECT lease, pg_advisory_lock(hashtext('moirae leases'), lease) FROM taken
+
+-- reclaim --
+-- What dead processes worked on, and what those did that have given no sign, waits for another.
+UPDATE tasks SET state = 'waiting', lease = NULL
+WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
+    SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+        AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
+
 -- claim --
--- Take tasks that nobody works on, or whose process has given no sign; those of dead processes at once.
-UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(length)s,
-    started_at = coalesce(started_at, clock_timestamp())
+-- Take tasks that nobody works on.
+UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(length)s, fence = fence + 1,
+    started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp())
 WHERE id IN (
-    SELECT id FROM tasks
-    WHERE level = %(level)s
-        AND (state = 'waiting' OR (state = 'running' AND (lease <> %(lease)s OR lease_until < clock_timestamp())))
+    SELECT id FROM tasks WHERE level = %(level)s AND state = 'waiting'
     ORDER BY created_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, held, revision,
-    tries, created_at
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped, held,
+    revision, tries, fence, created_at
 
 -- renew --
--- The process still works on its tasks. Returns those that are still its own.
-UPDATE tasks SET lease_until = clock_timestamp() + %(length)s
-WHERE lease = %(lease)s AND state = 'running' RETURNING id
+-- The process still works on its tasks.
+UPDATE tasks SET lease_until = clock_timestamp() + %(length)s WHERE lease = %(lease)s AND state = 'running'
+
+-- at_work --
+-- The tasks of a process as they stand.
+SELECT id, fence, level, tickets FROM tasks WHERE lease = %(lease)s AND state = 'running'
 
 -- pin --
 -- What the task will read, fixed at its first history query.
-UPDATE tasks SET pieces = %(pieces)s, corpus = %(corpus)s WHERE id = %(id)s AND lease = %(lease)s
+UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, corpus = %(corpus)s
+WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
 -- charge --
 -- A process falls over the next piece of some tasks, or over the condition of an ended one.
@@ -35,13 +50,19 @@ WHERE id = ANY(%(ids)s) AND (lease = %(lease)s OR state NOT IN ('waiting', 'runn
 UPDATE tasks SET state = 'waiting', lease = NULL WHERE lease = %(lease)s AND state = 'running'
 
 -- advance --
--- A piece of history is in: its result and the cursor move together, so that it counts once.
+-- A piece of history is in: its result and the cursor move together, so that it counts once. A task loses tickets for
+-- its results, and is suspended when it has gone on without feedback for as long as its rule says.
 UPDATE tasks SET next = %(next)s, failed = %(failed)s, held = %(held)s, rows = rows + %(rows)s,
-    seconds = seconds + %(seconds)s, tries = 0, revision = %(revision)s, state = %(state)s, error = %(error)s,
+    results = results + %(results)s, tickets = greatest(1, tickets - %(lost)s),
+    seconds = seconds + %(seconds)s, tries = 0, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
-    ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END
-WHERE id = %(id)s AND lease = %(lease)s AND state = 'running' AND next = %(before)s
-RETURNING id
+    ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
+    state = CASE WHEN d.unasked AND %(state)s = 'running' THEN 'suspended' ELSE %(state)s END,
+    deadline = CASE WHEN d.unasked AND %(state)s = 'running' THEN clock_timestamp() + %(patience)s END
+FROM (SELECT id, clock_timestamp() >= unasked_since + make_interval(secs => (request->>'feedback')::float8) AS unasked
+      FROM tasks WHERE id = %(id)s) d
+WHERE tasks.id = d.id AND fence = %(fence)s AND state = 'running' AND next = %(before)s
+RETURNING state, tickets
 
 -- put_revision --
 -- A numbered answer.
@@ -50,11 +71,22 @@ VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s)
 
 -- open_commands --
 -- What is asked and not done.
-SELECT id, command, eid FROM commands WHERE done_at IS NULL ORDER BY id
+SELECT id FROM commands WHERE done_at IS NULL ORDER BY id
+
+-- lock_command --
+-- A command to be carried out by this process alone.
+SELECT command, target FROM commands WHERE id = %(id)s AND done_at IS NULL FOR UPDATE SKIP LOCKED
 
 -- command --
--- Ask for something; the recall process does it within one piece of history.
-INSERT INTO commands (command, eid, author) VALUES (%(command)s, %(eid)s, %(author)s) RETURNING id
+-- Ask for something, once; the recall process does it within one piece of history.
+INSERT INTO commands (key, command, target, author)
+VALUES (%(key)s, %(command)s, jsonb_strip_nulls(%(target)s::jsonb || jsonb_build_object(
+    'before', clock_timestamp() - make_interval(secs => %(older)s::float8))), %(author)s)
+ON CONFLICT (key) DO NOTHING RETURNING id
+
+-- known_command --
+-- A command by its key.
+SELECT id, command, target, author FROM commands WHERE key = %(key)s
 
 -- command_done --
 -- A command was carried out.
@@ -64,49 +96,79 @@ UPDATE commands SET done_at = clock_timestamp(), effect = %(effect)s WHERE id = 
 -- What a command has done; NULL while it waits.
 SELECT effect FROM commands WHERE id = %(id)s
 
--- end_by_command --
--- End all tasks of an event that go on.
-UPDATE tasks SET state = %(state)s, ended_at = clock_timestamp(), held = NULL
-WHERE eid = %(eid)s AND state IN ('waiting', 'running') RETURNING id
+-- meant --
+-- The tasks that a command means, of those that have not ended.
+SELECT id FROM tasks WHERE state IN ('waiting', 'running', 'suspended')
+  AND (%(eid)s::uuid IS NULL OR eid = %(eid)s::uuid)
+  AND (%(task)s::uuid IS NULL OR id = %(task)s::uuid)
+  AND (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
+  AND (%(before)s::timestamptz IS NULL OR created_at < %(before)s::timestamptz)
+ORDER BY id FOR UPDATE
+
+-- ahead --
+-- What tasks that wait for their turns or have them still read, in numbers.
+SELECT id, level, tickets, state <> 'suspended' AS goes_on, jsonb_array_length(pieces) - next AS left,
+    CASE WHEN next > 0 THEN seconds / next END AS each
+FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
+
+-- cancel --
+-- End tasks, without their answers.
+WITH gone AS (DELETE FROM revisions WHERE task = ANY(%(ids)s))
+UPDATE tasks SET state = 'cancelled', ended_at = clock_timestamp(), held = NULL, deadline = NULL WHERE id = ANY(%(ids)s)
 
 -- finalize --
--- End all tasks of an event that go on; returns their last answers, NULL where there is none.
+-- End tasks; returns their last answers, NULL where there is none.
 WITH ended AS (
-    UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL,
-        revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
-    WHERE eid = %(eid)s AND state IN ('waiting', 'running') RETURNING id)
+    UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL, deadline = NULL,
+        error = coalesce(%(reason)s, error), revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
+    WHERE id = ANY(%(ids)s) RETURNING id)
 SELECT e.id, r.number, r.coverage, r.answer
 FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id ORDER BY number DESC LIMIT 1) r ON true
 
--- discard --
--- The answers of an event's cancelled tasks are gone.
-DELETE FROM revisions WHERE task IN (SELECT id FROM tasks WHERE eid = %(eid)s AND state = 'cancelled')
-
 -- accelerate --
--- More tickets for all tasks of an event that go on, and the first level.
-UPDATE tasks SET tickets = least(tickets * %(factor)s, %(most)s), level = 0
-WHERE eid = %(eid)s AND state IN ('waiting', 'running') RETURNING id
+-- More tickets for tasks, and the first level; who asks for that has given feedback.
+UPDATE tasks SET tickets = least(tickets * %(factor)s, %(most)s), level = 0, unasked_since = clock_timestamp(),
+    deadline = NULL, state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
+WHERE id = ANY(%(ids)s)
+
+-- refine --
+-- Tasks go on for another while.
+UPDATE tasks SET unasked_since = clock_timestamp(), deadline = NULL,
+    state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
+WHERE id = ANY(%(ids)s)
+
+-- silent --
+-- Tasks of events about which nobody has said anything in time, or of all that wait for feedback.
+SELECT id FROM tasks WHERE state IN ('waiting', 'running', 'suspended') AND eid IN (
+    SELECT eid FROM tasks WHERE state = 'suspended' AND (deadline < clock_timestamp() OR %(all)s))
+ORDER BY id FOR UPDATE
 
 -- again --
 -- The event's context has changed: its similarity recalls begin again, their revisions go on.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, held = NULL, lease = NULL,
-    ended_at = NULL, error = NULL
-WHERE eid = %(eid)s AND version = %(version)s AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'done')
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
+    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+WHERE eid = %(eid)s AND version = %(version)s AND request->>'kind' = 'similar'
+  AND state IN ('waiting', 'running', 'suspended', 'done')
 
 -- again_where_incomplete --
 -- Events have entered a corpus: similarity recalls about later events that were compared without them begin again.
-UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, held = NULL, lease = NULL,
-    ended_at = NULL, error = NULL
+UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
+    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
-  AND t.state IN ('waiting', 'running', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
+  AND t.state IN ('waiting', 'running', 'suspended', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
   AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version
     AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
     AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
 
+-- find --
+-- Tasks by how their ids begin.
+SELECT id FROM tasks WHERE id::text LIKE %(id)s || '%%' LIMIT 2
+
 -- tasks --
 -- Recalls, newest first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,
-    t.failed, t.revision, t.rows, t.seconds, t.error, t.event, t.created_at, t.started_at, t.first_at, t.ended_at
+    t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.event, t.created_at, t.started_at,
+    t.first_at, t.deadline, t.ended_at
 FROM tasks t
 WHERE (%(eid)s::text IS NULL OR t.eid::text LIKE %(eid)s || '%%' OR t.id::text LIKE %(eid)s || '%%')
   AND (%(rule)s::text IS NULL OR t.rule = %(rule)s OR t.rule LIKE '%%/' || %(rule)s)
@@ -161,11 +223,16 @@ WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 -- unjudged --
 -- Ended tasks with a condition whose alert has no verdict yet.
 SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
-    t.failed, t.held, t.revision, t.tries, t.created_at
+    t.failed, t.skipped, t.held, t.revision, t.tries, t.fence, t.created_at
 FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
-WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'cancelled')
+WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
 
 -- verdict --
 -- What history says of an alert.
 UPDATE alerts SET verdict = %(verdict)s, updated_at = clock_timestamp()
 WHERE rule = %(rule)s AND eid = %(eid)s AND verdict IS DISTINCT FROM %(verdict)s
+
+-- live_silent --
+-- Seconds since the live process gave a sign of life; no row where none runs.
+SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM processes
+WHERE role = 'live' AND state IN ('running', 'draining') AND beat_at > clock_timestamp() - interval '1 minute'

@@ -74,7 +74,7 @@ def engines(archive: Path, spark: SparkSession) -> tuple[SparkEngine, LocalEngin
 def question(sql: str) -> Template:
     """A question to the stream `s`."""
     attributes = {"host": "string", "limit": "double"}
-    return Template(SqlQuestion(None, 1.0, False, sql, {"s": "ts"}, (), {}, attributes, {}, {}))
+    return Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, attributes, {}, {}))
 
 
 def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]) -> dict[str, list[dict[str, Any]]]:

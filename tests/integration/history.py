@@ -29,7 +29,7 @@ from recall.corpora import Corpora
 from recall.engines.chosen import Engines
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
-from recall.ledger import Ledger
+from recall.ledger import Ledger, Terms
 from recall.manager import Manager
 from recall.request import Asked, Request, SqlQuestion, task_id
 from recall.schedule import Stride
@@ -60,7 +60,7 @@ class History:
     ) -> UUID:
         """A task about event `number`, at the end of history."""
         question = SqlQuestion(
-            None, 0.0, False, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
+            None, 0.0, "newest", sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
         )
         end = to_micros(START + timedelta(seconds=len(self.rows)))
         asked = Asked(UUID(int=number), end, {}, {"host": f"h{host}"})
@@ -68,12 +68,21 @@ class History:
         return task_id(rule, version, "norm", asked.eid)
 
     @contextmanager
-    def manager(self, lease: int = 1, workers: int = 1, stride: Stride[UUID] | None = None) -> Iterator[Manager]:
+    def manager(
+        self, workers: int = 1, stride: Stride[UUID] | None = None, terms: Terms = Terms()
+    ) -> Iterator[Manager]:
         """A manager on a connection of its own."""
-        connection = database.connect(self.settings, f"recall {lease}")
+        connection = database.connect(self.settings, "recall")
         root = Path(self.settings.archive)
         engines = [_engines(root) for _ in range(workers)]
-        manager = Manager(connection, Ledger(connection, lease), Corpora(connection, root), engines, 600.0, stride)
+        manager = Manager(
+            connection,
+            Ledger(connection, Ledger.lease(connection), terms),
+            Corpora(connection, root),
+            engines,
+            600.0,
+            stride,
+        )
         try:
             yield manager
         finally:

@@ -1,9 +1,12 @@
 """The Recall Manager over a history in chunks: what becomes of tasks, whoever works on them."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 
+from recall.commands import KeyTaken, Target, ask, effect
+from recall.ledger import Terms
 from tests.integration.history import History, go_on, history
 
 
@@ -28,3 +31,151 @@ def test_answers_get_better_until_they_are_final(past: History) -> None:
         assert [one["number"] for one in revisions] == list(range(1, len(revisions) + 1))
         assert revisions[-1]["answer"] == [past.whole(number % 4)]
         assert revisions[-1]["coverage"]["final"] and not revisions[0]["coverage"]["final"]
+
+
+# Control
+
+
+def test_a_command_is_answered_with_its_effect(past: History) -> None:
+    tasks = [past.ask(number) for number in (1, 2)]
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["next"] >= 2 for task in tasks))
+        left = len(past.task(tasks[0])["pieces"]) - past.task(tasks[0])["next"]
+        number = ask(past.connection, "a", "accelerate", Target(task=str(tasks[0])), "test")
+        go_on(manager, lambda: effect(past.connection, number) is not None)
+        done = effect(past.connection, number)
+        assert done is not None and done.recalls == 1 and 0 < done.chunks_left <= left
+        assert done.seconds_before is not None and done.seconds_after is not None
+        assert 0 < done.seconds_after <= done.seconds_before
+
+
+def test_cancelled_recalls_leave_nothing_finalized_ones_their_answer(past: History) -> None:
+    first, second, third = (past.ask(number, rule=f"g/r{number}") for number in (1, 2, 3))
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["revision"] >= 1 for task in (first, second, third)))
+        ask(past.connection, "a", "cancel", Target(eid=str(past.task(first)["eid"])), "test")
+        ask(past.connection, "b", "finalize", Target(rule="r2"), "test")
+        go_on(manager, lambda: past.task(third)["state"] == "done")
+    assert past.task(first)["state"] == "cancelled" and not past.revisions(first)
+    assert past.task(second)["state"] == "finalized"
+    *_, last = past.revisions(second)
+    assert last["coverage"]["final"] and last["coverage"]["partial"] and last["number"] == past.task(second)["revision"]
+    assert past.revisions(third)[-1]["answer"] == [past.whole()]
+
+
+def test_commands_by_age_mean_what_is_older(past: History) -> None:
+    old, new = past.ask(1), past.ask(2)
+    past.connection.execute("UPDATE tasks SET created_at = created_at - interval '1 hour' WHERE id = %s", (old,))
+    with past.manager() as manager:
+        number = ask(past.connection, "a", "cancel", Target(), "test", older=600.0)
+        go_on(manager, lambda: past.task(new)["state"] == "done")
+    assert past.task(old)["state"] == "cancelled"
+    done = effect(past.connection, number)
+    assert done is not None and done.recalls == 1
+
+
+def test_a_command_is_one_however_often_it_is_asked(past: History) -> None:
+    task = past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["next"] > 0)
+        numbers = {ask(past.connection, "k", "accelerate", Target(task=str(task)), "test") for _ in range(20)}
+        assert len(numbers) == 1
+        go_on(manager, lambda: effect(past.connection, *numbers) is not None)
+        assert ask(past.connection, "k", "accelerate", Target(task=str(task)), "test") in numbers
+        with pytest.raises(KeyTaken):
+            ask(past.connection, "k", "cancel", Target(task=str(task)), "test")
+        assert 800 < past.task(task)["tickets"] <= 1000
+
+
+# Tickets
+
+
+def test_results_cost_tickets_down_to_one(past: History) -> None:
+    plain = past.ask(1)
+    many = past.ask(2, "SELECT h.v AS v, count(*) AS n FROM past h GROUP BY h.v")
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(many)["state"] == "done" == past.task(plain)["state"])
+    assert past.task(plain)["results"] == 20 and past.task(plain)["tickets"] == 80
+    assert past.task(many)["results"] > 200 and past.task(many)["tickets"] == 1
+
+
+def test_tickets_may_be_frozen(past: History) -> None:
+    task = past.ask(1)
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    assert past.task(task)["tickets"] == 100
+
+
+# Feedback
+
+
+def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
+    asks, asks_nothing = past.ask(1, feedback=0.0), past.ask(2)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(asks_nothing)["state"] == "done")
+        waits = past.task(asks)
+        assert waits["state"] == "suspended" and waits["next"] == 1 and waits["deadline"] is not None
+        ask(past.connection, "k", "refine", Target(task=str(asks)), "test")
+        go_on(manager, lambda: past.task(asks)["next"] == 2)
+        assert past.task(asks)["state"] == "suspended"
+    assert len(past.revisions(asks)) == 2
+
+
+def test_silence_ends_an_event_with_its_last_answer(past: History) -> None:
+    asks, other = past.ask(1, feedback=0.0), past.ask(2)
+    with past.manager(terms=Terms(patience=timedelta(seconds=0.1))) as manager:
+        go_on(manager, lambda: past.task(asks)["state"] == "finalized")
+        go_on(manager, lambda: past.task(other)["state"] == "done")
+    *_, last = past.revisions(asks)
+    assert last["final"] and last["coverage"]["partial"] and last["coverage"]["read"] == 1
+    assert past.task(asks)["error"] == "ended without feedback"
+
+
+def test_a_deadline_survives_the_process(past: History) -> None:
+    task = past.ask(1, feedback=0.0)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "suspended")
+    past.connection.execute("UPDATE tasks SET deadline = clock_timestamp()")
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "finalized")
+
+
+# Several processes
+
+
+def test_two_managers_share_the_work_and_count_each_piece_once(past: History) -> None:
+    tasks = [past.ask(number, host=number % 4) for number in range(1, 7)]
+    past.connection.execute("UPDATE tasks SET tickets = 1 WHERE id = %s", (tasks[0],))
+    with past.manager() as one, past.manager() as two:
+        one.round()
+        late = past.ask(7, host=3)
+        go_on(two, lambda: past.task(late)["state"] == "done")
+        assert past.task(tasks[0])["state"] == "running"
+        go_on(one, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    for number, task in enumerate([*tasks, late], start=1):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+
+
+def test_another_goes_on_where_one_has_died(past: History) -> None:
+    task = past.ask(1)
+    with past.manager() as dies:
+        go_on(dies, lambda: past.task(task)["next"] == 5)
+    with past.manager() as lives:
+        go_on(lives, lambda: past.task(task)["state"] == "done")
+    assert past.revisions(task)[-1]["answer"] == [past.whole()]
+    assert past.task(task)["fence"] == 2
+
+
+def test_who_was_frozen_finds_its_task_taken(past: History) -> None:
+    task = past.ask(1)
+    with past.manager() as frozen, past.manager() as other:
+        go_on(frozen, lambda: past.task(task)["next"] == 5)
+        past.connection.execute("UPDATE tasks SET lease_until = clock_timestamp() - interval '1 second'")
+        go_on(other, lambda: past.task(task)["next"] > 5)
+        before = past.task(task)
+        for _ in range(3):
+            frozen.round()
+            frozen.rest()
+        assert past.task(task)["lease"] == before["lease"] and past.task(task)["fence"] == before["fence"]
+        go_on(other, lambda: past.task(task)["state"] == "done")
+    assert past.revisions(task)[-1]["answer"] == [past.whole()]

@@ -1,0 +1,149 @@
+"""`cancel`, `finalize`, `accelerate`, `refine`: what people ask of recalls that go on."""
+
+import getpass
+import time
+from dataclasses import asdict
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any
+from uuid import uuid4
+
+import typer
+from psycopg import Connection
+
+import sql
+from moirae.alerts.past import find
+from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace, database, print_json, visible
+from moirae.durations import format_duration, parse_duration
+from moirae.errors import UsageError
+from recall.commands import FASTER, Effect, KeyTaken, Target, Verb, ask, effect
+
+_QUERIES = sql.load("recalls")
+
+# Seconds that a command waits to be carried out.
+_PATIENCE = 15.0
+
+Which = Annotated[
+    str | None, typer.Argument(metavar="[ID]", help="The id of an event, an alert or a recall, or how it begins.")
+]
+Rule = Annotated[str | None, typer.Option("--rule", help="Recalls of this rule, with or without its group.")]
+Older = Annotated[str | None, typer.Option("--older-than", metavar="SPAN", help="Recalls asked for so long ago: 10m.")]
+Key = Annotated[
+    str | None, typer.Option("--key", help="Names the command: asked again with it, nothing is done twice.")
+]
+
+
+def cancel(
+    which: Which = None,
+    workspace: Workspace = WORKSPACE,
+    rule: Rule = None,
+    older_than: Older = None,
+    key: Key = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """End recalls and discard their answers."""
+    _command("cancel", which, workspace, rule, older_than, key, output)
+
+
+def finalize(
+    which: Which = None,
+    workspace: Workspace = WORKSPACE,
+    rule: Rule = None,
+    older_than: Older = None,
+    key: Key = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """End recalls and keep the answers they have."""
+    _command("finalize", which, workspace, rule, older_than, key, output)
+
+
+def accelerate(
+    which: Which = None,
+    workspace: Workspace = WORKSPACE,
+    rule: Rule = None,
+    older_than: Older = None,
+    key: Key = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Give recalls more tickets: they run more often than others."""
+    _command("accelerate", which, workspace, rule, older_than, key, output)
+
+
+def refine(
+    which: Which = None,
+    workspace: Workspace = WORKSPACE,
+    rule: Rule = None,
+    older_than: Older = None,
+    key: Key = None,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Let recalls that wait for feedback go on."""
+    _command("refine", which, workspace, rule, older_than, key, output)
+
+
+def _command(
+    verb: Verb, which: str | None, workspace: Path, rule: str | None, older: str | None, key: str | None, output: Output
+) -> None:
+    if which is None and rule is None and older is None:
+        raise UsageError(f"{verb} what? Give an id, --rule or --older-than")
+    span = None if older is None else _span(older)
+    with database(workspace) as (_, connection):
+        target = Target(**({} if which is None else _meant(connection, which)), rule=rule)
+        seconds = None if span is None else span.total_seconds()
+        try:
+            number = ask(connection, key or str(uuid4()), verb, target, getpass.getuser(), seconds)
+        except KeyTaken as error:
+            raise UsageError(str(error)) from error
+        done, deadline = effect(connection, number), time.monotonic() + _PATIENCE
+        while done is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+            done = effect(connection, number)
+    if output is Output.JSON:
+        print_json({"command": verb, "target": target.to_json(), "effect": None if done is None else asdict(done)})
+    elif done is None:
+        print(f"{verb} is noted; it will be carried out when the recall process runs")
+    else:
+        print(_told(verb, done))
+
+
+def _span(text: str) -> timedelta:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(f"--older-than: {error}") from error
+
+
+def _meant(connection: Connection[Any], which: str) -> dict[str, str]:
+    """An event, or else a recall, by how its id begins."""
+    events = find(connection, which)
+    begins = which.lower()
+    hexadecimal = not begins.strip("0123456789abcdef-")
+    tasks = [row[0] for row in connection.execute(_QUERIES["find"], {"id": begins})] if hexadecimal else []
+    if len(events) + len(tasks) > 1:
+        raise UsageError(f"{visible(which)!r} begins several ids; give more of it")
+    if not events and not tasks:
+        raise UsageError(
+            f"no event or recall {visible(which)!r}, as `moirae events list` and `moirae recalls list` show them"
+        )
+    return {"eid": str(events[0])} if events else {"task": str(tasks[0])}
+
+
+def _told(verb: Verb, done: Effect) -> str:
+    """What a command has done, in words."""
+    if not done.recalls:
+        return "no such recall is going on"
+    recalls = "1 recall" if done.recalls == 1 else f"{done.recalls:,} recalls"
+    chunks = "1 chunk" if done.chunks_left == 1 else f"{done.chunks_left:,} chunks"
+    before, after = _time(done.seconds_before), _time(done.seconds_after)
+    if verb == "cancel":
+        return f"{recalls} ended, their answers are discarded; {chunks} need not be read ({before} of waiting)"
+    if verb == "finalize":
+        return f"{recalls} ended, their last answers are kept; {chunks} need not be read ({before} of waiting)"
+    change = f"{FASTER} times the tickets" if verb == "accelerate" else "leave to go on"
+    return f"{recalls} given {change}: {chunks} left, to be read in {after} (before: {before})"
+
+
+def _time(seconds: float | None) -> str:
+    if seconds is None:
+        return "no known time"
+    return "less than 1s" if seconds < 1 else f"about {format_duration(timedelta(seconds=round(seconds)))}"
