@@ -35,7 +35,7 @@ from recall.corpora import Corpora
 from recall.engines.chosen import Engines
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
-from recall.ledger import Ledger
+from recall.ledger import Ledger, Terms
 from recall.manager import Manager
 from recall.request import Asked, Request, SqlQuestion
 from recall.schedule import Stride
@@ -130,7 +130,7 @@ def _manager(
     root: Path, connection: Connection[Any], stride: Stride[UUID], tickets: list[int], workers: int = 2
 ) -> Manager:
     connection.execute("TRUNCATE tasks CASCADE")
-    ledger = Ledger(connection, lease=1)
+    ledger = Ledger(connection, Ledger.lease(connection), Terms(price=0))
     end = to_micros(_START + timedelta(seconds=_CHUNKS * _ROWS))
     for number, _ in enumerate(tickets):
         outputs = "avg(h.v) AS mean, stddev(h.v) AS sd, count(*) AS n"
@@ -141,7 +141,7 @@ def _manager(
     for number, count in enumerate(tickets):
         connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (count, f"recall{number}"))
     engines = [_engines(root) for _ in range(workers)]
-    return Manager(connection, ledger, Corpora(connection, root), engines, 600.0, stride)
+    return Manager(connection, ledger, Corpora(connection, root), engines, 600.0, stride=stride)
 
 
 def _engines(root: Path) -> Engines:

@@ -2,7 +2,19 @@
 
 import typer
 
-from moirae.cli import alerts, archive, control, events, export, init, processes, recalls, rules, similarity, similarity_eval
+from moirae.cli import (
+    alerts,
+    archive,
+    control,
+    events,
+    export,
+    init,
+    processes,
+    recalls,
+    rules,
+    similarity,
+    similarity_eval,
+)
 
 app = typer.Typer(
     name="moirae",
