@@ -1,6 +1,7 @@
 """Similarity recalls, compared with a piece of the corpus in memory: no engine is asked."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg import Connection
@@ -23,16 +24,19 @@ class Comparisons:
         self._connection = connection
         self._corpora = corpora
 
-    def compare(self, work: Work) -> Step:
-        """Compare a task's event with its next piece of history; in the background, with all that is left."""
+    def compare(self, works: Sequence[Work]) -> list[Step]:
+        """Compare the events of some tasks of one rule, each with its next pieces of history."""
+        task = works[0].task
+        assert isinstance(task.question, SimilarQuestion)
+        index = self._corpora.index(task.rule, task.version, task.question.contexts)
+        return [self._compare(work, index) for work in works]
+
+    def _compare(self, work: Work, index: Index) -> Step:
         began = time.monotonic()
-        task = work.task
-        question = task.question
+        task, question = work.task, work.task.question
         assert isinstance(question, SimilarQuestion) and task.pieces is not None
-        index = self._corpora.index(task.rule, task.version, question.contexts)
         if work.state is None:
             work.state = self._begin(task, question, index)
-        work.upto = len(task.pieces) if work.background else min(task.next + 1, len(task.pieces))
         compared, before = 0, {hit.event for hit in work.state.top.hits}
         for _, low, high in task.pieces[task.next : work.upto]:
             more, better = compare(index, work.state, question, low, high)

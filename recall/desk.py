@@ -41,12 +41,23 @@ class Work:
     busy: bool = False
     upto: int = 0
     """How many pieces are read when the query at hand is done."""
+    each: float | None = None
+    """Seconds that each piece of the last query took."""
     better: bool = False
     """Whether more is known than the last revision says."""
 
     @property
     def background(self) -> bool:
         return self.task.level > 0
+
+    def reach(self, count: int) -> int:
+        """How far the cursor gets with at most so many pieces that follow one another in time."""
+        assert self.task.pieces is not None
+        left = self.task.pieces[self.task.next : self.task.next + count]
+        together = 1
+        while together < len(left) and _touch(left[together - 1], left[together]):
+            together += 1
+        return self.task.next + min(together, len(left))
 
     def due(self, now: float) -> bool:
         """Whether an answer is due after the query at hand."""
@@ -62,6 +73,10 @@ class Work:
         taken = self.task.pieces[self.task.next : self.upto]
         lows = [low for _, low, _ in taken if low is not None]
         return taken[0][0], min(lows) if len(lows) == len(taken) else None, max(high for _, _, high in taken)
+
+
+def _touch(a: Piece, b: Piece) -> bool:
+    return a[1] == b[2] or a[2] == b[1]
 
 
 class Desk:
@@ -139,12 +154,13 @@ class Desk:
         task = work.task
         if not self.holds(work):
             return False
-        before = task.tickets
+        before, pieces = task.tickets, step.next - task.next
         try:
             state = self._ledger.advance(step)
         except (TypeError, ValueError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
             self.fail(task, f"the answer cannot be stored: {words(error)}")
             return False
+        work.each = step.seconds / pieces if pieces else work.each
         if step.revision is not None:
             work.revised_at, work.better = time.monotonic(), False
         if state != "running":

@@ -1,11 +1,11 @@
 """Whose turn it is: stride scheduling over tasks (Waldspurger and Weihl, 1995; Moirae, CIDR 2007, §4.4). Pure.
 
-Each task advances its `passed` by a stride, the inverse of its tickets, with each piece of history it gets; the task
+Each task advances its `passed` by a stride, the inverse of its tickets, for each piece of history it gets; the task
 that is furthest behind goes next. So over time each gets a share that goes by its tickets. A task that joins begins
 where the others are: it has neither credit nor debt.
 """
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -57,11 +57,27 @@ class Stride(Generic[Task]):
         order = [task for task in self._turns if task in waiting]
         return min(order, key=lambda t: (self._turns[t].level, self._turns[t].passed), default=None)
 
-    def served(self, tasks: Collection[Task]) -> None:
-        """Tasks have had a turn together."""
-        for task in tasks:
+    def served(self, tasks: Mapping[Task, int]) -> None:
+        """Tasks have had turns together, each as many as pieces of history it got."""
+        for task, pieces in tasks.items():
             turn = self._turns.get(task)
             if turn is not None:
-                turn.passed += _STRIDE / turn.tickets
+                turn.passed += _STRIDE / turn.tickets * pieces
                 others = [t.passed for t in self._turns.values() if t.level == turn.level]
                 self._now[turn.level] = max(self._now[turn.level], min(others))
+
+
+# A run of pieces is read by one query for so many seconds at most, if it can be told; and where others want their turns
+# too, it is a small part of what the task has read before, so that shares hold.
+_LONGEST, _PART = 1.0, 16
+
+
+def run(read: int, left: int, each: float | None, alone: bool) -> int:
+    """How many consecutive pieces of history the next query of a task reads: 1, 1, 2, 4, 8 … while it is alone.
+
+    `read`: pieces it has read already; `left`: that it has not; `each`: seconds that each of the last ones took.
+    """
+    wanted = read if alone else read // _PART
+    if each:
+        wanted = min(wanted, int(_LONGEST / each))
+    return min(max(wanted, 1), left)

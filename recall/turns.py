@@ -1,6 +1,6 @@
 """Turns: which tasks read which piece of history next, together where they ask the same of the same chunk."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
 from uuid import UUID
@@ -16,11 +16,12 @@ from recall.history import read
 from recall.ledger import Step, Task
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
+from recall.schedule import run
 from recall.workers import Asking, EngineLost, GivenUp, Job, Workers, words
 
 _CONTEXTS = sql.load("contexts")
 
-# Most tasks in one query.
+# Most tasks in one query; and of those that are compared with a piece of the corpus in one pass.
 _TOGETHER = 200
 # Pieces that one query reads in the background.
 _RUN = 32
@@ -63,7 +64,7 @@ class Turns:
             # Nobody waits: the newest piece first, where others join in on the way down.
             others = [w for w in map(self._desk.works.__getitem__, able) if w.background]
             work = max(others, key=lambda w: (_high(w.task), w.task.created_at))
-        work.upto = _end_of_turn(work)
+        self._end_of_turn(work, alone=len(able) == 1 and not self.jobs)
         try:
             return self._turn_of(work, able)
         except psycopg.Error:
@@ -75,7 +76,7 @@ class Turns:
     def _turn_of(self, work: Work, able: Iterable[UUID]) -> list[Task] | None:
         workers = self._workers
         if not work.task.pieces or work.template is None:
-            return self._at_once(work)
+            return self._at_once(work, able)
         if not workers.free or (work.background and not workers.spare):
             return None
         suspects = [task for job in self.jobs for task in job.tasks if task.tries]
@@ -86,7 +87,7 @@ class Turns:
         for one in works:
             one.busy = True
         tasks = [one.task for one in works]
-        self._desk.stride.served([task.id for task in tasks])
+        self._desk.stride.served({one.task.id: one.upto - one.task.next for one in works})
         job = workers.start(tasks, "history query", lambda asking: read(asking, works, own))
         self.jobs.append(job)
         self._works[id(job)] = works
@@ -101,21 +102,24 @@ class Turns:
         chunks = {chunk for chunk, _, _ in work.task.pieces[work.task.next : work.upto]}
         same = []
         for other in map(self._desk.works.__getitem__, able):
-            if other is not work and other.template is work.template and not other.task.tries and other.task.pieces:
+            if other is not work and _alike(work, other) and not other.task.tries and other.task.pieces:
                 rest = other.task.pieces[other.task.next :]
                 if rest[0][0] in chunks and (other.background == work.background):
-                    other.upto = other.task.next + sum(1 for _ in takewhile(lambda piece: piece[0] in chunks, rest))
+                    other.upto = other.reach(sum(1 for _ in takewhile(lambda piece: piece[0] in chunks, rest)))
                     same.append(other)
         return [work, *same[: _TOGETHER - 1]]
 
-    def _at_once(self, work: Work) -> list[Task]:
-        """What needs no engine: similarity over the index in memory; a question without any history."""
-        self._desk.stride.served([work.task.id])
-        if isinstance(work.task.question, SimilarQuestion):
-            step = self._comparisons.compare(work)
+    def _at_once(self, work: Work, able: Iterable[UUID]) -> list[Task]:
+        """What needs no engine: similarity over the index in memory, for all that wait for the same chunk; a question
+        without any history."""
+        if work.template is None and work.task.pieces:
+            works = self._together(work, able)
+            steps = self._comparisons.compare(works)
         else:
-            step = read(Asking(self._workers.at_hand), [work], self._own([work]))[0]
-        return [work.task] if self._desk.take_in(work, step) else []
+            works = [work]
+            steps = read(Asking(self._workers.at_hand), works, self._own(works))
+        self._desk.stride.served({one.task.id: max(one.upto - one.task.next, 1) for one in works})
+        return self._take_in(works, steps)
 
     def _own(self, works: list[Work]) -> Own:
         """The rows of the rule's own tables that a question names, for some events."""
@@ -153,18 +157,33 @@ class Turns:
             except GivenUp:
                 self._desk.put_back(works)
                 continue
+            found += self._take_in(works, steps)
+        return found
+
+    def _take_in(self, works: Sequence[Work], steps: Sequence[Step]) -> list[Task]:
+        """Store what a query has brought for all its tasks, with one commit; returns those that have ended."""
+        ended = []
+        with self._connection.transaction():
             for work, step in zip(works, steps, strict=True):
                 work.busy = False
                 if self._desk.take_in(work, step):
-                    found.append(work.task)
-        return found
+                    ended.append(work.task)
+        return ended
+
+    def _end_of_turn(self, work: Work, alone: bool) -> None:
+        """One piece or a run of them; in the background, where nobody waits for answers on the way, many."""
+        done, total = work.task.next, len(work.task.pieces or ())
+        if total:
+            work.upto = work.reach(_RUN if work.background else run(done, total - done, work.each, alone))
+
+
+def _alike(work: Work, other: Work) -> bool:
+    """Whether two tasks ask the same, of the same corpus where they compare."""
+    if work.template is not None or other.template is not None:
+        return other.template is work.template
+    mine, theirs = work.task, other.task
+    return (mine.rule, mine.version, mine.question) == (theirs.rule, theirs.version, theirs.question)
 
 
 def _high(task: Task) -> int:
     return task.pieces[task.next][2] if task.pieces and task.next < len(task.pieces) else task.asked.ts
-
-
-def _end_of_turn(work: Work) -> int:
-    """One piece; in the background, where nobody waits for answers on the way, many."""
-    total = len(work.task.pieces or ())
-    return min(work.task.next + (_RUN if work.background else 1), total)

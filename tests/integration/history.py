@@ -81,7 +81,7 @@ class History:
             Corpora(connection, root),
             engines,
             600.0,
-            stride,
+            stride=stride,
         )
         try:
             yield manager

@@ -95,7 +95,8 @@ def test_results_cost_tickets_down_to_one(past: History) -> None:
     many = past.ask(2, "SELECT h.v AS v, count(*) AS n FROM past h GROUP BY h.v")
     with past.manager() as manager:
         go_on(manager, lambda: past.task(many)["state"] == "done" == past.task(plain)["state"])
-    assert past.task(plain)["results"] == 20 and past.task(plain)["tickets"] == 80
+    assert 0 < past.task(plain)["results"] <= 20
+    assert past.task(plain)["tickets"] == 100 - past.task(plain)["results"]
     assert past.task(many)["results"] > 200 and past.task(many)["tickets"] == 1
 
 
@@ -159,7 +160,7 @@ def test_two_managers_share_the_work_and_count_each_piece_once(past: History) ->
 def test_another_goes_on_where_one_has_died(past: History) -> None:
     task = past.ask(1)
     with past.manager() as dies:
-        go_on(dies, lambda: past.task(task)["next"] == 5)
+        go_on(dies, lambda: past.task(task)["next"] >= 4)
     with past.manager() as lives:
         go_on(lives, lambda: past.task(task)["state"] == "done")
     assert past.revisions(task)[-1]["answer"] == [past.whole()]
@@ -169,9 +170,10 @@ def test_another_goes_on_where_one_has_died(past: History) -> None:
 def test_who_was_frozen_finds_its_task_taken(past: History) -> None:
     task = past.ask(1)
     with past.manager() as frozen, past.manager() as other:
-        go_on(frozen, lambda: past.task(task)["next"] == 5)
+        go_on(frozen, lambda: past.task(task)["next"] >= 4)
+        read = past.task(task)["next"]
         past.connection.execute("UPDATE tasks SET lease_until = clock_timestamp() - interval '1 second'")
-        go_on(other, lambda: past.task(task)["next"] > 5)
+        go_on(other, lambda: past.task(task)["fence"] == 2 and past.task(task)["next"] > read)
         before = past.task(task)
         for _ in range(3):
             frozen.round()

@@ -26,7 +26,7 @@ def test_one_after_the_other_as_the_scheduler_would(work: list[tuple[int, int]])
     while left:
         number = stride.next(left)
         assert number is not None
-        stride.served([number])
+        stride.served({number: 1})
         turns, left[number] = turns + 1, left[number] - 1
         if not left[number]:
             ended[number] = turns

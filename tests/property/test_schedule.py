@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.schedule import Stride
+from recall.schedule import Stride, run
 
 
 def turns(stride: Stride[str], able: list[str], count: int) -> Counter[str]:
@@ -15,7 +15,7 @@ def turns(stride: Stride[str], able: list[str], count: int) -> Counter[str]:
     for _ in range(count):
         task = stride.next(able)
         assert task is not None
-        stride.served([task])
+        stride.served({task: 1})
         given_to[task] += 1
     return given_to
 
@@ -57,7 +57,7 @@ def test_who_comes_and_goes_gains_nothing(seed: int, count: int) -> None:
             stride.join("restless", 100)
         task = stride.next([*steady, "restless"])
         assert task is not None
-        stride.served([task])
+        stride.served({task: 1})
         found[task] += 1
     assert found["restless"] <= 200 + 2
     assert all(found[name] >= 200 - 2 for name in steady)
@@ -68,6 +68,43 @@ def test_nobody_starves_beside_a_giant() -> None:
     stride.join("giant", 100_000)
     stride.join("dwarf", 1)
     assert turns(stride, ["giant", "dwarf"], 200_100)["dwarf"] >= 1
+
+
+@given(st.lists(st.integers(1, 20), min_size=2, max_size=5), st.integers(0, 2**32))
+def test_shares_follow_tickets_in_runs_of_pieces(tickets: list[int], seed: int) -> None:
+    """A task that gets several pieces at once has had as many turns."""
+    rng = random.Random(seed)
+    stride: Stride[int] = Stride()
+    for number, count in enumerate(tickets):
+        stride.join(number, count)
+    found: Counter[int] = Counter()
+    for _ in range(60 * sum(tickets)):
+        task = stride.next(range(len(tickets)))
+        assert task is not None
+        pieces = rng.randint(1, 4)
+        stride.served({task: pieces})
+        found[task] += pieces
+    for number, count in enumerate(tickets):
+        wanted = found.total() * count / sum(tickets)
+        assert abs(found[number] - wanted) <= max(0.1 * wanted, 8)
+
+
+@given(st.integers(1, 2000), st.none() | st.floats(0.0001, 10))
+def test_runs_grow_and_end(total: int, each: float | None) -> None:
+    """Alone, a task of n pieces needs about log n queries, none of which takes much over a second."""
+    read, runs = 0, []
+    while read < total:
+        runs.append(run(read, total - read, each, alone=True))
+        read += runs[-1]
+    assert read == total and runs[0] == 1
+    assert each is None or all(pieces == 1 or pieces * each <= 1.0 for pieces in runs)
+    if each is None:
+        assert len(runs) <= total.bit_length() + 1
+
+
+@given(st.integers(0, 2000), st.integers(1, 2000))
+def test_a_run_is_a_small_part_where_others_wait(read: int, left: int) -> None:
+    assert 1 <= run(read, left, None, alone=False) <= max(1, read // 16)
 
 
 def test_the_second_level_waits_for_the_first() -> None:
