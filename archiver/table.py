@@ -82,8 +82,10 @@ class StreamTable:
 
     def refresh(self) -> None:
         """See what others (the clustering of closed chunks) have committed."""
+        before = self._table.version()
         self._table.update_incremental()
-        self._actions = self._read_actions()
+        if self._table.version() != before:
+            self._actions = self._read_actions()
 
     def files(self, low: int | None = None, high: int | None = None, chunk: int | None = None) -> list[str]:
         """Paths of the files that may hold event times in [low, high) (microseconds) and the chunk."""

@@ -33,6 +33,7 @@ from moirae import database
 from moirae.settings import from_environment
 from recall.corpora import Corpora
 from recall.engines.chosen import Engines
+from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.ledger import Ledger, Terms
@@ -140,15 +141,17 @@ def _manager(
         ledger.add([Request("bench/r", "1", f"recall{number}", question, asked, 0)])
     for number, count in enumerate(tickets):
         connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (count, f"recall{number}"))
-    engines = [_engines(root) for _ in range(workers)]
+    kept = Kept()
+    engines = [_engines(root, kept) for _ in range(workers)]
     return Manager(connection, ledger, Corpora(connection, root), engines, 600.0, stride=stride)
 
 
-def _engines(root: Path) -> Engines:
+def _engines(root: Path, kept: Kept) -> Engines:
     def relations(name: str) -> pa.Table:
         raise AssertionError(name)
 
-    return Engines(SparkEngine(_no_spark, Reader(root, [_SCHEMA]), relations), LocalEngine(Reader(root, [_SCHEMA])))
+    reader = Reader(root, [_SCHEMA])
+    return Engines(SparkEngine(_no_spark, reader, relations), LocalEngine(reader), kept)
 
 
 def _no_spark() -> SparkSession:

@@ -19,6 +19,7 @@ from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
 from recall.engines.chosen import Engines
+from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine, warm_up
 from recall.ledger import Ledger, Terms
@@ -57,7 +58,8 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
     """Serve recalls until `stop` is set."""
     go_first_when_memory_ends()
     sessions = _Sessions(place)
-    engines = [_engines(place, sessions) for _ in range(place.history_queries[1])]
+    kept = Kept()
+    engines = [_engines(place, sessions, kept) for _ in range(place.history_queries[1])]
     if place.spark_at_once:
         threading.Thread(target=_warm, args=(place, sessions), daemon=True, name="spark").start()
     else:
@@ -101,19 +103,17 @@ def _warm(place: Place, sessions: _Sessions) -> None:
     try:
         with suppress(PySparkException, Py4JError):
             for schema in place.schemas[:1]:
-                warm_up(_spark(place, sessions), schema)
+                reader = Reader(place.root, place.schemas)
+                warm_up(SparkEngine(sessions.new, reader, place.relations), schema)
     finally:
         process = jvm()
         step_aside(os.getpid(), *([] if process is None else [process.pid]))
 
 
-def _engines(place: Place, sessions: _Sessions) -> Engines:
-    local = None if place.engine == "spark" else LocalEngine(Reader(place.root, place.schemas))
-    return Engines(_spark(place, sessions), local)
-
-
-def _spark(place: Place, sessions: _Sessions) -> SparkEngine:
-    return SparkEngine(sessions.new, Reader(place.root, place.schemas), place.relations)
+def _engines(place: Place, sessions: _Sessions, kept: Kept) -> Engines:
+    reader = Reader(place.root, place.schemas)
+    local = None if place.engine == "spark" else LocalEngine(reader)
+    return Engines(SparkEngine(sessions.new, reader, place.relations), local, kept)
 
 
 def go_first_when_memory_ends() -> None:

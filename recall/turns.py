@@ -100,11 +100,14 @@ class Turns:
             return [work]
         assert work.task.pieces is not None
         chunks = {chunk for chunk, _, _ in work.task.pieces[work.task.next : work.upto]}
-        same = []
+        same: list[Work] = []
+        events = {work.task.asked.eid}  # rows of a query are told apart by event
         for other in map(self._desk.works.__getitem__, able):
             if other is not work and _alike(work, other) and not other.task.tries and other.task.pieces:
                 rest = other.task.pieces[other.task.next :]
-                if rest[0][0] in chunks and (other.background == work.background):
+                same_level = other.background == work.background
+                if rest[0][0] in chunks and same_level and other.task.asked.eid not in events:
+                    events.add(other.task.asked.eid)
                     other.upto = other.reach(sum(1 for _ in takewhile(lambda piece: piece[0] in chunks, rest)))
                     same.append(other)
         return [work, *same[: _TOGETHER - 1]]

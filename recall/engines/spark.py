@@ -74,6 +74,15 @@ class SparkEngine:
             return False
         return True
 
+    def files(self, template: Template, low: int | None, high: int) -> tuple[str, ...]:
+        """The files that a question reads for a span of event time, as the archive is now."""
+        self._reader.refresh()
+        used = template.partial.used
+        spans = [(name, low, high) for name in sorted(used.streams)]
+        since = None if low is None else low - used.reach
+        spans += [(name, since, high + max(used.lag, 0) + 1) for name in sorted(used.derived)]
+        return tuple(file for span in spans for file in self._reader.files(*span))
+
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""
         used, question = template.partial.used, template.question

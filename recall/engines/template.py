@@ -6,10 +6,11 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from recall.operators.aggregates import merge
 from recall.query.bind import Physical
-from recall.query.lift import EID, Lifted, Names, Scope, lift
+from recall.query.lift import EID, EVENT, Lifted, Names, Scope, lift
 from recall.query.shape import Tables
 from recall.query.split import MERGED, Split, split
 from recall.request import Asked, SqlQuestion
@@ -29,6 +30,26 @@ class Template:
     @cached_property
     def split(self) -> Split:
         return split(self.question.sql, self._tables)
+
+    @cached_property
+    def asked(self) -> str:
+        """What is asked of a piece of history, without what is done with the answer."""
+        question = self.question
+        return repr((question.sql, question.streams, question.derived, question.attributes))
+
+    @cached_property
+    def parameters(self) -> tuple[str, ...] | None:
+        """The attributes of the event on which a partial answer depends, beside the piece. None: also on other things
+        of the event: its time, its contexts, relations as they were then."""
+        if self.partial.used.own or self.partial.used.relations:
+            return None
+        found = (column for column in self.split.partial.find_all(exp.Column) if column.table.lower() == EVENT)
+        # Groups by the event keep events apart, and say nothing of it.
+        columns = [column for column in found if not isinstance(column.parent, exp.Group) or column.name != "eid"]
+        names = {name.lower(): name for name in self.question.attributes}
+        if any(column.name.lower() not in names for column in columns):
+            return None
+        return tuple(sorted({names[column.name.lower()] for column in columns}))
 
     @cached_property
     def partial(self) -> Lifted:
@@ -67,6 +88,12 @@ def by_event(found: pa.Table) -> dict[str, pa.Table]:
     for place, eid in enumerate(found[EID].to_pylist()):
         rows.setdefault(eid, []).append(place)
     return {eid: found.take(places) for eid, places in rows.items()}
+
+
+def as_of(eid: str, found: pa.Table) -> pa.Table:
+    """The same rows for another event."""
+    place = found.schema.get_field_index(EID)
+    return found.set_column(place, found.schema.field(EID), pa.array([eid] * len(found), found.schema.field(EID).type))
 
 
 def wanted_only(

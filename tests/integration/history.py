@@ -27,6 +27,7 @@ from moirae import database
 from moirae.settings import Settings, from_environment
 from recall.corpora import Corpora
 from recall.engines.chosen import Engines
+from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.ledger import Ledger, Terms
@@ -74,7 +75,8 @@ class History:
         """A manager on a connection of its own."""
         connection = database.connect(self.settings, "recall")
         root = Path(self.settings.archive)
-        engines = [_engines(root) for _ in range(workers)]
+        kept = Kept()
+        engines = [_engines(root, kept) for _ in range(workers)]
         manager = Manager(
             connection,
             Ledger(connection, Ledger.lease(connection), terms),
@@ -143,11 +145,12 @@ def go_on(manager: Manager, until: Callable[[], bool], seconds: float = 60.0) ->
         manager.rest()
 
 
-def _engines(root: Path) -> Engines:
+def _engines(root: Path, kept: Kept) -> Engines:
     def no_spark() -> SparkSession:
         raise AssertionError("these questions are served in the process")
 
     def relations(name: str) -> pa.Table:
         raise AssertionError(name)
 
-    return Engines(SparkEngine(no_spark, Reader(root, [SCHEMA]), relations), LocalEngine(Reader(root, [SCHEMA])))
+    reader = Reader(root, [SCHEMA])
+    return Engines(SparkEngine(no_spark, reader, relations), LocalEngine(reader), kept)

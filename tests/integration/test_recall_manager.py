@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from recall.commands import KeyTaken, Target, ask, effect
+from recall.engines.local import LocalEngine
+from recall.engines.template import Own, Template
 from recall.ledger import Terms
+from recall.request import Asked, Piece
 from tests.integration.history import History, go_on, history
 
 
@@ -181,3 +185,38 @@ def test_who_was_frozen_finds_its_task_taken(past: History) -> None:
         assert past.task(task)["lease"] == before["lease"] and past.task(task)["fence"] == before["fence"]
         go_on(other, lambda: past.task(task)["state"] == "done")
     assert past.revisions(task)[-1]["answer"] == [past.whole()]
+
+
+# Shared queries
+
+
+def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host once."""
+    read: list[tuple[str, Piece]] = []
+    real = LocalEngine.partial
+
+    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+        read.extend((asked.attributes["host"], piece) for asked, piece in shares)
+        return real(engine, template, shares, own)
+
+    monkeypatch.setattr(LocalEngine, "partial", partial)
+    tasks = [past.ask(number, host=number % 4, rule=f"g/r{number % 2}") for number in range(1, 51)]
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        whole = len(past.task(tasks[0])["pieces"])
+        assert len(read) == len(set(read)) <= 4 * whole
+        before = len(read)
+        later = past.ask(51, host=1)
+        go_on(manager, lambda: past.task(later)["state"] == "done")
+        assert len(read) - before < whole
+    for number, task in enumerate(tasks, start=1):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+    assert past.revisions(later)[-1]["answer"] == [past.whole(1)]
+
+
+def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History) -> None:
+    first, second = past.ask(1, rule="g/a"), past.ask(1, rule="g/b")
+    assert past.task(first)["eid"] == past.task(second)["eid"]
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(first)["state"] == "done" == past.task(second)["state"])
+    assert past.revisions(first)[-1]["answer"] == past.revisions(second)[-1]["answer"] == [past.whole()]
