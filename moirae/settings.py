@@ -106,7 +106,8 @@ class RecallSettings(Contract):
         description="Silence, by the clock, after which a suspended recall ends with its last answer.",
     )
     engine: Literal["auto", "spark", "local"] = Field(
-        default="auto", description="What reads chunks: spark, the local reader, or whichever suits (auto)."
+        default="auto",
+        description="What reads chunks and judges plain rules: spark, this process (local), or what suits (auto).",
     )
 
 

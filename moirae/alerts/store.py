@@ -83,6 +83,15 @@ class AlertStore:
             by_fingerprint.setdefault(event.fingerprint, []).append(event)
         self._tell(source, by_fingerprint, touched, silence)
 
+    def busy(self, keeps: Mapping[str, int], horizon: int, silence: int) -> set[str]:
+        """Rules for which settling without any event would change something: detected events or alerts that it ends.
+
+        `keeps`: how long alerts of each rule outlive their last event; all in microseconds, see `settle`.
+        """
+        values = {"rules": list(keeps), "keeps": list(keeps.values()), "silence": silence}
+        rows = self._connection.execute(_QUERIES["busy"], {**values, "horizon": from_micros(horizon)})
+        return {row[0] for row in rows}
+
     def _put_events(self, source: Source, events: Sequence[Event], settled: bool) -> None:
         if events:
             with self._connection.cursor() as cursor:

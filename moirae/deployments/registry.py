@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -88,6 +88,11 @@ class Registry:
         """Events of the rule before this event time (microseconds) are settled. Part of the caller's transaction."""
         values = {"rule": rule, "version": version, "settled_to": optional_datetime(settled_to)}
         self._connection.execute(_QUERIES["settle"], values)
+
+    def settle_quiet(self, versions: Mapping[str, str], settled_to: int) -> None:
+        """The same for many rules (with versions) at once."""
+        values = {"rules": list(versions), "versions": list(versions.values())}
+        self._connection.execute(_QUERIES["settle_quiet"], {**values, "settled_to": optional_datetime(settled_to)})
 
     def fail(self, rule: str, version: str, error: str) -> bool:
         """A rule's query failed. Returns whether it was set aside."""

@@ -1,6 +1,7 @@
 """Judging: the deployed rules over new rows (detected) and over slices of the archive (settled).
 
-Each statement judges many rules. Where it fails, its rules are judged one by one, and the one at fault is charged.
+Plain rules are judged in this process, all of one shape by one query; the others, and whatever fails here, by Spark in
+one statement. Where that fails, each half of its rules is judged again, down to the one at fault, which is charged.
 """
 
 import time
@@ -28,11 +29,12 @@ from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
 from moirae.live.contexts import Contexts
 from moirae.live.follow import Follow
-from moirae.live.plan import Running, Slice, due, horizon, statement
+from moirae.live.local import LocalJudge
+from moirae.live.plan import Running, Slice, due, horizon, view
 from moirae.live.relations import Relations
 from moirae.live.rows import Rows
+from moirae.live.share import Sharing
 from moirae.rules.definition import Definition, event_shape, tables_of
-from recall.query.bind import Physical
 from recall.query.shape import Unsupported
 
 _LOG = structlog.get_logger()
@@ -45,8 +47,14 @@ class Judge:
     """The rules that run, on one Spark session and one database connection."""
 
     def __init__(
-        self, spark: SparkSession, archive: Archive, connection: Connection[Any], relations: Relations
+        self,
+        spark: SparkSession,
+        archive: Archive,
+        connection: Connection[Any],
+        relations: Relations,
+        local: bool = True,
     ) -> None:
+        """`local`: whether plain rules may be judged in this process."""
         self._spark = spark
         self._rows = Rows(spark, archive)
         self._contexts = Contexts(spark, self._rows, connection)
@@ -57,6 +65,8 @@ class Judge:
         self._store = AlertStore(connection)
         self._relations = relations
         self._streams = {name: table.schema.time for name, table in archive.tables.items()}
+        self._sharing = Sharing({name: table.schema.columns for name, table in archive.tables.items()})
+        self._local = LocalJudge() if local else None
         self._revision: int | None = None
         self._settled_at = 0.0
         self._relation_names: frozenset[str] = frozenset()
@@ -124,6 +134,10 @@ class Judge:
                     ) from error
                 self.running.append(Running(definition, tables, shape, deployment.settled_to))
 
+        self._sharing.forget(self.running)
+        if self._local is not None:
+            self._local.forget()
+
     def watermarks(self) -> dict[str, int | None]:
         """Of each stream; see `Archive.watermark`."""
         return {name: self._archive.watermark(name) for name in self._archive.tables}
@@ -154,8 +168,8 @@ class Judge:
                 fresh[name] = rows
         rules = [rule for rule in rules if rule.shape.streams & fresh.keys()]
         if rules:
-            physical = self._views("new", {s: self._rows.new(s, fresh.get(s)) for r in rules for s in r.shape.streams})
-            for rule, finds in self._found(rules, physical):
+            streams = frozenset().union(*(rule.shape.streams for rule in rules))
+            for rule, finds in self._found(rules, {name: self._rows.new(name, fresh.get(name)) for name in streams}):
                 low = horizons[rule.rule]
                 events = self._events(rule, [f for f in finds if low is None or f.ts >= low])
                 if events:
@@ -190,9 +204,8 @@ class Judge:
         if filters:
             self._settled_at = now
         for part in slices:
-            for rule, finds in self._judge(part):
-                assert part.high is not None
-                self._settle_rule(rule, self._events(rule, finds), part.high, part.high)
+            assert part.high is not None
+            self._settle_rules(self._judge(part), part.high)
         if slices:
             self._forget()
         return len(slices)
@@ -241,6 +254,19 @@ class Judge:
             for judged, finds in self._judge(part):
                 self._settle_rule(judged, self._events(judged, finds), high, end)
 
+    def _settle_rules(self, found: Sequence[tuple[Running, list[Found]]], high: int) -> None:
+        """Of many rules few have anything to tell: the horizon of the others moves in one statement."""
+        keeps = {rule.rule: span(rule.definition.rule.spec.keep_firing_for) for rule, _ in found}
+        busy = self._store.busy(keeps, high, high) | {rule.rule for rule, finds in found if finds}
+        quiet = {rule.rule: rule.definition.version for rule, _ in found if rule.rule not in busy}
+        if quiet:
+            self._archive.fence()
+            self._registry.settle_quiet(quiet, high)
+            self.running = [replace(r, settled_to=high) if r.rule in quiet else r for r in self.running]
+        for rule, finds in found:
+            if rule.rule in busy:
+                self._settle_rule(rule, self._events(rule, finds), high, high)
+
     def _settle_rule(self, rule: Running, events: Sequence[Event], high: int, silence: int) -> None:
         self._archive.fence()
         with self._connection.transaction():
@@ -248,32 +274,74 @@ class Judge:
             self._registry.settle(rule.rule, rule.definition.version, high)
         self.running = [replace(r, settled_to=high) if r.rule == rule.rule else r for r in self.running]
 
-    # Asking Spark
+    # Asking the engines
 
     def _judge(self, part: Slice) -> list[tuple[Running, list[Found]]]:
-        views = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
-        found = self._found(part.rules, self._views("past", views))
+        inputs = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
         low, high = part.low, part.high
         return [
             (rule, [f for f in finds if (low is None or f.ts >= low) and (high is None or f.ts < high)])
-            for rule, finds in found
+            for rule, finds in self._found(part.rules, inputs)
         ]
 
-    def _found(self, rules: Sequence[Running], physical: Physical) -> list[tuple[Running, list[Found]]]:
+    def _found(
+        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame]
+    ) -> list[tuple[Running, list[Found]]]:
         """What each rule finds; a rule whose query fails is charged and left out."""
-        try:
-            table = self._spark.sql(statement(rules, physical)).toArrow()
-        except (PySparkException, Py4JJavaError) as error:
-            if len(rules) > 1:
-                return [pair for rule in rules for pair in self._found([rule], physical)]
-            self._charge(rules[0], error)
-            return []
         found: list[list[Found]] = [[] for _ in rules]
+        left = self._found_here(rules, inputs, found)
+        failed: set[int] = set()
+        if left:
+            for name, rows in inputs.items():
+                frame = self._rows.frame(rows) if isinstance(rows, pa.Table) else rows
+                frame.createOrReplaceTempView(view(name))
+            failed = self._found_by_spark(rules, left, found)
+        return [(rule, found[index]) for index, rule in enumerate(rules) if index not in failed]
+
+    def _found_here(
+        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], found: list[list[Found]]
+    ) -> list[int]:
+        """Fills in what this process can judge by itself; returns the places of the other rules."""
+        tables = {name: rows for name, rows in inputs.items() if isinstance(rows, pa.Table)}
+        if self._local is None:
+            return list(range(len(rules)))
+        shares = self._sharing.of(rules)
+        held = {view(name) for name in tables}
+        groups = [group for group in shares.groups if group.duck.streams <= held]
+        left = set(range(len(rules)))
+        for group, finds in self._local.found(groups, tables):
+            left -= set(group.members)
+            for place, one in finds:
+                found[place].append(one)
+        return sorted(left)
+
+    def _found_by_spark(self, rules: Sequence[Running], places: Sequence[int], found: list[list[Found]]) -> set[int]:
+        """Fills in what Spark finds for some of the rules; returns the places of those that failed.
+
+        Where a statement fails each half of its rules is asked for again, down to the rule at fault.
+        """
+        asked = [rules[place] for place in places]
+        shares = self._sharing.of(asked)
+        tables = {group.table: group.constants for group in shares.groups if len(group.members) > 1}
+        for name, constants in tables.items():
+            self._rows.frame(constants).createOrReplaceTempView(name)
+        try:
+            table = self._spark.sql(self._sharing.statement(asked, shares)).toArrow()
+        except (PySparkException, Py4JJavaError) as error:
+            if len(places) == 1:
+                self._charge(asked[0], error)
+                return {places[0]}
+            half = len(places) // 2
+            parts = (places[:half], places[half:])
+            return set().union(*(self._found_by_spark(rules, part, found) for part in parts))
+        finally:
+            for name in tables:
+                self._spark.catalog.dropTempView(name)
         for index, ts, text in zip(
             table["rule"].to_pylist(), column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True
         ):
-            found[index].append(Found(ts, orjson.loads(text)))
-        return list(zip(rules, found, strict=True))
+            found[places[index]].append(Found(ts, orjson.loads(text)))
+        return set()
 
     def _charge(self, rule: Running, error: Exception) -> None:
         message = str(error).strip().splitlines()[0]
@@ -284,12 +352,6 @@ class Judge:
 
     def _events(self, rule: Running, finds: Sequence[Found]) -> list[Event]:
         return distinct(rule.rule, rule.definition.id, rule.definition.key, finds)
-
-    def _views(self, prefix: str, frames: Mapping[str, DataFrame]) -> Physical:
-        for name, frame in frames.items():
-            frame.createOrReplaceTempView(f"{prefix}_{name}")
-        names = {name: f"{prefix}_{name}" for name in frames}
-        return Physical({**names, **{name: f"relation_{name}" for name in self._relation_names}})
 
 
 def _source(rule: Running) -> Source:

@@ -66,24 +66,41 @@ def due(running: Sequence[Running], watermarks: Mapping[str, int | None]) -> lis
     ]
 
 
-def statement(rules: Sequence[Running], physical: Physical) -> str:
-    """One query for all rules: columns `rule` (its index), `ts`, `attributes` (a JSON object).
+def view(stream: str) -> str:
+    """The table in which the rows of a stream stand while rules are judged."""
+    return f"in_{stream}"
 
-    Simple filters over one stream become arms of one projection over one scan; the others branches of a union.
+
+def bound(rule: Running) -> exp.Query:
+    """The rule's event query over the tables at hand."""
+    names = {name: view(name) for name in rule.tables.streams}
+    names |= {name: f"relation_{name}" for name in rule.tables.relations}
+    return bind(event_sql(rule.definition.rule, rule.tables), rule.tables, Physical(names))
+
+
+def branches(rules: Sequence[tuple[int, Running, exp.Query]]) -> list[str]:
+    """Queries for all rules, each with its number: columns `rule` (that number), `ts`, `attributes` (a JSON object).
+
+    Simple filters over one stream become arms of one projection over one scan; each of the others is its own.
     """
     filters: dict[str, list[str]] = {}
-    branches: list[str] = []
-    for index, rule in enumerate(rules):
-        query = bind(event_sql(rule.definition.rule, rule.tables), rule.tables, physical)
+    made: list[str] = []
+    for index, rule, query in rules:
         arm = _arm(index, rule, query)
         if arm is None:
-            branches.append(_branch(index, rule.definition.columns, query))
+            made.append(_branch(index, rule.definition.columns, query))
         else:
             filters.setdefault(query.args["from_"].this.sql(dialect="spark"), []).append(arm)
     for source, arms in filters.items():
         found = f"explode(filter(array({', '.join(arms)}), found -> found IS NOT NULL)) AS found"
-        branches.append(f"SELECT found.* FROM (SELECT {found} FROM {source})")
-    return " UNION ALL ".join(branches)
+        made.append(f"SELECT found.* FROM (SELECT {found} FROM {source})")
+    return made
+
+
+def shared_branch(query: str, columns: Sequence[str]) -> str:
+    """The same for rules of one shape, from what their query yields (see `recall.query.plain.Plain`)."""
+    row = ", ".join(f"'{name}', found.c{number}" for number, name in enumerate(columns))
+    return f"SELECT found.rule, found.ts, {_json(row)} AS attributes FROM ({query}) AS found"
 
 
 def _branch(index: int, columns: Sequence[str], query: exp.Query) -> str:

@@ -24,17 +24,17 @@ class Rows:
         """The declared columns of a stream, with their types."""
         return self._archive.tables[stream].schema.columns
 
-    def new(self, stream: str, fresh: pa.Table | None) -> DataFrame:
+    def new(self, stream: str, fresh: pa.Table | None) -> pa.Table:
         """Rows at hand, or none."""
         schema = self._archive.tables[stream].schema
         columns = list(schema.columns)
-        return self.frame(fresh.select(columns) if fresh is not None else schema.arrow().empty_table().select(columns))
+        return fresh.select(columns) if fresh is not None else schema.arrow().empty_table().select(columns)
 
-    def archived(self, stream: str, low: int | None, high: int | None) -> DataFrame:
-        """Rows with event times in [low, high), microseconds."""
+    def archived(self, stream: str, low: int | None, high: int | None) -> pa.Table | DataFrame:
+        """Rows with event times in [low, high), microseconds: where memory holds them all a table, else a frame."""
         recent = self._archive.recent[stream].slice(low, high)
         if recent is not None:
-            return self.frame(recent)
+            return recent
         table = self._archive.tables[stream]
         found = read(self._spark, table, low, high, False, {})
         return self.new(stream, None) if found is None else within(found, table.schema.time, low, high)

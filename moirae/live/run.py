@@ -91,7 +91,7 @@ class Live:
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
         self._reloading = Reloading(self._spark, settings, reload)
         relations = Relations(connection, settings.relations)
-        self._judge = Judge(self._spark, self._archive, connection, relations)
+        self._judge = Judge(self._spark, self._archive, connection, relations, settings.recall.engine != "spark")
         self._checkpoint = home / "checkpoints" / "live"
         self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
         self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})

@@ -168,7 +168,7 @@ def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) ->
         )
     source = replace(streams[0], shape=replace(streams[0].shape, relations=relations))
     windows = [
-        w for w in select.find_all(exp.Anonymous, exp.Func) if _is_window(w) and w.find_ancestor(exp.Select) is select
+        w for w in select.find_all(exp.Anonymous, exp.Func) if is_window(w) and w.find_ancestor(exp.Select) is select
     ]
     group = select.args.get("group")
     if group is None and not any(_own(select, exp.AggFunc)):
@@ -252,7 +252,7 @@ def _windowed(select: exp.Select, source: _Source, window: exp.Expr) -> _Source:
     time = arguments[0] if arguments else None
     if not isinstance(time, exp.Column) or time.name.lower() != (source.time or "").lower():
         raise Unsupported(f"window() takes the time of the stream, {source.time}", window)
-    size, slide, start = _spans(window, arguments[1:])
+    size, slide, start = spans(window, arguments[1:])
     inner, value = source.shape, _output(select, "ts")
     lag = {"end": -1, "start": size - 1, "time": 0, "inside": size - 1}[_kind(value, source.time or "")]
     return _Source(
@@ -260,18 +260,19 @@ def _windowed(select: exp.Select, source: _Source, window: exp.Expr) -> _Source:
     )
 
 
-def _spans(window: exp.Expr, arguments: list[exp.Expr]) -> tuple[int, int, int]:
+def spans(window: exp.Expr, arguments: list[exp.Expr]) -> tuple[int, int, int]:
+    """Size, slide and start of a window, in microseconds, from what follows its time. Raises `Unsupported`."""
     try:
-        spans = [span(parse_interval(a.name)) for a in arguments if isinstance(a, exp.Literal) and a.is_string]
+        found = [span(parse_interval(a.name)) for a in arguments if isinstance(a, exp.Literal) and a.is_string]
     except ValueError as error:
         raise Unsupported(f"window(): {error}", window) from error
-    if not spans or len(spans) != len(arguments) or spans[0] <= 0:
+    if not found or len(found) != len(arguments) or found[0] <= 0:
         raise Unsupported("window(ts, '5 minutes') takes fixed intervals as text", window)
-    size = spans[0]
-    slide = spans[1] if len(spans) > 1 else size
+    size = found[0]
+    slide = found[1] if len(found) > 1 else size
     if not 0 < slide <= size:
         raise Unsupported("a window's slide is above 0 and at most its size", window)
-    return size, slide, spans[2] if len(spans) > 2 else 0
+    return size, slide, found[2] if len(found) > 2 else 0
 
 
 _UNITS = {
@@ -318,7 +319,8 @@ def _output(select: exp.Select, name: str) -> exp.Expr:
     raise Unsupported("every row of an event query has a time: select it AS ts", select)
 
 
-def _is_window(node: exp.Expr) -> bool:
+def is_window(node: exp.Expr) -> bool:
+    """Whether this is `window(time, …)`."""
     return (isinstance(node, exp.Anonymous) and node.name.lower() == "window") or type(
         node
     ).__name__ == "WindowFunction"

@@ -44,6 +44,12 @@ UPDATE deployments SET state = 'stopped' WHERE rule = %(rule)s AND version = %(v
 UPDATE deployments SET settled_to = %(settled_to)s, failures = 0, error = NULL
 WHERE rule = %(rule)s AND version = %(version)s
 
+-- settle_quiet --
+-- Events of many rules before an event time are settled.
+UPDATE deployments d SET settled_to = %(settled_to)s, failures = 0, error = NULL
+FROM unnest(%(rules)s::text[], %(versions)s::text[]) AS w(rule, version)
+WHERE d.rule = w.rule AND d.version = w.version
+
 -- fail --
 -- A rule's query failed; after some failures in a row it is set aside.
 UPDATE deployments SET failures = failures + 1, error = %(error)s,

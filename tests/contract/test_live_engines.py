@@ -1,0 +1,306 @@
+"""One contract for all who judge rules: what Spark makes of a rule as it is written, whoever judges it, shared or not.
+
+Rules are generated, with constants that differ and rows with nulls, NaN, infinities and large numbers.
+"""
+
+import math
+import random
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from archiver.admission import column
+from archiver.schema import ARROW_TYPES
+from moirae.live.local import LocalJudge
+from moirae.live.plan import Running, branches, view
+from moirae.live.share import Sharing
+from moirae.rules.definition import Definition
+from moirae.rules.model import Alert
+from moirae.rules.ruleset import Derived, Rule
+from recall.query.shape import Shape, Tables
+
+pytestmark = pytest.mark.spark
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "i": "int", "ok": "boolean", "f": "float"}
+DERIVED = {
+    "load": "SELECT host, window.end AS ts, avg(n) AS v, count(*) AS n FROM s GROUP BY host, window(ts, '1 minute')"
+}
+TABLES = Tables({"s": "ts"}, frozenset({"r"}), DERIVED)
+
+
+def _rows() -> pa.Table:
+    rng = random.Random(7)
+    odd = [None, float("nan"), -0.0, 0.0, 1.5, 1e300, float("inf"), float("-inf")]
+    rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    for number in range(300):
+        rows["ts"].append(START + timedelta(seconds=number * 3, microseconds=rng.choice([0, 0, 1, 999_999])))
+        rows["host"].append(rng.choice(["a", "b", "c", None, "d'", "é"]))
+        rows["v"].append(rng.choice(odd) if rng.random() < 0.15 else float(rng.randrange(20)))
+        rows["n"].append(rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.2 else rng.randrange(10))
+        rows["i"].append(rng.choice([None, 0, -3, 2]))
+        rows["ok"].append(rng.choice([True, False, None]))
+        rows["f"].append(rng.choice([0.5, None]))
+    return pa.table({name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in rows.items()})
+
+
+ROWS = _rows()
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """Spark with the rows, and a relation."""
+    made = spark.newSession()
+    # Each rule runs once: compiling it would take longer than judging by it.
+    made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    for name in ("s", view("s")):
+        made.createDataFrame(ROWS).createOrReplaceTempView(name)
+    for name in ("r", "relation_r"):
+        made.sql(
+            "SELECT 'a' AS host, 'x' AS site, timestamp'1900-01-01' AS _valid_from, timestamp'2999-01-01' AS _valid_to"
+        ).createOrReplaceTempView(name)
+    for name, text in DERIVED.items():
+        made.sql(text).createOrReplaceTempView(name)
+    return made
+
+
+def running(session: SparkSession, name: str, expr: str) -> Running:
+    """A rule that runs."""
+    derived = tuple(Derived("g", stream, text) for stream, text in DERIVED.items())
+    rule = Rule("g", Alert(alert=name, expr=expr), derived)
+    types = {f.name: f.dataType.simpleString() for f in session.sql(expr).schema.fields if f.name != "ts"}
+    return Running(Definition(rule, types, (), ()), TABLES, Shape(frozenset({"s"})), None)
+
+
+Finds = dict[int, list[tuple[int, dict[str, Any]]]]
+
+
+def as_written(session: SparkSession, rules: list[Running]) -> Finds:
+    """Spark on each rule as it stands."""
+    sharing = Sharing({"s": COLUMNS})
+    parts = [part for i, rule in enumerate(rules) for part in branches([(i, rule, sharing._query(rule))])]
+    return _read(session, " UNION ALL ".join(parts))
+
+
+def by_spark(session: SparkSession, rules: list[Running]) -> Finds:
+    """Spark on shared queries."""
+    sharing = Sharing({"s": COLUMNS})
+    shares = sharing.of(rules)
+    for group in shares.groups:
+        session.createDataFrame(group.constants).createOrReplaceTempView(group.table)
+    return _read(session, sharing.statement(rules, shares))
+
+
+def here(rules: list[Running]) -> tuple[Finds, set[int]]:
+    """This process; and which rules it served."""
+    shares, found, served = Sharing({"s": COLUMNS}).of(rules), {}, set()
+    for group, finds in LocalJudge().found(shares.groups, {"s": ROWS}):
+        served |= set(group.members)
+        for place, one in finds:
+            found.setdefault(place, []).append((one.ts, dict(one.attributes)))
+    return found, served
+
+
+def _read(session: SparkSession, sql: str) -> Finds:
+    table = session.sql(sql).toArrow()
+    found: Finds = {}
+    rows = zip(table["rule"].to_pylist(), column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True)
+    for place, ts, text in rows:
+        found.setdefault(place, []).append((ts, orjson.loads(text)))
+    return found
+
+
+def alike(one: Finds, other: Finds) -> bool:
+    """Equal rows for each rule, fractions to nine digits."""
+    return one.keys() == other.keys() and all(
+        len(rows) == len(other[place]) and all(map(_alike, _sorted(rows), _sorted(other[place])))
+        for place, rows in one.items()
+    )
+
+
+def _sorted(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str, Any]]]:
+    def rounded(value: Any) -> Any:
+        return f"{value:.6g}" if isinstance(value, float) else value
+
+    return sorted(rows, key=lambda row: (row[0], repr([rounded(value) for value in row[1].values()])))
+
+
+def _alike(one: tuple[int, Mapping[str, Any]], other: tuple[int, Mapping[str, Any]]) -> bool:
+    return (
+        one[0] == other[0]
+        and list(one[1]) == list(other[1])
+        and all(
+            a == b or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
+            for a, b in zip(one[1].values(), other[1].values(), strict=True)
+        )
+        and all(type(a) is type(b) for a, b in zip(one[1].values(), other[1].values(), strict=True))
+    )
+
+
+SMALL = st.sampled_from(["0", "3", "7", "-2", "5000000000"])
+FRACTION = st.sampled_from(["2", "9.5", "0.1", "-1.25", "1e1", "1e300"])
+TEXT = st.sampled_from(["'a'", "'é'", "'zz'", "''"])
+NUMBERS = st.one_of(
+    st.sampled_from(["v", "n", "i", "v + n", "n - i", "-n", "(i)", "n * i", "v / 4", "n / 2"]),
+    st.builds("n + {}".format, SMALL),
+    st.builds("v * {}".format, FRACTION),
+    st.builds("n % {}".format, st.sampled_from(["3", "-2", "10"])),
+    st.builds("i * {}".format, st.sampled_from(["2", "-1"])),
+)
+WORDS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
+PLAIN = st.one_of(
+    st.builds("{} {} {}".format, st.sampled_from(["v", "v * 2", "(v + n)"]), WORDS, FRACTION),
+    st.builds("{} {} {}".format, st.sampled_from(["n", "i", "n + 1", "n * i"]), WORDS, SMALL),
+    st.builds("host {} {}".format, WORDS, TEXT),
+    st.builds("{} {} {}".format, NUMBERS, WORDS, st.sampled_from(["v", "n", "i"])),
+    st.builds("n BETWEEN {} AND {}".format, SMALL, SMALL),
+    st.builds("host IN ({}, {})".format, TEXT, TEXT),
+    st.sampled_from(["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"]),
+)
+CONDITIONS = st.one_of(
+    PLAIN,
+    st.builds("NOT ({})".format, PLAIN),
+    st.builds("({} AND {})".format, PLAIN, PLAIN),
+    st.builds("({} OR {})".format, PLAIN, PLAIN),
+)
+OUTPUTS = st.one_of(NUMBERS, SMALL, TEXT, st.sampled_from(["host", "ok", "ts", "v > 3", "n IS NULL"]))
+ARGUMENTS = st.sampled_from(["v", "n", "i", "n % 3", "n + i"])
+AGGREGATES = st.one_of(
+    st.sampled_from(["count(*)", "count(v)", "count(DISTINCT host)", "max(ts)", "min(host)", "sum(n) / 2"]),
+    st.builds("{}({})".format, st.sampled_from(["sum", "avg", "min", "max", "count"]), ARGUMENTS),
+    st.builds("max({0}) - min({0})".format, ARGUMENTS),
+)
+HAVINGS = st.one_of(
+    st.builds("count(*) {} {}".format, WORDS, SMALL),
+    st.builds("avg(n) {} {}".format, WORDS, FRACTION),
+    st.builds("max(i) > {} AND host <> {}".format, SMALL, TEXT),
+)
+WINDOWS = st.sampled_from(
+    ["'1 minute'", "'90 seconds'", "'3 minutes', '1 minute'", "'50 seconds', '20 seconds', '7 seconds'"]
+)
+
+
+@st.composite
+def filters(draw: st.DrawFn) -> str:
+    """A rule that judges row by row."""
+    outputs = [f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(OUTPUTS, max_size=3)))]
+    where = draw(st.lists(CONDITIONS, max_size=2))
+    source = draw(st.sampled_from(["s", "s AS x", "(SELECT ts, host, v, n, i, ok FROM s WHERE n > 2) AS y"]))
+    return f"SELECT {', '.join(['ts', *outputs])} FROM {source}" + (f" WHERE {' AND '.join(where)}" if where else "")
+
+
+@st.composite
+def windows(draw: st.DrawFn) -> str:
+    """A rule over windows."""
+    keys = draw(st.sampled_from([[], ["host"], ["host", "ok"], ["n"]]))
+    outputs = [f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(AGGREGATES, max_size=3)))]
+    ts = draw(st.sampled_from(["window.end", "window.start", "max(ts)"]))
+    where = draw(st.lists(CONDITIONS, max_size=1))
+    having = draw(st.lists(HAVINGS if "host" in keys else HAVINGS.filter(lambda h: "host" not in h), max_size=1))
+    return (
+        f"SELECT {', '.join([f'{ts} AS ts', *keys, *outputs])} FROM s"
+        + (f" WHERE {where[0]}" if where else "")
+        + f" GROUP BY {', '.join([*keys, f'window(ts, {draw(WINDOWS)})'])}"
+        + (f" HAVING {having[0]}" if having else "")
+    )
+
+
+EXAMPLES = [
+    [f"SELECT host, ts, v * {k} AS w FROM s WHERE v > {k}.5 AND n % 10 <> {k}" for k in range(1, 5)],
+    [f"SELECT host, ts, v FROM load WHERE v > {k} AND host = 'a'" for k in range(3)],
+    [
+        "SELECT host, ts, v FROM (SELECT * FROM s) AS y WHERE v > 3",
+        "SELECT host, ts, n AS x FROM (SELECT * FROM s) AS y WHERE n > 7",
+    ],
+    [
+        f"SELECT host, window.end AS ts, max(v) AS top, sum(n % {k + 2}) AS o, {k} AS k FROM s WHERE i <> {k} "
+        f"GROUP BY host, window(ts, '2 minutes', '30 seconds') HAVING max(v) > {k}"
+        for k in range(3)
+    ],
+    [
+        f"SELECT host, window.end AS ts, avg(v) AS v, count(DISTINCT ok) AS c FROM s "
+        f"GROUP BY host, window(ts, '1 minute') HAVING avg(n) > {k}"
+        for k in range(3)
+    ],
+]
+
+
+def _agree(session: SparkSession, texts: list[str]) -> set[int]:
+    """As written by Spark = shared by Spark = shared in this process, for all it serves; returns what it serves."""
+    rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
+    wanted = as_written(session, rules)
+    assert alike(by_spark(session, rules), wanted)
+    found, served = here(rules)
+    assert alike(found, {place: rows for place, rows in wanted.items() if place in served})
+    return served
+
+
+def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
+    """Filters, windows, derived streams, constants anywhere."""
+    texts = [text for texts in EXAMPLES for text in texts]
+    rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
+    assert all(as_written(session, rules).get(place) for place in (0, 4, 7, 9, 12)), "they find something"
+    assert _agree(session, texts) == set(range(len(texts)))
+
+
+@settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
+def test_all_judges_agree(session: SparkSession, texts: list[str]) -> None:
+    """Whatever is generated."""
+    _agree(session, texts)
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
+def test_all_judges_agree_on_many(session: SparkSession, texts: list[str]) -> None:
+    """More of it."""
+    _agree(session, texts)
+
+
+def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> None:
+    """And what differs otherwise is not."""
+    text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
+    rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
+    rules.append(running(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3"))
+    shares = Sharing({"s": COLUMNS}).of(rules)
+    assert [len(group.members) for group in shares.groups] == [50, 1]
+    assert shares.rest == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT host, ts FROM s WHERE host LIKE 'a%'",
+        "SELECT upper(host) AS host, ts FROM s",
+        "SELECT host, ts, f FROM s WHERE f > 0.1",
+        "SELECT host, ts, v / n AS q FROM s",
+        "SELECT host, ts, n % 0 AS q FROM s WHERE n > 100",
+        "SELECT host, ts, n FROM s WHERE n > 2.5",
+        "SELECT host, ts, 1.5 AS d FROM s",
+        "SELECT host, ts FROM s WHERE host = 'a\\\\b'",
+        "SELECT s.host, s.ts FROM s JOIN r ON s.host = r.host",
+        "SELECT window.end AS ts, stddev(v) AS d FROM s GROUP BY window(ts, '1 minute')",
+        "SELECT DISTINCT host, ts FROM s",
+        "SELECT host, ts FROM s WHERE ts > '2026-01-01'",
+    ],
+)
+def test_what_is_not_shown_to_agree_is_left_to_spark(session: SparkSession, text: str) -> None:
+    """No guess."""
+    assert Sharing({"s": COLUMNS}).of([running(session, "R", text)]).groups == ()
+
+
+def test_what_fails_here_is_left_to_spark(session: SparkSession) -> None:
+    """An overflow is an error for both; the others are served."""
+    rules = [
+        running(session, "Over", "SELECT ts, n * 9000000000000000000 AS o FROM s"),
+        running(session, "Good", "SELECT ts, n FROM s WHERE n > 3"),
+    ]
+    assert here(rules)[1] == {1}
