@@ -36,6 +36,7 @@ from recall.engines.chosen import Engines
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
+from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
 from recall.request import Asked, Request, SqlQuestion
@@ -143,7 +144,9 @@ def _manager(
         connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (count, f"recall{number}"))
     kept = Kept()
     engines = [_engines(root, kept) for _ in range(workers)]
-    return Manager(connection, ledger, Corpora(connection, root), engines, 600.0, stride=stride)
+    return Manager(
+        connection, ledger, Corpora(connection, root), Keys(Reader(root, [_SCHEMA])), engines, 600.0, stride=stride
+    )
 
 
 def _engines(root: Path, kept: Kept) -> Engines:

@@ -13,7 +13,9 @@ from psycopg import Connection
 from archiver.catalog import Catalog
 from recall.corpora import Corpora
 from recall.engines.template import Template
+from recall.keys import Keys
 from recall.ledger import Ledger, Step, Task
+from recall.order import ranked
 from recall.query.shape import Unsupported
 from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces
 from recall.schedule import Stride
@@ -50,6 +52,11 @@ class Work:
     def background(self) -> bool:
         return self.task.level > 0
 
+    @property
+    def left(self) -> int:
+        """Pieces that the task has not read."""
+        return len(self.task.pieces or ()) - self.task.next
+
     def reach(self, count: int) -> int:
         """How far the cursor gets with at most so many pieces that follow one another in time."""
         assert self.task.pieces is not None
@@ -82,12 +89,15 @@ def _touch(a: Piece, b: Piece) -> bool:
 class Desk:
     """Tasks at hand and whose turn it is."""
 
-    def __init__(self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, stride: Stride[UUID]) -> None:
+    def __init__(
+        self, connection: Connection[Any], ledger: Ledger, corpora: Corpora, keys: Keys, stride: Stride[UUID]
+    ) -> None:
         self.works: dict[UUID, Work] = {}
         self.stride = stride
         self._connection = connection
         self._ledger = ledger
         self._corpora = corpora
+        self._keys = keys
         self._templates: dict[str, Template] = {}
 
     def able(self) -> list[UUID]:
@@ -110,14 +120,18 @@ class Desk:
         if task.tries >= TRIES:
             self.fail(task, _TOO_MUCH.format(task.tries))
             return
+        template = self._template(task.question)
         if task.pieces is None:
             chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks()]
             task.pieces = pieces(chunks, task.asked.ts, task.question)
             if isinstance(task.question, SimilarQuestion):
                 index = self._corpora.index(task.rule, task.version, task.question.contexts)
                 task.corpus = index.number
+            if template is not None:
+                promises = self._keys.promises(template, task.asked, task.pieces)
+                task.pieces, task.skipped = ranked(task.pieces, promises, task.question.order)
             self._ledger.pin(task)
-        self.works[task.id] = Work(task, self._template(task.question))
+        self.works[task.id] = Work(task, template)
         self.stride.join(task.id, task.tickets, task.level)
 
     def _template(self, question: Any) -> Template | None:

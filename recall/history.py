@@ -22,7 +22,7 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     engines = asking.engines
     template = works[0].template
     assert template is not None
-    shares = [(work.task.asked, work.share()) for work in works if work.task.pieces]
+    shares = [(work.task.asked, work.share()) for work in works if work.left]
     error = None
     try:
         partial = engines.partial(template, shares, own) if shares else {}
@@ -85,7 +85,7 @@ def _step(
     failed = task.failed + (upto - task.next if not_read is not None else 0)
     covered = coverage(task.pieces, upto, failed, task.skipped)
     error = not_read or not_answered
-    if covered.final and error is not None and (answer is None or failed == len(task.pieces)):
+    if covered.final and error is not None and (answer is None or failed == len(task.pieces) - task.skipped):
         return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=error)
     revision = None if answer is None else Revision(covered, answer)
     kept = None if covered.final else _dumped(held)

@@ -151,7 +151,8 @@ class Ledger:
         return {row[0]: Standing(*row[1:]) for row in rows}
 
     def pin(self, task: Task) -> None:
-        """Keep what the task will read."""
+        """Keep what the task will read, before it has read any of it."""
+        task.next = task.skipped
         values = {"id": task.id, "fence": task.fence, "pieces": Jsonb(task.pieces), "corpus": task.corpus}
         self._connection.execute(_QUERIES["pin"], {**values, "skipped": task.skipped})
 

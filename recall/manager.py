@@ -19,6 +19,7 @@ from recall.corpora import Corpora
 from recall.desk import Desk
 from recall.engines.chosen import Engines
 from recall.judging import Judging
+from recall.keys import Keys
 from recall.ledger import LEASE, Ledger
 from recall.load import Load
 from recall.schedule import Stride
@@ -40,6 +41,7 @@ class Manager:
         connection: Connection[Any],
         ledger: Ledger,
         corpora: Corpora,
+        keys: Keys,
         engines: list[Engines],
         stuck: float,
         least: int | None = None,
@@ -47,11 +49,12 @@ class Manager:
     ) -> None:
         self._ledger = ledger
         self._workers = Workers(engines, ledger, stuck)
-        self._desk = Desk(connection, ledger, corpora, stride if stride is not None else Stride())
+        self._desk = Desk(connection, ledger, corpora, keys, stride if stride is not None else Stride())
         self._turns = Turns(connection, self._desk, Comparisons(connection, corpora), self._workers)
         self._judging = Judging(ledger, self._workers)
         self._commands = Commands(connection, len(engines))
         self._load = None if least is None else Load(connection, least, len(engines))
+        self._keys = keys
         self._due: dict[str, float] = {}
 
     def run(self, stop: threading.Event, beat: Callable[[], None]) -> None:
@@ -59,7 +62,7 @@ class Manager:
         while not stop.is_set():
             self.round()
             beat()
-            if not self.rest() and not self._desk.able():
+            if not self.rest() and not self._desk.able() and not self._keys.learn():
                 stop.wait(_LOOK)
         self.finish()
         self._ledger.release()

@@ -138,16 +138,18 @@ class Coverage:
 
 
 def coverage(order: Sequence[Piece], done: int, failed: int, skipped: int = 0) -> Coverage:
-    """The coverage after `done` pieces, `failed` of which gave nothing; `skipped` others need not be read."""
-    read, lows = order[:done], [low for _, low, _ in order[:done]]
+    """The coverage after `done` pieces, `failed` of which gave nothing; the first `skipped` need not be read."""
+    final = done == len(order)
+    # In the end what a summary has ruled out is covered as well.
+    read = order if final else order[skipped:done]
     return Coverage(
         asked_from=_first([low for _, low, _ in order]),
-        read_from=_first(lows),
+        read_from=_first([low for _, low, _ in read]),
         read_to=max((high for _, _, high in read), default=None),
-        read=done - failed,
+        read=done - failed - skipped,
         left=len(order) - done,
         failed=failed,
-        final=done == len(order),
+        final=final,
         partial=failed > 0 or done < len(order),
         by_summary=skipped,
     )

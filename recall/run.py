@@ -22,6 +22,7 @@ from recall.engines.chosen import Engines
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine, warm_up
+from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
 
@@ -66,7 +67,8 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
         step_aside(os.getpid())
     corpora = Corpora(connection, place.root)
     ledger = Ledger(connection, Ledger.lease(connection), place.terms)
-    manager = Manager(connection, ledger, corpora, engines, place.query_timeout, place.history_queries[0])
+    keys = Keys(Reader(place.root, place.schemas))
+    manager = Manager(connection, ledger, corpora, keys, engines, place.query_timeout, place.history_queries[0])
     manager.run(stop, beat)
     # A query that is under way may hold this up; the next process need not wait for it.
     ending = threading.Thread(target=sessions.stop, daemon=True)

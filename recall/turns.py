@@ -75,7 +75,7 @@ class Turns:
 
     def _turn_of(self, work: Work, able: Iterable[UUID]) -> list[Task] | None:
         workers = self._workers
-        if not work.task.pieces or work.template is None:
+        if work.template is None or not work.left:
             return self._at_once(work, able)
         if not workers.free or (work.background and not workers.spare):
             return None
@@ -103,7 +103,8 @@ class Turns:
         same: list[Work] = []
         events = {work.task.asked.eid}  # rows of a query are told apart by event
         for other in map(self._desk.works.__getitem__, able):
-            if other is not work and _alike(work, other) and not other.task.tries and other.task.pieces:
+            if other is not work and _alike(work, other) and not other.task.tries and other.left:
+                assert other.task.pieces is not None
                 rest = other.task.pieces[other.task.next :]
                 same_level = other.background == work.background
                 if rest[0][0] in chunks and same_level and other.task.asked.eid not in events:
@@ -115,7 +116,7 @@ class Turns:
     def _at_once(self, work: Work, able: Iterable[UUID]) -> list[Task]:
         """What needs no engine: similarity over the index in memory, for all that wait for the same chunk; a question
         without any history."""
-        if work.template is None and work.task.pieces:
+        if work.template is None:
             works = self._together(work, able)
             steps = self._comparisons.compare(works)
         else:
@@ -175,9 +176,9 @@ class Turns:
 
     def _end_of_turn(self, work: Work, alone: bool) -> None:
         """One piece or a run of them; in the background, where nobody waits for answers on the way, many."""
-        done, total = work.task.next, len(work.task.pieces or ())
-        if total:
-            work.upto = work.reach(_RUN if work.background else run(done, total - done, work.each, alone))
+        task, total = work.task, len(work.task.pieces or ())
+        done = task.next - task.skipped
+        work.upto = work.reach(_RUN if work.background else run(done, total - task.next, work.each, alone))
 
 
 def _alike(work: Work, other: Work) -> bool:

@@ -128,6 +128,8 @@ def covered(coverage: Mapping[str, Any]) -> str:
         "the beginning" if coverage["read_from"] is None else f"{from_micros(coverage['read_from']):%Y-%m-%d %H:%M}Z"
     )
     words = f"{coverage['read']} of {total} chunks, back to {since}"
+    if coverage.get("by_summary"):
+        words += f", {coverage['by_summary']} more ruled out by summaries"
     if coverage["failed"]:
         words += f", {coverage['failed']} failed"
     if coverage["final"]:

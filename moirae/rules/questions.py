@@ -94,7 +94,11 @@ class SqlRecall(Recall):
     range: PositiveDuration | None = Field(
         default=None, description="How far before the event history is read, in event time; absent: all of it."
     )
-    order: Literal["newest", "oldest"] = Field(default="newest", description="Which chunks are read first.")
+    order: Literal["newest", "oldest", "promising", "mixed"] = Field(
+        default="newest",
+        description="Which chunks are read first: the newest, the oldest, those that hold most rows with the event's "
+        "key, or by turns the newest and those.",
+    )
 
 
 class Similarity(Contract):
@@ -108,9 +112,10 @@ class Similarity(Contract):
     gap: Duration = Field(
         default=timedelta(0), description="Past events must be at least this much older, in event time."
     )
-    order: Literal["newest", "promising"] = Field(
+    order: Literal["newest", "oldest", "promising", "mixed"] = Field(
         default="newest",
-        description="Which chunks are read first: the newest, or those whose term summaries promise most.",
+        description="Which chunks are read first: the newest, the oldest, those whose term summaries promise most, or "
+        "by turns the newest and those.",
     )
 
 

@@ -37,7 +37,7 @@ SELECT id, fence, level, tickets FROM tasks WHERE lease = %(lease)s AND state = 
 
 -- pin --
 -- What the task will read, fixed at its first history query.
-UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, corpus = %(corpus)s
+UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
 -- charge --

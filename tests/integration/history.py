@@ -30,13 +30,16 @@ from recall.engines.chosen import Engines
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
+from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
-from recall.request import Asked, Request, SqlQuestion, task_id
+from recall.request import Asked, Order, Request, SqlQuestion, task_id
 from recall.schedule import Stride
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = 4
+# A host that was there in the oldest chunk only.
+GONE = f"h{HOSTS}"
 _COLUMNS = {"ts": "timestamp", "host": "string", "v": "bigint"}
 SCHEMA = StreamSchema("past", _COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(days=1))
 _WORKSPACE = """
@@ -55,18 +58,26 @@ class History:
     settings: Settings
     connection: Connection[Any]
     rows: list[tuple[int, str, int]]
+    keys: Keys
 
     def ask(
-        self, number: int, sql: str = COUNT, *, rule: str = "g/r", version: str = "1", host: int = 0, **further: Any
+        self,
+        number: int,
+        sql: str = COUNT,
+        *,
+        rule: str = "g/r",
+        host: int = 0,
+        order: Order = "newest",
+        **further: Any,
     ) -> UUID:
         """A task about event `number`, at the end of history."""
         question = SqlQuestion(
-            None, 0.0, "newest", sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
+            None, 0.0, order, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
         )
         end = to_micros(START + timedelta(seconds=len(self.rows)))
         asked = Asked(UUID(int=number), end, {}, {"host": f"h{host}"})
-        Ledger(self.connection).add([Request(rule, version, "norm", question, asked, 0)])
-        return task_id(rule, version, "norm", asked.eid)
+        Ledger(self.connection).add([Request(rule, "1", "norm", question, asked, 0)])
+        return task_id(rule, "1", "norm", asked.eid)
 
     @contextmanager
     def manager(
@@ -81,6 +92,7 @@ class History:
             connection,
             Ledger(connection, Ledger.lease(connection), terms),
             Corpora(connection, root),
+            self.keys,
             engines,
             600.0,
             stride=stride,
@@ -121,6 +133,7 @@ def history(chunks: int, rows: int) -> Iterator[History]:
     archive = Archive(Path(settings.archive), [SCHEMA], policy, connection, lambda: None)
     rng = random.Random(1)
     found = [(second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)]
+    found[:rows:2] = [(second, GONE, v) for second, _, v in found[:rows:2]]
     lines = [
         orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
         for second, host, v in found
@@ -130,7 +143,8 @@ def history(chunks: int, rows: int) -> Iterator[History]:
         unit = Unit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
-        yield History(settings, connection, found)
+        keys = Keys(Reader(Path(settings.archive), [SCHEMA]))
+        yield History(settings, connection, found, keys)
     finally:
         connection.close()
         shutil.rmtree(root, ignore_errors=True)

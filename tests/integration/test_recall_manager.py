@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from archiver.times import to_micros
 from recall.commands import KeyTaken, Target, ask, effect
 from recall.engines.local import LocalEngine
 from recall.engines.template import Own, Template
 from recall.ledger import Terms
-from recall.request import Asked, Piece
-from tests.integration.history import History, go_on, history
+from recall.request import Asked, Order, Piece
+from tests.integration.history import HOSTS, START, History, go_on, history
 
 
 @pytest.fixture(scope="module")
@@ -119,9 +120,9 @@ def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
     with past.manager() as manager:
         go_on(manager, lambda: past.task(asks_nothing)["state"] == "done")
         waits = past.task(asks)
-        assert waits["state"] == "suspended" and waits["next"] == 1 and waits["deadline"] is not None
+        assert waits["state"] == "suspended" and waits["next"] - waits["skipped"] == 1 and waits["deadline"] is not None
         ask(past.connection, "k", "refine", Target(task=str(asks)), "test")
-        go_on(manager, lambda: past.task(asks)["next"] == 2)
+        go_on(manager, lambda: past.task(asks)["next"] - waits["skipped"] == 2)
         assert past.task(asks)["state"] == "suspended"
     assert len(past.revisions(asks)) == 2
 
@@ -220,3 +221,54 @@ def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History
     with past.manager() as manager:
         go_on(manager, lambda: past.task(first)["state"] == "done" == past.task(second)["state"])
     assert past.revisions(first)[-1]["answer"] == past.revisions(second)[-1]["answer"] == [past.whole()]
+
+
+# Order
+
+
+def _learn(past: History) -> None:
+    task = past.ask(100)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    while past.keys.learn():
+        pass
+
+
+@pytest.mark.parametrize("order", ["newest", "promising", "mixed"])
+def test_chunks_without_the_key_are_not_read(past: History, order: Order) -> None:
+    _learn(past)
+    task = past.ask(1, host=HOSTS, order=order)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    (revision,) = past.revisions(task)
+    coverage = revision["coverage"]
+    assert revision["answer"] == [past.whole(HOSTS)] and past.whole(HOSTS)["n"] == 25
+    assert (coverage["read"], coverage["by_summary"]) == (1, len(past.task(task)["pieces"]) - 1)
+    assert coverage["final"] and not coverage["partial"] and coverage["read_from"] is None
+
+
+def test_a_key_that_was_never_there(past: History) -> None:
+    _learn(past)
+    task = past.ask(1, host=77)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    (revision,) = past.revisions(task)
+    assert revision["answer"] == [{"n": 0, "total": None}] and revision["coverage"]["read"] == 0
+
+
+def test_the_most_promising_chunk_first(past: History) -> None:
+    _learn(past)
+    task = past.ask(1, host=1, order="promising")
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    rows = past.task(task)
+    per_chunk = [
+        sum(
+            1
+            for second, host, _ in past.rows
+            if host == "h1" and (low or 0) <= to_micros(START) + second * 10**6 < high
+        )
+        for _, low, high in rows["pieces"][rows["skipped"] :]
+    ]
+    assert per_chunk == sorted(per_chunk, reverse=True)
+    assert past.revisions(task)[-1]["answer"] == [past.whole(1)]

@@ -1,0 +1,70 @@
+"""Which keys a piece of history holds, known from files that were looked through while nobody asked anything."""
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from archiver.reader import Reader
+from recall.engines.template import Template
+from recall.request import Asked, Piece
+
+# Keys of a file, beyond which it is not summarised; files in memory.
+_KEYS, _FILES = 4096, 20_000
+
+
+class Keys:
+    """How many rows each file has of each key; files never change. `None`: too many keys."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._wanted: dict[tuple[str, str], None] = {}
+        self._files: dict[tuple[str, str], Mapping[str, int] | None] = {}
+
+    def promises(self, template: Template, asked: Asked, pieces: Sequence[Piece]) -> list[float | None]:
+        """How many rows with the event's key each piece holds at most; None: not known."""
+        pin = self._pin(template)
+        if pin is None:
+            return [None] * len(pieces)
+        stream, column, attribute = pin
+        value = asked.attributes.get(attribute)
+        self._wanted[stream, column] = None
+        self._reader.refresh()
+        return [self._rows(stream, column, value, low, high) for _, low, high in pieces]
+
+    def _pin(self, template: Template) -> tuple[str, str, str] | None:
+        """(stream, column, attribute) where rows of one stream with one key are all that counts."""
+        used, types = template.partial.used, template.question.attributes
+        if len(used.streams) != 1 or used.derived:
+            return None
+        (stream,) = used.streams
+        columns = self._reader.schema(stream).columns
+        pins = (pin for pin in used.pins if pin[0] == stream and columns.get(pin[1]) == types.get(pin[2]) == "string")
+        return next(pins, None)
+
+    def _rows(self, stream: str, column: str, value: str | None, low: int | None, high: int) -> float | None:
+        total = 0
+        for file in self._reader.files(stream, low, high):
+            found = self._files.get((file, column))
+            if found is None:
+                return None
+            total += found.get(value, 0) if value is not None else 0
+        return float(total)
+
+    def learn(self) -> bool:
+        """Look through one more file; False: there is none."""
+        self._reader.refresh()
+        for stream, column in self._wanted:
+            for file in reversed(self._reader.files(stream, None, None)):
+                if (file, column) not in self._files and len(self._files) < _FILES:
+                    self._files[file, column] = _summary(file, column)
+                    return True
+        return False
+
+
+def _summary(file: str, column: str) -> dict[str, int] | None:
+    values = pq.ParquetFile(file, read_dictionary=[column]).read(columns=[column])[column]
+    counts = pc.value_counts(values.cast("string"))
+    if len(counts) > _KEYS:
+        return None
+    return {str(one["values"]): one["counts"] for one in counts.to_pylist() if one["values"] is not None}
