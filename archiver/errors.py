@@ -1,6 +1,7 @@
 """What can go wrong in the archive.
 
 ArchiverError
+├── LogDamaged      a commit of a table cannot be read
 └── NotInstalled    Spark's jars are missing
 """
 
@@ -11,3 +12,7 @@ class ArchiverError(Exception):
 
 class NotInstalled(ArchiverError):
     """Set-up has not run, or not to its end."""
+
+
+class LogDamaged(ArchiverError):
+    """A commit of a table cannot be read: what it says is not guessed."""

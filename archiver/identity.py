@@ -19,8 +19,8 @@ Array = npt.NDArray[Any]
 
 _ID_BYTES, _HASH_BYTES = 16, 8
 ENTRY = np.dtype([("id", f"S{_ID_BYTES}"), ("hash", "i8"), ("unit", "i8"), ("line", "i8")])
-# Sorted runs of a chunk's index before they are merged: look-ups stay few, merging stays rare.
-_RUNS = 12
+# Runs of about one size are merged when there are so many: look-ups stay few, and each row is merged a few times only.
+_RUNS = 4
 
 
 def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Array]:
@@ -57,8 +57,9 @@ def entries(ids: list[bytes], hashes: Array, units: Array, lines: Array) -> Arra
     return made
 
 
-def _sorted(rows: Array) -> Array:
-    return rows[np.argsort(rows["id"], kind="stable")]
+def _run(rows: Array) -> tuple[Array, Array]:
+    ordered = rows[np.argsort(rows["id"], kind="stable")]
+    return np.ascontiguousarray(ordered["id"]), ordered
 
 
 def _digest(content: bytes, size: int) -> bytes:
@@ -67,38 +68,39 @@ def _digest(content: bytes, size: int) -> bytes:
 
 @dataclass
 class ChunkIndex:
-    """The identities of one chunk of one stream, as a few sorted runs of `ENTRY`."""
+    """The identities of one chunk of one stream, as a few runs of `ENTRY` sorted by id, each with its ids by itself."""
 
-    runs: list[Array] = field(default_factory=list)
+    runs: list[tuple[Array, Array]] = field(default_factory=list)
 
     def add(self, entries: Array) -> None:
         """Add rows that are not in the index."""
         if len(entries):
-            self.runs.append(_sorted(entries))
-        if len(self.runs) > _RUNS:
-            self.runs = [_sorted(np.concatenate(self.runs))]
+            self.runs.append(_run(entries))
+        while len(self.runs) >= _RUNS and len(self.runs[-_RUNS][0]) <= 2 * _RUNS * len(self.runs[-1][0]):
+            self.runs[-_RUNS:] = [_run(np.concatenate([rows for _, rows in self.runs[-_RUNS:]]))]
 
     def find(self, ids: Array) -> tuple[Array, Array]:
         """For each id whether it is known, and its entry where it is."""
         known = np.zeros(len(ids), dtype=bool)
         entries = np.zeros(len(ids), dtype=ENTRY)
-        for run in self.runs:
-            at = np.searchsorted(run["id"], ids)
-            inside = at < len(run)
-            hit = np.zeros(len(ids), dtype=bool)
-            hit[inside] = run["id"][at[inside]] == ids[inside]
-            entries[hit] = run[at[hit]]
-            known |= hit
+        order = np.argsort(ids, kind="stable")  # look-ups side by side stay in the processor's cache
+        wanted = np.ascontiguousarray(ids[order])
+        for held, rows in self.runs:
+            at = np.searchsorted(held, wanted)
+            inside = np.flatnonzero(at < len(held))
+            hit = inside[held[at[inside]] == wanted[inside]]
+            entries[order[hit]] = rows[at[hit]]
+            known[order[hit]] = True
         return known, entries
 
     def __len__(self) -> int:
-        return sum(len(run) for run in self.runs)
+        return sum(len(rows) for _, rows in self.runs)
 
 
 class IdentityIndex:
     """The indexes of a stream's chunks, loaded when first needed; the least recently used are forgotten.
 
-    Memory is 40 bytes a row of the chunks held, at most `rows` rows and at least one chunk.
+    Memory is 56 bytes a row of the chunks held, at most `rows` rows and at least one chunk.
     """
 
     def __init__(self, load: Callable[[int], Array], rows: int) -> None:

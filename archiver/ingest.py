@@ -28,7 +28,7 @@ from archiver.times import span
 
 # Records decoded and appended at a time: bounds memory (some 300 bytes a record) and the rows of one file.
 _SLICE = 200_000
-# Rows whose identities are kept in memory, per stream; 40 bytes each.
+# Rows whose identities are kept in memory, per stream; 56 bytes each.
 _INDEXED_ROWS = 4_000_000
 # Bytes of just archived rows kept in memory, per stream.
 _RECENT_BYTES = 64 << 20

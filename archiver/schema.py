@@ -31,6 +31,9 @@ ADDED: dict[str, pa.DataType] = {
     "chunk": pa.int32(),
 }
 
+# What follows from the rows' content: see `archiver.identity`.
+IDENTITY = ("_id", "_hash")
+
 
 @dataclass(frozen=True)
 class StreamSchema:

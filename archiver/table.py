@@ -1,51 +1,51 @@
 """One stream's Delta table, partitioned by chunk: appending, and which files hold which time.
 
-Data and log files are flushed to disk before an append returns: the library that writes them does not.
+Data and log files are flushed to disk before an append returns.
 """
 
-import os
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
 from deltalake.exceptions import TableNotFoundError
 
-from archiver.identity import ENTRY, entries
-from archiver.schema import StreamSchema
-from archiver.times import to_micros
+from archiver.admission import column
+from archiver.files import write
+from archiver.identity import ENTRY, entries, fingerprint
+from archiver.log import ChunkFiles, DataFile, Log, flush
+from archiver.schema import IDENTITY, StreamSchema
 
-# Commits between two checkpoints of the log: often enough to open fast, rare enough not to slow appends.
 _CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
-
-
-@dataclass(frozen=True)
-class ChunkFiles:
-    """What a chunk holds in one table: rows, files, bytes, and the span of event time, in microseconds."""
-
-    rows: int
-    files: int
-    bytes: int
-    oldest: int
-    newest: int
+# Commits between two checkpoints of the log: often enough to open fast, rare enough to cost little.
+_CHECKPOINT = 200
+# An append of so many rows to a chunk is clustered at once, and not written again.
+_LARGE = 50_000
+# How the names of files begin: as they were appended; clustered.
+_LOOSE, _CLUSTERED = "a-", "c-"
+# A clustered file is rewritten together with new ones that have at least one row for so many of its rows.
+_MUCH = 4
 
 
 class StreamTable:
-    """The archive of one stream under `root`, created when absent. One process appends (see `moirae.live.fence`)."""
+    """The archive of one stream under `root`, created when absent. One process appends (see `moirae.process`)."""
 
     def __init__(self, root: Path, schema: StreamSchema) -> None:
         self.schema = schema
         self.path = root / "streams" / schema.name
         self._arrow = schema.arrow()
-        self._table = self._open()
-        self._settled = {field.name for field in self._table.schema().fields} == set(self._arrow.names)
-        self._actions = self._read_actions()
+        table = self._open()
+        known = {field.name for field in table.schema().fields}
+        # Columns may have come since the table was made; old rows have no value in new ones.
+        self._added = [Field.from_arrow(field) for field in self._arrow if field.name not in known]
+        self._log = Log(self.path, schema.time, table)
 
     @staticmethod
     def exists(root: Path, stream: str) -> bool:
@@ -61,81 +61,73 @@ class StreamTable:
 
     def append(self, rows: pa.Table, batch: int) -> None:
         """Commit rows of the table's schema at once. `batch` is kept with the commit, for people who look."""
-        write_deltalake(
-            self._table,
-            rows.select(self._arrow.names).cast(self._arrow),
-            mode="append",
-            # Columns may have come or gone since the table was made; old rows have no value in new ones.
-            schema_mode=None if self._settled else "merge",
-            commit_properties=CommitProperties(custom_metadata={"batch": str(batch)}),
-        )
-        self._refresh()
+        if self._added:
+            DeltaTable(self.path).alter.add_columns(self._added)
+            self._added = []
+        rows = rows.select(self._arrow.names).cast(self._arrow)
+        parts = [(part, rows.filter(pc.equal(rows["chunk"], part))) for part in pc.unique(rows["chunk"]).to_pylist()]
+        files = [self._write(part, held, len(held) >= _LARGE) for part, held in parts]
+        self._log.commit("WRITE", files, (), int(time.time() * 1000), {"batch": str(batch)})
 
-    def _refresh(self) -> None:
-        before = set(self._actions["path"].to_pylist())
-        self._actions = self._read_actions()
-        _flush([self.path / path for path in self._actions["path"].to_pylist() if path not in before])
-        _flush([self.path / "_delta_log" / f"{self._table.version():020d}.json"])
-
-    def _read_actions(self) -> pa.Table:
-        return pa.table(self._table.get_add_actions(flatten=True))
+    def _write(self, chunk: int, rows: pa.Table, clustered: bool) -> DataFile:
+        """A file that is not part of the table yet, on disk."""
+        folder = self.path / f"chunk={chunk}"
+        folder.mkdir(exist_ok=True)
+        name = f"chunk={chunk}/{_CLUSTERED if clustered else _LOOSE}{uuid4().hex}.parquet"
+        rows = rows.drop_columns(["chunk"])
+        write(self.schema, rows, self.path / name, clustered)
+        ts = column(rows, self.schema.time)
+        return DataFile(name, chunk, len(rows), (self.path / name).stat().st_size, int(ts.min()), int(ts.max()))
 
     def refresh(self) -> None:
         """See what others (the clustering of closed chunks) have committed."""
-        before = self._table.version()
-        self._table.update_incremental()
-        if self._table.version() != before:
-            self._actions = self._read_actions()
+        self._log.follow()
 
     def files(self, low: int | None = None, high: int | None = None, chunk: int | None = None) -> list[str]:
         """Paths of the files that may hold event times in [low, high) (microseconds) and the chunk."""
-        return [
-            str(self.path / path)
-            for path, oldest, newest, part in self._spans()
-            if (low is None or newest >= low) and (high is None or oldest < high) and (chunk is None or part == chunk)
-        ]
+        return [str(self.path / file.path) for file in self.held(low, high, chunk)]
 
-    def _spans(self) -> Sequence[tuple[str, int, int, int]]:
-        time = self.schema.time
-        actions = self._actions
-        if not len(actions):
-            return []
-        return list(
-            zip(
-                actions["path"].to_pylist(),
-                map(to_micros, actions[f"min.{time}"].to_pylist()),
-                map(to_micros, actions[f"max.{time}"].to_pylist()),
-                actions["partition.chunk"].to_pylist(),
-                strict=True,
-            )
-        )
+    def held(self, low: int | None = None, high: int | None = None, chunk: int | None = None) -> list[DataFile]:
+        """The files that may hold event times in [low, high) (microseconds) and the chunk."""
+
+        def within(span: DataFile | ChunkFiles) -> bool:
+            return (low is None or span.newest >= low) and (high is None or span.oldest < high)
+
+        chunks = self._log.chunks
+        known = list(chunks.values()) if chunk is None else [chunks[chunk]] if chunk in chunks else []
+        return [file for one in known if within(one) for file in one.paths.values() if within(file)]
 
     def chunks(self) -> dict[int, ChunkFiles]:
         """What each chunk holds here."""
-        found: dict[int, ChunkFiles] = {}
-        rows, sizes = (self._actions[name].to_pylist() for name in ("num_records", "size_bytes"))
-        for (_, oldest, newest, chunk), count, size in zip(self._spans(), rows, sizes, strict=True):
-            held = found.get(chunk, ChunkFiles(0, 0, 0, oldest, newest))
-            found[chunk] = ChunkFiles(
-                held.rows + count,
-                held.files + 1,
-                held.bytes + size,
-                min(held.oldest, oldest),
-                max(held.newest, newest),
-            )
-        return found
+        return self._log.chunks
 
     def read(self, columns: Sequence[str], chunk: int | None = None) -> pa.Table:
         """The named columns of a chunk, or of all, in memory. `chunk` itself is not among the files' columns."""
         schema = pa.schema([self._arrow.field(name) for name in columns])
-        parts = [pq.ParquetFile(path).read(columns=list(columns)) for path in self.files(chunk=chunk)]
-        return pa.concat_tables([part.cast(schema) for part in parts]) if parts else schema.empty_table()
+        parts = [self.read_file(file.path, columns) for file in self.held(chunk=chunk)]
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def read_file(self, path: str, columns: Sequence[str]) -> pa.Table:
+        """The named columns of one file; what it lacks is null, or for the identity computed."""
+        file = pq.ParquetFile(self.path / path)
+        known = set(file.schema_arrow.names)
+        if set(IDENTITY).intersection(columns) and not known.issuperset(IDENTITY):
+            return self._identified(path).select(list(columns))
+        rows = file.read(columns=[name for name in columns if name in known])
+        return _shaped(rows, [self._arrow.field(name) for name in columns])
+
+    def _identified(self, path: str) -> pa.Table:
+        """All columns of a file that was written without identities, with them."""
+        named = [name for name in self._arrow.names if name not in (*IDENTITY, "chunk")]
+        rows = self.read_file(path, named)
+        ids, hashes = fingerprint(self.schema, rows)
+        rows = rows.append_column("_id", pa.array(ids, pa.binary())).append_column("_hash", pa.array(hashes))
+        return rows.select([name for name in self._arrow.names if name != "chunk"])
 
     def on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
         """The named columns of one file's rows that did not come late, in memory."""
-        schema = pa.schema([self._arrow.field(name) for name in columns])
-        rows = pq.ParquetFile(path).read(columns=[*columns, "_late"])
-        return rows.filter(pc.invert(rows["_late"])).select(columns).cast(schema)
+        rows = self.read_file(path, [*dict.fromkeys([*columns, "_late"])])
+        return rows.filter(pc.invert(rows["_late"])).select(list(columns))
 
     def identities(self, chunk: int) -> np.ndarray[Any, Any]:
         """The identity index entries of a chunk (`archiver.identity.ENTRY`)."""
@@ -144,17 +136,72 @@ class StreamTable:
             return np.empty(0, dtype=ENTRY)
         return entries(rows["_id"].to_pylist(), *(rows[name].to_numpy() for name in ("_hash", "_unit", "_line")))
 
+    def loose(self, chunk: int) -> int:
+        """Files of a chunk that are as they were appended."""
+        held = self._log.chunks.get(chunk)
+        return 0 if held is None else sum(_is_loose(path) for path in held.paths)
+
     def cluster(self, chunk: int) -> None:
-        """Rewrite a closed chunk's files clustered by key and time, with statistics. Rows stay as they are."""
-        self._table.optimize.z_order(
-            [*self.schema.key, self.schema.time], partition_filters=[("chunk", "=", str(chunk))]
-        )
-        self._refresh()
+        """Rewrite the chunk's appended files as one, clustered by key and time, with statistics and identities.
+
+        Rows stay as they are. Clustered files are left alone, but for those that are not much larger than the new
+        one: there are few, and each row is rewritten a few times at most.
+        """
+        self._log.follow()
+        held = self._log.chunks.get(chunk)
+        chosen = [] if held is None else to_merge(list(held.paths.values()))
+        if not chosen:
+            return
+        names = [name for name in self._arrow.names if name != "chunk"]
+        rows = pa.concat_tables([self.read_file(file.path, names) for file in chosen])
+        written = self._write(chunk, rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows))), True)
+        self._log.commit("OPTIMIZE", [written], [file.path for file in chosen], int(time.time() * 1000), {})
+
+    def forget(self, chunk: int) -> None:
+        """The chunk's files are no part of the table any more."""
+        self._log.follow()
+        held = self._log.chunks.get(chunk)
+        if held is not None:
+            self._log.commit("DELETE", (), list(held.paths), int(time.time() * 1000), {})
+
+    def checkpoint(self) -> None:
+        """When many commits have come: gather the log, so that opening the table stays fast."""
+        self._log.checkpoint(_CHECKPOINT)
+
+    def orphans(self) -> list[str]:
+        """Files on disk that are no part of the newest version: superseded, or never committed."""
+        found = [f"{path.parent.name}/{path.name}" for path in self.path.glob("chunk=*/*.parquet")]
+        self._log.follow()
+        return [path for path in found if not self._log.holds(path)]
 
     @property
     def version(self) -> int:
         """The Delta version that this object sees."""
-        return int(self._table.version())
+        return self._log.version
+
+
+def to_merge(files: Sequence[DataFile]) -> list[DataFile]:
+    """Which files of a chunk become one: all loose ones, and clustered ones while the result is not much smaller."""
+    chosen = [file for file in files if _is_loose(file.path)]
+    rows = sum(file.rows for file in chosen)
+    for file in sorted((f for f in files if f not in chosen), key=lambda f: f.rows):
+        if not chosen or file.rows > _MUCH * rows:
+            break
+        chosen.append(file)
+        rows += file.rows
+    return chosen
+
+
+def _is_loose(path: str) -> bool:
+    return not path.split("/", 1)[1].startswith(_CLUSTERED)
+
+
+def _shaped(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in fields
+    ]
+    return pa.table(columns, schema=pa.schema(list(fields)))
 
 
 class NumberedTable:
@@ -189,7 +236,7 @@ class NumberedTable:
         )
         commit = self.path / "_delta_log" / f"{self._table.version():020d}.json"
         actions = [orjson.loads(line) for line in commit.read_bytes().splitlines()]
-        _flush([*(self.path / action["add"]["path"] for action in actions if "add" in action), commit])
+        flush([*(self.path / action["add"]["path"] for action in actions if "add" in action), commit])
 
     def read(self, rule: str | None = None, version: str | None = None) -> pa.Table:
         """The archived rows, or those of a rule's version."""
@@ -201,12 +248,3 @@ class NumberedTable:
     def exists(root: Path, name: str) -> bool:
         """Whether there is such a table."""
         return (root / name / "_delta_log").is_dir()
-
-
-def _flush(paths: Sequence[Path]) -> None:
-    for path in (*paths, *{path.parent for path in paths}):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

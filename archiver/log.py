@@ -1,0 +1,237 @@
+"""The Delta log of one table, partitioned by chunk: followed and extended commit by commit.
+
+The library reads a table's whole state again with each append, so that appending grows slower with every file. Here
+what a commit says is added to what is known, whatever the number of files. Commits are made by linking a flushed file
+to the next number, which fails when somebody else took it.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+from uuid import uuid4
+
+import orjson
+import pyarrow as pa
+from deltalake import DeltaTable
+
+from archiver.errors import LogDamaged
+from archiver.times import from_micros, to_micros
+
+# Delta's statistics know milliseconds, cut off.
+_CUT_OFF = 999
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One file of a table. `path` is relative to the table; event times in microseconds, perhaps a bit too wide."""
+
+    path: str
+    chunk: int
+    rows: int
+    bytes: int
+    oldest: int
+    newest: int
+
+
+@dataclass
+class ChunkFiles:
+    """What a chunk holds in one table: its files, rows, bytes, and the span of event time, in microseconds."""
+
+    paths: dict[str, DataFile] = field(default_factory=dict)
+    rows: int = 0
+    bytes: int = 0
+    oldest: int = 0
+    newest: int = 0
+
+    @property
+    def files(self) -> int:
+        return len(self.paths)
+
+    def add(self, file: DataFile) -> None:
+        """A file that was committed."""
+        first = not self.paths
+        self.paths[file.path] = file
+        self.rows += file.rows
+        self.bytes += file.bytes
+        self.oldest = file.oldest if first else min(self.oldest, file.oldest)
+        self.newest = file.newest if first else max(self.newest, file.newest)
+
+    def remove(self, path: str) -> None:
+        """A file that was superseded or deleted. The span stays: another file holds what it held, or nobody asks."""
+        file = self.paths.pop(path, None)
+        if file is not None:
+            self.rows -= file.rows
+            self.bytes -= file.bytes
+
+
+class Superseded(Exception):
+    """Files that a commit was to replace have been replaced by another."""
+
+
+class Log:
+    """Which files make up the newest version of a table. `time` names its event time column."""
+
+    def __init__(self, path: Path, time: str, table: DeltaTable) -> None:
+        self._path = path
+        self._folder = path / "_delta_log"
+        self._time = time
+        self._load(table)
+
+    def _load(self, table: DeltaTable) -> None:
+        self.version = int(table.version())
+        self.chunks: dict[int, ChunkFiles] = {}
+        actions = pa.table(table.get_add_actions(flatten=True))
+        if not len(actions):
+            return
+        names = ("path", "partition.chunk", "num_records", "size_bytes", f"min.{self._time}", f"max.{self._time}")
+        for path, chunk, rows, size, oldest, newest in zip(*(actions[n].to_pylist() for n in names), strict=True):
+            self._add(DataFile(path, chunk, rows, size, to_micros(oldest), to_micros(newest) + _CUT_OFF))
+
+    def _add(self, file: DataFile) -> None:
+        self.chunks.setdefault(file.chunk, ChunkFiles()).add(file)
+
+    def _remove(self, path: str) -> None:
+        chunk = _chunk_of(path)
+        held = self.chunks.get(chunk)
+        if held is not None:
+            held.remove(path)
+            if not held.paths:
+                del self.chunks[chunk]
+
+    def holds(self, path: str) -> bool:
+        """Whether a file belongs to the newest version that is known."""
+        held = self.chunks.get(_chunk_of(path))
+        return held is not None and path in held.paths
+
+    def paths(self) -> set[str]:
+        """All files of the version that is known."""
+        return {path for held in self.chunks.values() for path in held.paths}
+
+    def follow(self) -> None:
+        """See what was committed since. Raises `LogDamaged` for a commit that cannot be read."""
+        while True:
+            try:
+                text = self._commit_file(self.version + 1).read_bytes()
+            except FileNotFoundError:
+                if not self._commit_file(self.version).exists():
+                    self._load(DeltaTable(self._path))  # so long ago that the commits in between have been cleared away
+                return
+            self._take(text)
+
+    def _take(self, text: bytes) -> None:
+        number = self.version + 1
+        try:
+            actions = [orjson.loads(line) for line in text.splitlines() if line.strip()]
+            added = [self._file(action["add"]) for action in actions if "add" in action]
+            removed = [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
+        except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+            raise LogDamaged(f"{self._commit_file(number)} is damaged: {error}") from error
+        if not actions:
+            raise LogDamaged(f"{self._commit_file(number)} is damaged: it is empty")
+        for file in added:
+            self._add(file)
+        for path in removed:
+            self._remove(path)
+        self.version = number
+
+    def _file(self, add: Mapping[str, Any]) -> DataFile:
+        stats = orjson.loads(add["stats"])
+        oldest, newest = (to_micros(datetime.fromisoformat(stats[end][self._time])) for end in ("minValues", "maxValues"))
+        chunk = int(add["partitionValues"]["chunk"])
+        return DataFile(unquote(add["path"]), chunk, stats["numRecords"], add["size"], oldest, newest + _CUT_OFF)
+
+    def commit(
+        self, operation: str, add: Sequence[DataFile], remove: Iterable[str], moment: int, note: Mapping[str, str]
+    ) -> None:
+        """Make files part of the table, and others not, at once. `moment`: the clock, in milliseconds.
+
+        Raises `Superseded` when some of the files to remove are gone already. Rows that are only rewritten are no
+        change of data.
+        """
+        removed = list(remove)
+        change = not (add and removed)
+        actions: list[dict[str, Any]] = [{"commitInfo": {"timestamp": moment, "operation": operation, **note}}]
+        actions += [{"remove": self._gone(path, moment, change)} for path in removed]
+        actions += [{"add": self._added(file, moment, change)} for file in add]
+        text = b"\n".join(map(orjson.dumps, actions)) + b"\n"
+        written = self._folder / f".{uuid4().hex}.tmp"
+        written.write_bytes(text)
+        flush([written])
+        try:
+            while True:
+                self.follow()
+                if not all(map(self.holds, removed)):
+                    raise Superseded
+                try:
+                    os.link(written, self._commit_file(self.version + 1))
+                    break
+                except FileExistsError:
+                    continue
+        finally:
+            written.unlink()
+        flush([], [self._folder])
+        self._take(text)
+
+    def _added(self, file: DataFile, moment: int, change: bool) -> dict[str, Any]:
+        stats = {
+            "numRecords": file.rows,
+            "minValues": {self._time: _written(file.oldest)},
+            "maxValues": {self._time: _written(file.newest)},
+            "nullCount": {self._time: 0},
+        }
+        return {
+            "path": file.path,
+            "partitionValues": {"chunk": str(file.chunk)},
+            "size": file.bytes,
+            "modificationTime": moment,
+            "dataChange": change,
+            "stats": orjson.dumps(stats).decode(),
+        }
+
+    def _gone(self, path: str, moment: int, change: bool) -> dict[str, Any]:
+        file = self.chunks[_chunk_of(path)].paths[path] if self.holds(path) else None
+        return {
+            "path": path,
+            "deletionTimestamp": moment,
+            "dataChange": change,
+            "extendedFileMetadata": True,
+            "partitionValues": {"chunk": str(_chunk_of(path))},
+            "size": file.bytes if file else 0,
+        }
+
+    def checkpoint(self, every: int) -> None:
+        """When that many commits have come since the last one: gather the log, so that opening the table stays fast."""
+        try:
+            last = orjson.loads((self._folder / "_last_checkpoint").read_bytes())["version"]
+        except FileNotFoundError:
+            last = 0
+        if self.version - last >= every:
+            table = DeltaTable(self._path)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+
+    def _commit_file(self, number: int) -> Path:
+        return self._folder / f"{number:020d}.json"
+
+
+def _chunk_of(path: str) -> int:
+    return int(path.split("/", 1)[0].removeprefix("chunk="))
+
+
+def _written(micros: int) -> str:
+    return from_micros(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def flush(paths: Iterable[Path], folders: Iterable[Path] = ()) -> None:
+    """Files, their folders and other folders are on disk when this returns."""
+    files = list(paths)
+    for path in (*files, *{file.parent for file in files}, *folders):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
