@@ -1,6 +1,6 @@
 """The archive's rows in PostgreSQL: the chunk catalog, how far streams have been read, the ingest ledger."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,8 +8,9 @@ from psycopg import Connection
 from psycopg.rows import class_row, dict_row
 
 import sql
-from archiver.chunk import FIRST, Chunk
+from archiver.chunk import FIRST, Chunk, State
 from archiver.decode import Refused
+from archiver.lifecycle import Kept, Work
 from archiver.times import optional_datetime, optional_micros
 
 _QUERIES = sql.load("catalog")
@@ -34,6 +35,7 @@ class Counters:
     malformed: int = 0
     quarantined: int = 0
     conflicts: int = 0
+    expired: int = 0
 
     def __add__(self, other: "Counters") -> "Counters":
         return Counters(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
@@ -70,17 +72,34 @@ class Catalog:
                 },
             )
 
-    def close_chunk(self, chunk: int) -> None:
-        """Present becomes recent."""
-        self._connection.execute(_QUERIES["close_chunk"], {"id": chunk})
+    def kept(self) -> list[Kept]:
+        """All chunks with what was done for them, oldest first."""
+        rows = self._connection.execute(_QUERIES["kept"]).fetchall()
+        found = {chunk.id: chunk for chunk in self.chunks()}  # chunks come, none goes
+        kept = [Kept(found[chunk], version, done, expired) for chunk, version, done, expired in rows]
+        return kept or [Kept(chunk) for chunk in found.values()]
 
-    def unclustered(self) -> list[int]:
-        """Closed chunks that wait for clustering."""
-        return [row[0] for row in self._connection.execute(_QUERIES["unclustered"])]
+    def become(self, chunk: int, state: State) -> None:
+        """A chunk's new state."""
+        self._connection.execute(_QUERIES["become"], {"id": chunk, "state": state})
 
-    def clustered(self, chunk: int) -> None:
-        """The chunk's files have been clustered in all tables."""
-        self._connection.execute(_QUERIES["clustered"], {"id": chunk})
+    def prepared(self, work: Work) -> bool:
+        """Work is done; False: this was known."""
+        values = {"chunk": work.chunk, "name": work.name, "version": work.version}
+        return self._connection.execute(_QUERIES["prepared"], values).fetchone() is not None
+
+    def forget_rows(self, rows: Mapping[int, int]) -> None:
+        """Rows of source units that leave with their chunk."""
+        values = {"units": list(rows), "rows": list(rows.values())}
+        self._connection.execute(_QUERIES["forget_rows"], values)
+
+    def came_late(self, chunks: Collection[int]) -> None:
+        """Rows came late into chunks: who has read them before has not seen all."""
+        self._connection.execute(_QUERIES["came_late"], {"ids": list(chunks)})
+
+    def versions(self) -> dict[int, int]:
+        """How often rows came late into each chunk."""
+        return dict(self._connection.execute(_QUERIES["versions"]).fetchall())
 
     def add_streams(self, names: Sequence[str]) -> None:
         """Make the streams known."""

@@ -29,7 +29,7 @@ class Refused:
     """A line that is not archived: its number in the unit, why, and its bytes."""
 
     line: int
-    reason: Literal["malformed", "quarantined", "conflict"]
+    reason: Literal["malformed", "quarantined", "conflict", "expired"]
     detail: str
     raw: bytes
 

@@ -6,7 +6,7 @@ process that dies in between reads the unit again: rows that it had appended are
 Publish first, forget last: chunk ends before the rows beyond them, rows before the ledger says they are there.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,14 @@ import pyarrow as pa
 from psycopg import Connection
 
 from archiver import chunk as chunks
-from archiver.admission import column, judge, late, late_bound
+from archiver.admission import Mask, column, judge, late, late_bound
 from archiver.catalog import Catalog, Counters, Progress
 from archiver.chunk import Chunk, CutPolicy, Newest
 from archiver.decode import Format, Refused, csv_header, decode
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
+from archiver.lifecycle import FORGET, Becomes, Need, Policy, Work, steps
 from archiver.recent import RecentRows
+from archiver.roller import Done
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import span
@@ -32,6 +34,9 @@ _SLICE = 200_000
 _INDEXED_ROWS = 4_000_000
 # Bytes of just archived rows kept in memory, per stream.
 _RECENT_BYTES = 64 << 20
+
+# The chunks that running recalls have still to read.
+Pinned = Callable[[], Collection[int]]
 
 
 class SourceDamaged(Exception):
@@ -72,7 +77,12 @@ class _Reading:
         self.counters = self.counters + Counters(**more)
 
 
-_COUNTER = {"malformed": "malformed", "quarantined": "quarantined", "conflict": "conflicts"}
+_COUNTER = {
+    "malformed": "malformed",
+    "quarantined": "quarantined",
+    "conflict": "conflicts",
+    "expired": "expired",
+}
 
 
 @dataclass(frozen=True)
@@ -108,6 +118,8 @@ class Archive:
         self.fence = fence
         self._policy = policy
         self._batch = 0
+        # Chunks that rows have come late into, which the ledger does not know yet.
+        self._late_into: set[int] = set()
         self.catalog = Catalog(connection)
         self.tables = {schema.name: StreamTable(root, schema) for schema in schemas}
         self.recent = {name: _recent(table) for name, table in self.tables.items()}
@@ -184,18 +196,23 @@ class Archive:
             reading.count(read=len(lines))
             refused = [replace(r, line=numbers[r.line]) for r in decoded.refused]
             ts = column(decoded.table, schema.time)
-            ahead = ts > horizon
+            ahead, gone = ts > horizon, self._expired(ts)
             table, kept, raw = decoded.table, decoded.lines, decoded.raw
-            if ahead.any():
-                refused += [
-                    Refused(numbers[kept[i]], "quarantined", f"ahead of the clock by more than {schema.future}", raw[i])
-                    for i in np.flatnonzero(ahead)
-                ]
-                keep = np.flatnonzero(~ahead)
+            if (ahead | gone).any():
+                too_new = f"ahead of the clock by more than {schema.future}"
+                refused += [Refused(numbers[kept[i]], "quarantined", too_new, raw[i]) for i in np.flatnonzero(ahead)]
+                too_old = "of a time whose chunk has expired"
+                refused += [Refused(numbers[kept[i]], "expired", too_old, raw[i]) for i in np.flatnonzero(gone)]
+                keep = np.flatnonzero(~(ahead | gone))
                 table, kept, raw = table.take(keep), [kept[i] for i in keep], [raw[i] for i in keep]
             reading.refuse(refused)
             reading.saw(ts[~ahead])
             yield _Slice(reading, table, [numbers[i] for i in kept], raw)
+
+    def _expired(self, ts: Array) -> Mask:
+        """Rows of chunks that are kept no longer."""
+        ends = [c.to_ts for c in self.chunks if c.state == "expired" and c.to_ts is not None]
+        return np.asarray(ts < max(ends)) if ends else np.zeros(len(ts), dtype=bool)
 
     def _append(self, slices: list[_Slice]) -> tuple[pa.Table, int]:
         """Judge the rows of the slices and commit what is new. Returns the on-time rows now held, and how many new."""
@@ -223,6 +240,7 @@ class Archive:
             for part, index in indexes.items():
                 index.add(marked[verdicts.new & (parts == part)])
             self._hold(ts[verdicts.new], parts[verdicts.new])
+        self._late_into.update(np.unique(parts[(verdicts.new | verdicts.again) & is_late]).tolist())
         self._count(slices, verdicts, is_late)
         held = rows.filter(pa.array((verdicts.new | verdicts.again) & ~is_late))
         self.recent[stream].add(held)
@@ -283,6 +301,9 @@ class Archive:
             for reading in readings:
                 self.catalog.put_dead_letters(reading.id, reading.refused)
                 self.catalog.finish_unit(reading.id, reading.unit.stream, reading.counters, reading.newest)
+            if self._late_into:
+                self.catalog.came_late(self._late_into)
+        self._late_into = set()
         self.progress = progress
 
     def advance(self, points: Mapping[str, int]) -> None:
@@ -296,19 +317,37 @@ class Archive:
             advanced = point if seen.advanced is None else max(point, seen.advanced)
             self.progress[stream] = replace(seen, advanced=advanced)
 
-    def close_chunks(self, closing: Iterable[Chunk]) -> None:
-        """Present chunks become recent."""
-        closed = {c.id for c in closing}
-        with self._connection.transaction():
-            for part in closed:
-                self.catalog.close_chunk(part)
-        self.chunks = [replace(c, state="recent") if c.id in closed else c for c in self.chunks]
+    def roll(self, policy: Policy, needs: Sequence[Need], marks: Sequence[int | None], pinned: Pinned) -> list[Work]:
+        """Give chunks the states that they should have; returns the work to do for them.
 
-    def clustered(self, chunk: int) -> None:
-        """The files of a closed chunk have been rewritten: see them."""
-        self.catalog.clustered(chunk)
-        for table in self.tables.values():
-            table.refresh()
+        `marks`: how far each stream is read (microseconds; None: not at all). `pinned` tells the chunks that running
+        recalls have still to read, when somebody has to know.
+        """
+        known = [mark for mark in marks if mark is not None]
+        watermark = min(known) if known and len(known) == len(marks) else None
+        kept = self.catalog.kept()
+        expired = any(k.chunk.state == "expired" and FORGET not in k.done for k in kept)
+        plan = steps(kept, policy, watermark, max(known, default=None), needs, pinned() if expired else ())
+        states = [step for step in plan if isinstance(step, Becomes)]
+        if states:
+            self.fence()
+            with self._connection.transaction():
+                for step in states:
+                    self.catalog.become(step.chunk, step.state)
+            self.chunks = self.catalog.chunks()
+        return [step for step in plan if isinstance(step, Work)]
+
+    def done(self, done: Iterable[Done]) -> None:
+        """Record work that was done for chunks, and see the files that came of it."""
+        finished = list(done)
+        for one in finished:
+            self.fence()
+            with self._connection.transaction():
+                if self.catalog.prepared(one.work):
+                    self.catalog.forget_rows(one.rows)
+        if finished:
+            for table in self.tables.values():
+                table.refresh()
 
 
 def _recent(table: StreamTable) -> RecentRows:

@@ -140,7 +140,9 @@ class Log:
 
     def _file(self, add: Mapping[str, Any]) -> DataFile:
         stats = orjson.loads(add["stats"])
-        oldest, newest = (to_micros(datetime.fromisoformat(stats[end][self._time])) for end in ("minValues", "maxValues"))
+        oldest, newest = (
+            to_micros(datetime.fromisoformat(stats[end][self._time])) for end in ("minValues", "maxValues")
+        )
         chunk = int(add["partitionValues"]["chunk"])
         return DataFile(unquote(add["path"]), chunk, stats["numRecords"], add["size"], oldest, newest + _CUT_OFF)
 

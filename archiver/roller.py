@@ -1,9 +1,16 @@
-"""Closed chunks are clustered in the background, one at a time, beside appends and readers."""
+"""Work for chunks in the background, one thing at a time, beside appends and readers.
+
+What is done for a chunk is a *preparation*: a callable that may be killed at any moment and is then called again. The
+roller writes nothing to the catalog: it reports what is done, and the one writer records it.
+"""
 
 import os
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -12,6 +19,9 @@ from apscheduler.executors.pool import ThreadPoolExecutor
 from apscheduler.schedulers.background import BackgroundScheduler
 from deltalake.exceptions import DeltaError
 
+from archiver.errors import ArchiverError
+from archiver.lifecycle import CLUSTER, COUNT, FORGET, Need, Work
+from archiver.log import Superseded
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 
@@ -19,55 +29,120 @@ _LOG = structlog.get_logger()
 
 # Live work goes first: the thread asks the system for less of the processor.
 _NICENESS = 10
+# Late appends to a closed chunk after which its files are clustered again.
+_RECLUSTER = 20
+# Between two looks for files that nobody needs any more, and logs to gather: seconds at most.
+_SWEEP = 30.0
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What is done for chunks, and `prepare`, which does it for the chunk of an id. What it raises of `OSError`,
+    `DeltaError` and `ArchiverError` is logged, and it is called again."""
+
+    need: Need
+    prepare: Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Done:
+    """A piece of work that is done; `rows`: counted rows by source unit."""
+
+    work: Work
+    rows: Mapping[int, int] = field(default_factory=dict)
 
 
 class Roller:
-    """Rewrites files of closed chunks clustered by key and time. Losing it half-way loses nothing: it is repeated."""
+    """Carries out the work that `archiver.lifecycle` asks for. `retention`: seconds that replaced files stay on disk,
+    longer than any reader reads a list of files; `more`: preparations beside clustering."""
 
-    def __init__(self, root: Path, schemas: Sequence[StreamSchema]) -> None:
-        self._root = root
-        self._schemas = schemas
-        self._done: SimpleQueue[int] = SimpleQueue()
-        self._waiting = 0
+    def __init__(
+        self, root: Path, schemas: Sequence[StreamSchema], retention: float, more: Sequence[Preparation] = ()
+    ) -> None:
+        self._tables = [StreamTable(root, schema) for schema in schemas]
+        self._retention = retention
+        closed = Need(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER)
+        self._preparations = {one.need.name: one for one in (Preparation(closed, self._cluster), *more)}
+        self.needs = [one.need for one in self._preparations.values()]
+        self._done: SimpleQueue[Done] = SimpleQueue()
+        self._queued: set[Work] = set()
         self._changed = threading.Condition()
+        self._gone: dict[Path, float] = {}
         self._scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone="UTC")
+        every = min(_SWEEP, max(retention / 4, 0.1))
+        self._scheduler.add_job(self._sweep, "interval", seconds=every, coalesce=True, misfire_grace_time=None)
         self._scheduler.start()
 
-    def cluster(self, chunks: Iterable[int]) -> None:
-        """Queue closed chunks."""
-        for chunk in chunks:
+    def take(self, work: Iterable[Work]) -> None:
+        """Queue what is not queued yet."""
+        for one in work:
             with self._changed:
-                self._waiting += 1
-            self._scheduler.add_job(self._cluster, args=[chunk], id=f"cluster {chunk}", misfire_grace_time=None)
+                if one in self._queued:
+                    continue
+                self._queued.add(one)
+            self._scheduler.add_job(self._do, args=[one], misfire_grace_time=None)
 
-    def done(self) -> list[int]:
-        """Chunks that have been clustered since the last call."""
+    def done(self) -> list[Done]:
+        """What has been done since the last call."""
         found = []
         while not self._done.empty():
             found.append(self._done.get())
         return found
 
     def wait(self) -> None:
-        """Until all queued chunks have been tried."""
+        """Until all that is queued has been tried."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting == 0)
+            self._changed.wait_for(lambda: not self._queued)
 
     def stop(self) -> None:
-        """Begin nothing more; a rewrite at hand ends with the process, and is begun again by the next."""
+        """Begin nothing more; work at hand ends with the process, and is begun again by the next."""
         self._scheduler.shutdown(wait=False)
 
-    def _cluster(self, chunk: int) -> None:
+    def _do(self, work: Work) -> None:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            for schema in self._schemas:
-                table = StreamTable(self._root, schema)
-                if chunk in table.chunks():
-                    table.cluster(chunk)
-            self._done.put(chunk)
-        except (DeltaError, OSError) as error:
-            _LOG.warning("chunk not clustered", action="cluster_failed", chunk=chunk, error=str(error))
+            self._done.put(self._carried_out(work))
+        except (ArchiverError, DeltaError, OSError, Superseded) as error:
+            _LOG.warning("not done for a chunk", action=f"{work.name}_failed", chunk=work.chunk, error=str(error))
         finally:
             with self._changed:
-                self._waiting -= 1
+                self._queued.discard(work)
                 self._changed.notify_all()
+
+    def _carried_out(self, work: Work) -> Done:
+        if work.name == COUNT:
+            return Done(work, self._count(work.chunk))
+        if work.name == FORGET:
+            for table in self._tables:
+                table.forget(work.chunk)
+        else:
+            self._preparations[work.name].prepare(work.chunk)
+        return Done(work)
+
+    def _cluster(self, chunk: int) -> None:
+        for table in self._tables:
+            table.cluster(chunk)
+
+    def _count(self, chunk: int) -> dict[int, int]:
+        rows: Counter[int] = Counter()
+        for table in self._tables:
+            table.refresh()
+            rows.update(table.read(["_unit"], chunk)["_unit"].to_pylist())
+        return dict(rows)
+
+    def _sweep(self) -> None:
+        """Delete files that have been no part of a table for longer than readers may need them; gather logs."""
+        try:
+            now = time.monotonic()
+            orphans = {table.path / path for table in self._tables for path in table.orphans()}
+            self._gone = {path: self._gone.get(path, now) for path in orphans}
+            for path in [path for path, seen in self._gone.items() if now - seen >= self._retention]:
+                path.unlink(missing_ok=True)
+                del self._gone[path]
+                with suppress(OSError):
+                    path.parent.rmdir()  # when it was the last
+            for table in self._tables:
+                table.checkpoint()
+        except (ArchiverError, DeltaError, OSError) as error:
+            _LOG.warning("not swept", action="sweep_failed", error=str(error))

@@ -154,7 +154,9 @@ class StreamTable:
             return
         names = [name for name in self._arrow.names if name != "chunk"]
         rows = pa.concat_tables([self.read_file(file.path, names) for file in chosen])
-        written = self._write(chunk, rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows))), True)
+        written = self._write(
+            chunk, rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows))), True
+        )
         self._log.commit("OPTIMIZE", [written], [file.path for file in chosen], int(time.time() * 1000), {})
 
     def forget(self, chunk: int) -> None:

@@ -12,7 +12,8 @@ from psycopg import Connection
 
 from archiver.admission import column
 from archiver.catalog import Catalog
-from archiver.chunk import Chunk
+from archiver.chunk import Chunk, State
+from archiver.lifecycle import COUNT
 from archiver.table import NumberedTable, StreamTable
 from archiver.times import from_micros
 from moirae.live.outbox import CONTEXTS, EVENTS
@@ -38,11 +39,13 @@ def examine(settings: Settings, connection: Connection[Any]) -> list[Finding]:
     """All checks. While a process runs, what it is just doing is not yet in the ledger, and is not held against it."""
     catalog = Catalog(connection)
     chunks = catalog.chunks()
-    findings = [_gapless(chunks)]
+    findings = [_gapless(chunks), _in_order(chunks)]
+    forgotten = {kept.chunk.id for kept in catalog.kept() if COUNT in kept.done}
     for name, declared in settings.streams.items():
         ledger = _ledger(connection, name)
         table = StreamTable(Path(settings.archive), schema(name, declared))
-        findings += [_identity(name, ledger), *_rows(name, table, chunks, ledger)]
+        findings += [_identity(name, ledger), *_rows(name, table, [c for c in chunks if c.id not in forgotten], ledger)]
+        findings.append(_files(name, table, chunks))
         findings.append(_dead_letters(name, connection, ledger))
     findings += [_archived(settings, connection, kind, stored) for kind, stored in _ARCHIVED]
     return findings
@@ -50,8 +53,8 @@ def examine(settings: Settings, connection: Connection[Any]) -> list[Finding]:
 
 def _ledger(connection: Connection[Any], stream: str) -> list[Any]:
     query = (
-        "SELECT id, unit, done, read, archived, duplicates, malformed, quarantined, conflicts FROM units "
-        "WHERE stream = %s ORDER BY id"
+        "SELECT id, unit, done, forgotten, read, archived, duplicates, malformed, quarantined, conflicts, expired "
+        "FROM units WHERE stream = %s ORDER BY id"
     )
     return connection.execute(query, (stream,)).fetchall()
 
@@ -67,11 +70,35 @@ def _gapless(chunks: Sequence[Chunk]) -> Finding:
     return Finding("chunks follow each other without gap or overlap", wrong, f"{len(chunks)} chunks")
 
 
+def _in_order(chunks: Sequence[Chunk]) -> Finding:
+    """A present chunk may lie between others while streams lag; what is old or expired is older than what is not."""
+    order: list[State] = ["expired", "old", "recent", "present"]
+    wrong = [
+        f"chunk {after.id} is {after.state}, chunk {before.id} before it {before.state}"
+        for before, after in pairwise(c for c in chunks if c.state != "present")
+        if order.index(before.state) > order.index(after.state)
+    ]
+    counts = Counter(chunk.state for chunk in chunks)
+    return Finding("older chunks are not in younger states", wrong, ", ".join(f"{counts[s]} {s}" for s in order))
+
+
+def _files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Finding:
+    """What the table lists is on disk, in chunks that the catalog knows; what else is on disk waits to be deleted."""
+    listed = table.held()
+    wrong = [f"{file.path} is missing" for file in listed if not (table.path / file.path).is_file()]
+    wrong += [f"chunk {chunk} is not in the catalog" for chunk in table.chunks().keys() - {c.id for c in chunks}]
+    waiting = len(table.orphans())
+    figure = f"{len(listed):,} files" + (f", {waiting:,} more wait for deletion" if waiting else "")
+    return Finding(f"{stream}: the files of the table are there", wrong, figure)
+
+
 def _identity(stream: str, ledger: list[Any]) -> Finding:
     wrong = [
-        f"{unit}: {read} read, {sum(parts)} accounted for" for _, unit, _, read, *parts in ledger if read != sum(parts)
+        f"{unit}: {read} read, {sum(parts)} accounted for"
+        for _, unit, _, _, read, *parts in ledger
+        if read != sum(parts)
     ]
-    total = sum(row[3] for row in ledger)
+    total = sum(row[4] for row in ledger)
     return Finding(f"{stream}: read = archived + duplicates + dead letters, each source", wrong, f"{total:,} records")
 
 
@@ -91,9 +118,9 @@ def _rows(stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: list
         astray += [f"row of {from_micros(int(t)).isoformat()} in chunk {chunk.id}" for t in ts[outside]]
         units.update(rows["_unit"].to_pylist())
     differ = [
-        f"{unit}: ledger {archived}, table {units[number]}"
-        for number, unit, done, _, archived, *_ in ledger
-        if done and units[number] != archived
+        f"{unit}: ledger {archived}, table {units[number]}" + (f", expired {forgotten}" if forgotten else "")
+        for number, unit, done, forgotten, _, archived, *_ in ledger
+        if done and units[number] != archived - forgotten
     ]
     strange = units.keys() - {row[0] for row in ledger}
     differ += [f"{units[number]} rows of unit {number}, which the ledger does not know" for number in strange]
@@ -109,7 +136,7 @@ def _dead_letters(stream: str, connection: Connection[Any], ledger: list[Any]) -
     kept = dict(connection.execute(query, (stream,)).fetchall())
     wrong = [
         f"{unit}: ledger {sum(dead)}, kept {kept.get(number, 0)}"
-        for number, unit, done, _, _, _, *dead in ledger
+        for number, unit, done, _, _, _, _, *dead in ledger
         if done and kept.get(number, 0) != sum(dead)
     ]
     return Finding(f"{stream}: each dead letter is kept", wrong, f"{sum(kept.values()):,} dead letters")

@@ -15,7 +15,8 @@ from moirae.deployments.registry import Registry
 from moirae.process import processes
 from moirae.settings import Settings
 
-_DEAD = ("malformed", "quarantined", "conflicts")
+# Counters of dead letters, by reason.
+DEAD = ("malformed", "quarantined", "conflicts", "expired")
 
 
 def gather(connection: Connection[Any]) -> dict[str, Any]:
@@ -26,7 +27,7 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
     streams = {
         account["stream"]: {
             "accounting": accounting([account]),
-            **{name: account[name] for name in (*_DEAD, "late", "units", "open_units")},
+            **{name: account[name] for name in (*DEAD, "late", "forgotten", "units", "open_units")},
             "newest": optional_datetime(progress[account["stream"]].newest),
             "advanced": optional_datetime(progress[account["stream"]].advanced),
         }
@@ -46,7 +47,7 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         "recalls": dict(connection.execute(sql.load("recalls")["counts"]).fetchall()),
         "rules": [vars(d) for d in registry.deployments()],
         "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
-        "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent")},
+        "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent", "old", "expired")},
         "processes": processes(connection),
     }
 
@@ -54,7 +55,7 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
 def accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """`read`, and what became of it."""
     total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
-    return {**total, "dead_lettered": sum(a[name] for a in accounts for name in _DEAD)}
+    return {**total, "dead_lettered": sum(a[name] for a in accounts for name in DEAD)}
 
 
 def holds(account: Mapping[str, int]) -> bool:

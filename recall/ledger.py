@@ -224,6 +224,11 @@ def put_revision(connection: Connection[Any], task: UUID, number: int, revision:
     connection.execute(_QUERIES["put_revision"], stored)
 
 
+def pinned_chunks(connection: Connection[Any]) -> set[int]:
+    """Chunks that open tasks may still read: their files are needed."""
+    return {row[0] for row in connection.execute(_QUERIES["pinned_chunks"])}
+
+
 def _task(row: Mapping[str, Any]) -> Task:
     pieces = None if row["pieces"] is None else [(c, low, high) for c, low, high in row["pieces"]]
     held = None if row["held"] is None else bytes(row["held"])

@@ -43,19 +43,33 @@ CREATE TABLE IF NOT EXISTS units (
     malformed   bigint NOT NULL DEFAULT 0,
     quarantined bigint NOT NULL DEFAULT 0,
     conflicts   bigint NOT NULL DEFAULT 0,
+    -- Rows of a time that is kept no longer.
+    expired     bigint NOT NULL DEFAULT 0,
+    -- Archived rows that have left with their chunk when it expired.
+    forgotten   bigint NOT NULL DEFAULT 0,
     done_at     timestamptz,
     UNIQUE (stream, unit)
 );
 
+ALTER TABLE units ADD COLUMN IF NOT EXISTS expired bigint NOT NULL DEFAULT 0;
+ALTER TABLE units ADD COLUMN IF NOT EXISTS forgotten bigint NOT NULL DEFAULT 0;
+
 CREATE TABLE IF NOT EXISTS dead_letters (
     unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,
     line     bigint NOT NULL,
-    reason   text NOT NULL CHECK (reason IN ('malformed', 'quarantined', 'conflict')),
+    reason   text NOT NULL CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired')),
     detail   text NOT NULL,
     raw      bytea NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (unit_id, line)
 );
+DO $$ BEGIN
+    IF pg_get_constraintdef((SELECT oid FROM pg_constraint WHERE conname = 'dead_letters_reason_check'))
+        NOT LIKE '%expired%' THEN
+        ALTER TABLE dead_letters DROP CONSTRAINT dead_letters_reason_check, ADD CONSTRAINT dead_letters_reason_check
+            CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired'));
+    END IF;
+END $$;
 
 -- The chunk catalog: intervals [from_ts, to_ts) of event time that cut the whole archive, without gap or overlap.
 -- from_ts NULL: from the beginning of time (the oldest). to_ts NULL: not fixed yet (the newest).
@@ -65,11 +79,24 @@ CREATE TABLE IF NOT EXISTS chunks (
     to_ts     timestamptz,
     state     text NOT NULL CHECK (state IN ('present', 'recent', 'old', 'expired')),
     closed_at timestamptz,
-    -- When its files were clustered and their statistics collected, after closing.
-    clustered_at timestamptz,
+    expired_at timestamptz,
+    -- How often rows came late into it.
+    version   bigint NOT NULL DEFAULT 0,
     UNIQUE NULLS NOT DISTINCT (from_ts),
     UNIQUE NULLS NOT DISTINCT (to_ts),
     CHECK (from_ts < to_ts)
+);
+
+ALTER TABLE chunks ADD COLUMN IF NOT EXISTS expired_at timestamptz;
+ALTER TABLE chunks ADD COLUMN IF NOT EXISTS version bigint NOT NULL DEFAULT 0;
+
+-- What was done for a chunk (see `archiver.lifecycle`), and at which version of it.
+CREATE TABLE IF NOT EXISTS preparations (
+    chunk   integer NOT NULL REFERENCES chunks (id) ON DELETE CASCADE,
+    name    text NOT NULL,
+    version bigint NOT NULL,
+    done_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (chunk, name)
 );
 
 -- Versions of small relations, as they were read: valid from a point of event time until the key's next version.

@@ -1,13 +1,15 @@
 """`chunks`, `dead-letters`, `status`, `doctor`: what is kept, and whether it is whole."""
 
 import base64
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from archiver.catalog import Catalog
-from archiver.times import optional_datetime
+from archiver.lifecycle import CLUSTER, Kept
+from archiver.times import from_micros, optional_datetime
 from moirae import status as state
 from moirae.cli.options import (
     WORKSPACE,
@@ -22,42 +24,125 @@ from moirae.cli.options import (
     visible,
 )
 from moirae.errors import UsageError
+from moirae.settings import Settings
+
+if TYPE_CHECKING:
+    from archiver.log import ChunkFiles
+    from archiver.table import StreamTable
 
 chunks = typer.Typer(help="The pieces of history.", no_args_is_help=True)
+streams = typer.Typer(help="What comes in.", no_args_is_help=True)
 dead_letters = typer.Typer(help="Lines that were not archived.", no_args_is_help=True)
 
-_REASONS = ("malformed", "quarantined", "conflict")
+_REASONS = ("malformed", "quarantined", "conflict", "expired")
 
 
 @chunks.command("list")
 def list_chunks(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
-    """Chunks, oldest first: their time and what they hold."""
-    from archiver.table import StreamTable
-    from moirae.live.schemas import schema
-
+    """Chunks, oldest first: their time, their state and what they hold."""
     with database(workspace) as (settings, connection):
-        catalog = Catalog(connection)
-        found, waiting = catalog.chunks(), set(catalog.unclustered())
-    tables = [StreamTable(Path(settings.archive), schema(name, s)).chunks() for name, s in settings.streams.items()]
-    rows: list[dict[str, Any]] = []
-    for chunk in found:
-        held = [table[chunk.id] for table in tables if chunk.id in table]
-        rows.append(
-            {
-                "id": chunk.id,
-                "from": optional_datetime(chunk.from_ts),
-                "to": optional_datetime(chunk.to_ts),
-                "state": chunk.state,
-                "rows": sum(h.rows for h in held),
-                "files": sum(h.files for h in held),
-                "bytes": sum(h.bytes for h in held),
-                "clustered": chunk.state != "present" and chunk.id not in waiting,
-            }
-        )
+        kept = Catalog(connection).kept()
+    tables = _tables(settings)
+    rows = [
+        _chunk_row(one, [table.chunks()[one.chunk.id] for table in tables if one.chunk.id in table.chunks()])
+        for one in kept
+    ]
     if output is Output.JSON:
         print_json(rows)
     else:
         print_table(list(rows[0]), [{**r, "bytes": size(r["bytes"])}.values() for r in rows], "")
+
+
+def _tables(settings: Settings) -> list["StreamTable"]:
+    from archiver.table import StreamTable
+    from moirae.live.schemas import schema
+
+    root = Path(settings.archive)
+    return [StreamTable(root, schema(name, declared)) for name, declared in settings.streams.items()]
+
+
+def _chunk_row(kept: Kept, held: Sequence["ChunkFiles"]) -> dict[str, Any]:
+    return {
+        "id": kept.chunk.id,
+        "from": optional_datetime(kept.chunk.from_ts),
+        "to": optional_datetime(kept.chunk.to_ts),
+        "state": kept.chunk.state,
+        "rows": sum(h.rows for h in held),
+        "files": sum(h.files for h in held),
+        "bytes": sum(h.bytes for h in held),
+        "clustered": CLUSTER in kept.done,
+        "late": kept.version,
+    }
+
+
+@chunks.command("show")
+def show_chunk(
+    chunk: Annotated[int, typer.Argument(help="Number of the chunk.")],
+    workspace: Workspace = WORKSPACE,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """One chunk: what it holds of each stream, and what was done for it."""
+    with database(workspace) as (settings, connection):
+        kept = next((one for one in Catalog(connection).kept() if one.chunk.id == chunk), None)
+    if kept is None:
+        raise UsageError(f"no chunk {chunk}; `moirae chunks list` shows all")
+    held = {table.schema.name: table.chunks().get(chunk) for table in _tables(settings)}
+    streams: list[dict[str, Any]] = [
+        {
+            "stream": n,
+            "rows": h.rows,
+            "files": h.files,
+            "bytes": h.bytes,
+            "oldest": from_micros(h.oldest),
+            "newest": from_micros(h.newest),
+        }
+        for n, h in held.items()
+        if h is not None
+    ]
+    row = _chunk_row(kept, [h for h in held.values() if h is not None])
+    if output is Output.JSON:
+        print_json({**row, "streams": streams, "done": kept.done})
+        return
+    print_table(list(row), [{**row, "bytes": size(row["bytes"])}.values()], "")
+    print()
+    columns = ["stream", "rows", "files", "bytes", "oldest", "newest"]
+    print_table(columns, [{**s, "bytes": size(s["bytes"])}.values() for s in streams], "holds no rows")
+    print("\ndone: " + (", ".join(sorted(kept.done)) or "nothing yet"))
+
+
+@streams.command("list")
+def list_streams(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+    """Declared streams: what was read of each and became of it, what they hold, how far they lag behind the newest."""
+    with database(workspace) as (settings, connection):
+        found = state.gather(connection)["streams"]
+    newest = max((s["newest"] for s in found.values() if s["newest"] is not None), default=None)
+    rows: list[dict[str, Any]] = []
+    for table in _tables(settings):
+        name, held = table.schema.name, list(table.chunks().values())
+        known = found.get(name)
+        account = known["accounting"] if known else state.accounting([])
+        last = known["newest"] if known else None
+        rows.append(
+            {
+                "stream": name,
+                "read": account["read"],
+                "archived": account["archived"],
+                "late": known["late"] if known else 0,
+                "duplicates": account["duplicates"],
+                **{reason: known[reason] if known else 0 for reason in state.DEAD},
+                "forgotten": known["forgotten"] if known else 0,
+                "rows": sum(h.rows for h in held),
+                "files": sum(h.files for h in held),
+                "bytes": sum(h.bytes for h in held),
+                "newest": last,
+                "lag": (newest - last).total_seconds() if newest is not None and last is not None else None,
+            }
+        )
+    if output is Output.JSON:
+        print_json(rows)
+        return
+    shown = [{**r, "bytes": size(r["bytes"]), "lag": None if r["lag"] is None else f"{r['lag']:,.0f} s"} for r in rows]
+    print_table(list(rows[0]) if rows else [], [r.values() for r in shown], "no streams are declared")
 
 
 @dead_letters.command("list")
@@ -98,7 +183,7 @@ def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
     print(
         f"\nalerts: {alerts}\nevents: {found['events']['settled']:,} settled, {found['events']['detected']:,} detected"
     )
-    print(f"chunks: {found['chunks']['present']} present, {found['chunks']['recent']} recent")
+    print("chunks: " + ", ".join(f"{count:,} {name}" for name, count in found["chunks"].items()))
     running = sum(rule["state"] == "running" for rule in found["rules"])
     print(f"rules:  {running} running of {len(found['rules'])}\n")
     processes = [(p["role"], p["pid"], p["state"], p["alive"], p["started_at"]) for p in found["processes"]]

@@ -128,7 +128,7 @@ def summary(
     each recall, of live alerts. `shift`: how much later than planned the live phase was."""
     accounts = Catalog(connection).accounting()
     total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
-    dead = sum(a["malformed"] + a["quarantined"] + a["conflicts"] for a in accounts)
+    dead = sum(a["malformed"] + a["quarantined"] + a["conflicts"] + a["expired"] for a in accounts)
     with connection.cursor(row_factory=dict_row) as cursor:
         counts = cursor.execute(_ALERTS["counts"]).fetchone()
         delays = cursor.execute(_ALERTS["delays"], {"since": live_from}).fetchone()

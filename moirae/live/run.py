@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from archiver.chunk import CutPolicy
 from archiver.engine.session import start_session
 from archiver.ingest import Archive
-from archiver.lifecycle import to_close
+from archiver.lifecycle import Policy
 from archiver.roller import Roller
 from archiver.times import from_micros, span, to_micros
 from moirae import database
@@ -37,12 +37,15 @@ from moirae.process import Role
 from moirae.settings import Settings
 from moirae.streams import FileSource
 from moirae.up import watch_parent
+from recall.ledger import pinned_chunks
 
 _LOG = structlog.get_logger()
 
 # Seconds: between two looks at what moves without data; between two signs of life; between two commits of settled
-# events; for a predecessor to end.
-_TICK, _BEAT, _FLUSH, _PATIENCE = 0.1, 2.0, 5.0, 15.0
+# events; between two looks at what becomes of chunks; for a predecessor to end.
+_TICK, _BEAT, _FLUSH, _ROLL, _PATIENCE = 0.1, 2.0, 5.0, 1.0, 15.0
+# Seconds that files which nobody should need any more stay, beyond the longest history query.
+_RETENTION = 60.0
 
 
 def run(
@@ -85,8 +88,12 @@ class Live:
         policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
         self._archive = Archive(root, schemas, policy, connection, self._fence)
         self._outboxes = outboxes(connection, root)
-        self._roller = Roller(root, schemas)
-        self._roller.cluster(self._archive.catalog.unclustered())
+        kept = settings.chunks.keep
+        # What readers may still need stays longer than any of them may take.
+        patience = settings.recall.query_timeout.total_seconds() + _RETENTION
+        self._policy = Policy(settings.chunks.recent, None if kept is None else span(kept), patience)
+        self._roller = Roller(root, schemas, patience)
+        self._rolled_at = 0.0
         home = Path(settings.home)
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
         self._reloading = Reloading(self._spark, settings, reload)
@@ -183,7 +190,9 @@ class Live:
                 self._archive.advance(points)
             self._judge.settle()
             self._judge.follow()
-        self._close_chunks()
+        if now - self._rolled_at >= _ROLL:
+            self._rolled_at = now
+            self._roll()
         if now - self._flushed_at >= _FLUSH:
             self._flushed_at = now
             for outbox in self._outboxes:
@@ -205,16 +214,14 @@ class Live:
         newest = [p.newest for p in self._archive.progress.values() if p.newest is not None]
         return from_micros(max(newest)) if newest else datetime.now(UTC)
 
-    def _close_chunks(self) -> None:
-        marks = self._judge.watermarks().values()
-        known = [mark for mark in marks if mark is not None]
-        watermark = min(known) if known and len(known) == len(marks) else None
-        closing = to_close(self._archive.chunks, watermark)
-        if closing:
-            self._archive.close_chunks(closing)
-            self._roller.cluster([chunk.id for chunk in closing])
-        for chunk in self._roller.done():
-            self._archive.clustered(chunk)
+    def _roll(self) -> None:
+        """Chunks on their way from present to expired."""
+        self._archive.done(self._roller.done())
+        marks = list(self._judge.watermarks().values())
+        self._roller.take(self._archive.roll(self._policy, self._roller.needs, marks, self._pinned))
+
+    def _pinned(self) -> set[int]:
+        return pinned_chunks(self._connection)
 
     def _end_of_time(self) -> None:
         """The sources are exhausted: nothing more is waited for, windows close and alerts run out."""
@@ -227,6 +234,6 @@ class Live:
                 self._judge.follow_to_end()
             for outbox in self._outboxes:
                 outbox.flush(self._archive.chunks)
-            self._close_chunks()
+            self._roll()
             self._roller.wait()
-            self._close_chunks()
+            self._roll()

@@ -9,17 +9,38 @@ FROM chunks ORDER BY id
 INSERT INTO chunks (id, from_ts, to_ts, state) VALUES (%(id)s, %(from_ts)s, %(to_ts)s, %(state)s)
 ON CONFLICT (id) DO UPDATE SET to_ts = excluded.to_ts
 
--- close_chunk --
--- A present chunk becomes recent.
-UPDATE chunks SET state = 'recent', closed_at = clock_timestamp() WHERE id = %(id)s AND state = 'present'
+-- kept --
+-- What was done for each chunk at which version, and for how many seconds it has been expired.
+SELECT c.id, c.version, coalesce(jsonb_object_agg(p.name, p.version) FILTER (WHERE p.name IS NOT NULL), '{}') AS done,
+       coalesce(extract(epoch FROM clock_timestamp() - c.expired_at), 0)::double precision AS expired
+FROM chunks c LEFT JOIN preparations p ON p.chunk = c.id GROUP BY c.id ORDER BY c.id
 
--- clustered --
--- The files of a closed chunk have been clustered.
-UPDATE chunks SET clustered_at = clock_timestamp() WHERE id = %(id)s
+-- become --
+-- A chunk's next state.
+UPDATE chunks SET state = %(state)s,
+    closed_at = CASE WHEN %(state)s = 'recent' THEN clock_timestamp() ELSE closed_at END,
+    expired_at = CASE WHEN %(state)s = 'expired' THEN clock_timestamp() END
+WHERE id = %(id)s
 
--- unclustered --
--- Closed chunks whose files are still as they were written.
-SELECT id FROM chunks WHERE state <> 'present' AND clustered_at IS NULL ORDER BY id
+-- prepared --
+-- Work is done for a chunk; no row: it was known.
+INSERT INTO preparations (chunk, name, version) VALUES (%(chunk)s, %(name)s, %(version)s)
+ON CONFLICT (chunk, name) DO UPDATE SET version = excluded.version, done_at = clock_timestamp()
+    WHERE preparations.version < excluded.version
+RETURNING chunk
+
+-- forget_rows --
+-- Rows of source units leave the archive with their chunk.
+UPDATE units u SET forgotten = u.forgotten + f.rows
+FROM unnest(%(units)s::bigint[], %(rows)s::bigint[]) AS f (unit, rows) WHERE u.id = f.unit
+
+-- came_late --
+-- Rows came late into chunks.
+UPDATE chunks SET version = version + 1 WHERE id = ANY(%(ids)s)
+
+-- versions --
+-- How often rows came late into each chunk.
+SELECT id, version FROM chunks
 
 -- streams --
 -- How far each stream has been read.
@@ -47,7 +68,7 @@ RETURNING id, done
 -- A source unit is archived; its counters replace what an earlier, broken reading may have left.
 UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
     archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s, malformed = %(malformed)s,
-    quarantined = %(quarantined)s, conflicts = %(conflicts)s
+    quarantined = %(quarantined)s, conflicts = %(conflicts)s, expired = %(expired)s
 WHERE id = %(id)s
 
 -- put_dead_letter --
@@ -65,6 +86,7 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read, coalesce(sum(
        coalesce(sum(u.late), 0)::bigint AS late, coalesce(sum(u.duplicates), 0)::bigint AS duplicates,
        coalesce(sum(u.malformed), 0)::bigint AS malformed, coalesce(sum(u.quarantined), 0)::bigint AS quarantined,
        coalesce(sum(u.conflicts), 0)::bigint AS conflicts,
+       coalesce(sum(u.expired), 0)::bigint AS expired, coalesce(sum(u.forgotten), 0)::bigint AS forgotten,
        count(u.id) FILTER (WHERE u.done) AS units, count(u.id) FILTER (WHERE NOT u.done) AS open_units
 FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s.name
 

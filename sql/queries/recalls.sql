@@ -35,6 +35,11 @@ UPDATE tasks SET lease_until = clock_timestamp() + %(length)s WHERE lease = %(le
 -- The tasks of a process as they stand.
 SELECT id, fence, level, tickets FROM tasks WHERE lease = %(lease)s AND state = 'running'
 
+-- pinned_chunks --
+-- Chunks that open tasks may still read.
+SELECT DISTINCT (piece->>0)::integer FROM tasks, jsonb_array_elements(pieces) AS piece
+WHERE state IN ('waiting', 'running')
+
 -- pin --
 -- What the task will read, fixed at its first history query.
 UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s

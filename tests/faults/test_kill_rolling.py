@@ -1,0 +1,106 @@
+"""A reader reads on and on while chunks go from present to expired, and who rolls them is killed at any moment: it sees
+each row that is kept exactly once."""
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from archiver.catalog import Catalog
+from archiver.table import StreamTable
+from moirae import database
+from moirae.doctor import examine
+from moirae.live.schemas import schema
+from moirae.settings import from_environment
+from tests.faults.harness import workspace
+from tests.faults.rolling import RETENTION, START, rows
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+WORKSPACE = """
+home: .moirae
+streams:
+  s:
+    columns: {ts: timestamp, n: bigint, host: string}
+    time: ts
+    id: [n]
+    key: [host]
+    lateness: 0s
+    source: {files: landing/*.jsonl}
+chunks: {rows: 1000, age: 1d, recent: 2, keep: 6s}
+rules: []
+"""
+
+
+class Look:
+    """One reader: what is done, which chunks are kept, then one version of the table, read file by file."""
+
+    def __init__(self, root: Path) -> None:
+        settings = self.settings = from_environment(root / "moirae.yaml")
+        self.connection = database.connect(settings, "reader")
+        self.catalog = Catalog(self.connection)
+        self._declared = schema("s", settings.streams["s"])
+        self._root = Path(settings.archive)
+        self._table: StreamTable | None = None
+
+    def read(self) -> int:
+        """How many rows were found to be right; 0 where nothing is there, or reading took longer than it may."""
+        done = self.catalog.done_units("s")
+        if not done:
+            return 0
+        if self._table is None:
+            self._table = StreamTable(self._root, self._declared)
+        since = max((c.to_ts or START for c in self.catalog.chunks() if c.state == "expired"), default=START)
+        began = time.monotonic()
+        self._table.refresh()
+        files = self._table.held(low=since)
+        try:
+            parts = [self._table.read_file(file.path, ["n", "ts"]) for file in files]
+        except FileNotFoundError:
+            assert time.monotonic() - began > RETENTION, "a file of a version that a reader may still read is gone"
+            return 0
+        found = Counter(n for part in parts for n in part["n"].to_pylist())
+        wanted = {n for unit in done for n, ts in rows(int(unit)) if ts >= since}
+        assert max(found.values(), default=1) == 1, "a row is seen twice"
+        missing = wanted - found.keys()
+        assert not missing, f"{len(missing)} rows are not seen, such as {sorted(missing)[:3]}"
+        return len(wanted)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.timeout(1200)
+def test_a_reader_sees_each_row_once(kills: int) -> None:
+    """The short one sees all states; what is left behind is found to be whole by `moirae doctor`."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    with workspace(WORKSPACE, "groups: []\n") as root:
+        look, seen = Look(root), 0
+        for number in range(kills + 1):
+            process = subprocess.Popen([sys.executable, "-m", "tests.faults.rolling", str(root / "moirae.yaml")])
+            try:
+                before = len(look.catalog.done_units("s"))
+                goal = before + (rng.randrange(5, 60) if number < kills else 30)
+                while len(look.catalog.done_units("s")) < goal or (number == kills and not _expired(look)):
+                    assert process.poll() is None, "who rolls has ended by itself"
+                    seen += look.read()
+            finally:
+                process.kill()
+                process.wait()
+            seen += look.read()
+        assert seen > 1000
+        states = Counter(chunk.state for chunk in look.catalog.chunks())
+        assert states["expired"] and states["recent"] == 2 and states["old"]
+        wrong = [(finding.check, finding.wrong) for finding in examine(look.settings, look.connection) if finding.wrong]
+        assert not [one for one in wrong if "source" not in one[0]] and len(wrong) <= 1, wrong
+        look.connection.close()
+
+
+def _expired(look: Look) -> bool:
+    """Whether a chunk is gone from disk."""
+    gone = [kept.chunk.id for kept in look.catalog.kept() if "forget" in kept.done]
+    folder = Path(look.settings.archive) / "streams" / "s"
+    return bool(gone) and not any((folder / f"chunk={chunk}").exists() for chunk in gone)
