@@ -79,6 +79,10 @@ class Catalog:
         kept = [Kept(found[chunk], version, done, expired) for chunk, version, done, expired in rows]
         return kept or [Kept(chunk) for chunk in found.values()]
 
+    def present(self) -> set[int]:
+        """The chunks that are written to."""
+        return {row[0] for row in self._connection.execute(_QUERIES["present"])}
+
     def become(self, chunk: int, state: State) -> None:
         """A chunk's new state."""
         self._connection.execute(_QUERIES["become"], {"id": chunk, "state": state})

@@ -1,12 +1,18 @@
 """Reading history: the rows of a stream in a span of event time, as Spark sees the newest version of its table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from archiver.admission import column
+from archiver.present import PresentRows
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import from_micros
@@ -23,15 +29,20 @@ def read(
     `late`: also rows that came late. Rows outside the span may be among them: a filter by a time that is another with
     each call would be compiled anew with each call.
     """
-    files = table.files(low, high)
+    return _read_files(spark, table.schema, table.files(low, high), late, only)
+
+
+def _read_files(
+    spark: SparkSession, schema: StreamSchema, files: Sequence[str], late: bool, only: Only
+) -> DataFrame | None:
     if not files:
         return None
-    rows = spark.read.schema(table.schema.ddl(["_late"])).parquet(*files)
+    rows = spark.read.schema(schema.ddl(["_late"])).parquet(*files)
     if not late:
         rows = rows.where("NOT _late")
     for name, wanted in only.items():
         rows = rows.where(F.col(f"`{name}`").isin(list(wanted)))
-    return rows.select(*[f"`{name}`" for name in table.schema.columns])
+    return rows.select(*[f"`{name}`" for name in schema.columns])
 
 
 def within(rows: DataFrame, time: str, low: int | None, high: int | None) -> DataFrame:
@@ -43,31 +54,67 @@ def within(rows: DataFrame, time: str, low: int | None, high: int | None) -> Dat
     return rows
 
 
-class Reader:
-    """The archive's streams for a process that only reads."""
+@dataclass(frozen=True)
+class Pinned:
+    """One version of a stream's rows: those in memory (declared columns and `_late`), and the files of the others."""
 
-    def __init__(self, root: Path, schemas: Iterable[StreamSchema]) -> None:
+    rows: Sequence[pa.Table] = ()
+    files: Sequence[str] = ()
+
+
+class Reader:
+    """The archive's streams for a process that only reads, for all of its threads.
+
+    `memory`: bytes of the present chunks' rows to keep at hand, which `follow` reads; see `archiver.present`.
+    """
+
+    def __init__(self, root: Path, schemas: Iterable[StreamSchema], memory: int = 0) -> None:
         self._root = root
         self._schemas = {schema.name: schema for schema in schemas}
         self._tables: dict[str, StreamTable] = {}
+        self._present = PresentRows(memory)
+        self._lock = threading.RLock()
 
     def refresh(self) -> None:
         """See what was archived since."""
-        for table in self._tables.values():
-            table.refresh()
+        with self._lock:
+            for table in self._tables.values():
+                table.refresh()
+
+    def follow(self, present: Collection[int]) -> None:
+        """See what was archived since, and have the rows of the present chunks at hand."""
+        with self._lock:
+            self.refresh()
+            tables = [table for name in self._schemas if (table := self._table(name)) is not None]
+            self._present.follow(tables, present)
+
+    def pin(self, stream: str, low: int | None, high: int | None) -> Pinned:
+        """The rows that may have event times in [low, high) (microseconds), in the version last seen. Its files are
+        there for as long as a history query may take."""
+        with self._lock:
+            table = self._table(stream)
+            if table is None:
+                return Pinned()
+            rows, files = self._present.take(table, low, high)
+            return Pinned(rows, [str(table.path / file.path) for file in files])
 
     def rows(
         self, spark: SparkSession, stream: str, low: int | None, high: int | None, late: bool, only: Only
     ) -> DataFrame:
         """See `read`; an empty frame where there is nothing."""
-        table = self._table(stream)
-        found = None if table is None else read(spark, table, low, high, late, only)
-        return spark.createDataFrame([], self._schemas[stream].ddl()) if found is None else found
+        schema, pinned = self._schemas[stream], self.pin(stream, low, high)
+        found = _read_files(spark, schema, pinned.files, late, only)
+        held = [_chosen(rows, schema, low, high, late, only) for rows in pinned.rows]
+        if not any(map(len, held)):
+            return spark.createDataFrame([], schema.ddl()) if found is None else found
+        at_hand = spark.createDataFrame(pa.concat_tables(held).combine_chunks())
+        return at_hand if found is None else found.unionByName(at_hand)
 
     def files(self, stream: str, low: int | None, high: int | None) -> list[str]:
         """Paths of the files that may hold event times in a span."""
-        table = self._table(stream)
-        return [] if table is None else table.files(low, high)
+        with self._lock:
+            table = self._table(stream)
+            return [] if table is None else table.files(low, high)
 
     def schema(self, stream: str) -> StreamSchema:
         """The declared columns of a stream."""
@@ -79,3 +126,15 @@ class Reader:
                 return None
             self._tables[stream] = StreamTable(self._root, self._schemas[stream])
         return self._tables[stream]
+
+
+def _chosen(
+    rows: pa.Table, schema: StreamSchema, low: int | None, high: int | None, late: bool, only: Only
+) -> pa.Table:
+    if not late:
+        rows = rows.filter(pc.invert(rows["_late"]))
+    for name, wanted in only.items():
+        rows = rows.filter(pc.is_in(rows[name], pa.array(wanted, rows.schema.field(name).type)))
+    ts = column(rows, schema.time)
+    inside = (ts >= (low if low is not None else ts)) & (ts < high if high is not None else True)
+    return rows.filter(pa.array(inside)).select(list(schema.columns))

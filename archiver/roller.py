@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -69,9 +70,8 @@ class Roller:
         self._changed = threading.Condition()
         self._gone: dict[Path, float] = {}
         self._scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone="UTC")
-        every = min(_SWEEP, max(retention / 4, 0.1))
-        self._scheduler.add_job(self._sweep, "interval", seconds=every, coalesce=True, misfire_grace_time=None)
         self._scheduler.start()
+        self._sweep_later()
 
     def take(self, work: Iterable[Work]) -> None:
         """Queue what is not queued yet."""
@@ -131,6 +131,10 @@ class Roller:
             rows.update(table.read(["_unit"], chunk)["_unit"].to_pylist())
         return dict(rows)
 
+    def _sweep_later(self) -> None:
+        at = datetime.now(UTC) + timedelta(seconds=min(_SWEEP, self._retention / 4))
+        self._scheduler.add_job(self._sweep, "date", run_date=at, misfire_grace_time=None)
+
     def _sweep(self) -> None:
         """Delete files that have been no part of a table for longer than readers may need them; gather logs."""
         try:
@@ -146,3 +150,5 @@ class Roller:
                 table.checkpoint()
         except (ArchiverError, DeltaError, OSError) as error:
             _LOG.warning("not swept", action="sweep_failed", error=str(error))
+        finally:
+            self._sweep_later()

@@ -97,6 +97,10 @@ class StreamTable:
         known = list(chunks.values()) if chunk is None else [chunks[chunk]] if chunk in chunks else []
         return [file for one in known if within(one) for file in one.paths.values() if within(file)]
 
+    def holds(self, path: str) -> bool:
+        """Whether a file belongs to the version that this object sees."""
+        return self._log.holds(path)
+
     def chunks(self) -> dict[int, ChunkFiles]:
         """What each chunk holds here."""
         return self._log.chunks

@@ -7,6 +7,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from archiver.catalog import Catalog
 from moirae import database
 from moirae.deployments.registry import Registry
 from moirae.evaluation.learner import Learner
@@ -41,6 +42,8 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         settings.recall.query_timeout.total_seconds(),
         settings.recall.engine,
         Terms(settings.recall.tickets_per_result, settings.recall.feedback_timeout),
+        Catalog(database.connect(settings, "recall present")).present,
+        settings.recall.present_memory << 20,
         _asks_sql(connection),
     )
     beaten = 0.0

@@ -97,6 +97,9 @@ class RecallSettings(Contract):
     tickets_per_result: NotNegative = Field(
         default=1, description="Tickets, of 100, that a recall loses for each result; 0: shares stay as they are."
     )
+    present_memory: Count = Field(
+        default=256, description="Megabytes of the newest rows that the recall process keeps in memory."
+    )
     query_timeout: PositiveDuration = Field(
         default=timedelta(minutes=5),
         description="How long one history query may take, by the clock, before it counts as stuck and is ended.",

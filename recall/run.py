@@ -2,19 +2,23 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pyarrow as pa
+import structlog
+from deltalake.exceptions import DeltaError
 from psycopg import Connection
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from archiver.engine.session import jvm, start_session
+from archiver.errors import ArchiverError
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
@@ -26,11 +30,13 @@ from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
 
+_LOG = structlog.get_logger()
+
 # Live work goes first: less of the processor for this process and its JVM, and these are the ones to go when memory
 # ends.
 _NICENESS, _OOM_SCORE = 10, "500"
-# Seconds for Spark to end in order.
-_ENDING = 5.0
+# Seconds: for Spark to end in order; between two looks at what was archived, and after one that failed.
+_ENDING, _FOLLOW, _RETRY = 5.0, 0.2, 2.0
 # A chunk is large where a micro-batch is small: here compiling a whole stage pays.
 _SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
 
@@ -51,6 +57,10 @@ class Place:
     """Seconds, after which a history query is stuck."""
     engine: str
     terms: Terms
+    present: Callable[[], Collection[int]]
+    """The chunks that are present now."""
+    present_memory: int
+    """Bytes of their rows to keep in memory."""
     spark_at_once: bool
     """Whether a question that only Spark can answer is to be expected."""
 
@@ -59,10 +69,11 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
     """Serve recalls until `stop` is set."""
     go_first_when_memory_ends()
     sessions = _Sessions(place)
-    kept = Kept()
-    engines = [_engines(place, sessions, kept) for _ in range(place.history_queries[1])]
+    reader, kept = Reader(place.root, place.schemas, place.present_memory), Kept()
+    threading.Thread(target=_follow, args=(place, reader, stop), daemon=True, name="present").start()
+    engines = [_engines(place, sessions, reader, kept) for _ in range(place.history_queries[1])]
     if place.spark_at_once:
-        threading.Thread(target=_warm, args=(place, sessions), daemon=True, name="spark").start()
+        threading.Thread(target=_warm, args=(place, sessions, reader), daemon=True, name="spark").start()
     else:
         step_aside(os.getpid())
     corpora = Corpora(connection, place.root)
@@ -74,6 +85,16 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
     ending = threading.Thread(target=sessions.stop, daemon=True)
     ending.start()
     ending.join(_ENDING)
+
+
+def _follow(place: Place, reader: Reader, stop: threading.Event) -> None:
+    """Have what was just archived at hand before anybody asks for it."""
+    while not stop.wait(_FOLLOW):
+        try:
+            reader.follow(place.present())
+        except (ArchiverError, DeltaError, OSError, psycopg.Error) as error:
+            _LOG.warning("the present is not followed", action="follow_failed", error=str(error))
+            stop.wait(_RETRY)
 
 
 class _Sessions:
@@ -100,20 +121,18 @@ class _Sessions:
                 self._spark.stop()
 
 
-def _warm(place: Place, sessions: _Sessions) -> None:
+def _warm(place: Place, sessions: _Sessions, reader: Reader) -> None:
     """Start Spark, then step aside: a start that gets the processor's leavings takes minutes while live is busy."""
     try:
         with suppress(PySparkException, Py4JError):
             for schema in place.schemas[:1]:
-                reader = Reader(place.root, place.schemas)
                 warm_up(SparkEngine(sessions.new, reader, place.relations), schema)
     finally:
         process = jvm()
         step_aside(os.getpid(), *([] if process is None else [process.pid]))
 
 
-def _engines(place: Place, sessions: _Sessions, kept: Kept) -> Engines:
-    reader = Reader(place.root, place.schemas)
+def _engines(place: Place, sessions: _Sessions, reader: Reader, kept: Kept) -> Engines:
     local = None if place.engine == "spark" else LocalEngine(reader)
     return Engines(SparkEngine(sessions.new, reader, place.relations), local, kept)
 

@@ -52,20 +52,24 @@ class LocalEngine:
         self._reader.refresh()
         lows = [low for _, (_, low, _) in shares]
         low = None if None in lows else min(one for one in lows if one is not None)
-        files = self._reader.files(stream, low, max(high for _, (_, _, high) in shares))
-        if not files:
+        pinned = self._reader.pin(stream, low, max(high for _, (_, _, high) in shares))
+        if not pinned.rows and not pinned.files:
             return {}
         waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]
         schema = self._reader.schema(stream)
         columns = ", ".join(f'"{name}"' for name in schema.columns)
         only = wanted_only(template, stream, schema.columns, [asked for asked, _ in shares])
         where = "".join(f' AND "{name}" IN ({_texts(values)})' for name, values in only.items() if values)
-        source = f"read_parquet([{_texts(files)}], union_by_name = true, hive_partitioning = false)"
+        sources = []
+        if pinned.files:
+            sources.append(f"read_parquet([{_texts(pinned.files)}], union_by_name = true, hive_partitioning = false)")
+        if pinned.rows:
+            sources.append("_at_hand")
+            self._duck.register("_at_hand", pa.concat_tables(pinned.rows))
+        parts = " UNION ALL ".join(f"SELECT {columns} FROM {source} WHERE true{where}" for source in sources)
         try:
             self._duck.register("_pending", plain_pending(waiting, template.question.attributes))
-            self._duck.execute(
-                f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS SELECT {columns} FROM {source} WHERE true{where}'
-            )
+            self._duck.execute(f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS {parts}')
             found = self._duck.sql(sql).to_arrow_table()
             return by_event(_as_spark(template, found))
         except duckdb.InterruptException:

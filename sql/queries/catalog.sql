@@ -15,6 +15,10 @@ SELECT c.id, c.version, coalesce(jsonb_object_agg(p.name, p.version) FILTER (WHE
        coalesce(extract(epoch FROM clock_timestamp() - c.expired_at), 0)::double precision AS expired
 FROM chunks c LEFT JOIN preparations p ON p.chunk = c.id GROUP BY c.id ORDER BY c.id
 
+-- present --
+-- Chunks that are written to.
+SELECT id FROM chunks WHERE state = 'present'
+
 -- become --
 -- A chunk's next state.
 UPDATE chunks SET state = %(state)s,

@@ -38,7 +38,7 @@ SELECT id, fence, level, tickets FROM tasks WHERE lease = %(lease)s AND state = 
 -- pinned_chunks --
 -- Chunks that open tasks may still read.
 SELECT DISTINCT (piece->>0)::integer FROM tasks, jsonb_array_elements(pieces) AS piece
-WHERE state IN ('waiting', 'running')
+WHERE state IN ('waiting', 'running', 'suspended')
 
 -- pin --
 -- What the task will read, fixed at its first history query.

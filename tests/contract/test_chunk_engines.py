@@ -66,9 +66,20 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def engines(archive: Path, spark: SparkSession) -> tuple[SparkEngine, LocalEngine]:
-    """Both engines over the same archive."""
-    reader = Reader(archive, [SCHEMA])
-    return SparkEngine(spark.newSession, reader, lambda _: pa.table({})), LocalEngine(Reader(archive, [SCHEMA]))
+    """Both engines over the same archive: one from files, one with the newest two chunks in memory."""
+    return engine(spark, archive, 0), LocalEngine(reader(archive, 1 << 20))
+
+
+def engine(spark: SparkSession, archive: Path, memory: int) -> SparkEngine:
+    """Spark over the archive."""
+    return SparkEngine(spark.newSession, reader(archive, memory), lambda _: pa.table({}))
+
+
+def reader(archive: Path, memory: int) -> Reader:
+    """A reader with the newest two chunks in memory, where it may."""
+    made = Reader(archive, [SCHEMA], memory)
+    made.follow({2, 3})
+    return made
 
 
 def question(sql: str) -> Template:
@@ -174,6 +185,19 @@ def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngin
     asking = question("SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host")
     found = engines[1].partial(asking, [(event, (0, None, event.ts)) for event in EVENTS], {})
     assert set(found) == {str(event.eid) for event in EVENTS[:3]}
+
+
+def test_spark_reads_memory_and_files_alike(
+    engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
+) -> None:
+    """The same rows, the same answer."""
+    half = engine(spark, archive, 1 << 20)
+    for sql in (
+        "SELECT count(*) AS n, avg(s.n) AS mean, max(s.ts) AS last FROM s WHERE s.host = event.host",
+        "SELECT s.ts AS at, s.n AS n, s.ok AS ok FROM s ORDER BY s.ts DESC LIMIT 5",
+    ):
+        asking = question(sql)
+        assert answer(half, half, asking, [40, 60]) == answer(engines[0], engines[0], asking, [40, 60])
 
 
 def test_rows_are_the_newest_whatever_the_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
