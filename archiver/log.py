@@ -21,13 +21,15 @@ from deltalake import DeltaTable
 from archiver.errors import LogDamaged
 from archiver.times import from_micros, to_micros
 
-# Delta's statistics know milliseconds, cut off.
+# How the names of our own files begin: as they were appended; clustered. Their statistics are exact; other writers of
+# Delta cut times off to milliseconds.
+LOOSE, CLUSTERED = "a-", "c-"
 _CUT_OFF = 999
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """One file of a table. `path` is relative to the table; event times in microseconds, perhaps a bit too wide."""
+    """One file of a table. `path` is relative to the table; event times in microseconds."""
 
     path: str
     chunk: int
@@ -89,7 +91,7 @@ class Log:
             return
         names = ("path", "partition.chunk", "num_records", "size_bytes", f"min.{self._time}", f"max.{self._time}")
         for path, chunk, rows, size, oldest, newest in zip(*(actions[n].to_pylist() for n in names), strict=True):
-            self._add(DataFile(path, chunk, rows, size, to_micros(oldest), to_micros(newest) + _CUT_OFF))
+            self._add(DataFile(path, chunk, rows, size, to_micros(oldest), _end(path, to_micros(newest))))
 
     def _add(self, file: DataFile) -> None:
         self.chunks.setdefault(file.chunk, ChunkFiles()).add(file)
@@ -144,7 +146,8 @@ class Log:
             to_micros(datetime.fromisoformat(stats[end][self._time])) for end in ("minValues", "maxValues")
         )
         chunk = int(add["partitionValues"]["chunk"])
-        return DataFile(unquote(add["path"]), chunk, stats["numRecords"], add["size"], oldest, newest + _CUT_OFF)
+        path = unquote(add["path"])
+        return DataFile(path, chunk, stats["numRecords"], add["size"], oldest, _end(path, newest))
 
     def commit(
         self, operation: str, add: Sequence[DataFile], remove: Iterable[str], moment: int, note: Mapping[str, str]
@@ -224,8 +227,12 @@ def _chunk_of(path: str) -> int:
     return int(path.split("/", 1)[0].removeprefix("chunk="))
 
 
+def _end(path: str, newest: int) -> int:
+    return newest if path.split("/", 1)[1].startswith((LOOSE, CLUSTERED)) else newest + _CUT_OFF
+
+
 def _written(micros: int) -> str:
-    return from_micros(micros).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 def flush(paths: Iterable[Path], folders: Iterable[Path] = ()) -> None:

@@ -20,7 +20,7 @@ from deltalake.exceptions import TableNotFoundError
 from archiver.admission import column
 from archiver.files import write
 from archiver.identity import ENTRY, entries, fingerprint
-from archiver.log import ChunkFiles, DataFile, Log, flush
+from archiver.log import CLUSTERED, LOOSE, ChunkFiles, DataFile, Log, flush
 from archiver.schema import IDENTITY, StreamSchema
 
 _CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
@@ -28,8 +28,6 @@ _CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration
 _CHECKPOINT = 200
 # An append of so many rows to a chunk is clustered at once, and not written again.
 _LARGE = 50_000
-# How the names of files begin: as they were appended; clustered.
-_LOOSE, _CLUSTERED = "a-", "c-"
 # A clustered file is rewritten together with new ones that have at least one row for so many of its rows.
 _MUCH = 4
 
@@ -73,7 +71,7 @@ class StreamTable:
         """A file that is not part of the table yet, on disk."""
         folder = self.path / f"chunk={chunk}"
         folder.mkdir(exist_ok=True)
-        name = f"chunk={chunk}/{_CLUSTERED if clustered else _LOOSE}{uuid4().hex}.parquet"
+        name = f"chunk={chunk}/{CLUSTERED if clustered else LOOSE}{uuid4().hex}.parquet"
         rows = rows.drop_columns(["chunk"])
         write(self.schema, rows, self.path / name, clustered)
         ts = column(rows, self.schema.time)
@@ -199,7 +197,7 @@ def to_merge(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _is_loose(path: str) -> bool:
-    return not path.split("/", 1)[1].startswith(_CLUSTERED)
+    return not path.split("/", 1)[1].startswith(CLUSTERED)
 
 
 def _shaped(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:

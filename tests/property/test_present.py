@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -128,3 +129,18 @@ def test_files_are_clustered_a_few_times_only(tmp_path: Path) -> None:
     table.append(made(9500, 300, 0, 10), 31)
     table.cluster(0)
     assert table.chunks()[0].files == 1 and table.chunks()[0].rows == 1305
+
+
+def test_spans_are_exact_after_a_checkpoint_too(tmp_path: Path) -> None:
+    """A file is not asked for by a microsecond after its newest row, whoever opens the table when."""
+    table = StreamTable(tmp_path, SCHEMA)
+    rows = made(0, 3, 0, 0).set_column(0, "ts", pa.array([5, 1_999_999, 2_000_001], pa.timestamp("us", tz="UTC")))
+    table.append(rows, 0)
+    followed = StreamTable(tmp_path, SCHEMA)
+    table.append(made(100, 2, 1, 100), 1)
+    followed.refresh()
+    DeltaTable(table.path).create_checkpoint()
+    for one in (table, followed, StreamTable(tmp_path, SCHEMA)):
+        (file,) = one.held(chunk=0)
+        assert (file.oldest, file.newest) == (5, 2_000_001)
+        assert not one.held(2_000_002, 3_000_000) and one.held(2_000_001, 3_000_000) and not one.held(None, 5)
