@@ -45,11 +45,20 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
         "alerts": counts["alerts"],
         "recalls": dict(connection.execute(sql.load("recalls")["counts"]).fetchall()),
+        "recalls_waiting": _deferred(connection),
         "rules": [vars(d) for d in registry.deployments()],
         "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
         "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent", "old", "expired")},
         "processes": processes(connection),
     }
+
+
+def _deferred(connection: Connection[Any]) -> dict[str, Any]:
+    """Recalls that wait for their turn, some of them with a first answer, and for how many seconds."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        found = cursor.execute(sql.load("recalls")["deferred"]).fetchone()
+    assert found is not None
+    return found
 
 
 def accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:

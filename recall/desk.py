@@ -1,6 +1,7 @@
 """The tasks that this process works on: taken from the ledger, put back into it piece by piece."""
 
 import time
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -24,8 +25,12 @@ from recall.workers import words
 
 _LOG = structlog.get_logger()
 
-# Tasks on the desk, of each level.
-_ROOM = 500
+# Tasks on the desk, of each level; and of each rule.
+_ROOM, _EACH = 500, 250
+# Seconds between two looks whether others wait for a first answer.
+_LOOK = 0.5
+# Tasks of a recall that have needed too much, one after the other, before it is not asked again for an hour.
+_MOST = 3
 # How often a process may fall over the same piece of a task before the task is given up.
 TRIES = 3
 _TOO_MUCH = "failed {} times over one piece of history: needs too much memory or time"
@@ -99,6 +104,9 @@ class Desk:
         self._corpora = corpora
         self._keys = keys
         self._templates: dict[str, Template] = {}
+        self._exceeded: dict[tuple[str, str, str], tuple[float, bool]] = {}
+        self._looked = 0.0
+        self._crowded = False
 
     def able(self) -> list[UUID]:
         """Tasks that can use a turn."""
@@ -108,17 +116,25 @@ class Desk:
 
     def claim(self) -> None:
         """Take tasks that nobody works on, as many as there is room for."""
-        held = [work.background for work in self.works.values()]
-        rooms = {0: _ROOM - held.count(False), 1: _ROOM - held.count(True)}
-        for task in (t for level, room in rooms.items() if room > 0 for t in self._ledger.claim(level, room)):
-            try:
-                self._take(task)
-            except Unsupported as error:
-                self.fail(task, str(error))
+        for level in (0, 1):
+            held = Counter(work.task.rule for work in self.works.values() if work.background == (level > 0))
+            full = [rule for rule, count in held.items() if count >= _EACH]
+            room = _ROOM - held.total()
+            if level == 0 and time.monotonic() - self._looked > _LOOK:
+                self._looked = time.monotonic()
+                self._crowded = self._ledger.unanswered() if room <= 0 or full else False
+            for task in self._ledger.claim(level, room, _EACH, full) if room > 0 else []:
+                try:
+                    self._take(task)
+                except Unsupported as error:
+                    self.fail(task, str(error))
 
     def _take(self, task: Task) -> None:
         if task.tries >= TRIES:
-            self.fail(task, _TOO_MUCH.format(task.tries))
+            self.fail(task, _TOO_MUCH.format(task.tries), exceeded=True)
+            return
+        if self._quarantined(task):
+            self.fail(task, f"not asked: {_MOST} recalls of this name have needed too much memory or time of late")
             return
         template = self._template(task.question)
         if task.pieces is None:
@@ -133,6 +149,13 @@ class Desk:
             self._ledger.pin(task)
         self.works[task.id] = Work(task, template)
         self.stride.join(task.id, task.tickets, task.level)
+
+    def _quarantined(self, task: Task) -> bool:
+        recall = (task.rule, task.version, task.recall)
+        known = self._exceeded.get(recall)
+        if known is None or time.monotonic() - known[0] > _LOOK:
+            known = self._exceeded[recall] = time.monotonic(), self._ledger.exceeded(*recall) >= _MOST
+        return known[1]
 
     def _template(self, question: Any) -> Template | None:
         if not isinstance(question, SqlQuestion):
@@ -159,7 +182,7 @@ class Desk:
         for work in works:
             work.busy = False
             if self.holds(work) and work.task.tries >= TRIES:
-                self.fail(work.task, _TOO_MUCH.format(work.task.tries))
+                self.fail(work.task, _TOO_MUCH.format(work.task.tries), exceeded=True)
 
     # Back into the ledger
 
@@ -179,14 +202,20 @@ class Desk:
             work.revised_at, work.better = time.monotonic(), False
         if state != "running":
             self.drop(task.id)
+        elif self._crowded and task.revision > 0 and not work.background:
+            # In a storm everybody gets a first answer before anybody gets another.
+            self._ledger.defer([task.id])
+            self.drop(task.id)
         elif task.tickets != before:
             self.stride.join(task.id, task.tickets, task.level)
         return state is not None and state not in ("running", "suspended")
 
-    def fail(self, task: Task, reason: str) -> None:
-        """End a task with its reason."""
+    def fail(self, task: Task, reason: str, exceeded: bool = False) -> None:
+        """End a task with its reason; `exceeded`: it needs too much memory or time."""
         _LOG.error("recall failed", action="recall_failed", rule=task.rule, recall=task.recall, error=reason)
-        self._ledger.advance(Step(task, task.next, task.failed, None, 0, 0, 0.0, "failed", error=reason))
+        self._ledger.advance(
+            Step(task, task.next, task.failed, None, 0, 0, 0.0, "failed", error=reason, exceeded=exceeded)
+        )
         self.drop(task.id)
 
     def drop(self, number: UUID) -> None:

@@ -15,6 +15,9 @@ from recall.workers import Asking, words
 
 _LOG = structlog.get_logger()
 
+# Rows of a partial answer, such as groups, that a task may hold.
+_ROWS = 100_000
+
 
 def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
@@ -84,6 +87,9 @@ def _step(
     assert task.pieces is not None
     failed = task.failed + (upto - task.next if not_read is not None else 0)
     covered = coverage(task.pieces, upto, failed, task.skipped)
+    if held is not None and len(held) > _ROWS:
+        reason = f"its partial answer has {len(held):,} rows; {_ROWS:,} are the most that are kept"
+        return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=reason, exceeded=True)
     error = not_read or not_answered
     if covered.final and error is not None and (answer is None or failed == len(task.pieces) - task.skipped):
         return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=error)

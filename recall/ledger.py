@@ -1,6 +1,6 @@
 """The recall ledger in PostgreSQL: tasks, their progress and answers, and what people ask of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -67,6 +67,8 @@ class Step:
     state: str
     revision: Revision | None = None
     error: str | None = None
+    exceeded: bool = False
+    """Whether it was given up because it needs too much memory or time."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,28 @@ class Ledger:
             _QUERIES["again_where_incomplete"], {"rule": rule, "version": version, "oldest": oldest}
         )
 
-    def claim(self, level: int, limit: int) -> list[Task]:
-        """Take tasks of a level that nobody works on."""
+    def claim(self, level: int, limit: int, each: int, full: Collection[str]) -> list[Task]:
+        """Take tasks of a level that nobody works on: at most `each` of a rule, none of those that are `full`."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            values = {"lease": self._lease, "length": LEASE, "level": level, "limit": limit}
+            held = {"lease": self._lease, "length": LEASE}
+            values = {**held, "level": level, "limit": limit, "each": each, "full": list(full)}
             rows = cursor.execute(_QUERIES["claim"], values).fetchall()
         return [_task(row) for row in rows]
+
+    def unanswered(self) -> bool:
+        """Whether tasks of the first level wait that have no answer yet."""
+        row = self._connection.execute(_QUERIES["unanswered"]).fetchone()
+        return row is not None and bool(row[0])
+
+    def defer(self, tasks: Iterable[UUID]) -> None:
+        """Tasks wait for another turn, by whichever process."""
+        self._connection.execute(_QUERIES["defer"], {"ids": list(tasks), "lease": self._lease})
+
+    def exceeded(self, rule: str, version: str, recall: str) -> int:
+        """How many tasks of a recall, one after the other, have needed too much of late."""
+        values = {"rule": rule, "version": version, "recall": recall}
+        row = self._connection.execute(_QUERIES["exceeded"], values).fetchone()
+        return 0 if row is None else int(row[0])
 
     def renew(self) -> None:
         """A sign of life."""
@@ -186,6 +204,7 @@ class Ledger:
                     "revision": number,
                     "state": step.state,
                     "error": sql.storable(step.error),
+                    "exceeded": step.exceeded,
                     "patience": self._terms.patience,
                 },
             ).fetchone()

@@ -281,6 +281,8 @@ CREATE TABLE IF NOT EXISTS tasks (
     error      text,
     -- How often a process fell while it worked on the next piece.
     tries      integer NOT NULL DEFAULT 0,
+    -- It was given up because it needs too much memory or time.
+    exceeded   boolean NOT NULL DEFAULT false,
     -- The process that works on it, until when it need not give a sign, and how often the task was claimed: what was
     -- begun under an earlier claim counts for nothing.
     lease      bigint,
@@ -294,7 +296,9 @@ CREATE TABLE IF NOT EXISTS tasks (
     first_at   timestamptz,
     ended_at   timestamptz
 );
-CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, created_at, id) WHERE state = 'waiting';
+CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
+    WHERE state = 'waiting';
+CREATE INDEX IF NOT EXISTS tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;
 CREATE INDEX IF NOT EXISTS tasks_at_work ON tasks (lease) WHERE state = 'running';
 CREATE INDEX IF NOT EXISTS tasks_suspended ON tasks (deadline) WHERE state = 'suspended';
 CREATE SEQUENCE IF NOT EXISTS leases;

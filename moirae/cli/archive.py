@@ -184,11 +184,21 @@ def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
         f"\nalerts: {alerts}\nevents: {found['events']['settled']:,} settled, {found['events']['detected']:,} detected"
     )
     print("chunks: " + ", ".join(f"{count:,} {name}" for name, count in found["chunks"].items()))
+    recalls = ", ".join(f"{count:,} {name}" for name, count in sorted(found["recalls"].items())) or "none"
+    print(f"recalls: {recalls}{_waiting(found['recalls_waiting'])}")
     running = sum(rule["state"] == "running" for rule in found["rules"])
     print(f"rules:  {running} running of {len(found['rules'])}\n")
     processes = [(p["role"], p["pid"], p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
     print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")
     raise typer.Exit(0 if well else 1)
+
+
+def _waiting(found: dict[str, Any]) -> str:
+    """What a storm does to recalls; nothing where they hardly wait."""
+    if found["longest"] < 10:
+        return ""
+    words = f"; more are asked than can be answered at once: {found['waiting']:,} wait, the first for"
+    return f"{words} {found['longest']:.0f} s, {found['with_answer']:,} of them with a first answer"
 
 
 def _stream_row(name: str, found: dict[str, Any]) -> list[Any]:

@@ -150,6 +150,8 @@ def _json(answer: Answer) -> dict[str, Any]:
 def _state(row: Mapping[str, Any]) -> str:
     if row["state"] == "suspended" and row["deadline"] is not None:
         return f"suspended until {moment(row['deadline'].replace(microsecond=0))}"
+    if row["state"] == "waiting" and row["revision"]:
+        return "waiting, has made room for first answers"
     return str(row["state"])
 
 

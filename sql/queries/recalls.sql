@@ -18,14 +18,35 @@ WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
 
 -- claim --
--- Take tasks that nobody works on.
+-- Take tasks that nobody works on: those without an answer first, of each rule only some, so that none takes all.
 UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(length)s, fence = fence + 1,
     started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp())
 WHERE id IN (
-    SELECT id FROM tasks WHERE level = %(level)s AND state = 'waiting'
-    ORDER BY created_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+    SELECT t.id
+    FROM (SELECT DISTINCT rule FROM tasks WHERE level = %(level)s AND state = 'waiting') r
+    CROSS JOIN LATERAL (
+        SELECT id, revision > 0 AS answered, created_at FROM tasks
+        WHERE level = %(level)s AND state = 'waiting' AND rule = r.rule AND rule <> ALL(%(full)s)
+        ORDER BY revision > 0, created_at, id LIMIT %(each)s FOR UPDATE SKIP LOCKED) t
+    ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped, held,
     revision, tries, fence, created_at
+
+-- unanswered --
+-- Whether tasks of the first level wait that have no answer yet.
+SELECT EXISTS (SELECT FROM tasks WHERE level = 0 AND state = 'waiting' AND revision = 0)
+
+-- defer --
+-- Tasks with an answer make room for those without.
+UPDATE tasks SET state = 'waiting', lease = NULL WHERE id = ANY(%(ids)s) AND lease = %(lease)s AND state = 'running'
+
+-- exceeded --
+-- How many tasks of a recall have needed too much in the last hour, since one of them was answered.
+SELECT count(*) FROM tasks
+WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s AND exceeded
+  AND ended_at > clock_timestamp() - interval '1 hour' AND ended_at > coalesce((
+    SELECT max(ended_at) FROM tasks
+    WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s AND state = 'done'), '-infinity')
 
 -- renew --
 -- The process still works on its tasks.
@@ -59,7 +80,7 @@ UPDATE tasks SET state = 'waiting', lease = NULL WHERE lease = %(lease)s AND sta
 -- its results, and is suspended when it has gone on without feedback for as long as its rule says.
 UPDATE tasks SET next = %(next)s, failed = %(failed)s, held = %(held)s, rows = rows + %(rows)s,
     results = results + %(results)s, tickets = greatest(1, tickets - %(lost)s),
-    seconds = seconds + %(seconds)s, tries = 0, revision = %(revision)s, error = %(error)s,
+    seconds = seconds + %(seconds)s, tries = 0, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
     ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
     state = CASE WHEN d.unasked AND %(state)s = 'running' THEN 'suspended' ELSE %(state)s END,
@@ -210,6 +231,12 @@ ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall, rank
 -- counts --
 -- How many tasks stand in each state.
 SELECT state, count(*) AS n FROM tasks GROUP BY state
+
+-- deferred --
+-- Tasks that wait for their turn: how many, how many of them with an answer, and for how long, in seconds.
+SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
+    coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8 AS longest
+FROM tasks WHERE state = 'waiting' AND level = 0
 
 -- open --
 -- How many tasks are not ended, and how many alerts wait for their condition.

@@ -81,7 +81,7 @@ class History:
 
     @contextmanager
     def manager(
-        self, workers: int = 1, stride: Stride[UUID] | None = None, terms: Terms = Terms()
+        self, workers: int = 1, stride: Stride[UUID] | None = None, terms: Terms = Terms(), stuck: float = 600.0
     ) -> Iterator[Manager]:
         """A manager on a connection of its own."""
         connection = database.connect(self.settings, "recall")
@@ -94,7 +94,7 @@ class History:
             Corpora(connection, root),
             self.keys,
             engines,
-            600.0,
+            stuck,
             stride=stride,
         )
         try:

@@ -1,5 +1,6 @@
 """The Recall Manager over a history in chunks: what becomes of tasks, whoever works on them."""
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,7 +13,7 @@ from recall.engines.local import LocalEngine
 from recall.engines.template import Own, Template
 from recall.ledger import Terms
 from recall.request import Asked, Order, Piece
-from tests.integration.history import HOSTS, START, History, go_on, history
+from tests.integration.history import COUNT, HOSTS, START, History, go_on, history
 
 
 @pytest.fixture(scope="module")
@@ -272,3 +273,79 @@ def test_the_most_promising_chunk_first(past: History) -> None:
     ]
     assert per_chunk == sorted(per_chunk, reverse=True)
     assert past.revisions(task)[-1]["answer"] == [past.whole(1)]
+
+
+# Storms, and what needs too much
+
+
+def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recall.desk._ROOM", 6)
+    monkeypatch.setattr("recall.desk._EACH", 4)
+    monkeypatch.setattr("recall.desk._LOOK", 0.0)
+    storm = [past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule="g/storm") for number in range(1, 31)]
+    other = past.ask(99, rule="g/other")
+    with past.manager() as manager:
+        most = 0
+
+        def answered() -> bool:
+            nonlocal most
+            at_work = past.connection.execute("SELECT count(*) FROM tasks WHERE state = 'running'").fetchone()
+            most = max(most, at_work[0] if at_work else 0)
+            return all(past.task(task)["revision"] > 0 for task in storm)
+
+        go_on(manager, answered)
+        assert most <= 6 and past.task(other)["revision"] > 0
+        assert sum(past.task(task)["state"] == "done" for task in storm) < 15
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in [*storm, other]), 120)
+    assert all(past.revisions(task)[-1]["answer"] == [past.whole()] for task in [*storm, other])
+
+
+def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recall.history._ROWS", 30)
+    monkeypatch.setattr("recall.desk._LOOK", 0.0)
+    groups = "SELECT h.ts AS t, count(*) AS n FROM past h GROUP BY h.ts"
+    with past.manager() as manager:
+        for number in range(1, 5):
+            task = past.ask(number, groups, rule="g/greedy")
+            go_on(manager, lambda task=task: past.task(task)["state"] == "failed")
+        fine = past.ask(1, rule="g/fine")
+        go_on(manager, lambda: past.task(fine)["state"] == "done")
+    assert "not asked" in past.task(task)["error"] and past.task(task)["seconds"] == 0
+
+
+def test_a_query_that_takes_too_long_is_cancelled_and_given_up(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+        if template.question.sql != COUNT:
+            engine._duck.execute("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c").fetchall()
+        return real(engine, template, shares, own)
+
+    real = LocalEngine.partial
+    monkeypatch.setattr(LocalEngine, "partial", partial)
+    endless, fine = past.ask(1, f"{COUNT} AND h.v > -1", rule="g/endless"), past.ask(2)
+    with past.manager(workers=2, stuck=0.3) as manager:
+        go_on(manager, lambda: past.task(endless)["state"] == "failed")
+        go_on(manager, lambda: past.task(fine)["state"] == "done")
+    assert past.task(endless)["exceeded"] and "too much" in past.task(endless)["error"]
+
+
+def test_a_query_that_nobody_waits_for_is_cancelled(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, ended = threading.Event(), threading.Event()
+
+    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+        began.set()
+        try:
+            engine._duck.execute("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c").fetchall()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(LocalEngine, "partial", partial)
+    task = past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, began.is_set)
+        ask(past.connection, "k", "cancel", Target(task=str(task)), "test")
+        go_on(manager, ended.is_set)
+    assert past.task(task)["state"] == "cancelled"
