@@ -110,11 +110,11 @@ class Reader:
         at_hand = spark.createDataFrame(pa.concat_tables(held).combine_chunks())
         return at_hand if found is None else found.unionByName(at_hand)
 
-    def files(self, stream: str, low: int | None, high: int | None) -> list[str]:
-        """Paths of the files that may hold event times in a span."""
+    def files(self, stream: str, low: int | None, high: int | None, chunk: int | None = None) -> list[str]:
+        """Paths of the files that may hold event times in a span, and rows of a chunk."""
         with self._lock:
             table = self._table(stream)
-            return [] if table is None else table.files(low, high)
+            return [] if table is None else table.files(low, high, chunk)
 
     def schema(self, stream: str) -> StreamSchema:
         """The declared columns of a stream."""

@@ -30,7 +30,7 @@ class Keys:
         value = asked.attributes.get(attribute)
         self._wanted[stream, column] = None
         self._reader.refresh()
-        return [self._rows(stream, column, value, low, high) for _, low, high in pieces]
+        return [self._rows(stream, column, value, piece) for piece in pieces]
 
     def _pin(self, template: Template) -> tuple[str, str, str] | None:
         """(stream, column, attribute) where rows of one stream with one key are all that counts."""
@@ -42,9 +42,10 @@ class Keys:
         pins = (pin for pin in used.pins if pin[0] == stream and columns.get(pin[1]) == types.get(pin[2]) == "string")
         return next(pins, None)
 
-    def _rows(self, stream: str, column: str, value: str | None, low: int | None, high: int) -> float | None:
+    def _rows(self, stream: str, column: str, value: str | None, piece: Piece) -> float | None:
         total = 0
-        for file in self._reader.files(stream, low, high):
+        chunk, low, high = piece
+        for file in self._reader.files(stream, low, high, chunk):
             found = self._files.get((file, column))
             if found is None:
                 return None
