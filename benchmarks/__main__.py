@@ -12,6 +12,8 @@ _MODULES = {
     "G7": "benchmarks.recalls",
     "G9": "benchmarks.beside",
     "G10": "benchmarks.latency",
+    "G11": "benchmarks.judging",
+    "G12": "benchmarks.judging",
     "Q": "benchmarks.quality",
 }
 

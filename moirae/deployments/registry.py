@@ -84,15 +84,10 @@ class Registry:
         """A rule is gone: its open alerts end."""
         self._connection.execute(_QUERIES["end_alerts"], {"rule": rule})
 
-    def settle(self, rule: str, version: str, settled_to: int) -> None:
-        """Events of the rule before this event time (microseconds) are settled. Part of the caller's transaction."""
-        values = {"rule": rule, "version": version, "settled_to": optional_datetime(settled_to)}
-        self._connection.execute(_QUERIES["settle"], values)
-
-    def settle_quiet(self, versions: Mapping[str, str], settled_to: int) -> None:
-        """The same for many rules (with versions) at once."""
+    def settle(self, versions: Mapping[str, str], settled_to: int) -> None:
+        """Events of these rules before this event time (microseconds) are settled. Part of the caller's transaction."""
         values = {"rules": list(versions), "versions": list(versions.values())}
-        self._connection.execute(_QUERIES["settle_quiet"], {**values, "settled_to": optional_datetime(settled_to)})
+        self._connection.execute(_QUERIES["settle"], {**values, "settled_to": optional_datetime(settled_to)})
 
     def fail(self, rule: str, version: str, error: str) -> bool:
         """A rule's query failed. Returns whether it was set aside."""

@@ -169,12 +169,9 @@ class Judge:
         rules = [rule for rule in rules if rule.shape.streams & fresh.keys()]
         if rules:
             streams = frozenset().union(*(rule.shape.streams for rule in rules))
-            for rule, finds in self._found(rules, {name: self._rows.new(name, fresh.get(name)) for name in streams}):
-                low = horizons[rule.rule]
-                events = self._events(rule, [f for f in finds if low is None or f.ts >= low])
-                if events:
-                    with self._connection.transaction():
-                        self._store.detect(_source(rule), events)
+            inputs = {name: self._rows.new(name, fresh.get(name)) for name in streams}
+            told = [(rule, _since(finds, horizons[rule.rule])) for rule, finds in self._found(rules, inputs)]
+            self._tell(told)
         return left
 
     def detect_unsettled(self, rules: Sequence[Running]) -> None:
@@ -186,10 +183,15 @@ class Judge:
             if rule.shape.stateless and any(self._archive.progress[s].newest is not None for s in rule.shape.streams):
                 groups.setdefault(rule.settled_to, []).append(rule)
         for low, members in groups.items():
-            for rule, finds in self._judge(Slice(tuple(members), low, None, low, None)):
-                events = self._events(rule, finds)
-                with self._connection.transaction():
-                    self._store.detect(_source(rule), events)
+            self._tell(self._judge(Slice(tuple(members), low, None, low, None)))
+
+    def _tell(self, found: Sequence[tuple[Running, list[Found]]]) -> None:
+        """Detected events and their provisional alerts, of all rules at once."""
+        told = [(rule, finds) for rule, finds in found if finds]
+        if told:
+            with self._connection.transaction():
+                for rule, finds in told:
+                    self._store.detect(_source(rule), self._events(rule, finds))
 
     # Settling
 
@@ -205,7 +207,7 @@ class Judge:
             self._settled_at = now
         for part in slices:
             assert part.high is not None
-            self._settle_rules(self._judge(part), part.high)
+            self._settle_rules(self._judge(part), part.high, part.high)
         if slices:
             self._forget()
         return len(slices)
@@ -251,28 +253,23 @@ class Judge:
             high = max(high, rule.settled_to if rule.settled_to is not None else high)
             low, shape = rule.settled_to, rule.shape
             part = Slice((rule,), low, high, None if low is None else low - shape.reach, high + shape.lag)
-            for judged, finds in self._judge(part):
-                self._settle_rule(judged, self._events(judged, finds), high, end)
+            self._settle_rules(self._judge(part), high, max(high, end))
 
-    def _settle_rules(self, found: Sequence[tuple[Running, list[Found]]], high: int) -> None:
-        """Of many rules few have anything to tell: the horizon of the others moves in one statement."""
+    def _settle_rules(self, found: Sequence[tuple[Running, list[Found]]], high: int, silence: int) -> None:
+        """All of them at once. Few have anything to tell at a time; the horizon of all moves in one statement.
+
+        `silence`: the event time before which no other event will come; at least `high`.
+        """
         keeps = {rule.rule: span(rule.definition.rule.spec.keep_firing_for) for rule, _ in found}
-        busy = self._store.busy(keeps, high, high) | {rule.rule for rule, finds in found if finds}
-        quiet = {rule.rule: rule.definition.version for rule, _ in found if rule.rule not in busy}
-        if quiet:
-            self._archive.fence()
-            self._registry.settle_quiet(quiet, high)
-            self.running = [replace(r, settled_to=high) if r.rule in quiet else r for r in self.running]
-        for rule, finds in found:
-            if rule.rule in busy:
-                self._settle_rule(rule, self._events(rule, finds), high, high)
-
-    def _settle_rule(self, rule: Running, events: Sequence[Event], high: int, silence: int) -> None:
+        versions = {rule.rule: rule.definition.version for rule, _ in found}
         self._archive.fence()
         with self._connection.transaction():
-            self._store.settle(_source(rule), events, high, max(high, silence))
-            self._registry.settle(rule.rule, rule.definition.version, high)
-        self.running = [replace(r, settled_to=high) if r.rule == rule.rule else r for r in self.running]
+            busy = self._store.busy(keeps, high, silence)
+            for rule, finds in found:
+                if finds or rule.rule in busy:
+                    self._store.settle(_source(rule), self._events(rule, finds), high, silence)
+            self._registry.settle(versions, high)
+        self.running = [replace(r, settled_to=high) if r.rule in versions else r for r in self.running]
 
     # Asking the engines
 
@@ -352,6 +349,10 @@ class Judge:
 
     def _events(self, rule: Running, finds: Sequence[Found]) -> list[Event]:
         return distinct(rule.rule, rule.definition.id, rule.definition.key, finds)
+
+
+def _since(finds: Sequence[Found], low: int | None) -> list[Found]:
+    return [found for found in finds if low is None or found.ts >= low]
 
 
 def _source(rule: Running) -> Source:

@@ -40,12 +40,7 @@ ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error
 UPDATE deployments SET state = 'stopped' WHERE rule = %(rule)s AND version = %(version)s
 
 -- settle --
--- Events of a rule before an event time are settled.
-UPDATE deployments SET settled_to = %(settled_to)s, failures = 0, error = NULL
-WHERE rule = %(rule)s AND version = %(version)s
-
--- settle_quiet --
--- Events of many rules before an event time are settled.
+-- Events of rules before an event time are settled.
 UPDATE deployments d SET settled_to = %(settled_to)s, failures = 0, error = NULL
 FROM unnest(%(rules)s::text[], %(versions)s::text[]) AS w(rule, version)
 WHERE d.rule = w.rule AND d.version = w.version
