@@ -130,19 +130,43 @@ def show(
     from moirae.deployments.registry import Registry
 
     with database(workspace) as (_, connection):
+        found = _named(Registry(connection).desired(), rule)
+    stored = found.to_json()
+    data = {"name": found.name, "version": found.version, "group": stored.pop("rule"), **stored}
+    if output is Output.JSON:
+        print_json(data)
+    else:
+        _print_yaml(data)
+
+
+@app.command()
+def explain(
+    rule: Annotated[str, typer.Argument(help="Its name, with or without the group.")],
+    workspace: Workspace = WORKSPACE,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """How an applied rule runs: who judges it, with whom it shares that, how its recalls are taken apart."""
+    from moirae.deployments.registry import Registry
+    from moirae.explain import explain as explained
+
+    with database(workspace) as (settings, connection):
         definitions = Registry(connection).desired()
+    data = explained(settings, definitions, _named(definitions, rule).name)
+    if output is Output.JSON:
+        print_json(data)
+    else:
+        _print_yaml(data)
+
+
+def _named(definitions: Sequence["Definition"], rule: str) -> "Definition":
+    """The rule of that name. Raises `UsageError`."""
     names = [d.name for d in definitions]
     found = [d for d in definitions if rule in (d.name, d.name.split("/")[1])]
     if len(found) != 1:
         near = difflib.get_close_matches(rule, [*names, *(n.split("/")[1] for n in names)], n=1)
         hint = f", did you mean {near[0]}?" if near else ""
         raise UsageError(f"no rule {rule!r}{hint}" if not found else f"{rule!r} stands in several groups")
-    stored = found[0].to_json()
-    data = {"name": found[0].name, "version": found[0].version, "group": stored.pop("rule"), **stored}
-    if output is Output.JSON:
-        print_json(data)
-    else:
-        _print_yaml(data)
+    return found[0]
 
 
 def _checked(settings: Settings, files: list[Path]) -> tuple[list["Definition"], list[Problem]]:

@@ -105,16 +105,24 @@ class Sharing:
     def _written(self, rule: Running) -> tuple[Plain, Plain] | None:
         key = _key(rule)
         if key not in self._plain:
-            self._plain[key] = self._write(rule)
+            try:
+                self._plain[key] = self._write(rule)
+            except NotPlain:
+                self._plain[key] = None
         return self._plain[key]
 
-    def _write(self, rule: Running) -> tuple[Plain, Plain] | None:
-        """A rule's event query in the words of both engines; None where it is not plain."""
-        query, types = self._query(rule), rule.definition.types
+    def reason(self, rule: Running) -> str | None:
+        """Why a rule is not plain; None for one that is."""
         try:
-            return plain(query, self._columns, types, DuckWords()), plain(query, self._columns, types, SparkWords())
-        except NotPlain:
-            return None
+            self._write(rule)
+        except NotPlain as error:
+            return f"not plain: {error}"
+        return None
+
+    def _write(self, rule: Running) -> tuple[Plain, Plain]:
+        """A rule's event query in the words of both engines. Raises `NotPlain`."""
+        query, types = self._query(rule), rule.definition.types
+        return plain(query, self._columns, types, DuckWords()), plain(query, self._columns, types, SparkWords())
 
 
 def _key(rule: Running) -> tuple[str, str]:

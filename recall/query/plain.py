@@ -94,14 +94,14 @@ def plain(query: exp.Query, tables: Mapping[str, Mapping[str, str]], types: Mapp
     Its types are as Spark has found them: where they would come out otherwise here, it is not plain.
     """
     if not isinstance(query, exp.Select):
-        raise NotPlain("one SELECT")
+        raise NotPlain("it is not one SELECT")
     writer = _Writer(words, tables, shared=True)
     outputs, parts, source = writer.select(query)
     made = {name.lower(): value for name, value in outputs}
     if len(made) != len(outputs) or set(made) != {"ts", *(name.lower() for name in types)}:
-        raise NotPlain("names of outputs")
+        raise NotPlain("an output without a name of its own")
     if made["ts"].kind != "timestamp" or any(made[name.lower()].kind != kind for name, kind in types.items()):
-        raise NotPlain("types of outputs")
+        raise NotPlain("outputs of other types than int, bigint, double, string, boolean and timestamp")
     columns = [f"{made['ts'].sql} AS ts", *(f"{made[name.lower()].sql} AS c{i}" for i, name in enumerate(types))]
     head = f"SELECT {writer.rule} AS rule, {', '.join(columns)} {parts[0]}"
     return Plain(
@@ -136,7 +136,7 @@ class _Writer:
         """Outputs, the text around the source and the table of constants, from FROM on, and the source."""
         wanted = {"expressions", "from_", "where", "group", "having"}
         if {name for name, value in select.args.items() if value} - wanted:
-            raise NotPlain("clauses")
+            raise NotPlain("it has more than SELECT, FROM, WHERE, GROUP BY and HAVING")
         table = select.args["from_"].this
         source = self._source(table)
         self._alias, self._columns = table.alias_or_name, source.columns
@@ -159,10 +159,10 @@ class _Writer:
     ) -> tuple[list[tuple[str, _Value]], tuple[str, str, str], _Source]:
         group = select.args["group"]
         if {name for name, value in group.args.items() if value} - {"expressions"}:
-            raise NotPlain("groups")
+            raise NotPlain("groups of groups")
         windows = [node for node in group.expressions if is_window(node)]
         if len(windows) != 1:
-            raise NotPlain("one window")
+            raise NotPlain("groups without one window")
         time, self._window = self._spans(windows[0])
         where = self._where(select.args.get("where"))
         inner: list[str] = []
@@ -210,7 +210,7 @@ class _Writer:
             columns = ", ".join(f"{value.sql} AS {self._words.name(name)}" for name, value in outputs)
             kinds = {name.lower(): value.kind for name, value in outputs}
             if len(kinds) != len(outputs) or "" in kinds:
-                raise NotPlain("names of outputs")
+                raise NotPlain("an output without a name of its own")
             sql = f"(SELECT {columns}{head}{source.sql}{middle}{tail})"
             return _Source(sql, kinds, source.streams, True)
         if isinstance(table, exp.Table) and table.name in self._tables:
@@ -219,7 +219,7 @@ class _Writer:
                 if kind in KINDS:
                     known[name.lower()] = kind  # type: ignore[assignment]
             return _Source(self._words.name(table.name), known, frozenset({table.name}), False)
-        raise NotPlain("source")
+        raise NotPlain("it reads something else than one stream")
 
     def _spans(self, node: exp.Expr) -> tuple[str, tuple[int, int, int]]:
         arguments = node.expressions if isinstance(node, exp.Anonymous) else list(node.iter_expressions())
@@ -239,13 +239,13 @@ class _Writer:
         for node in select.expressions:
             if isinstance(node, exp.Star):
                 if self._grouped is not None or any(node.args.values()):
-                    raise NotPlain("a star")
+                    raise NotPlain("a star beside groups")
                 outputs += [(name, self._column(name)) for name in self._columns]
                 continue
             value = self._value(node.unalias())
             if value.literal is not None:
                 if value.kind == "decimal":
-                    raise NotPlain("decimals")
+                    raise NotPlain("a decimal number as output")
                 value = _Value(self._as(value, value.kind), value.kind)
             outputs.append((node.alias_or_name, value))
         return outputs
@@ -297,7 +297,7 @@ class _Writer:
     def _column(self, name: str) -> _Value:
         kind = self._columns.get(name.lower())
         if kind is None:
-            raise NotPlain(f"column {name}")
+            raise NotPlain(f"column {name} is of another type")
         return _Value(f"{self._words.name(self._alias)}.{self._words.name(name.lower())}", kind)
 
     def _condition(self, node: exp.Expr) -> str:
@@ -331,7 +331,7 @@ class _Writer:
             value = self._value(node.this)
             if value.literal is None:
                 return f"({value.sql} IS NULL)"
-        raise NotPlain(node.key)
+        raise NotPlain(f"{node.sql(dialect='spark')[:80]} is left to Spark")
 
     def _compared(self, left: exp.Expr, word: str, right: exp.Expr) -> str:
         one, other = self._value(left), self._value(right)

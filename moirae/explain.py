@@ -1,0 +1,147 @@
+"""How a rule runs: which query judges it, who shares it, what is archived for it, how its recalls are taken apart."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from archiver.times import span
+from moirae.live.plan import Running, bound
+from moirae.live.schemas import schema
+from moirae.live.share import Sharing
+from moirae.rules.definition import Definition, event_shape, tables_of
+from moirae.rules.requests import asks, questions
+from moirae.settings import Settings
+from recall.engines.local import NotServed, served
+from recall.engines.template import Template
+from recall.query.shape import Tables
+from recall.request import SqlQuestion
+
+_SECOND = 1_000_000
+
+
+def explain(settings: Settings, definitions: Sequence[Definition], name: str) -> dict[str, Any]:
+    """All of it about one of some applied rules, as plain data; spans in seconds of event time."""
+    running = [_running(settings, definition) for definition in definitions if definition.rule.spec.enabled]
+    rule = next((one for one in running if one.rule == name), None)
+    if rule is None:
+        return {"rule": name, "judged": {"by": "nobody: it is not enabled"}}
+    return {
+        "rule": name,
+        "version": rule.definition.version,
+        "reads": {"streams": sorted(rule.shape.streams), "relations": sorted(rule.shape.relations)},
+        "judged": _judged(settings, running, rule),
+        "archived": _archived(rule),
+        "contexts": _contexts(rule),
+        "recalls": {
+            recall: _recall(settings, rule, question)
+            for recall, question in questions(rule.definition, rule.tables).items()
+        },
+    }
+
+
+def _running(settings: Settings, definition: Definition) -> Running:
+    streams = {name: stream.time for name, stream in settings.streams.items()}
+    tables = tables_of(definition.rule, streams, frozenset(settings.relations))
+    return Running(definition, tables, event_shape(definition.rule, tables), None)
+
+
+def _judged(settings: Settings, running: Sequence[Running], rule: Running) -> dict[str, Any]:
+    sharing = Sharing({name: stream.columns for name, stream in settings.streams.items()})
+    # Rules of the same kind and reach are settled over the same slices.
+    alike = [one for one in running if _slice(one) == _slice(rule)]
+    place = alike.index(rule)
+    group = next((one for one in sharing.of(alike).groups if place in one.members), None)
+    shape, spec = rule.shape, rule.definition.rule.spec
+    told = (
+        "at once, provisionally; settled by the watermark" if shape.stateless else "when the watermark closes a window"
+    )
+    times = {"told": told, "reach": shape.reach / _SECOND, "lag": shape.lag / _SECOND}
+    overlap = {
+        "before": (shape.reach + span(spec.for_) + span(spec.keep_firing_for)) / _SECOND,
+        "after": (max(shape.lag, 0) + span(spec.for_) + span(spec.delay)) / _SECOND,
+    }
+    by: dict[str, Any]
+    if group is None:
+        query = bound(rule).sql(dialect="spark")
+        by = {"by": "spark", "because": sharing.reason(rule), "query": query, "constants": {}, "shared_with": []}
+    else:
+        local = settings.recall.engine != "spark"
+        plain = group.duck if local else group.spark
+        constants = group.constants.take([group.members.index(place)]).drop_columns(["rule"]).to_pylist()[0]
+        by = {
+            "by": "this process, or Spark where rows are not in memory" if local else "spark",
+            "query": plain.sql("constants"),
+            "constants": constants,
+            "shared_with": [alike[member].rule for member in group.members if member != place],
+        }
+    return {**by, **times, "overlap": overlap}
+
+
+def _slice(rule: Running) -> tuple[int, int, bool]:
+    return rule.shape.reach, rule.shape.lag, rule.shape.stateless
+
+
+def _archived(rule: Running) -> list[str]:
+    spec = rule.definition.rule.spec
+    kept = [*(f"stream {name}" for name in sorted(rule.shape.streams)), "its events"]
+    kept += [f"derived stream {one.stream}" for one in rule.definition.rule.derived if one.archive]
+    return [*kept, "the contexts of its alerts"] if spec.context or spec.surroundings else kept
+
+
+def _contexts(rule: Running) -> dict[str, Any]:
+    return {
+        ask.name: {
+            "sql": ask.query.sql,
+            "compared": ask.compared,
+            "within": ask.within / _SECOND,
+            "delay": ask.delay / _SECOND,
+        }
+        for ask in asks(rule.definition)
+    }
+
+
+def _recall(settings: Settings, rule: Running, question: Any) -> dict[str, Any]:
+    if not isinstance(question, SqlQuestion):
+        return {
+            "kind": "similarity",
+            "over": list(question.contexts),
+            "merge": f"the {question.k} most similar so far, by {question.measure}",
+            "engine": "arrays in the recall process",
+            "revisions": "insert, update and delete rows",
+        }
+    template = Template(question)
+    split = template.split
+    engine, why = _engine(settings, template, rule.tables)
+    return {
+        "kind": "sql",
+        "partial": split.partial.sql(dialect="spark"),
+        "merge": split.merge.sql(dialect="spark"),
+        "engine": engine,
+        **({"because": why} if why else {}),
+        "revisions": _revisions(template),
+    }
+
+
+def _engine(settings: Settings, template: Template, tables: Tables) -> tuple[str, str | None]:
+    if settings.recall.engine == "spark":
+        return "spark", "the workspace says so"
+    used = template.partial.used.streams
+    columns: Mapping[str, str] = {}
+    if len(used) == 1:
+        name = next(iter(used))
+        columns = schema(name, settings.streams[name]).columns
+    try:
+        served(template, columns)
+    except NotServed as error:
+        return "spark", f"this process serves {error}" if str(error).endswith("only") else f"not plain: {error}"
+    return "the recall process itself", None
+
+
+def _revisions(template: Template) -> str:
+    """What later revisions do to the rows of earlier ones."""
+    split = template.split
+    if split.whole:
+        return "update the one row"
+    dropped = {"where", "having", "limit"} & {name for name, value in split.merge.args.items() if value}
+    if split.aggregates:
+        return "insert, update and delete rows" if dropped else "insert and update rows"
+    return "insert rows" if split.limit is None else "insert and delete rows"

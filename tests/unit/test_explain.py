@@ -1,0 +1,82 @@
+"""What is said about how a rule runs."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moirae.explain import explain
+from moirae.rules.definition import Definition
+from moirae.rules.model import Alert
+from moirae.rules.ruleset import Rule
+from moirae.settings import Settings, load_settings
+
+WORKSPACE = """
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, cpu: double}
+    time: ts
+    source: {files: cpu/*.jsonl}
+relations:
+  hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
+"""
+WINDOW = (
+    "SELECT host, window.end AS ts, avg(cpu) AS cpu FROM cpu GROUP BY host, window(ts, '5 minutes') HAVING avg(cpu) > "
+)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Settings:
+    (tmp_path / "moirae.yaml").write_text(WORKSPACE)
+    return load_settings(tmp_path / "moirae.yaml", {})
+
+
+def rule(name: str, expr: str, **keys: Any) -> Definition:
+    """A rule as applied."""
+    spec = Alert.model_validate({"alert": name, "expr": expr, **keys})
+    answers = {recall: {"mean": "double"} for recall in spec.recall}
+    return Definition(Rule("g", spec), {"host": "string", "cpu": "double"}, ("host",), ("host",), answers)
+
+
+def test_a_shared_rule_names_its_fellows_and_its_constants(place: Settings) -> None:
+    norm = {"sql": "SELECT avg(h.cpu) AS mean FROM cpu h WHERE h.host = event.host"}
+    most = {"sql": "SELECT h.host AS other, max(h.cpu) AS mean FROM cpu h GROUP BY h.host ORDER BY mean DESC LIMIT 3"}
+    rules = [
+        rule("A", f"{WINDOW} 80", **{"for": "10m", "recall": {"norm": norm, "most": most}}),
+        rule("B", f"{WINDOW} 95"),
+        rule("C", "SELECT host, ts, cpu FROM cpu WHERE cpu > 80"),
+    ]
+    found = explain(place, rules, "g/A")
+    judged = found["judged"]
+    assert judged["shared_with"] == ["g/B"]
+    assert judged["constants"] == {"p0": 80.0}
+    assert judged["reach"] == 300.0
+    assert judged["overlap"] == {"before": 300.0 + 600.0 + 300.0, "after": 600.0}
+    assert judged["told"].startswith("when the watermark")
+    assert found["archived"] == ["stream cpu", "its events"]
+    assert found["recalls"]["norm"]["revisions"] == "update the one row"
+    assert "SUM(" in found["recalls"]["norm"]["partial"].upper()
+    assert found["recalls"]["norm"]["engine"] == "the recall process itself"
+    assert found["recalls"]["most"]["revisions"] == "insert, update and delete rows"
+
+
+def test_what_is_not_plain_is_sparks_with_a_reason(place: Settings) -> None:
+    joined = "SELECT c.host, c.ts, c.cpu FROM cpu c JOIN hosts h ON c.host = h.host"
+    found = explain(place, [rule("A", joined)], "g/A")
+    assert found["judged"]["by"] == "spark"
+    assert found["judged"]["because"].startswith("not plain: ")
+    assert found["reads"] == {"streams": ["cpu"], "relations": ["hosts"]}
+
+
+def test_a_rule_that_is_not_enabled_is_judged_by_nobody(place: Settings) -> None:
+    found = explain(place, [rule("A", f"{WINDOW} 80", enabled=False)], "g/A")
+    assert found["judged"]["by"].startswith("nobody")
+
+
+def test_a_workspace_may_leave_all_to_spark(place: Settings) -> None:
+    recall = place.recall.model_copy(update={"engine": "spark"})
+    settings = place.model_copy(update={"recall": recall})
+    found = explain(settings, [rule("A", f"{WINDOW} 80")], "g/A")
+    assert found["judged"]["by"] == "spark"
+    assert timedelta(seconds=found["judged"]["lag"]) < timedelta(0)
