@@ -7,9 +7,10 @@ import pyarrow as pa
 import structlog
 
 from recall.desk import Work
-from recall.engines.spark import Rows
+from recall.engines.answers import Rows
 from recall.engines.template import Own, Template, merged
 from recall.ledger import Revision, Step, Task
+from recall.operators.aggregates import Exceeded
 from recall.request import Asked, coverage
 from recall.workers import Asking, words
 
@@ -35,6 +36,8 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
         asking.failed(fault)
         if len(works) > 1:
             return [step for work in works for step in read(asking, [work], own)]
+        if isinstance(fault, Exceeded):
+            return [_exceeded(works[0].task, fault, time.monotonic() - began)]
         if works[0].upto > works[0].task.next + 1:
             works[0].upto = works[0].task.next + 1  # not all of these pieces need be at fault
             return read(asking, works, own)
@@ -97,6 +100,13 @@ def _step(
     kept = None if covered.final else _dumped(held)
     ended = "done" if covered.final else "running"
     return Step(task, upto, failed, kept, rows, rows, seconds, ended, revision, error)
+
+
+def _exceeded(task: Task, fault: Exceeded, seconds: float) -> Step:
+    """The end of a task that holds more than it may: reading on would only add to it."""
+    error = f"recall {task.recall} of rule {task.rule}: {fault}"
+    _LOG.error("recall exceeds its limit", action="recall_exceeded", rule=task.rule, recall=task.recall, error=error)
+    return Step(task, task.next, task.failed, None, 0, 0, seconds, "failed", error=error)
 
 
 def _loaded(held: bytes | None) -> pa.Table | None:

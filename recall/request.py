@@ -52,7 +52,8 @@ class SqlQuestion(Question):
     """SQL over history. `tables`: streams with their time, relations, derived streams with their SQL;
     `attributes`: of the event, with their Spark types; `own`: the rule's contexts and surroundings, with the types
     of their columns; `columns`: of the answer, with their types; `where`: the rule's condition, judged when this and
-    the other recalls that it names (`judged`, with the types of their columns) are answered."""
+    the other recalls that it names (`judged`, with the types of their columns) are answered; `types`: of its groups
+    and aggregates (see `recall.query.split.Split.typing`)."""
 
     sql: str
     streams: Mapping[str, str]
@@ -63,6 +64,7 @@ class SqlQuestion(Question):
     columns: Mapping[str, str]
     where: str | None = None
     judged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    types: Mapping[str, str] = field(default_factory=dict)
     kind: Literal["sql"] = "sql"
 
 

@@ -86,16 +86,19 @@ class _Checking:
         parts = split(recall.sql, self._tables)
         # The whole query first, for messages in the words of its author.
         whole = self._columns(lift(recall.sql, scope(self.definition, self._tables, own), names).sql, recall.sql)
+        types: dict[str, str] = {}
+        if parts.typing is not None:
+            types = self._columns(lift(parts.typing, scope(self.definition, self._tables, own), names).sql, recall.sql)
+            parts = split(recall.sql, self._tables, types)
         partial = self._columns(lift(parts.partial, scope(self.definition, self._tables, own), names).sql, recall.sql)
-        values = {a.value: whole_type(a.kind, partial.get(a.parts[0], "double")) for a in parts.aggregates}
-        merged = {EID: "string", **(partial if not values else {g: partial[g] for g in parts.groups}), **values}
-        self._view(f"asked{MERGED}", merged)
+        self._view(f"asked{MERGED}", {EID: "string", **(partial if parts.rows else types)})
         found = self._columns(
             lift(parts.merge, scope(self.definition, self._tables, {*own, MERGED}), names).sql, recall.sql
         )
         if list(found) != list(whole):
             raise gate.Refusal("name each output with AS")
         self._found(name, found)
+        self.definition = replace(self.definition, merged={**self.definition.merged, name: types})
 
     def where(self) -> Iterator[Problem]:
         """The condition, over the event and the answers of SQL recalls."""
@@ -160,11 +163,6 @@ class _Checking:
     def _view(self, name: str, columns: Mapping[str, str]) -> None:
         ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
         self._session.createDataFrame([], ddl).createOrReplaceTempView(name)
-
-
-def whole_type(kind: str, part: str) -> str:
-    """The type of a merged aggregate, given that of its first part."""
-    return part if kind in ("sum", "min", "max") else "bigint" if kind == "count" else "double"
 
 
 def _place(written: str, error: gate.Refusal) -> tuple[int, int]:

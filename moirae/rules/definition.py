@@ -19,7 +19,7 @@ class Definition:
 
     `types`: the attributes that its query yields, in order, without `ts`, with their Spark types; `key`, `id`: those of
     them that make the fingerprint and the identity, defaults filled in; `answers`: the columns of its contexts,
-    surroundings and recalls, by their names, with their types.
+    surroundings and recalls, by their names, with their types; `merged`: those of what its SQL recalls are merged from.
     """
 
     rule: Rule
@@ -27,6 +27,7 @@ class Definition:
     key: tuple[str, ...]
     id: tuple[str, ...]
     answers: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    merged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -52,14 +53,17 @@ class Definition:
         """As stored."""
         stored = {"types": list(self.types.items()), "key": self.key, "id": self.id}
         answers = {name: list(columns.items()) for name, columns in self.answers.items()}
-        return {"rule": self.rule.to_json(), "answers": answers, **stored}
+        merged = {name: dict(types) for name, types in self.merged.items()}
+        return {"rule": self.rule.to_json(), "answers": answers, "merged": merged, **stored}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Definition":
         """From what was stored."""
         answers = {name: dict(columns) for name, columns in stored["answers"].items()}
         key, identity = tuple(stored["key"]), tuple(stored["id"])
-        return cls(Rule.from_json(stored["rule"]), dict(stored["types"]), key, identity, answers)
+        return cls(
+            Rule.from_json(stored["rule"]), dict(stored["types"]), key, identity, answers, stored.get("merged", {})
+        )
 
 
 def tables_of(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:

@@ -106,4 +106,5 @@ def _sql(recall: SqlRecall, definition: Definition, tables: Tables, feedback: fl
         columns=definition.columns_of(name),
         where=spec.where if judged else None,
         judged=judged,
+        types=definition.merged.get(name, {}),
     )

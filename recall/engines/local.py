@@ -14,9 +14,10 @@ import sqlglot
 from sqlglot import exp
 
 from archiver.reader import Reader
-from recall.engines.template import Own, Template, by_event, wanted_only
+from recall.engines.template import Own, Template, by_event, cut, wanted_only
 from recall.pending import PLAIN, Waiting, plain_pending
-from recall.query.lift import EID, EVENT
+from recall.query.lift import EID
+from recall.query.parts import EVENT
 from recall.query.split import VARIANCES
 from recall.request import Asked, Piece
 
@@ -70,8 +71,8 @@ class LocalEngine:
         try:
             self._duck.register("_pending", plain_pending(waiting, template.question.attributes))
             self._duck.execute(f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS {parts}')
-            found = self._duck.sql(sql).to_arrow_table()
-            return by_event(_as_spark(template, found))
+            found = self._duck.sql(f"{sql} LIMIT {cut(len(shares))}").to_arrow_table()
+            return by_event(template, _as_spark(template, found), len(shares))
         except duckdb.InterruptException:
             raise
         except (duckdb.Error, pa.ArrowException) as error:
@@ -95,7 +96,7 @@ class LocalEngine:
 def served(template: Template, columns: Mapping[str, str]) -> str:
     """The partial query in DuckDB's words; `columns` of its stream. Raises `NotServed` for all it is not sure of."""
     question, used, chosen = template.question, template.partial.used, template.split
-    if len(used.streams) != 1 or used.derived or used.relations or used.own or not chosen.aggregates:
+    if len(used.streams) != 1 or used.derived or used.relations or used.own or chosen.rows:
         raise NotServed("one stream and aggregates only")
     if any(kind not in PLAIN for kind in question.attributes.values()):
         raise NotServed("attributes of plain types only")

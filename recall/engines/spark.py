@@ -1,11 +1,7 @@
 """SQL recalls: many events, one piece of history, one Spark job; and what the merged partial answers say."""
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
 from functools import cached_property
-from typing import Any
 from uuid import UUID
 
 import orjson
@@ -18,15 +14,13 @@ from pyspark.sql import functions as F
 from archiver.engine.session import jvm
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
-from recall.engines.template import PENDING, Own, Template, by_event, wanted_only
-from recall.operators.aggregates import values
+from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
+from recall.engines.template import PENDING, Own, Template, by_event, cut, wanted_only
 from recall.pending import WRITTEN, Waiting, own_table, pending
-from recall.query.lift import EID, EVENT
-from recall.query.split import MERGED
+from recall.query.lift import EID
+from recall.query.parts import EVENT
+from recall.query.split import MERGED, SKETCHES, Aggregate, Split
 from recall.request import Asked, Piece, SqlQuestion
-
-# An answer: rows of columns.
-Rows = list[dict[str, Any]]
 
 
 class SparkEngine:
@@ -102,19 +96,22 @@ class SparkEngine:
             rows = self._reader.rows(self._spark, name, since, high + max(used.lag, 0) + 1, False, {})
             rows.createOrReplaceTempView(f"_on_time_{name}")
         self._beside(used.relations, used.own, question, own)
-        found: pa.Table = self._spark.sql(template.partial.sql).toArrow()
-        return by_event(found)
+        found: pa.Table = self._spark.sql(template.partial.sql).limit(cut(len(shares))).toArrow()
+        return by_event(template, found, len(shares))
 
-    def answer(self, template: Template, held: Sequence[tuple[Asked, pa.Table | None]], own: Own) -> dict[str, Rows]:
+    def answer(self, template: Template, held: Held, own: Own) -> dict[str, Rows]:
         """What each event's merged partial answers say, as rows in their order."""
-        found = [values(template.split, table, str(asked.eid)) for asked, table in held]
-        known = [table for table in found if table is not None]
+        known = merged_values(template, held)
         if not known:
             return {}
         plain = template.split.plain
-        if plain is not None:
-            return _plain_rows(known, plain)
-        self._spark.createDataFrame(_together(known)).createOrReplaceTempView(MERGED)
+        if plain is not None and not template.split.sketched:
+            return plain_rows(known, plain)
+        table = together(known)
+        frame = self._spark.createDataFrame(table)
+        if template.split.sketched:
+            frame = frame.selectExpr(*_read_off(template.split, table))
+        frame.createOrReplaceTempView(MERGED)
         self._pending([Waiting(asked, None, asked.ts) for asked, _ in held], template.question)
         self._beside(template.merge.used.relations, template.merge.used.own - {MERGED}, template.question, own)
         return _rows(self._spark.sql(template.merge.sql))
@@ -165,35 +162,22 @@ def warm_up(history: SparkEngine, schema: StreamSchema) -> None:
     history.partial(Template(asking), [(asked, (0, None, asked.ts))], {})
 
 
-def _together(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of the same columns as one; what has no type takes another's, or that of numbers."""
-    known = {field.name: field.type for table in tables for field in table.schema if not pa.types.is_null(field.type)}
-    schema = pa.schema([(name, known.get(name, pa.float64())) for name in tables[0].column_names])
-    return pa.concat_tables([table.cast(schema) for table in tables])
+def _read_off(split: Split, table: pa.Table) -> list[str]:
+    """The columns of merged values, those of sketches as what is read off all of them together."""
+    sketches = {a.value: a for a in split.aggregates if a.kind in SKETCHES}
+    return [f"{_estimate(sketches[n])} AS `{n}`" if n in sketches else f"`{n}`" for n in table.column_names]
 
 
-def _plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, Rows]:
-    """Merged values as they are, written as Spark writes JSON."""
-    found: dict[str, Rows] = {}
-    for table in tables:
-        for row in table.to_pylist():
-            shown = {name: _written(row[column]) for name, column in outputs.items()}
-            found.setdefault(row[EID], []).append(shown)
-    return {eid: sorted(rows, key=orjson.dumps) for eid, rows in found.items()}
-
-
-def _written(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    if isinstance(value, Decimal):
-        return float(value)
-    if isinstance(value, dict):
-        return {name: _written(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_written(one) for one in value]
-    return value.isoformat() if isinstance(value, date) else value
+def _estimate(aggregate: Aggregate) -> str:
+    name = aggregate.value
+    rest = f"aggregate(slice({name}, 2, size({name})), get({name}, 0), (a, b) -> %s(a, b))"
+    if aggregate.kind == "approx_count_distinct":
+        return f"CASE WHEN size({name}) = 0 THEN 0L ELSE hll_sketch_estimate({rest % 'hll_union'}) END"
+    merged = rest % "kll_sketch_merge_double"
+    at = ", ".join(f"{share!r}D" for share in aggregate.at)
+    read = f"kll_sketch_get_quantile_double({merged}, {f'array({at})' if aggregate.several else at})"
+    kind = aggregate.type or ("array<double>" if aggregate.several else "double")
+    return f"CASE WHEN size({name}) > 0 AND kll_sketch_get_n_double({merged}) > 0 THEN CAST({read} AS {kind}) END"
 
 
 def _rows(frame: DataFrame) -> dict[str, Rows]:

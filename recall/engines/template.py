@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from recall.operators.aggregates import merge
+from recall.operators.aggregates import ROWS, Exceeded, check, merge
 from recall.query.bind import Physical
-from recall.query.lift import EID, EVENT, Lifted, Names, Scope, lift
+from recall.query.lift import EID, Lifted, Names, Scope, lift
+from recall.query.parts import EVENT
 from recall.query.shape import Tables
 from recall.query.split import MERGED, Split, split
 from recall.request import Asked, SqlQuestion
@@ -19,6 +20,8 @@ from recall.request import Asked, SqlQuestion
 Own = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
 
 PENDING = "_pending"
+# Rows of partial answers that are looked at of several events together.
+_TOGETHER = 10 * ROWS
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,7 @@ class Template:
 
     @cached_property
     def split(self) -> Split:
-        return split(self.question.sql, self._tables)
+        return split(self.question.sql, self._tables, self.question.types)
 
     @cached_property
     def asked(self) -> str:
@@ -82,12 +85,22 @@ def merged(template: Template, held: pa.Table | None, more: pa.Table | None) -> 
     return held if more is None else merge(template.split, held, more)
 
 
-def by_event(found: pa.Table) -> dict[str, pa.Table]:
-    """Rows of many events, by event."""
+def cut(events: int) -> int:
+    """How many rows of partial answers of some events are looked at: enough to see that there are too many."""
+    return (ROWS if events == 1 else _TOGETHER) + 1
+
+
+def by_event(template: Template, found: pa.Table, events: int) -> dict[str, pa.Table]:
+    """Rows of many events, by event. Raises `Exceeded` where one has too many, or all together."""
+    if len(found) >= cut(events):
+        raise Exceeded(f"its answer has more than {cut(events) - 1:,} rows or groups: the limit; narrow it with WHERE")
     rows: dict[str, list[int]] = {}
     for place, eid in enumerate(found[EID].to_pylist()):
         rows.setdefault(eid, []).append(place)
-    return {eid: found.take(places) for eid, places in rows.items()}
+    tables = {eid: found.take(places) for eid, places in rows.items()}
+    for table in tables.values():
+        check(template.split, table)
+    return tables
 
 
 def as_of(eid: str, found: pa.Table) -> pa.Table:

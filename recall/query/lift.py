@@ -11,14 +11,22 @@ the part of SQL in which dependence comes through `event.<attribute>` and time a
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from sqlglot import exp
 
 from recall.query.bind import VALID_FROM, VALID_TO, Physical, bind
-from recall.query.shape import Tables, Unsupported, over_array, parse, shape
+from recall.query.parts import (
+    EVENT,
+    aggregates_of,
+    event_columns,
+    inside,
+    own,
+    plain_groups,
+    plain_names,
+    refuse_parts,
+)
+from recall.query.shape import Tables, Unsupported, parse, shape
 
-EVENT = "event"
 _ALL = (1 << 31) - 1
 # Columns of a table of pending events: the event, its time, and the times in which its rows of streams lie.
 EID, MOMENT, LOW, HIGH = "_eid", "_event_ts", "_low", "_high"
@@ -80,17 +88,9 @@ def lift(query: str | exp.Query, scope: Scope, names: Names, numbered: bool = Fa
     of streams belong to an event when their time is in [_low, _high). Raises `Unsupported`.
     """
     lifting = _Lifting(scope, names, numbered)
-    top = lifting.query(parse(query) if isinstance(query, str) else query.copy(), frozenset())
+    top = lifting.query(plain_names(parse(query)) if isinstance(query, str) else query.copy(), frozenset())
     outer = exp.select(exp.column(EID, quoted=True), exp.Star(except_=lifting.carried())).from_(_subquery(top, "_q"))
     return Lifted(outer.sql(dialect="spark"), replace(lifting.used, pins=lifting.pins()))
-
-
-_REFUSED: dict[type[exp.Expr], str] = {
-    exp.Exists: "EXISTS is not supported in a query about an event; join the table in FROM",
-    exp.Pivot: "PIVOT is not supported in a query about an event",
-    exp.TableSample: "TABLESAMPLE is not supported in a query about an event",
-}
-_GROUPINGS = ("rollup", "cube", "grouping_sets", "totals", "all")
 
 
 @dataclass
@@ -300,11 +300,7 @@ class _Lifting:
         select.set("joins", [exp.Join(this=tree, side="LEFT", on=on)])
         for column in own(select, exp.Column):
             # The event's own values are there for each event, its rows only for some.
-            if (
-                column.table == anchor
-                and column.name in self._carried()
-                and not _inside(column, (exp.Join, exp.Filter))
-            ):
+            if column.table == anchor and column.name in self._carried() and not inside(column, (exp.Join, exp.Filter)):
                 column.set("table", exp.to_identifier("_p", quoted=True))
         select.set("group", exp.Group(expressions=self._carry("_p")))
         return "_p"
@@ -333,56 +329,6 @@ class _Lifting:
         rest = exp.Star() if top else exp.Star(except_=[exp.column("_row")])
         within = exp.LTE(this=exp.column("_row"), expression=count)
         return exp.select(rest).from_(_subquery(select, "_l")).where(within)
-
-
-def refuse_parts(select: exp.Select) -> None:
-    """Raises `Unsupported` for what no query about an event can have."""
-    for kind, message in _REFUSED.items():
-        for node in own(select, kind):
-            if not over_array(node):
-                raise Unsupported(message, node)
-    for node in own(select, exp.Subquery):
-        if not isinstance(node.parent, exp.From | exp.Join):
-            raise Unsupported("a subquery is supported in FROM only", node)
-    for node in own(select, exp.In):
-        if node.args.get("query") is not None:
-            raise Unsupported("IN (SELECT …) is not supported in a query about an event; join the table", node)
-
-
-Part = TypeVar("Part", bound=exp.Expr)
-
-
-def plain_groups(group: exp.Expr) -> None:
-    """Raises `Unsupported` for groups of groups."""
-    sets = any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions)
-    if sets or any(group.args.get(kind) for kind in _GROUPINGS):
-        raise Unsupported("GROUP BY takes plain expressions here", group)
-
-
-def own(select: exp.Select, kind: type[Part]) -> list[Part]:
-    """Parts of this SELECT, not of those inside it."""
-    return [n for n in select.find_all(kind) if n is not select and n.find_ancestor(exp.Select) is select]
-
-
-# Aggregates of Spark that the parser takes for any function.
-_MORE = frozenset("count_if any some every bool_and bool_or mode regr_count regr_slope try_sum try_avg".split())
-
-
-def aggregates_of(select: exp.Select) -> Iterator[exp.Expr]:
-    """The outermost aggregates of this SELECT that are not over windows of rows."""
-    for node in own(select, exp.Func):
-        aggregate = isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() in _MORE)
-        if aggregate and not _inside(node, (exp.Window, exp.AggFunc)):
-            yield node
-
-
-def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
-    """Each `event.<attribute>` in a query, with the attribute's name."""
-    for column in node.find_all(exp.Column):
-        if column.table.lower() == EVENT:
-            if column.db or not isinstance(column.this, exp.Identifier):
-                raise Unsupported("event.<attribute> takes one name", column)
-            yield column.name, column
 
 
 def _equalities(select: exp.Select, tables: set[str]) -> Iterator[tuple[str, str]]:
@@ -428,15 +374,6 @@ def _filter(aggregate: exp.Expr, condition: exp.Expr) -> None:
         parent.set("expression", exp.Where(this=exp.and_(parent.expression.this, condition)))
     else:
         aggregate.replace(exp.Filter(this=aggregate.copy(), expression=exp.Where(this=condition)))
-
-
-def _inside(node: exp.Expr, kinds: tuple[type[exp.Expr], ...]) -> bool:
-    parent = node.parent
-    while parent is not None and not isinstance(parent, exp.Select):
-        if isinstance(parent, kinds):
-            return True
-        parent = parent.parent
-    return False
 
 
 def _trailing(query: exp.Expr) -> bool:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from recall.engines.spark import _written
-from recall.operators.aggregates import _larger, _smaller
+from recall.engines.answers import written
+from recall.operators.kinds import MERGE
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -25,12 +25,12 @@ EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 )
 def test_structs_and_arrays_are_ordered_as_spark_orders_them(smaller: Any, larger: Any) -> None:
     for pair in (((smaller,), (larger,)), ((larger,), (smaller,))):
-        assert _smaller(*pair) == (smaller,)
-        assert _larger(*pair)[0] is larger
+        assert MERGE["min"](*pair) == (smaller,)
+        assert MERGE["max"](*pair)[0] is larger
 
 
 def test_nested_values_are_written_as_json() -> None:
-    found = _written({"ts": EARLY, "all": [math.nan, math.inf, {"t": LATE}]})
+    found = written({"ts": EARLY, "all": [math.nan, math.inf, {"t": LATE}]})
     assert found == {
         "ts": "2026-01-01T00:00:00.000000Z",
         "all": ["NaN", "Infinity", {"t": "2026-01-02T00:00:00.000000Z"}],

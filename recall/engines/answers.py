@@ -1,0 +1,62 @@
+"""What merged partial answers say, as far as it needs no engine; and how values are written."""
+
+import base64
+import math
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from recall.engines.template import Template
+from recall.operators.aggregates import values
+from recall.query.lift import EID
+from recall.request import Asked
+
+# An answer: rows of columns.
+Rows = list[dict[str, Any]]
+Held = Sequence[tuple[Asked, pa.Table | None]]
+
+
+def merged_values(template: Template, held: Held) -> list[pa.Table]:
+    """The tables that `merge` of a split reads, of those events that have rows there."""
+    types = template.question.types
+    found = [values(template.split, table, str(asked.eid), types) for asked, table in held]
+    return [table for table in found if table is not None]
+
+
+def plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, Rows]:
+    """Merged values as they are, written as Spark writes JSON; `outputs`: see `Split.plain`."""
+    found: dict[str, Rows] = {}
+    for table in tables:
+        for row in table.to_pylist():
+            shown = {name: written(row[column]) for name, column in outputs.items()}
+            found.setdefault(row[EID], []).append(shown)
+    return {eid: sorted(rows, key=orjson.dumps) for eid, rows in found.items()}
+
+
+def together(tables: Sequence[pa.Table]) -> pa.Table:
+    """Tables of the same columns as one; what has no type takes another's, or that of numbers."""
+    known = {field.name: field.type for table in tables for field in table.schema if not pa.types.is_null(field.type)}
+    schema = pa.schema([(name, known.get(name, pa.float64())) for name in tables[0].column_names])
+    return pa.concat_tables([table.cast(schema) for table in tables])
+
+
+def written(value: Any) -> Any:
+    """A value as Spark writes it in JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, datetime):
+        moment = value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return moment if value.tzinfo is not None else value.isoformat(timespec="microseconds")
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, dict):
+        return {name: written(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [written(one) for one in value]
+    return value.isoformat() if isinstance(value, date) else value
