@@ -14,6 +14,7 @@ import sql
 from archiver.times import from_micros
 from moirae.evaluation.calibrations import known
 from recall.ledger import Ledger
+from recall.query.split import in_order
 from recall.similarity.comparable import features
 
 _QUERIES = sql.load("past")
@@ -105,7 +106,7 @@ def _answer(connection: Connection[Any], row: Mapping[str, Any]) -> Answer:
         row["state"],
         row["number"] or 0,
         row["coverage"],
-        None if hits is not None else rows,
+        None if hits is not None or rows is None else in_order(row["request"]["sql"], rows),
         hits,
         row["error"],
         _comparable(connection, row, hits) if hits else None,

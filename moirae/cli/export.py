@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -13,6 +13,7 @@ from psycopg.sql import SQL
 
 import sql
 from moirae.cli.options import WORKSPACE, Workspace, database
+from recall.query.split import in_order
 
 app = typer.Typer(help="Data for other programs, on standard output.", no_args_is_help=True)
 _ALERTS = sql.load("alerts")
@@ -65,11 +66,22 @@ def similar(
 @app.command()
 def recalls(workspace: Workspace = WORKSPACE, form: FormatOption = Format.JSONL) -> None:
     """Every recall with its last answer and what that covers, oldest event first."""
-    _export(workspace, sql.load("recalls")["export_recalls"], _RECALL, form)
+    _export(workspace, sql.load("recalls")["export_recalls"], _RECALL, form, shown=_in_order)
+
+
+def _in_order(row: dict[str, Any]) -> dict[str, Any]:
+    """An SQL answer with its columns in the order of its SELECT."""
+    text = row.pop("sql")
+    return {**row, "answer": in_order(text, row["answer"])} if text and row["answer"] else row
 
 
 def _export(
-    workspace: Any, query: SQL, columns: tuple[str, ...], form: Format, values: Mapping[str, Any] | None = None
+    workspace: Any,
+    query: SQL,
+    columns: tuple[str, ...],
+    form: Format,
+    values: Mapping[str, Any] | None = None,
+    shown: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> None:
     with (
         database(workspace) as (_, connection),
@@ -77,7 +89,7 @@ def _export(
         # A cursor on the server: the rows never have to fit in memory.
         connection.cursor("export", row_factory=dict_row) as cursor,
     ):
-        write(cursor.execute(query, values), columns, form)
+        write(map(shown, cursor.execute(query, values)), columns, form)
 
 
 def write(rows: Iterable[dict[str, Any]], columns: tuple[str, ...], form: Format) -> None:

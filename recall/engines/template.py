@@ -38,7 +38,7 @@ class Template:
     def asked(self) -> str:
         """What is asked of a piece of history, without what is done with the answer."""
         question = self.question
-        return repr((question.sql, question.streams, question.derived, question.attributes))
+        return repr((question.sql, question.streams, question.derived, question.attributes, question.types))
 
     @cached_property
     def parameters(self) -> tuple[str, ...] | None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recall.operators.kinds import MERGE, Parts, same, value_of
+from recall.operators.moments import moment_columns, sample_of, with_moments, with_sample
 from recall.operators.types import arrow_type
 from recall.query.split import LISTS, SKETCHES, Aggregate, Split
 
@@ -21,35 +22,47 @@ class Exceeded(Exception):
     """A recall holds more than it may. More of history can only make it worse."""
 
 
-def merge(split: Split, held: pa.Table | None, more: pa.Table) -> pa.Table:
+def merge(split: Split, held: pa.Table | None, more: pa.Table | None, length: float | None = None) -> pa.Table | None:
     """Two tables of partial answers (`_eid`, groups, parts) as one, a row for each event and group.
 
-    Rows of a query without groups and aggregates are kept side by side: its `merge` cuts them. Raises `Exceeded`.
+    Rows of a query without groups and aggregates are kept side by side: its `merge` cuts them. `length`: of the piece
+    that `more` comes from (None: nothing was found there), in seconds, where estimates are wanted. Raises `Exceeded`.
     """
-    if held is None:
+    sample = sample_of(held)
+    if length is not None:
+        sample = sample.and_one(length)
+        more = None if more is None else with_moments(split, more, length)
+    if held is None or not held.num_columns:
         merged = more
+    elif more is None:
+        merged = held
     elif split.rows:
         merged = pa.concat_tables([held, more.cast(held.schema)])
     else:
         merged = _merged(split, held, more)
-    check(split, merged)
-    return merged
+    if merged is not None:
+        check(split, merged)
+    return merged if length is None else with_sample(pa.table({}) if merged is None else merged, sample)
 
 
 def _merged(split: Split, held: pa.Table, more: pa.Table) -> pa.Table:
+    moments = [name for name in moment_columns(split) if name in held.column_names and name in more.column_names]
     found: dict[tuple[Any, ...], list[Parts]] = {}
     for table in (held, more):
         for row in table.to_pylist():
             key = tuple(same(row[name]) for name in (_EID, *split.groups))
             mine = found.get(key)
             theirs = [tuple(row[part] for part in aggregate.parts) for aggregate in split.aggregates]
+            sums = [row[name] for name in moments]
             if mine is None:
-                found[key] = [(row[_EID], *(row[name] for name in split.groups)), *theirs]
+                found[key] = [(row[_EID], *(row[name] for name in split.groups)), *theirs, tuple(sums)]
             else:
-                pairs = zip(split.aggregates, mine[1:], theirs, strict=True)
-                mine[1:] = [MERGE[aggregate.kind](a, b) for aggregate, a, b in pairs]
-    schema = _holding(split, held.schema)
-    names = [_EID, *split.groups, *(part for aggregate in split.aggregates for part in aggregate.parts)]
+                pairs = zip(split.aggregates, mine[1:-1], theirs, strict=True)
+                both = tuple(a + b for a, b in zip(mine[-1], sums, strict=True))
+                mine[1:] = [*(MERGE[aggregate.kind](a, b) for aggregate, a, b in pairs), both]
+    parts = [part for aggregate in split.aggregates for part in aggregate.parts]
+    names = [_EID, *split.groups, *parts, *moments]
+    schema = _holding(split, pa.schema([held.schema.field(name) for name in names]))
     rows = [dict(zip(names, (value for part in one for value in part), strict=True)) for one in found.values()]
     for row in rows:
         for aggregate in split.aggregates:

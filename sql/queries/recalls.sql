@@ -215,7 +215,7 @@ ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 -- export_recalls --
 -- The last answer of each task, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final, r.coverage,
-    r.answer, t.event->'key' AS key, t.error
+    r.answer, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall
 

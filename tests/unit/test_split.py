@@ -1,11 +1,13 @@
 """What can be taken apart into pieces of history, and what is refused with its place and reason."""
 
+import pyarrow as pa
 import pytest
 
+from recall.operators.aggregates import ROWS, VALUES, Exceeded, merge
 from recall.query.bind import Physical
 from recall.query.lift import Names, Scope, lift
 from recall.query.shape import Tables, Unsupported
-from recall.query.split import split
+from recall.query.split import in_order, split
 
 TABLES = Tables(
     {"cpu": "ts", "ping": "at"},
@@ -82,3 +84,23 @@ def test_what_is_read_is_known() -> None:
     assert (used.streams, used.derived, used.reach) == (frozenset(), {"cpu"}, 300_000_000)
     used = lift("SELECT cpu FROM cpu c WHERE c.host = event.host", Scope(TABLES, ("host",)), names).used
     assert used.pins == (("cpu", "host", "host"),)
+
+
+def test_answers_keep_the_order_of_the_select() -> None:
+    stored = [{"n": 1, "mean": 2.0, "COUNT(DISTINCT h)": 3}]
+    (row,) = in_order("SELECT avg(x) AS mean, count(DISTINCT h), count(*) AS n FROM s", stored)
+    assert list(row) == ["mean", "COUNT(DISTINCT h)", "n"]
+
+
+def test_other_names_of_aggregates_are_known() -> None:
+    parts = split("SELECT mean(cpu) AS a, std(cpu) AS s, every(cpu > 1) AS e, any(cpu > 1) AS o FROM cpu", TABLES)
+    assert {one.kind for one in parts.aggregates} == {"avg", "stddev_samp", "min", "max"}
+
+
+def test_what_is_held_is_limited() -> None:
+    parts = split("SELECT host, count(DISTINCT cpu) AS n FROM cpu GROUP BY host", TABLES)
+    many = {"_eid": ["e"] * (ROWS + 1), "_g0": list(map(str, range(ROWS + 1)))}
+    with pytest.raises(Exceeded, match="100,000 groups"):
+        merge(parts, None, pa.table({**many, "_a0_0": [[1]] * (ROWS + 1)}))
+    with pytest.raises(Exceeded, match=r"COUNT\(DISTINCT cpu\) keeps .* approx_count_distinct"):
+        merge(parts, None, pa.table({"_eid": ["e"], "_g0": ["a"], "_a0_0": [list(range(VALUES + 1))]}))

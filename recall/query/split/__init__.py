@@ -5,18 +5,19 @@ differences), computed over each piece, and merged; outputs, HAVING, ORDER BY an
 merged. Both parts are again queries about an event. Pure.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sqlglot import exp
 
 from recall.query.parts import aggregates_of, own, plain_names, refuse_parts
 from recall.query.shape import Tables, Unsupported, parse
-from recall.query.split.grouped import grouped, output_names
+from recall.query.split.grouped import grouped
 from recall.query.split.history import history_of
 from recall.query.split.model import LISTS, MERGED, SKETCHES, VARIANCES, Aggregate, Kind, Split
 from recall.query.split.rows import rows
 
-__all__ = ["LISTS", "MERGED", "SKETCHES", "VARIANCES", "Aggregate", "Kind", "Split", "outputs", "split"]
+__all__ = ["LISTS", "MERGED", "SKETCHES", "VARIANCES", "Aggregate", "Kind", "Split", "in_order", "split"]
 
 
 def split(sql: str, tables: Tables, types: Mapping[str, str] | None = None) -> Split:
@@ -41,7 +42,8 @@ def split(sql: str, tables: Tables, types: Mapping[str, str] | None = None) -> S
     return rows(query, history, tables)
 
 
-def outputs(sql: str) -> list[str]:
-    """The columns of an answer, in the order of the SELECT."""
+def in_order(sql: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows of an answer with their columns in the order of the SELECT: what was stored may have lost it."""
     query = parse(sql)
-    return list(output_names(query)) if isinstance(query, exp.Select) else []
+    place = {p.alias_or_name or p.sql(dialect="spark"): number for number, p in enumerate(query.selects)}
+    return [{name: row[name] for name in sorted(row, key=lambda one: place.get(one, len(place)))} for row in rows]

@@ -1,6 +1,6 @@
 """Queries with GROUP BY, DISTINCT or aggregates: partial groups of each piece, outputs made of what is merged."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
@@ -186,8 +186,3 @@ def _of_lambda(column: exp.Column) -> bool:
     """A name that x -> … gives to what it is called with."""
     inside = column.find_ancestor(exp.Lambda)
     return inside is not None and not column.table and column.name in {one.name for one in inside.expressions}
-
-
-def output_names(query: exp.Select) -> Sequence[str]:
-    """The columns of an answer in the order of the SELECT."""
-    return [p.alias_or_name or p.sql(dialect="spark") for p in query.expressions]
