@@ -137,7 +137,12 @@ class Commands:
         for row in rows:
             if row["number"] is not None:
                 stopped = Coverage(**{**row["coverage"], "final": True})
-                put_revision(self._connection, row["id"], row["number"] + 1, Revision(stopped, row["answer"]))
+                put_revision(
+                    self._connection,
+                    row["id"],
+                    row["number"] + 1,
+                    Revision(stopped, row["answer"], row["estimates"] or ()),
+                )
 
     def _standing(self, tasks: Sequence[UUID]) -> dict[UUID, tuple[Ahead[UUID], float | None]]:
         """What some tasks still read, and in how many seconds they will have; None: suspended."""

@@ -11,6 +11,8 @@ from recall.engines.answers import Rows
 from recall.engines.template import Own, Template, merged
 from recall.ledger import Revision, Step, Task
 from recall.operators.aggregates import Exceeded
+from recall.operators.estimate import lengths
+from recall.operators.moments import estimates
 from recall.request import Asked, coverage
 from recall.workers import Asking, words
 
@@ -31,7 +33,7 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     try:
         partial = engines.partial(template, shares, own) if shares else {}
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
-        held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id]) for w in works}
+        held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id], _length(w)) for w in works}
     except Exception as fault:
         asking.failed(fault)
         if len(works) > 1:
@@ -53,7 +55,7 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
         eid = str(task.asked.eid)
         revision = answers.get(eid, []) if work in due and eid not in faults else None
         rows = 0 if more is None else len(more)
-        steps.append(_step(task, work.upto, held[task.id], rows, seconds, revision, error, faults.get(eid)))
+        steps.append(_step(work, held[task.id], rows, seconds, revision, error, faults.get(eid)))
     return steps
 
 
@@ -62,7 +64,7 @@ def _answers(
 ) -> tuple[dict[str, Rows], dict[str, str]]:
     """What the merged partial answers say, and for which events that cannot be computed, and why."""
     try:
-        return (asking.engines.spark.answer(template, held, own) if held else {}), {}
+        return (asking.engines.answer(template, held, own) if held else {}), {}
     except Exception as fault:
         asking.failed(fault)
         if len(held) == 1:
@@ -77,8 +79,7 @@ def _answers(
 
 
 def _step(
-    task: Task,
-    upto: int,
+    work: Work,
     held: pa.Table | None,
     rows: int,
     seconds: float,
@@ -87,7 +88,8 @@ def _step(
     not_answered: str | None,
 ) -> Step:
     """The task after its next pieces. Where no piece has given anything, or the end has no answer, it has failed."""
-    assert task.pieces is not None
+    task, upto = work.task, work.upto
+    assert task.pieces is not None and work.template is not None
     failed = task.failed + (upto - task.next if not_read is not None else 0)
     covered = coverage(task.pieces, upto, failed, task.skipped)
     if held is not None and len(held) > _ROWS:
@@ -96,7 +98,10 @@ def _step(
     error = not_read or not_answered
     if covered.final and error is not None and (answer is None or failed == len(task.pieces) - task.skipped):
         return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=error)
-    revision = None if answer is None else Revision(covered, answer)
+    revision = None
+    if answer is not None:
+        likely = estimates(work.template.split, held, answer, sum(lengths(task.pieces)), not covered.partial)
+        revision = Revision(covered, answer, likely)
     kept = None if covered.final else _dumped(held)
     ended = "done" if covered.final else "running"
     return Step(task, upto, failed, kept, rows, rows, seconds, ended, revision, error)
@@ -107,6 +112,12 @@ def _exceeded(task: Task, fault: Exceeded, seconds: float) -> Step:
     error = f"recall {task.recall} of rule {task.rule}: {fault}"
     _LOG.error("recall exceeds its limit", action="recall_exceeded", rule=task.rule, recall=task.recall, error=error)
     return Step(task, task.next, task.failed, None, 0, 0, seconds, "failed", error=error)
+
+
+def _length(work: Work) -> float:
+    """Of what the query at hand reads, in seconds."""
+    assert work.task.pieces is not None
+    return sum(lengths(work.task.pieces)[work.task.next : work.upto])
 
 
 def _loaded(held: bytes | None) -> pa.Table | None:

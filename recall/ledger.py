@@ -46,10 +46,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Revision:
-    """An answer to be numbered."""
+    """An answer to be numbered. `estimates`: for each row, by output, what is likely over all that was asked for."""
 
     coverage: Coverage
     answer: Sequence[Mapping[str, Any]]
+    estimates: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -239,6 +240,7 @@ def put_revision(connection: Connection[Any], task: UUID, number: int, revision:
         "final": revision.coverage.final,
         "coverage": Jsonb(asdict(revision.coverage)),
         "answer": Jsonb(sql.storable(revision.answer)),
+        "estimates": Jsonb(sql.storable(revision.estimates)) if revision.estimates else None,
     }
     connection.execute(_QUERIES["put_revision"], stored)
 

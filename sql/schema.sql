@@ -319,6 +319,8 @@ CREATE TABLE IF NOT EXISTS revisions (
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (task, number)
 );
+-- For each row of an SQL answer, by output: value, low and high of what is likely over all that was asked for.
+ALTER TABLE revisions ADD COLUMN IF NOT EXISTS estimates jsonb;
 
 -- What people ask of recalls. `target`: which are meant, see `recall.command`.
 CREATE TABLE IF NOT EXISTS commands (

@@ -58,6 +58,8 @@ class Answer:
     hits: list[Hit] | None
     error: str | None
     """What has failed, wholly or in part."""
+    estimates: list[dict[str, Any]] | None = None
+    """For each row, by column: what is likely over all that was asked for, with its interval."""
     comparable: float | None = None
     """The probability that the best hit is of the same kind, once the answer is final and enough was learned."""
 
@@ -109,6 +111,7 @@ def _answer(connection: Connection[Any], row: Mapping[str, Any]) -> Answer:
         None if hits is not None or rows is None else in_order(row["request"]["sql"], rows),
         hits,
         row["error"],
+        in_order(row["request"]["sql"], row["estimates"]) if row["estimates"] else None,
         _comparable(connection, row, hits) if hits else None,
     )
 

@@ -31,7 +31,20 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to write.")]
 _EVENT = ("eid", "rule", "ts", "key", "attributes")
 _CONTEXT = ("eid", "rule", "ts", "contexts", "surroundings")
 _SIMILAR = ("query", "rank", "event", "score")
-_RECALL = ("id", "eid", "rule", "recall", "state", "revision", "final", "coverage", "answer", "key", "error")
+_RECALL = (
+    "id",
+    "eid",
+    "rule",
+    "recall",
+    "state",
+    "revision",
+    "final",
+    "coverage",
+    "answer",
+    "estimates",
+    "key",
+    "error",
+)
 _ALERT = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
 
 
@@ -72,7 +85,9 @@ def recalls(workspace: Workspace = WORKSPACE, form: FormatOption = Format.JSONL)
 def _in_order(row: dict[str, Any]) -> dict[str, Any]:
     """An SQL answer with its columns in the order of its SELECT."""
     text = row.pop("sql")
-    return {**row, "answer": in_order(text, row["answer"])} if text and row["answer"] else row
+    if not text or not row["answer"]:
+        return row
+    return {**row, "answer": in_order(text, row["answer"]), "estimates": in_order(text, row["estimates"] or [])}
 
 
 def _export(

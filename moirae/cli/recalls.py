@@ -166,7 +166,7 @@ def drawn(answer: Answer) -> RenderableType:
         if answer.comparable is not None:
             body = Group(_worth(answer.comparable), body)
     elif answer.rows is not None:
-        body = _table(answer.rows)
+        body = _table(answer.rows, (answer.estimates or []) if _partial(answer) else [])
     else:
         body = Text("  no answer yet" if answer.error is None else "  no answer")
     if answer.error is not None:
@@ -212,15 +212,30 @@ def _went(past: Mapping[str, Any]) -> str:
     return f"  lasted {minutes:.0f} min{again}"
 
 
-def _table(rows: list[dict[str, Any]]) -> RenderableType:
+def _partial(answer: Answer) -> bool:
+    return answer.coverage is not None and bool(answer.coverage["partial"])
+
+
+def _table(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) -> RenderableType:
+    """The rows of an answer; below each what is likely over all that was asked for, where that is not known yet."""
     if not rows:
         return Text("  no rows in what was read")
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
     for name in rows[0]:
         table.add_column(f"  {name}")
-    for row in rows[:20]:
+    for place, row in enumerate(rows[:20]):
         table.add_row(*(f"  {_value(value)}" for value in row.values()))
+        if place < len(estimates):
+            table.add_row(*(f"  {_likely(estimates[place].get(name))}" for name in row), style="dim")
     return table
+
+
+def _likely(estimate: Mapping[str, Any] | None) -> str:
+    """An estimate with its interval: ≈ 12 [10, 14]; an open side is left empty."""
+    if estimate is None or estimate["value"] is None:
+        return ""
+    low, high = ("" if side is None else _value(side) for side in (estimate["low"], estimate["high"]))
+    return f"≈ {_value(estimate['value'])} [{low}, {high}]" if low or high else f"≈ {_value(estimate['value'])}"
 
 
 def _value(value: Any) -> str:

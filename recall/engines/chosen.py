@@ -6,6 +6,7 @@ from typing import Literal
 import orjson
 import pyarrow as pa
 
+from recall.engines.answers import Held, Rows
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine, NotServed
 from recall.engines.spark import SparkEngine
@@ -46,6 +47,15 @@ class Engines:
                 self._kept.put(key, found[key])
         answers = {str(asked.eid): found[keys[asked.eid]] for asked, _ in shares}
         return {eid: as_of(eid, table) for eid, table in answers.items() if table is not None}
+
+    def answer(self, template: Template, held: Held, own: Own) -> dict[str, Rows]:
+        """What each event's merged partial answers say, as rows in their order."""
+        if self._local is not None:
+            try:
+                return self._local.answer(template, held)
+            except NotServed:
+                pass
+        return self.spark.answer(template, held, own)
 
     def _key(self, template: Template, parameters: Sequence[str], asked: Asked, piece: Piece) -> Hashable:
         _, low, high = piece

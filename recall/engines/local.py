@@ -14,6 +14,8 @@ import sqlglot
 from sqlglot import exp
 
 from archiver.reader import Reader
+from recall.engines import merging
+from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
 from recall.engines.template import Own, Template, by_event, cut, wanted_only
 from recall.pending import PLAIN, Waiting, plain_pending
 from recall.query.lift import EID
@@ -81,6 +83,21 @@ class LocalEngine:
     def cancel(self) -> None:
         """End the query at hand."""
         self._duck.interrupt()
+
+    def answer(self, template: Template, held: Held) -> dict[str, Rows]:
+        """What each event's merged partial answers say, as rows in their order. Raises `NotServed`."""
+        known = merged_values(template, held)
+        if not known:
+            return {}
+        plain = template.split.plain
+        if plain is not None and not template.split.sketched:
+            return plain_rows(known, plain)
+        found = None
+        if merging.served(template):
+            found = merging.merge(self._duck, template, [asked for asked, _ in held], together(known))
+        if found is None:
+            raise NotServed("the merge")
+        return found
 
     def _sql(self, template: Template) -> str:
         question = repr(template.question)  # types of attributes count too

@@ -80,9 +80,11 @@ class Template:
         return Names(Physical({**tables, MERGED: MERGED}), Physical(inputs), PENDING)
 
 
-def merged(template: Template, held: pa.Table | None, more: pa.Table | None) -> pa.Table | None:
-    """Two partial answers of one event as one."""
-    return held if more is None else merge(template.split, held, more)
+def merged(
+    template: Template, held: pa.Table | None, more: pa.Table | None, length: float | None = None
+) -> pa.Table | None:
+    """Two partial answers of one event as one; `length`: see `recall.operators.aggregates.merge`."""
+    return merge(template.split, held, more, length)
 
 
 def cut(events: int) -> int:

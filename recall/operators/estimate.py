@@ -101,4 +101,6 @@ def _around(value: float, moments: Moments, scale: float, sample: Sample, asked:
     left = max(1 - sample.length / asked, 0.0) if asked else 0.0
     deviation = scale / abs(moments.x) * math.sqrt(max(apart, 0.0) * left * n / (n - 1))
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation
+    if not math.isfinite(half):
+        return Estimate(value, None, None)
     return Estimate(value, value - half, value + half)

@@ -92,8 +92,8 @@ RETURNING state, tickets
 
 -- put_revision --
 -- A numbered answer.
-INSERT INTO revisions (task, number, final, coverage, answer)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s)
+INSERT INTO revisions (task, number, final, coverage, answer, estimates)
+VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s)
 
 -- open_commands --
 -- What is asked and not done.
@@ -148,7 +148,7 @@ WITH ended AS (
     UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL, deadline = NULL,
         error = coalesce(%(reason)s, error), revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
     WHERE id = ANY(%(ids)s) RETURNING id)
-SELECT e.id, r.number, r.coverage, r.answer
+SELECT e.id, r.number, r.coverage, r.answer, r.estimates
 FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id ORDER BY number DESC LIMIT 1) r ON true
 
 -- accelerate --
@@ -203,19 +203,19 @@ ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s
 
 -- revisions --
 -- The answers of a task, oldest first, after a number.
-SELECT number, final, coverage, answer, at FROM revisions WHERE task = %(task)s AND number > %(after)s ORDER BY number
+SELECT number, final, coverage, answer, estimates, at FROM revisions WHERE task = %(task)s AND number > %(after)s ORDER BY number
 
 -- answers --
 -- The last answer of each recall of an event.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
-    r.coverage, r.answer, r.at
+    r.coverage, r.answer, r.estimates, r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
 -- export_recalls --
 -- The last answer of each task, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final, r.coverage,
-    r.answer, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
+    r.answer, r.estimates, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall
 
