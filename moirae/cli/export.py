@@ -31,20 +31,7 @@ FormatOption = Annotated[Format, typer.Option("--format", help="How to write.")]
 _EVENT = ("eid", "rule", "ts", "key", "attributes")
 _CONTEXT = ("eid", "rule", "ts", "contexts", "surroundings")
 _SIMILAR = ("query", "rank", "event", "score")
-_RECALL = (
-    "id",
-    "eid",
-    "rule",
-    "recall",
-    "state",
-    "revision",
-    "final",
-    "coverage",
-    "answer",
-    "estimates",
-    "key",
-    "error",
-)
+_RECALL = tuple("id eid rule recall state revision final coverage answer estimates key error".split())
 _ALERT = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
 
 

@@ -34,7 +34,7 @@ def served(template: Template) -> bool:
         return False
     if any(kind not in PLAIN for kind in question.attributes.values()):
         return False
-    return all(_known(node) for node in template.split.merge.walk() if isinstance(node, exp.Expr))
+    return all(_known(node) for node in template.split.merge.walk())
 
 
 def _known(node: exp.Expr) -> bool:

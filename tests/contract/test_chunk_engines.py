@@ -95,8 +95,9 @@ def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
         shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
-        for event, found in ((e, engine.partial(asking, shares, {}).get(str(e.eid))) for e, _ in shares):
-            held[event.eid] = merged(asking, held[event.eid], found)
+        partials = engine.partial(asking, shares, {})
+        for event, _ in shares:
+            held[event.eid] = merged(asking, held[event.eid], partials.get(str(event.eid)))
     return spark.answer(asking, [(event, held[event.eid]) for event in EVENTS], {})
 
 

@@ -8,6 +8,7 @@ import json
 import math
 import random
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -24,6 +25,7 @@ from pyspark.sql import functions as F
 
 from archiver.schema import StreamSchema
 from archiver.times import to_micros
+from recall.engines.local import LocalEngine, NotServed
 from recall.engines.spark import SparkEngine
 from recall.engines.template import PENDING, Template, merged
 from recall.pending import WRITTEN, Waiting, pending
@@ -269,7 +271,11 @@ def in_pieces(
             eid = pa.array([str(event.eid)] * len(found))
             found = found.set_column(found.schema.get_field_index("_eid"), "_eid", eid)
         held = merged(template, held, found)
-    return engine.answer(template, [(event, held)], {}).get(str(event.eid), [])
+    answer = engine.answer(template, [(event, held)], {}).get(str(event.eid), [])
+    with suppress(NotServed):
+        here = LocalEngine(Memory(rows)).answer(template, [(event, held)])  # type: ignore[arg-type]
+        assert alike(here.get(str(event.eid), []), answer), (asking, here, answer)
+    return answer
 
 
 def _views(spark: SparkSession, rows: DataFrame, event: Asked) -> None:
