@@ -22,7 +22,8 @@ from archiver.errors import ArchiverError
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
-from recall.engines.chosen import Engines
+from recall.engines.chosen import Choice, Engines
+from recall.engines.cost import Costs
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine, warm_up
@@ -55,7 +56,7 @@ class Place:
     """How many may run at once: at least, at most."""
     query_timeout: float
     """Seconds, after which a history query is stuck."""
-    engine: str
+    engine: Choice
     terms: Terms
     present: Callable[[], Collection[int]]
     """The chunks that are present now."""
@@ -69,9 +70,9 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
     """Serve recalls until `stop` is set."""
     go_first_when_memory_ends()
     sessions = _Sessions(place)
-    reader, kept = Reader(place.root, place.schemas, place.present_memory), Kept()
+    reader, kept, costs = Reader(place.root, place.schemas, place.present_memory), Kept(), Costs()
     threading.Thread(target=_follow, args=(place, reader, stop), daemon=True, name="present").start()
-    engines = [_engines(place, sessions, reader, kept) for _ in range(place.history_queries[1])]
+    engines = [_engines(place, sessions, reader, kept, costs) for _ in range(place.history_queries[1])]
     if place.spark_at_once:
         threading.Thread(target=_warm, args=(place, sessions, reader), daemon=True, name="spark").start()
     else:
@@ -132,9 +133,9 @@ def _warm(place: Place, sessions: _Sessions, reader: Reader) -> None:
         step_aside(os.getpid(), *([] if process is None else [process.pid]))
 
 
-def _engines(place: Place, sessions: _Sessions, reader: Reader, kept: Kept) -> Engines:
+def _engines(place: Place, sessions: _Sessions, reader: Reader, kept: Kept, costs: Costs) -> Engines:
     local = None if place.engine == "spark" else LocalEngine(reader)
-    return Engines(SparkEngine(sessions.new, reader, place.relations), local, kept)
+    return Engines(SparkEngine(sessions.new, reader, place.relations), local, kept, costs, place.engine)
 
 
 def go_first_when_memory_ends() -> None:

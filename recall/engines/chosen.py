@@ -1,15 +1,20 @@
 """Which engine reads a piece: this process where it is known to answer as Spark does, else Spark."""
 
-from collections.abc import Hashable, Sequence
+import time
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Literal
 
 import orjson
 import pyarrow as pa
 
 from recall.engines.answers import Held, Rows
+from recall.engines.cost import Costs
 from recall.engines.kept import Kept
-from recall.engines.local import LocalEngine, NotServed
+from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
+from recall.engines.subset import NotServed, served
 from recall.engines.template import Own, Template, as_of
 from recall.request import Asked, Piece
 
@@ -17,12 +22,22 @@ Choice = Literal["auto", "spark", "local"]
 
 
 class Engines:
-    """The engines of one worker. `local` None: the workspace says that Spark reads all. `kept`: shared by workers."""
+    """The engines of one worker. `local` None: the workspace says that Spark reads all. `kept` and `costs`: shared by
+    workers; with `local` chosen, it reads whatever it serves."""
 
-    def __init__(self, spark: SparkEngine, local: LocalEngine | None, kept: Kept) -> None:
+    def __init__(
+        self,
+        spark: SparkEngine,
+        local: LocalEngine | None,
+        kept: Kept,
+        costs: Costs | None = None,
+        choice: Choice = "auto",
+    ) -> None:
         self.spark = spark
         self._local = local
         self._kept = kept
+        self._costs = costs if costs is not None else Costs()
+        self._choice = choice
 
     def cancel(self) -> None:
         """End what these engines are asked now; may be called by another thread."""
@@ -63,9 +78,38 @@ class Engines:
         return template.asked, values, low, high, self.spark.files(template, low, high)
 
     def _read(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
-        if self._local is not None:
-            try:
-                return self._local.partial(template, shares, own)
-            except NotServed:
-                pass
-        return self.spark.partial(template, shares, own)
+        if self._local is None or not self._local.serves(template):
+            return self.spark.partial(template, shares, own)
+        size, started = self._local.megabytes(template, shares), self.spark.started
+        began = time.monotonic()
+        if self._choice == "local" or self._costs.cheaper(template.asked, size, started) == "local":
+            with suppress(NotServed):
+                found = self._local.partial(template, shares, own)
+                self._costs.of(template.asked, "local").learn(size, time.monotonic() - began)
+                return found
+        found = self.spark.partial(template, shares, own)
+        if started:
+            self._costs.of(template.asked, "spark").learn(size, time.monotonic() - began)
+        return found
+
+
+@dataclass(frozen=True)
+class Why:
+    """Who reads history for a question, and why: `either` of both, whoever is measured to be sooner."""
+
+    engine: Literal["either", "local", "spark"]
+    reason: str
+
+
+def why(template: Template, columns: Mapping[str, Mapping[str, str]], choice: Choice) -> Why:
+    """Who is to read; `columns`: of all streams, with their types; `choice`: what the workspace says."""
+    if choice == "spark":
+        return Why("spark", "recall.engine of the workspace is spark")
+    streams = template.partial.used.streams
+    try:
+        served(template, columns[next(iter(streams))] if streams else {})
+    except NotServed as reason:
+        return Why("spark", str(reason))
+    if choice == "local":
+        return Why("local", "recall.engine of the workspace is local")
+    return Why("either", "DuckDB in the recall process and Spark answer alike: whichever has been sooner, by file size")

@@ -48,6 +48,11 @@ class SparkEngine:
         self._mine.sparkContext.setJobGroup(str(id(self)), "history", interruptOnCancel=True)
         return self._mine
 
+    @property
+    def started(self) -> bool:
+        """Whether Spark runs in this process."""
+        return SparkContext._active_spark_context is not None
+
     def cancel(self) -> None:
         """End the query at hand."""
         if self._started:

@@ -134,7 +134,7 @@ def value_of(aggregate: Aggregate, parts: Parts, kind: pa.DataType | None) -> An
         case "collect_list" | "collect_set":
             return sorted(parts[0] or (), key=rank)
         case "count_distinct":
-            return len(set(map(same, parts[0] or ())))
+            return len({same(value) for value in parts[0] or () if value is not None})
         case "sum_distinct":
             return _total(_distinct(parts[0]))
         case "avg_distinct":

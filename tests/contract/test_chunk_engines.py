@@ -21,8 +21,9 @@ from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import to_micros
-from recall.engines.local import LocalEngine, NotServed
+from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
+from recall.engines.subset import NotServed
 from recall.engines.template import Template, merged
 from recall.request import Asked, SqlQuestion
 
@@ -113,7 +114,12 @@ def alike(one: Any, other: Any) -> bool:
 
 
 NUMBERS = st.sampled_from(["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"])
-PLAIN = st.sampled_from(["s.v > 2", "s.n >= 3", "s.host = 'a'", "s.v = event.limit", "s.ok", "s.v IS NULL"])
+PLAIN = st.one_of(
+    st.sampled_from(
+        ["s.v > 2", "s.n >= 3", "s.host = 'a'", "s.v = event.limit", "s.ok", "s.v IS NULL", "s.n IN (1, 2)"]
+    ),
+    st.sampled_from(["s.n BETWEEN 2 AND 7", "s.host LIKE '%a%'", "s.host IN ('b', event.host)"]),
+)
 CONDITIONS = st.one_of(
     PLAIN,
     st.builds("NOT ({})".format, PLAIN),
@@ -125,7 +131,11 @@ AGGREGATES = st.one_of(
     st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg", "min", "max"]), NUMBERS),
     st.builds("{}({})".format, st.sampled_from(["stddev", "variance", "var_pop", "stddev_pop"]), st.just("s.n")),
     st.builds("{}({}) FILTER (WHERE {})".format, st.sampled_from(["count", "max"]), NUMBERS, PLAIN),
-    st.sampled_from(["min(s.host)", "max(s.ts)", "count(s.ok)"]),
+    st.sampled_from(
+        ["min(s.host)", "max(s.ts)", "count(s.ok)", "count_if(s.ok)", "bool_and(s.ok)", "bool_or(s.v > 9)"]
+    ),
+    st.builds("count(DISTINCT {})".format, st.sampled_from(["s.host", "s.n", "s.ok", "s.ts"])),
+    st.just("sum(CASE WHEN s.ok THEN s.v WHEN s.n > 3 THEN 0 ELSE 1 END)"),
 )
 
 
@@ -172,7 +182,8 @@ def test_engines_and_pieces_agree(engines: tuple[SparkEngine, LocalEngine], sql:
         "SELECT count(*) AS c FROM s WHERE upper(s.host) = 'A'",
         "SELECT s.v AS v, count(*) AS c FROM s GROUP BY s.v",
         "SELECT s.v AS v, s.ts AS t FROM s ORDER BY s.v LIMIT 3",
-        "SELECT count(*) AS c FROM s WHERE s.host LIKE 'a%'",
+        "SELECT count(*) AS c FROM s WHERE s.host RLIKE '^a'",
+        "SELECT collect_set(s.host) AS c FROM s",
     ],
 )
 def test_what_is_not_shown_to_agree_is_left_to_spark(engines: tuple[SparkEngine, LocalEngine], sql: str) -> None:

@@ -25,8 +25,9 @@ from pyspark.sql import functions as F
 
 from archiver.schema import StreamSchema
 from archiver.times import to_micros
-from recall.engines.local import LocalEngine, NotServed
+from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
+from recall.engines.subset import NotServed
 from recall.engines.template import PENDING, Template, merged
 from recall.pending import WRITTEN, Waiting, pending
 from recall.query.lift import lift
