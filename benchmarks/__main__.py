@@ -8,6 +8,8 @@ from benchmarks.results import save
 
 # Which module measures a goal.
 _MODULES = {
+    "G1": "benchmarks.first_answer",
+    "G1b": "benchmarks.first_answer",
     "G6": "benchmarks.recalls",
     "G7": "benchmarks.recalls",
     "G9": "benchmarks.beside",

@@ -68,7 +68,8 @@ def estimates(
 ) -> list[dict[str, Any]]:
     """For each row of an answer, by output: what is likely over `asked` seconds (see `recall.operators.estimate`).
 
-    Outputs that are one aggregate have estimates, in rows that their groups tell apart; other rows have none.
+    Outputs that are one aggregate have estimates, in rows that their groups tell apart; other rows have none. `error`:
+    that of a sketch, in words.
     """
     if split.rows:
         return []
@@ -82,11 +83,12 @@ def estimates(
     told = []
     for row in answer:
         mine = found.get(tuple(_key(row[groups[group]]) for group in split.groups), {})
-        one = {
-            name: vars(exact(row[name]) if final else _estimate(known[column], row[name], mine, sample, asked))
-            for name, column in outputs.items()
-            if column in known
-        }
+        one = {}
+        for name, column in outputs.items():
+            if column in known:
+                aggregate = known[column]
+                likely = exact(row[name]) if final else _estimate(aggregate, row[name], mine, sample, asked)
+                one[name] = vars(likely) | ({"error": aggregate.error} if aggregate.error else {})
         told.append(one)
     return told
 

@@ -96,7 +96,7 @@ def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
         shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
-        partials = engine.partial(asking, shares, {})
+        partials = engine.partial(asking, shares, {}) if shares else {}
         for event, _ in shares:
             held[event.eid] = merged(asking, held[event.eid], partials.get(str(event.eid)))
     return spark.answer(asking, [(event, held[event.eid]) for event in EVENTS], {})
