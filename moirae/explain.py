@@ -1,21 +1,20 @@
 """How a rule runs: which query judges it, who shares it, what is archived for it, how its recalls are taken apart."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from archiver.times import span
 from moirae.live.plan import Running, bound
-from moirae.live.schemas import schema
 from moirae.live.share import Sharing
 from moirae.rules.definition import Definition, event_shape, tables_of
 from moirae.rules.requests import asks, questions
 from moirae.settings import Settings
-from recall.engines.local import NotServed, served
+from recall.engines.chosen import why
 from recall.engines.template import Template
-from recall.query.shape import Tables
 from recall.request import SqlQuestion
 
 _SECOND = 1_000_000
+_ENGINES = {"spark": "spark", "local": "the recall process itself", "either": "the recall process itself, or spark"}
 
 
 def explain(settings: Settings, definitions: Sequence[Definition], name: str) -> dict[str, Any]:
@@ -110,30 +109,18 @@ def _recall(settings: Settings, rule: Running, question: Any) -> dict[str, Any]:
         }
     template = Template(question)
     split = template.split
-    engine, why = _engine(settings, template, rule.tables)
+    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    reads = why(template, columns, settings.recall.engine)
+    errors = {aggregate.text: aggregate.error for aggregate in split.aggregates if aggregate.error}
     return {
         "kind": "sql",
         "partial": split.partial.sql(dialect="spark"),
         "merge": split.merge.sql(dialect="spark"),
-        "engine": engine,
-        **({"because": why} if why else {}),
+        **({"errors": errors} if errors else {}),
+        "engine": _ENGINES[reads.engine],
+        "because": reads.reason,
         "revisions": _revisions(template),
     }
-
-
-def _engine(settings: Settings, template: Template, tables: Tables) -> tuple[str, str | None]:
-    if settings.recall.engine == "spark":
-        return "spark", "the workspace says so"
-    used = template.partial.used.streams
-    columns: Mapping[str, str] = {}
-    if len(used) == 1:
-        name = next(iter(used))
-        columns = schema(name, settings.streams[name]).columns
-    try:
-        served(template, columns)
-    except NotServed as error:
-        return "spark", f"this process serves {error}" if str(error).endswith("only") else f"not plain: {error}"
-    return "the recall process itself", None
 
 
 def _revisions(template: Template) -> str:
@@ -142,6 +129,6 @@ def _revisions(template: Template) -> str:
     if split.whole:
         return "update the one row"
     dropped = {"where", "having", "limit"} & {name for name, value in split.merge.args.items() if value}
-    if split.aggregates:
-        return "insert, update and delete rows" if dropped else "insert and update rows"
-    return "insert rows" if split.limit is None else "insert and delete rows"
+    if split.rows:
+        return "insert and delete rows"
+    return "insert, update and delete rows" if dropped else "insert and update rows"

@@ -57,7 +57,7 @@ def test_a_shared_rule_names_its_fellows_and_its_constants(place: Settings) -> N
     assert found["archived"] == ["stream cpu", "its events"]
     assert found["recalls"]["norm"]["revisions"] == "update the one row"
     assert "SUM(" in found["recalls"]["norm"]["partial"].upper()
-    assert found["recalls"]["norm"]["engine"] == "the recall process itself"
+    assert found["recalls"]["norm"]["engine"] == "the recall process itself, or spark"
     assert found["recalls"]["most"]["revisions"] == "insert, update and delete rows"
 
 
