@@ -39,7 +39,7 @@ class Comparisons:
             work.state = self._begin(task, question, index)
         compared, before = 0, {hit.event for hit in work.state.top.hits}
         for _, low, high in task.pieces[task.next : work.upto]:
-            more, better = compare(index, work.state, question, low, high)
+            ((more, better),) = compare(index, [work.state], low, high)
             compared, work.better = compared + more, work.better or better
         changes = sum(hit.event not in before for hit in work.state.top.hits)
         covered = coverage(task.pieces, work.upto, task.failed, task.skipped)

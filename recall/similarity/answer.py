@@ -7,9 +7,8 @@ from typing import Any
 import orjson
 
 from recall.request import Asked, SimilarQuestion
-from recall.similarity.corpus import Counts
-from recall.similarity.index import Index, Key, Past, facts, restored
-from recall.similarity.measure import MEASURES, Measure
+from recall.similarity.index import Comparison, Index, Key, Past, facts, restored
+from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK, explain
 
 # Terms shown for each hit, of each sort.
@@ -20,10 +19,12 @@ _TERMS = 12
 class SimilarState:
     """Everything between two pieces of history. E and C_k stay as they were at the first."""
 
-    event: Past
-    measure: Measure
-    counts: Counts
-    top: TopK[Key]
+    comparison: Comparison
+
+    @property
+    def top(self) -> TopK[Key]:
+        """The best so far."""
+        return self.comparison.top
 
     @classmethod
     def of(
@@ -38,7 +39,9 @@ class SimilarState:
         """Begin, or go on from what was kept. `number`: the corpus that is counted."""
         event = Past(asked.ts, str(asked.eid), number, facts(contexts, question.contexts))
         hits = [] if held is None else [tuple(hit) for hit in orjson.loads(held)]
-        return cls(event, MEASURES[question.measure], index.counts(event), restored(question.k, hits))
+        newest = event.ts - question.gap + 1 if question.gap else event.ts
+        measure, top = MEASURES[question.measure], restored(question.k, hits)
+        return cls(Comparison(event, index.pin(event), measure, top, newest))
 
     def dump(self) -> bytes:
         """What must be kept to go on."""
@@ -46,10 +49,11 @@ class SimilarState:
 
     def answer(self, index: Index) -> list[dict[str, Any]]:
         """The best so far, each with its reasons."""
-        query = index.vocabulary.context(self.event.facts)
+        one = self.comparison
+        query, counts = index.vocabulary.context(one.event.facts), index.counted(one)
         rows = []
-        for rank, hit in enumerate(self.top.hits, start=1):
-            why = explain(self.measure, index.vocabulary, query, index.context(hit.event), self.counts)
+        for rank, hit in enumerate(one.top.hits, start=1):
+            why = explain(one.measure, index.vocabulary, query, index.context(hit.event), counts)
             rows.append(
                 {
                     "rank": rank,
@@ -59,15 +63,13 @@ class SimilarState:
                     "shared": [[term, share] for term, share in list(why.shared.items())[:_TERMS] if share > 0],
                     "only_new": why.only_query[:_TERMS],
                     "only_past": why.only_past[:_TERMS],
-                    "corpus": {"events": why.events, "newest": why.newest, "number": self.event.number},
+                    "corpus": {"events": why.events, "newest": why.newest, "number": one.event.number},
                 }
             )
         return rows
 
 
-def compare(
-    index: Index, state: SimilarState, question: SimilarQuestion, low: int | None, high: int
-) -> tuple[int, bool]:
-    """Compare with the events of a piece of history; returns how many, and whether the best have changed."""
-    newest = state.event.ts - question.gap + 1 if question.gap else state.event.ts
-    return index.score(state.event, state.counts, state.measure, low, min(high, newest), state.top)
+def compare(index: Index, states: Sequence[SimilarState], low: int | None, high: int) -> list[tuple[int, bool]]:
+    """Compare with the events of a piece of history, in one pass for all; for each how many there were, and whether
+    its best have changed."""
+    return index.score([state.comparison for state in states], low, high)

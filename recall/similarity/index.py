@@ -1,143 +1,243 @@
 """The corpus of one rule's version, chunk by chunk: contexts of past events, ready to be compared.
 
-Each chunk has its own index (its events in (ts, id) order, their terms as sparse rows, how many events hold each
-term), so that a piece of history is scored by itself and events that are added touch the index of their chunk only.
+Each chunk is some segments; events that come in make a new one, and small ones are merged as in a log-structured tree
+(O'Neil et al. 1996), so that an event costs a logarithmic number of copies. E and C_k are kept for all of the corpus.
 """
 
-from bisect import bisect_left
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
 
 import numpy as np
 
-from recall.similarity.corpus import Context, Contexts, Counts, Floats, Rows, Vocabulary
-from recall.similarity.measure import Measure
-from recall.similarity.ranking import Hit, TopK
+from recall.similarity import kernel
+from recall.similarity.corpus import Context, Counts, Floats, Ids, Vocabulary
+from recall.similarity.measure import Measure, TfIdf
+from recall.similarity.ranking import Hit, TopK, best
+from recall.similarity.segment import ROWS, Key, Past, Pinned, Query, Room, Segment
 
-# How an event is named here: its time in microseconds, and its id, which orders events of one time.
-Key = tuple[int, str]
+__all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "facts", "restored"]
 
+_NONE = np.empty(0, dtype=np.int32)
+# Changes of C_k that are noted before all bounds are brought up to them.
+_JOURNAL = 1000
 
-@dataclass(frozen=True, slots=True)
-class Past:
-    """An event of the corpus: its number tells when it came in, `facts` how often its context holds each term."""
-
-    ts: int
-    eid: str
-    number: int
-    facts: Mapping[str, int]
-
-    @property
-    def key(self) -> Key:
-        return self.ts, self.eid
+Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 @dataclass
-class _ChunkIndex:
-    events: list[tuple[Key, int, Context]]
+class Comparison:
+    """One event that is compared, with the counts of its question; the best so far go into `top`."""
 
-    @cached_property
-    def keys(self) -> list[Key]:
-        return [key for key, _, _ in self.events]
-
-    @cached_property
-    def numbers(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
-        return np.array([number for _, number, _ in self.events], dtype=np.int64)
-
-    @cached_property
-    def rows(self) -> Rows:
-        return Contexts(context for _, _, context in self.events).oldest(len(self.events))
-
-    @cached_property
-    def holding(self) -> Floats:
-        return self.rows.holding(self.rows.width)
-
-    def held(self, up_to: Key, number: int, width: int) -> tuple[int, Floats, int | None]:
-        """E, C_k and the newest time, of events up to a key and a number."""
-        if self.keys[-1] <= up_to and int(self.numbers.max()) <= number:
-            return len(self.keys), _wide(self.holding, width), self.keys[-1][0]
-        counted = self.numbers <= number
-        counted[bisect_left(self.keys, (up_to[0], up_to[1] + "\0")) :] = False
-        found = np.flatnonzero(counted)
-        newest = self.keys[int(found[-1])][0] if len(found) else None
-        return len(found), self.rows.holding(width, counted), newest
+    event: Past
+    pinned: Pinned
+    measure: Measure
+    top: TopK[Key]
+    newest: int
+    """Past events are older than this, microseconds."""
+    counts: Counts | None = None
+    """What is pinned for every term, once it was needed."""
 
 
-@dataclass
 class Index:
-    """The corpus of one version of a rule, by some of its contexts. `chunks` by id, oldest first."""
+    """The corpus of one version of a rule, by some of its contexts."""
 
-    vocabulary: Vocabulary = field(default_factory=Vocabulary)
-    number: int = 0
-    """The last event that came in."""
-    _chunks: dict[int, _ChunkIndex] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self.vocabulary = Vocabulary()
+        self.number = 0
+        """The last event that came in."""
+        self.segments: list[Segment] = []
+        self._events = 0
+        self._newest: int | None = None
+        self._held = np.zeros(0)
+        self._shared = False
+        # Terms whose C_k has changed, piece by piece, since the oldest bounds.
+        self._journal: list[Ids] = []
+        self._room = Room()
 
     def __len__(self) -> int:
-        return sum(len(chunk.events) for chunk in self._chunks.values())
+        return self._events
+
+    # What comes in
 
     def add(self, chunk: int, events: Iterable[Past]) -> None:
         """Events that came into the corpus, of one chunk, in any order."""
-        new = [(past.key, past.number, self.vocabulary.context(past.facts)) for past in events]
-        if not new:
-            return
-        known = self._chunks[chunk].events if chunk in self._chunks else []
-        self._chunks[chunk] = _ChunkIndex(sorted([*known, *new], key=lambda one: one[0]))
-        self.number = max(self.number, max(number for _, number, _ in new))
+        new = sorted(events, key=lambda past: past.key)
+        for first in range(0, len(new), ROWS):
+            self.put(Segment.of(chunk, new[first : first + ROWS], self.vocabulary))
 
-    def counts(self, event: Past) -> Counts:
+    def put(self, segment: Segment) -> None:
+        """A segment of new events, whose terms are numbered by this index's vocabulary."""
+        self._own_counts()
+        self._held[segment.known] += segment.holding()
+        if len(self._journal) >= _JOURNAL:
+            for known in self.segments:
+                self._heed(known)
+                known.heeded = 0
+            self._journal.clear()
+        self._journal.append(segment.known)
+        self._events += len(segment)
+        newest = int(segment.arrays["ts"][-1])
+        self._newest = newest if self._newest is None else max(newest, self._newest)
+        self.number = max(self.number, segment.newest_number)
+        self.segments.append(segment)
+        self._merge(segment.chunk)
+        self.segments.sort(key=lambda one: (one.chunk, one.key(0)))
+
+    def _own_counts(self) -> None:
+        """C_k may be written to, and has room for all terms: what was given out stays as it is."""
+        width = len(self.vocabulary)
+        if self._shared or len(self._held) < width:
+            room = len(self._held) if width <= len(self._held) else max(width, 2 * len(self._held), 1024)
+            self._held = np.concatenate([self._held, np.zeros(room - len(self._held))])
+            self._shared = False
+
+    def _merge(self, chunk: int) -> None:
+        """The smallest segments of a chunk become one while it is less than twice their size together."""
+        while True:
+            mine = sorted((s for s in self.segments if s.chunk == chunk), key=len)
+            if len(mine) < 2 or len(mine[1]) >= 2 * len(mine[0]) or len(mine[0]) + len(mine[1]) > ROWS:
+                return
+            merged = Segment.merged(mine[:2])
+            self.segments = [s for s in self.segments if s not in mine[:2]] + [merged]
+
+    # E and C_k
+
+    def pin(self, event: Past) -> Pinned:
         """E and C_k up to and including an event, of what came in up to `event.number`.
 
         The event itself counts once, whether or not it is in the corpus yet.
         """
-        query = self.vocabulary.context(event.facts)
         width = len(self.vocabulary)
-        events, holding, newest = 0, np.zeros(width), None
-        for chunk in self._chunks.values():
-            if chunk.keys[0] <= event.key:
-                more, theirs, last = chunk.held(event.key, event.number, width)
-                events, holding = events + more, holding + theirs
-                newest = last if newest is None else newest if last is None else max(last, newest)
+        events, newest = self._events, self._newest
+        less = None
+        for segment in self.segments:
+            counted = segment.counted(event.key, event.number)
+            if counted is not None:
+                less = np.zeros(width) if less is None else less
+                less[segment.known] -= segment.holding(~counted)
+                events -= int(np.count_nonzero(~counted))
+        changed, changes = _NONE, np.zeros(0)
+        if less is not None:
+            changed = np.flatnonzero(less).astype(np.int32)
+            changes = less[changed]
+            newest = max((t for s in self.segments if (t := _newest(s, event)) is not None), default=None)
         if not self._holds(event):
             events += 1
-            holding[query.terms] += 1
             newest = event.ts
-        return Counts(events, holding, newest, self.vocabulary.attributes)
+            mine = self.vocabulary.context(event.facts).terms
+            both = np.union1d(changed, mine).astype(np.int32)
+            more = np.isin(both, mine).astype(np.float64)
+            more[np.searchsorted(both, changed)] += changes
+            changed, changes = both, more
+        self._shared = True
+        return Pinned(events, self._held, changed, changes, newest)
+
+    def counted(self, one: Comparison) -> Counts:
+        """What is pinned, for every term."""
+        if one.counts is None:
+            pinned = one.pinned
+            holding = np.zeros(len(self.vocabulary))
+            size = min(len(holding), len(pinned.base))
+            holding[:size] = pinned.base[:size]
+            holding[pinned.changed] += pinned.changes
+            one.counts = Counts(pinned.events, holding, pinned.newest, self.vocabulary.attributes)
+        return one.counts
 
     def _holds(self, event: Past) -> bool:
-        for chunk in self._chunks.values():
-            place = bisect_left(chunk.keys, event.key)
-            if place < len(chunk.keys) and chunk.keys[place] == event.key:
-                return int(chunk.numbers[place]) <= event.number
-        return False
+        return any(int(s.arrays["numbers"][row]) <= event.number for s, row in self._rows(event.key))
 
-    def score(
-        self, event: Past, counts: Counts, measure: Measure, low: int | None, high: int, top: TopK[Key]
-    ) -> tuple[int, bool]:
-        """Compare an event with past ones whose time is in [low, high), microseconds; the best go into `top`.
-
-        Returns how many were compared, and whether the best have changed. Events that came in after `event.number`
-        are left out, so that an answer can be repeated.
-        """
-        query = self.vocabulary.context(event.facts)
-        compared, changed = 0, False
-        for chunk in self._chunks.values():
-            first = 0 if low is None else bisect_left(chunk.keys, (low, ""))
-            last = bisect_left(chunk.keys, (high, ""))
-            if first < last:
-                scores = measure.scores(query, chunk.rows.part(first, last), counts)
-                scores[chunk.numbers[first:last] > event.number] = 0
-                changed = top.add(chunk.keys[first:last], scores) or changed
-                compared += last - first
-        return compared, changed
+    def _rows(self, key: Key) -> Iterable[tuple[Segment, int]]:
+        for segment in self.segments:
+            if segment.key(0) <= key <= segment.key(len(segment) - 1):
+                row = segment.place(key)
+                if segment.key(row) == key:
+                    yield segment, row
 
     def context(self, key: Key) -> Context:
         """The context of an event of the corpus."""
-        for chunk in self._chunks.values():
-            place = bisect_left(chunk.keys, key)
-            if place < len(chunk.keys) and chunk.keys[place] == key:
-                return chunk.events[place][2]
+        for segment, row in self._rows(key):
+            return segment.context(row)
         raise KeyError(key)
+
+    # Comparing
+
+    def score(self, comparisons: Sequence[Comparison], low: int | None, high: int) -> list[tuple[int, bool]]:
+        """Compare events with past ones whose time is in [low, high), microseconds, all in one pass.
+
+        Returns for each how many it was compared with, and whether its best have changed. Events that came in after
+        `event.number` are left out, so that an answer can be repeated.
+        """
+        compared, changed = [0] * len(comparisons), [False] * len(comparisons)
+        queries = [self._query(one) for one in comparisons]
+        for segment in self.segments:
+            for at, (one, query) in enumerate(zip(comparisons, queries, strict=True)):
+                first, last = segment.within(low, min(high, one.newest))
+                if first >= last:
+                    continue
+                compared[at] += last - first
+                if query is None:
+                    rows, scores = self._plainly(segment, one, first, last)
+                else:
+                    self._heed(segment)
+                    limits = (first, last), one.top.k, one.top.least
+                    rows, scores = segment.search(query, one.pinned, one.event.number, *limits, self._room)
+                if len(rows):
+                    changed[at] = one.top.put([segment.key(int(row)) for row in rows], scores) or changed[at]
+        return list(zip(compared, changed, strict=True))
+
+    def _query(self, one: Comparison) -> Query | None:
+        """The event as the fast search takes it; None: its measure is another, or its counts lie too far back."""
+        if not isinstance(one.measure, TfIdf) or one.pinned.level < self._level - kernel.LAG:
+            return None
+        return one.pinned.query(self.vocabulary.context(one.event.facts))
+
+    @property
+    def _level(self) -> float:
+        return math.log10(max(self._events, 1))
+
+    def _plainly(self, segment: Segment, one: Comparison, first: int, last: int) -> tuple[Places, Floats]:
+        """The best of some rows by any measure, from the scores of all."""
+        context = self.vocabulary.context(one.event.facts)
+        scores = one.measure.scores(context, segment.rows(first, last), self.counted(one))
+        scores[segment.arrays["numbers"][first:last] > one.event.number] = 0
+        rows = best(scores, one.top.k)
+        return rows + first, scores[rows]
+
+    def _heed(self, segment: Segment) -> None:
+        """Bring a segment's bounds up to E and C_k of now."""
+        new = self._journal[segment.heeded :]
+        terms = np.unique(np.concatenate(new)) if new else _NONE
+        segment.up_to_date(self._level, self._held, terms)
+        segment.heeded = len(self._journal)
+
+    # What unread history can bring
+
+    def bounds(self, one: Comparison, low: int | None, high: int) -> dict[int, float]:
+        """For each chunk with events of a time in [low, high) the most that any of these can score."""
+        query = self._query(one)
+        found: dict[int, float] = {}
+        for segment in self.segments:
+            first, last = segment.within(low, min(high, one.newest))
+            if first < last:
+                found[segment.chunk] = max(found.get(segment.chunk, 0.0), self._bound(segment, one, query))
+        return found
+
+    def _bound(self, segment: Segment, one: Comparison, query: Query | None) -> float:
+        if isinstance(one.measure, TfIdf):
+            if query is not None:
+                self._heed(segment)
+                return segment.bound(query, known_norms=True)
+            return segment.bound(one.pinned.query(self.vocabulary.context(one.event.facts)), known_norms=False)
+        # Nothing in common is no hit, whatever the measure.
+        mine = self.vocabulary.context(one.event.facts).terms
+        return math.inf if np.isin(mine, segment.known).any() else 0.0
+
+
+def _newest(segment: Segment, event: Past) -> int | None:
+    counted = segment.counted(event.key, event.number)
+    ts = segment.arrays["ts"] if counted is None else segment.arrays["ts"][counted]
+    return int(ts[-1]) if len(ts) else None
 
 
 def restored(k: int, hits: Sequence[tuple[int, str, float]]) -> TopK[Key]:
@@ -157,7 +257,3 @@ def facts(contexts: Mapping[str, Sequence[Mapping[str, str | None]]], names: Ite
                     term = f"{attribute}={value}"
                     found[term] = found.get(term, 0) + 1
     return found
-
-
-def _wide(counts: Floats, width: int) -> Floats:
-    return counts if len(counts) == width else np.concatenate([counts, np.zeros(width - len(counts))])

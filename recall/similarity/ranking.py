@@ -31,13 +31,23 @@ class TopK(Generic[Event]):
     def __init__(self, k: int) -> None:
         if k < 1:
             raise ValueError("k is at least 1")
-        self._k = k
+        self.k = k
         self.hits: list[Hit[Event]] = []
+
+    @property
+    def least(self) -> float:
+        """What a score must reach, or beat where its event is older, to be among them."""
+        return self.hits[-1].score if len(self.hits) == self.k else 0.0
 
     def add(self, events: Sequence[Event], scores: Floats) -> bool:
         """Add a chunk's events, old to new, none of which was added before; tells whether a hit has changed."""
-        found = [Hit(events[row], float(scores[row])) for row in best(scores, self._k)]
-        ranked = sorted([*self.hits, *found], key=_rank, reverse=True)[: self._k]
+        rows = best(scores, self.k)
+        return self.put([events[row] for row in rows], scores[rows])
+
+    def put(self, events: Sequence[Event], scores: Floats) -> bool:
+        """Add some events with scores above 0; tells whether a hit has changed."""
+        found = [Hit(event, float(score)) for event, score in zip(events, scores, strict=True)]
+        ranked = sorted([*self.hits, *found], key=_rank, reverse=True)[: self.k]
         changed = ranked != self.hits
         self.hits = ranked
         return changed

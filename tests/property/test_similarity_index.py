@@ -4,11 +4,12 @@ import random
 from datetime import timedelta
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recall.similarity.index import Index, Past, restored
+from recall.similarity.index import Comparison, Index, Past, restored
 from recall.similarity.measure import MEASURES
 from recall.similarity.run import Alert, answers
 
@@ -58,15 +59,15 @@ def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[in
         index.add(chunk, [Past(past.ts, past.eid, number, past.facts)])
     for past in ordered:
         event = Past(past.ts, past.eid, count, past.facts)
-        counts, top = index.counts(event), restored(5, [])
+        newest = past.ts - gap * 1_000_000 + 1 if gap else past.ts
+        one = Comparison(event, index.pin(event), MEASURES[measure], restored(5, []), newest)
         edges: list[int | None] = [None, *borders, 1 << 60]
         pieces = list(pairwise(edges))
         rng.shuffle(pieces)
-        newest = past.ts - gap * 1_000_000 + 1 if gap else past.ts
         for low, high in pieces:
             assert high is not None
-            index.score(event, counts, MEASURES[measure], low, min(high, newest), top)
-        assert [(hit.event[1], hit.score) for hit in top.hits] == [
+            index.score([one], low, high)
+        assert [(hit.event[1], hit.score) for hit in one.top.hits] == [
             (eid, pytest.approx(score, abs=1e-9)) for eid, score in expected[past.eid]
         ]
 
@@ -76,17 +77,20 @@ def test_what_comes_later_does_not_change_a_pinned_answer() -> None:
     index = Index()
     index.add(0, [Past(1, "a", 1, {"x": 1, "y": 1}), Past(2, "b", 2, {"y": 1})])
     event = Past(10, "q", 2, {"x": 1, "z": 1})
-    before = index.counts(event)
+    before = index.pin(event)
+    terms = np.arange(len(index.vocabulary), dtype=np.int32)
+    held = before.held(terms).tolist()
     index.add(0, [Past(3, "c", 3, {"x": 1, "z": 1})])
-    after, top = index.counts(event), restored(5, [])
-    assert (before.events, before.holding.tolist()) == (after.events, after.holding[: len(before.holding)].tolist())
-    index.score(event, after, MEASURES["tfidf"], None, 10, top)
-    assert [hit.event[1] for hit in top.hits] == ["a"]
+    after = index.pin(event)
+    assert (before.events, held, held) == (after.events, before.held(terms).tolist(), after.held(terms).tolist())
+    one = Comparison(event, after, MEASURES["tfidf"], restored(5, []), 10)
+    index.score([one], None, 10)
+    assert [hit.event[1] for hit in one.top.hits] == ["a"]
 
 
 def test_an_event_counts_itself_once() -> None:
     index = Index()
     event = Past(5, "q", 1, {"x": 1})
-    assert index.counts(event).events == 1
+    assert index.pin(event).events == 1
     index.add(0, [event])
-    assert index.counts(event).events == 1
+    assert index.pin(event).events == 1

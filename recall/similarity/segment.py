@@ -1,0 +1,290 @@
+"""Contexts that were put together once and stay: rows, inverted lists, and bounds of what any of them can score.
+
+At most `ROWS` contexts, so that a row is a number of 16 bits and the sums of a search stay in the processor's cache.
+A posting costs 8 bytes: 4 + 1 in its row, 2 + 1 in its list (more where a term occurs 256 times or more).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recall.similarity import kernel
+from recall.similarity.corpus import Context, Floats, Ids, Rows, Vocabulary
+
+ROWS = 1 << 16
+# Bounds are made anew when log E has grown by so much, by some 5 % of E.
+_GROWN = 0.02
+
+Key = tuple[int, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """An event of the corpus: its number tells when it came in, `facts` how often its context holds each term."""
+
+    ts: int
+    eid: str
+    number: int
+    facts: Mapping[str, int]
+
+    @property
+    def key(self) -> Key:
+        return self.ts, self.eid
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A context as the kernel wants it: terms that weigh, the rarest first; see `kernel.search`."""
+
+    terms: Ids
+    counts: Floats
+    gains: Floats
+    weights: Floats
+    norm: float
+    logs: Floats
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """E and C_k of one question: what the index holds, and a few changes; how they are kept in bulk is shared."""
+
+    events: int
+    base: Floats
+    """C_k by term; terms beyond its end are held by none."""
+    changed: Ids
+    """Ascending."""
+    changes: Floats
+    """What is to be added to the C_k of these."""
+    newest: int | None
+
+    def held(self, terms: Ids) -> Floats:
+        """C_k of some terms, 1 at least."""
+        found = np.zeros(len(terms))
+        inside = terms < len(self.base)
+        found[inside] = self.base[terms[inside]]
+        places = np.searchsorted(self.changed, terms)
+        known = places < len(self.changed)
+        known[known] = self.changed[places[known]] == terms[known]
+        found[known] += self.changes[places[known]]
+        held: Floats = np.maximum(found, 1)
+        return held
+
+    @property
+    def level(self) -> float:
+        """log E."""
+        return math.log10(max(self.events, 1))
+
+    def query(self, context: Context) -> Query:
+        """A context, weighed."""
+        logs = np.log10(self.held(context.terms))
+        idf = np.log10(max(self.events, 1) / self.held(context.terms))
+        weights = context.counts * idf
+        norm = math.sqrt(float(np.sum(weights**2)))
+        order = np.argsort(-idf, kind="stable")
+        order = order[weights[order] > 0]
+        parts = (context.counts, weights * idf, weights)
+        return Query(context.terms[order], *(part[order] for part in parts), norm, logs[order])
+
+
+class Room:
+    """Scratch for searches, one after the other."""
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(ROWS, dtype=np.float32)
+        self.mine = np.zeros(0)
+
+    def wide(self, width: int) -> Floats:
+        """Zeros by term."""
+        if len(self.mine) < width:
+            self.mine = np.zeros(2 * width)
+        return self.mine
+
+
+# What a segment consists of, as it is kept on disk. Those of `BOUNDS` change with E and C_k.
+ARRAYS = ("ts", "eids", "numbers", "starts", "terms", "counts", "heads", "docs", "times")
+BOUNDS = ("logs", "squares", "once", "twice", "inverses", "impacts")
+
+
+class Segment:
+    """Contexts in (ts, eid) order. `arrays` as named in `ARRAYS`, perhaps `BOUNDS`; `ids`: its terms' numbers."""
+
+    def __init__(
+        self, chunk: int, arrays: Mapping[str, npt.NDArray[Any]], ids: Ids, level: float | None = None
+    ) -> None:
+        self.chunk = chunk
+        self.arrays = dict(arrays)
+        self.known = ids
+        self._order = np.argsort(ids).astype(np.int32)
+        self._ids = ids[self._order]
+        self._level = level
+        self.heeded = 0
+        """How far in the index's journal of changed terms the bounds are up to date."""
+        for name, kind in (("ts", np.int64), ("numbers", np.int64)):
+            self.arrays[name] = np.asarray(arrays[name], dtype=kind)
+
+    @classmethod
+    def of(cls, chunk: int, events: Sequence[Past], vocabulary: Vocabulary) -> "Segment":
+        """From events in any order."""
+        ordered = sorted(events, key=lambda past: past.key)
+        contexts = [vocabulary.context(past.facts) for past in ordered]
+        sizes = np.array([len(context.terms) for context in contexts])
+        return cls.made(
+            chunk,
+            np.array([past.ts for past in ordered], dtype=np.int64),
+            np.array([past.eid.encode() for past in ordered], dtype=np.bytes_),
+            np.array([past.number for past in ordered], dtype=np.int64),
+            sizes,
+            np.concatenate([context.terms for context in contexts]),
+            np.concatenate([context.counts for context in contexts]),
+        )
+
+    @classmethod
+    def made(
+        cls,
+        chunk: int,
+        ts: npt.NDArray[np.int64],
+        eids: npt.NDArray[np.bytes_],
+        numbers: npt.NDArray[np.int64],
+        sizes: npt.NDArray[np.int64],
+        terms: Ids,
+        counts: Floats,
+    ) -> "Segment":
+        """From rows in order: how many terms each has, and these one after the other."""
+        ids, local = np.unique(terms, return_inverse=True)
+        most = counts.max(initial=0)
+        small = counts.astype(np.uint8 if most < 256 else np.float64)
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        local = local.astype(np.int32)
+        heads = np.zeros(len(ids) + 1, dtype=np.int64)
+        docs, times = np.empty(len(terms), dtype=np.uint16), np.empty(len(terms), dtype=small.dtype)
+        kernel.invert(starts, local, small, len(ids), heads, docs, times)
+        values = (ts, eids, numbers, starts, local, small, heads, docs, times)
+        return cls(chunk, dict(zip(ARRAYS, values, strict=True)), ids.astype(np.int32))
+
+    @classmethod
+    def merged(cls, segments: Sequence["Segment"]) -> "Segment":
+        """One of several of a chunk."""
+        ts, eids, numbers = (np.concatenate([s.arrays[name] for s in segments]) for name in ("ts", "eids", "numbers"))
+        order = np.lexsort((eids, ts))
+        sizes = np.concatenate([np.diff(s.arrays["starts"]) for s in segments])
+        firsts = np.cumsum(sizes) - sizes
+        terms = np.concatenate([s.known[s.arrays["terms"]] for s in segments])
+        counts = np.concatenate([s.arrays["counts"].astype(np.float64) for s in segments])
+        ends = np.cumsum(sizes[order])
+        taken = np.repeat(firsts[order] - (ends - sizes[order]), sizes[order]) + np.arange(len(terms))
+        return cls.made(
+            segments[0].chunk, ts[order], eids[order], numbers[order], sizes[order], terms[taken], counts[taken]
+        )
+
+    def __len__(self) -> int:
+        return len(self.arrays["ts"])
+
+    @cached_property
+    def newest_number(self) -> int:
+        return int(self.arrays["numbers"].max())
+
+    def key(self, row: int) -> Key:
+        """How the event of a row is named."""
+        return int(self.arrays["ts"][row]), self.arrays["eids"][row].decode()
+
+    def place(self, key: Key) -> int:
+        """The first row that is not older than a key."""
+        row = int(np.searchsorted(self.arrays["ts"], key[0]))
+        while row < len(self) and self.key(row) < key:
+            row += 1
+        return row
+
+    def within(self, low: int | None, high: int) -> tuple[int, int]:
+        """The rows whose time is in [low, high), from the first to before the last."""
+        ts = self.arrays["ts"]
+        return 0 if low is None else int(np.searchsorted(ts, low)), int(np.searchsorted(ts, high))
+
+    def counted(self, up_to: Key, number: int) -> npt.NDArray[np.bool_] | None:
+        """Which rows are of events up to a key, of those that came in up to a number; None: all."""
+        if self.newest_number <= number and self.key(len(self) - 1) <= up_to:
+            return None
+        counted = self.arrays["numbers"] <= number
+        counted[self.place((up_to[0], up_to[1] + "\0")) :] = False
+        return counted
+
+    def holding(self, rows: npt.NDArray[np.bool_] | None = None) -> Floats:
+        """For each of `known`, how many rows hold it; `rows`: only of these."""
+        if rows is None:
+            every: Floats = np.diff(self.arrays["heads"]).astype(np.float64)
+            return every
+        terms = self.arrays["terms"][np.repeat(rows, np.diff(self.arrays["starts"]))]
+        return np.bincount(terms, minlength=len(self.known)).astype(np.float64)
+
+    def context(self, row: int) -> Context:
+        """The context of a row."""
+        low, high = (int(self.arrays["starts"][at]) for at in (row, row + 1))
+        terms = self.known[self.arrays["terms"][low:high]]
+        order = np.argsort(terms)
+        return Context(terms[order], self.arrays["counts"][low:high].astype(np.float64)[order])
+
+    def rows(self, first: int, last: int) -> Rows:
+        """Rows as any measure takes them."""
+        low, high = (int(self.arrays["starts"][at]) for at in (first, last))
+        starts = (self.arrays["starts"][first : last + 1] - low).astype(np.int32)
+        counts = self.arrays["counts"][low:high].astype(np.float64)
+        width = int(self.known.max(initial=-1)) + 1
+        return Rows(starts, self.known[self.arrays["terms"][low:high]], counts, counts**2, width)
+
+    # Bounds
+
+    def up_to_date(self, level: float, held: Floats, terms: Ids) -> None:
+        """Bounds for counts as they are now: log E, C_k by term, and what terms have changed since the last time."""
+        if self._level is None or level > self._level + _GROWN:
+            self._weigh(level, np.log10(np.maximum(held[self.known], 1)))
+        elif len(terms):
+            self._lower(terms, np.log10(np.maximum(held[terms], 1)))
+
+    def _weigh(self, level: float, logs: Floats) -> None:
+        bounds = {
+            "logs": np.minimum(logs, level),
+            **{name: np.empty(len(self)) for name in ("squares", "once", "twice")},
+            "inverses": np.empty(len(self), dtype=np.float32),
+            "impacts": np.empty(len(self.known), dtype=np.float32),
+        }
+        self.arrays |= bounds
+        self._level = level
+        kernel.weigh(level, *(self.arrays[name] for name in ("starts", "terms", "counts", *BOUNDS)))
+
+    def _lower(self, terms: Ids, targets: Floats) -> None:
+        names = ("starts", "terms", "counts", "heads", "docs", "times", *BOUNDS)
+        arrays = (self.arrays[name] for name in names)
+        kernel.lower(terms, targets, self._level, self._ids, self._order, *arrays)
+
+    def bound(self, query: Query, known_norms: bool) -> float:
+        """No row scores more. `known_norms`: bounds are up to date with the question's counts."""
+        if not len(query.terms):
+            return 0.0
+        impacts = np.empty(0, dtype=np.float32)
+        if known_norms:
+            self._lower(query.terms, query.logs)
+            impacts = self.arrays["impacts"]
+        local, left = np.empty(len(query.terms), dtype=np.int64), np.empty(len(query.terms) + 1)
+        asked = (query.terms, query.gains, query.weights, query.norm)
+        kernel.rests(*asked, self._ids, self._order, impacts, local, left)
+        return float(left[0])
+
+    def search(
+        self, query: Query, pinned: Pinned, number: int, rows: tuple[int, int], k: int, least: float, room: Room
+    ) -> tuple[npt.NDArray[np.int64], Floats]:
+        """The rows that are among the k best and score `least` or more, best first, with their scores."""
+        best, scores = np.empty(k, dtype=np.int64), np.empty(k)
+        self._lower(query.terms, query.logs)
+        names = ("starts", "terms", "counts", "heads", "docs", "times", "inverses", "impacts", "numbers")
+        found = kernel.search(
+            *(query.terms, query.counts, query.gains, query.weights, query.norm),
+            *(float(max(pinned.events, 1)), pinned.base, pinned.changed, pinned.changes),
+            *(self._ids, self._order, self.known),
+            *(self.arrays[name] for name in names),
+            *(*rows, number, k, least, room.sums, room.wide(len(self.known)), best, scores),
+        )
+        return best[:found], scores[:found]
