@@ -10,13 +10,14 @@ E moves all by the identity norm² = L²·Σtf² − 2L·Σtf²·l_k + Σtf²·l
 that hold its term, and only when log C_k has moved by more than `LAG`.
 """
 
+# What numba compiles has no types for mypy.
+# mypy: allow-untyped-defs
+
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numba
 import numpy as np
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 # How much log C_k may have grown, and log E may lie back, unheeded; by which bounds of norms are lowered for it.
 LAG = 0.005
@@ -33,16 +34,17 @@ _BLOCK = 64
 _LAST = np.int64(1 << 12)
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile when first called; the machine code is kept beside the source, or where numba keeps it for the user."""
     try:
-        return cast(Function, numba.njit(cache=True, nogil=True)(function))
+        made: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
     except RuntimeError:  # nowhere to keep it: compile at each start
-        return cast(Function, numba.njit(nogil=True)(function))
+        made = numba.njit(nogil=True)(function)
+    return made
 
 
 @compiled
-def invert(starts, terms, counts, width, heads, docs, times):  # type: ignore[no-untyped-def]
+def invert(starts, terms, counts, width, heads, docs, times):
     """Rows of terms into lists of rows, ascending. `heads`: zeros, one more than terms."""
     for place in range(len(terms)):
         heads[terms[place] + 1] += 1
@@ -58,14 +60,14 @@ def invert(starts, terms, counts, width, heads, docs, times):  # type: ignore[no
 
 
 @compiled
-def inverse(level, squares, once, twice):  # type: ignore[no-untyped-def]
+def inverse(level, squares, once, twice):
     """An upper bound of 1/norm, infinite for want of a better. `once`, `twice`: Σtf²·l_k, Σtf²·l_k²."""
     norm = np.sqrt(max(level * level * squares - 2.0 * level * once + twice, 0.0)) - _SLACK * np.sqrt(squares)
     return _SINGLE / norm if norm > 1e-6 else np.inf
 
 
 @compiled
-def weigh(level, starts, terms, counts, logs, squares, once, twice, inverses, impacts):  # type: ignore[no-untyped-def]
+def weigh(level, starts, terms, counts, logs, squares, once, twice, inverses, impacts):
     """Bounds of all rows from nothing. `logs`: l_k by term. `impacts`: by term, the most that tf/norm can be."""
     impacts[:] = 0.0
     for row in range(len(starts) - 1):
@@ -84,7 +86,7 @@ def weigh(level, starts, terms, counts, logs, squares, once, twice, inverses, im
 
 
 @compiled
-def find(ids, term):  # type: ignore[no-untyped-def]
+def find(ids, term):
     """The place of a term in ascending ids, -1 for none."""
     low, high = 0, len(ids)
     while low < high:
@@ -97,8 +99,23 @@ def find(ids, term):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def lower(  # type: ignore[no-untyped-def]
-    asked, targets, level, ids, order, starts, terms, counts, heads, docs, times, logs, squares, once, twice, inverses,
+def lower(
+    asked,
+    targets,
+    level,
+    ids,
+    order,
+    starts,
+    terms,
+    counts,
+    heads,
+    docs,
+    times,
+    logs,
+    squares,
+    once,
+    twice,
+    inverses,
     impacts,
 ):
     """Some terms are held by more: bounds of the rows that hold them. `targets`: their log C_k now."""
@@ -124,7 +141,7 @@ def lower(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def rests(asked, gains, weights, norm, ids, order, impacts, local, left):  # type: ignore[no-untyped-def]
+def rests(asked, gains, weights, norm, ids, order, impacts, local, left):
     """What the query's terms from each on can add to a score here; `local`: their numbers here, -1 for none.
 
     `gains`: tf·idf² of the query's terms, `weights`: tf·idf. `impacts` empty: nothing is known of norms.
@@ -146,10 +163,37 @@ def rests(asked, gains, weights, norm, ids, order, impacts, local, left):  # typ
 
 
 @compiled
-def search(  # type: ignore[no-untyped-def]
-    asked, counted, gains, weights, norm, events, holding, changed, changes,
-    ids, order, known, starts, terms, counts, heads, docs, times, inverses, impacts, numbers,
-    first, last, number, k, least, sums, mine, rows, scores,
+def search(
+    asked,
+    counted,
+    gains,
+    weights,
+    norm,
+    events,
+    holding,
+    changed,
+    changes,
+    ids,
+    order,
+    known,
+    starts,
+    terms,
+    counts,
+    heads,
+    docs,
+    times,
+    inverses,
+    impacts,
+    numbers,
+    first,
+    last,
+    number,
+    k,
+    least,
+    sums,
+    mine,
+    rows,
+    scores,
 ):
     """The k best rows in [first, last) that score at least `least`, into `rows` and `scores`; returns how many.
 
@@ -215,14 +259,12 @@ def search(  # type: ignore[no-untyped-def]
                     tf = mine[terms[at]]
                     if tf > 0.0:
                         place_of = terms[at]
-                        product += tf * float(counts[at]) * _square_of(
-                            known[place_of], events, holding, changed, changes
+                        product += (
+                            tf * float(counts[at]) * _square_of(known[place_of], events, holding, changed, changes)
                         )
                 if min(product * float(inverses[row]) * share, 1.001) < enough * _TIE:
                     continue
-            score = _exact(
-                row, starts, terms, counts, mine, known, events, holding, changed, changes, norm
-            )
+            score = _exact(row, starts, terms, counts, mine, known, events, holding, changed, changes, norm)
             if score <= 0.0:
                 continue
             cell[0] = score
@@ -235,7 +277,7 @@ def search(  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _square_of(term, events, holding, changed, changes):  # type: ignore[no-untyped-def]
+def _square_of(term, events, holding, changed, changes):
     """IDF² of a term."""
     held = holding[term] if term < len(holding) else 0.0
     place = find(changed, term)
@@ -246,7 +288,7 @@ def _square_of(term, events, holding, changed, changes):  # type: ignore[no-unty
 
 
 @compiled
-def _exact(row, starts, terms, counts, mine, known, events, holding, changed, changes, norm):  # type: ignore[no-untyped-def]
+def _exact(row, starts, terms, counts, mine, known, events, holding, changed, changes, norm):
     """The cosine, its sums compensated (Neumaier 1974), so that their order does not show."""
     product = norms = lost = missing = 0.0
     for at in range(starts[row], starts[row + 1]):
@@ -266,7 +308,7 @@ def _exact(row, starts, terms, counts, mine, known, events, holding, changed, ch
 
 
 @compiled
-def _take(row, score, k, least, best, rows, scores):  # type: ignore[no-untyped-def]
+def _take(row, score, k, least, best, rows, scores):
     """Put a row where it belongs among the best so far; returns how many there are."""
     if score < least or (best == k and (score, row) < (scores[k - 1], rows[k - 1])):
         return best

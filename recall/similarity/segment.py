@@ -87,8 +87,8 @@ class Pinned:
         norm = math.sqrt(float(np.sum(weights**2)))
         order = np.argsort(-idf, kind="stable")
         order = order[weights[order] > 0]
-        parts = (context.counts, weights * idf, weights)
-        return Query(context.terms[order], *(part[order] for part in parts), norm, logs[order])
+        counts, gains, kept = context.counts[order], (weights * idf)[order], weights[order]
+        return Query(context.terms[order], counts, gains, kept, norm, logs[order])
 
 
 class Room:

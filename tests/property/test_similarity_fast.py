@@ -81,7 +81,9 @@ def test_fast_is_plain_while_events_come_in(seed: int, count: int, cuts: list[in
             assert high is not None
             index.score(asked, low, high)
         for one in asked:
-            assert _found(one) == [(key, pytest.approx(s, abs=1e-9)) for key, s in _plain(index, world, one, None, _FAR)]
+            assert _found(one) == [
+                (key, pytest.approx(s, abs=1e-9)) for key, s in _plain(index, world, one, None, _FAR)
+            ]
 
 
 @settings(max_examples=25, deadline=None)
