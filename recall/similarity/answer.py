@@ -41,7 +41,7 @@ class SimilarState:
         hits = [] if held is None else [tuple(hit) for hit in orjson.loads(held)]
         newest = event.ts - question.gap + 1 if question.gap else event.ts
         measure, top = MEASURES[question.measure], restored(question.k, hits)
-        return cls(Comparison(event, index.pin(event), measure, top, newest))
+        return cls(Comparison(event, index.pin(event), measure, top, newest, number))
 
     def dump(self) -> bytes:
         """What must be kept to go on."""

@@ -48,6 +48,10 @@ class Vocabulary:
         terms = np.array([term for term, _ in bag], dtype=np.int32)
         return Context(terms, np.array([count for _, count in bag], dtype=np.float64))
 
+    def numbered(self, words: Iterable[str]) -> Ids:
+        """Terms as numbers; those not seen before are added."""
+        return np.fromiter((self._id(word) for word in words), dtype=np.int32)
+
     def words(self, terms: Iterable[int]) -> list[str]:
         """Numbers as terms."""
         return [self._terms[term] for term in terms]

@@ -16,12 +16,14 @@ from recall.similarity.measure import Measure, TfIdf
 from recall.similarity.ranking import Hit, TopK, best
 from recall.similarity.segment import ROWS, Key, Past, Pinned, Query, Room, Segment
 
-__all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "facts", "restored"]
+__all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "Span", "facts", "restored"]
 
 _NONE = np.empty(0, dtype=np.int32)
 # Changes of C_k that are noted before all bounds are brought up to them.
 _JOURNAL = 1000
 
+# From a time (None: the first) to before another, microseconds.
+Span = tuple[int | None, int]
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -35,6 +37,8 @@ class Comparison:
     top: TopK[Key]
     newest: int
     """Past events are older than this, microseconds."""
+    seen: int
+    """Past events are those that came in up to this number."""
     counts: Counts | None = None
     """What is pinned for every term, once it was needed."""
 
@@ -165,8 +169,7 @@ class Index:
     def score(self, comparisons: Sequence[Comparison], low: int | None, high: int) -> list[tuple[int, bool]]:
         """Compare events with past ones whose time is in [low, high), microseconds, all in one pass.
 
-        Returns for each how many it was compared with, and whether its best have changed. Events that came in after
-        `event.number` are left out, so that an answer can be repeated.
+        Returns for each how many it was compared with, and whether its best have changed.
         """
         compared, changed = [0] * len(comparisons), [False] * len(comparisons)
         queries = [self._query(one) for one in comparisons]
@@ -181,7 +184,7 @@ class Index:
                 else:
                     self._heed(segment)
                     limits = (first, last), one.top.k, one.top.least
-                    rows, scores = segment.search(query, one.pinned, one.event.number, *limits, self._room)
+                    rows, scores = segment.search(query, one.pinned, one.seen, *limits, self._room)
                 if len(rows):
                     changed[at] = one.top.put([segment.key(int(row)) for row in rows], scores) or changed[at]
         return list(zip(compared, changed, strict=True))
@@ -200,7 +203,7 @@ class Index:
         """The best of some rows by any measure, from the scores of all."""
         context = self.vocabulary.context(one.event.facts)
         scores = one.measure.scores(context, segment.rows(first, last), self.counted(one))
-        scores[segment.arrays["numbers"][first:last] > one.event.number] = 0
+        scores[segment.arrays["numbers"][first:last] > one.seen] = 0
         rows = best(scores, one.top.k)
         return rows + first, scores[rows]
 
@@ -213,15 +216,17 @@ class Index:
 
     # What unread history can bring
 
-    def bounds(self, one: Comparison, low: int | None, high: int) -> dict[int, float]:
-        """For each chunk with events of a time in [low, high) the most that any of these can score."""
+    def bounds(self, one: Comparison, spans: Sequence[Span]) -> list[float]:
+        """For each span [low, high) of time, microseconds, the most that an event of it can score; 0: none can.
+
+        Computed from the segments' terms and bounds alone; it holds for what is in the index now.
+        """
         query = self._query(one)
-        found: dict[int, float] = {}
-        for segment in self.segments:
-            first, last = segment.within(low, min(high, one.newest))
-            if first < last:
-                found[segment.chunk] = max(found.get(segment.chunk, 0.0), self._bound(segment, one, query))
-        return found
+        known = [(segment, self._bound(segment, one, query)) for segment in self.segments]
+        return [
+            max((bound for segment, bound in known if _meets(segment, low, min(high, one.newest))), default=0.0)
+            for low, high in spans
+        ]
 
     def _bound(self, segment: Segment, one: Comparison, query: Query | None) -> float:
         if isinstance(one.measure, TfIdf):
@@ -232,6 +237,11 @@ class Index:
         # Nothing in common is no hit, whatever the measure.
         mine = self.vocabulary.context(one.event.facts).terms
         return math.inf if np.isin(mine, segment.known).any() else 0.0
+
+
+def _meets(segment: Segment, low: int | None, high: int) -> bool:
+    first, last = segment.within(low, high)
+    return first < last
 
 
 def _newest(segment: Segment, event: Past) -> int | None:

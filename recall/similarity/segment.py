@@ -117,15 +117,17 @@ class Segment:
         self, chunk: int, arrays: Mapping[str, npt.NDArray[Any]], ids: Ids, level: float | None = None
     ) -> None:
         self.chunk = chunk
-        self.arrays = dict(arrays)
+        # Bounds change; all else may lie in a file.
+        self.arrays = {name: array.copy() if name in BOUNDS else array for name, array in arrays.items()}
         self.known = ids
         self._order = np.argsort(ids).astype(np.int32)
         self._ids = ids[self._order]
-        self._level = level
+        self.level = level
+        """log E for which bounds were made; None: there are none."""
         self.heeded = 0
         """How far in the index's journal of changed terms the bounds are up to date."""
-        for name, kind in (("ts", np.int64), ("numbers", np.int64)):
-            self.arrays[name] = np.asarray(arrays[name], dtype=kind)
+        self.file: tuple[str, int, int] | None = None
+        """Where it is kept: name, size, checksum."""
 
     @classmethod
     def of(cls, chunk: int, events: Sequence[Past], vocabulary: Vocabulary) -> "Segment":
@@ -239,7 +241,7 @@ class Segment:
 
     def up_to_date(self, level: float, held: Floats, terms: Ids) -> None:
         """Bounds for counts as they are now: log E, C_k by term, and what terms have changed since the last time."""
-        if self._level is None or level > self._level + _GROWN:
+        if self.level is None or level > self.level + _GROWN:
             self._weigh(level, np.log10(np.maximum(held[self.known], 1)))
         elif len(terms):
             self._lower(terms, np.log10(np.maximum(held[terms], 1)))
@@ -252,13 +254,13 @@ class Segment:
             "impacts": np.empty(len(self.known), dtype=np.float32),
         }
         self.arrays |= bounds
-        self._level = level
+        self.level = level
         kernel.weigh(level, *(self.arrays[name] for name in ("starts", "terms", "counts", *BOUNDS)))
 
     def _lower(self, terms: Ids, targets: Floats) -> None:
         names = ("starts", "terms", "counts", "heads", "docs", "times", *BOUNDS)
         arrays = (self.arrays[name] for name in names)
-        kernel.lower(terms, targets, self._level, self._ids, self._order, *arrays)
+        kernel.lower(terms, targets, self.level, self._ids, self._order, *arrays)
 
     def bound(self, query: Query, known_norms: bool) -> float:
         """No row scores more. `known_norms`: bounds are up to date with the question's counts."""

@@ -1,14 +1,13 @@
 """The fast search finds what the plain formula finds, and its bounds are never wrong."""
 
 import random
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recall.similarity.corpus import Context, Contexts
-from recall.similarity.index import Comparison, Index, Key, Past, restored
+from recall.similarity.index import Comparison, Index, Key, Past, Span, restored
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK
 
@@ -56,13 +55,17 @@ def _plain(index: Index, world: list[Past], one: Comparison, low: int | None, hi
     return [(hit.event, hit.score) for hit in top.hits]
 
 
+def _spans(borders: list[int]) -> list[Span]:
+    return list(zip([None, *borders], [*borders, _FAR], strict=True))
+
+
 def _found(one: Comparison) -> list[tuple[Key, float]]:
     return [(hit.event, hit.score) for hit in one.top.hits]
 
 
 def _asked(index: Index, rng: random.Random, number: int, k: int = 3) -> Comparison:
     event = Past(rng.choice([5000, 20_000]), "q", number, _facts(rng, 50))
-    return Comparison(event, index.pin(event), TFIDF, restored(k, []), event.ts)
+    return Comparison(event, index.pin(event), TFIDF, restored(k, []), event.ts, number)
 
 
 @settings(max_examples=25, deadline=None)
@@ -75,10 +78,9 @@ def test_fast_is_plain_while_events_come_in(seed: int, count: int, cuts: list[in
     for _ in range(3):
         _enter(index, world, _events(rng, rng.randint(1, count), len(world) + 1), borders)
         asked = [_asked(index, rng, rng.choice([len(world), len(world) // 2])) for _ in range(3)]
-        pieces = list(pairwise([None, *borders, _FAR]))
-        rng.shuffle(pieces)
-        for low, high in pieces:
-            assert high is not None
+        spans = _spans(borders)
+        rng.shuffle(spans)
+        for low, high in spans:
             index.score(asked, low, high)
         for one in asked:
             assert _found(one) == [
@@ -98,9 +100,8 @@ def test_no_unread_chunk_beats_its_bound(seed: int, count: int, cuts: list[int])
         _enter(index, world, _events(rng, rng.randint(1, count), len(world) + 1), borders)
         asked += [_asked(index, rng, len(world)), _asked(index, rng, len(world) // 2)]
         for one in asked:
-            bounds = index.bounds(one, None, _FAR)
-            for chunk, (low, high) in enumerate(pairwise([None, *borders, _FAR])):
-                assert high is not None
+            spans = _spans(borders)
+            for (low, high), bound in zip(spans, index.bounds(one, spans), strict=True):
                 best = _plain(index, world, one, low, high)
                 if best:
-                    assert best[0][1] <= bounds[chunk]
+                    assert best[0][1] <= bound

@@ -60,7 +60,7 @@ def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[in
     for past in ordered:
         event = Past(past.ts, past.eid, count, past.facts)
         newest = past.ts - gap * 1_000_000 + 1 if gap else past.ts
-        one = Comparison(event, index.pin(event), MEASURES[measure], restored(5, []), newest)
+        one = Comparison(event, index.pin(event), MEASURES[measure], restored(5, []), newest, count)
         edges: list[int | None] = [None, *borders, 1 << 60]
         pieces = list(pairwise(edges))
         rng.shuffle(pieces)
@@ -83,7 +83,7 @@ def test_what_comes_later_does_not_change_a_pinned_answer() -> None:
     index.add(0, [Past(3, "c", 3, {"x": 1, "z": 1})])
     after = index.pin(event)
     assert (before.events, held, held) == (after.events, before.held(terms).tolist(), after.held(terms).tolist())
-    one = Comparison(event, after, MEASURES["tfidf"], restored(5, []), 10)
+    one = Comparison(event, after, MEASURES["tfidf"], restored(5, []), 10, 2)
     index.score([one], None, 10)
     assert [hit.event[1] for hit in one.top.hits] == ["a"]
 

@@ -1,0 +1,136 @@
+"""Segments on disk, so that a process that starts does not read the whole corpus again.
+
+A folder for each rule's version and choice of contexts. Each segment is an Arrow IPC file of one row, each array a
+list; it is written once and read through the memory map. `manifest.json` names the files that are the corpus up to a
+number, with their sizes and checksums, and is replaced by renaming. Whatever is missing, damaged or of another format
+is no index: it is made again from the archive.
+"""
+
+import hashlib
+import os
+import zlib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from recall.similarity.index import Index
+from recall.similarity.segment import ARRAYS, BOUNDS, Segment
+
+_FORMAT = 1
+_MANIFEST = "manifest.json"
+# Seconds for which a file that no manifest names may still be on its way into one.
+_ON_ITS_WAY = 3600.0
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Store:
+    """The folder of one corpus."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, root: Path, rule: str, version: str, choice: Any) -> "Store":
+        """Under `root`, by what the corpus is of; `choice`: which contexts, and how they are read."""
+        name = hashlib.blake2b(orjson.dumps([rule, version, choice]), digest_size=12).hexdigest()
+        return cls(root / name)
+
+    def load(self) -> Index | None:
+        """The index as it was last saved; None: there is none that can be used."""
+        try:
+            manifest = orjson.loads((self.path / _MANIFEST).read_bytes())
+            if manifest["format"] != _FORMAT:
+                return None
+            index = Index()
+            for name, size, checksum in manifest["segments"]:
+                index.put(_read(self.path / name, size, checksum, index))
+        except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+            return None
+        return index
+
+    def save(self, index: Index, now: float) -> None:
+        """Write the segments that are new, then say what belongs together, then forget the others. `now`: as of the
+        files' own times."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for segment in index.segments:
+            if segment.file is None or not (self.path / segment.file[0]).exists():
+                segment.file = _write(self.path, segment, index)
+        files = [segment.file for segment in index.segments]
+        _publish(self.path / _MANIFEST, orjson.dumps({"format": _FORMAT, "number": index.number, "segments": files}))
+        named = {_MANIFEST, *(file[0] for file in files if file is not None)}
+        for path in self.path.iterdir():
+            with suppress(OSError):
+                if path.name not in named and path.stat().st_mtime < now - _ON_ITS_WAY:
+                    path.unlink()
+
+
+def _write(folder: Path, segment: Segment, index: Index) -> tuple[str, int, int]:
+    arrays: dict[str, Any] = {name: segment.arrays[name] for name in ARRAYS}
+    arrays |= {name: segment.arrays[name] for name in BOUNDS if name in segment.arrays}
+    arrays["eids"] = arrays["eids"].view(np.uint8)
+    lists = {name: _list(pa.array(array)) for name, array in arrays.items()}
+    lists["words"] = _list(pa.array(index.vocabulary.words(segment.known.tolist()), pa.large_string()))
+    known = {"chunk": segment.chunk, "level": segment.level, "width": segment.arrays["eids"].dtype.itemsize}
+    batch = pa.record_batch(lists).replace_schema_metadata({"segment": orjson.dumps(known)})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    data = sink.getvalue()
+    name = f"{segment.chunk}-{uuid4().hex}.arrow"
+    _publish(folder / name, data)
+    return name, data.size, zlib.crc32(data)
+
+
+def _list(values: pa.Array) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array([0, len(values)], pa.int64()), values)
+
+
+def _read(path: Path, size: int, checksum: int, index: Index) -> Segment:
+    source = pa.memory_map(str(path))
+    data = source.read_buffer()
+    if data.size != size or _checksum(data) != checksum:
+        raise ValueError(f"{path} is damaged")
+    batch = pa.ipc.open_file(source).get_batch(0)
+    known: Mapping[str, Any] = orjson.loads(batch.schema.metadata[b"segment"])
+    columns = {name: batch.column(name).values for name in batch.schema.names}
+    ids = index.vocabulary.numbered(columns.pop("words").to_pylist())
+    arrays = {name: values.to_numpy(zero_copy_only=True) for name, values in columns.items()}
+    arrays["eids"] = arrays["eids"].view(f"S{known['width']}")
+    segment = Segment(known["chunk"], arrays, ids, known["level"])
+    segment.file = path.name, size, checksum
+    return segment
+
+
+def _checksum(data: pa.Buffer) -> int:
+    found = 0
+    view = memoryview(data)
+    for first in range(0, len(view), _BLOCK):
+        found = zlib.crc32(view[first : first + _BLOCK], found)
+    return found
+
+
+def _publish(path: Path, data: Any) -> None:
+    """All of it or nothing, also when the machine falls."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with new.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    new.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def saved_events(segments: Sequence[Segment]) -> int:
+    """How many events are in files."""
+    return sum(len(segment) for segment in segments if segment.file is not None)
