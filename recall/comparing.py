@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from psycopg import Connection
@@ -11,8 +12,8 @@ from recall.corpora import Corpora
 from recall.desk import Work
 from recall.ledger import Revision, Step, Task
 from recall.request import SimilarQuestion, coverage
-from recall.similarity.answer import SimilarState, compare
-from recall.similarity.index import Index
+from recall.similarity.answer import SimilarState, compare, hopeful
+from recall.similarity.index import Index, Key
 
 _CONTEXTS = sql.load("contexts")
 
@@ -25,33 +26,52 @@ class Comparisons:
         self._corpora = corpora
 
     def compare(self, works: Sequence[Work]) -> list[Step]:
-        """Compare the events of some tasks of one rule, each with its next pieces of history."""
+        """Compare the events of some tasks of one rule, each with its next pieces of history, in one pass."""
+        began = time.monotonic()
         task = works[0].task
         assert isinstance(task.question, SimilarQuestion)
         index = self._corpora.index(task.rule, task.version, task.question.contexts)
-        return [self._compare(work, index) for work in works]
+        before = [self._best(work, index) for work in works]
+        compared = self._pass(works, index)
+        each = (time.monotonic() - began) / len(works)
+        found = zip(works, before, compared, strict=True)
+        return [self._step(work, index, known, count, each) for work, known, count in found]
 
-    def _compare(self, work: Work, index: Index) -> Step:
-        began = time.monotonic()
-        task, question = work.task, work.task.question
-        assert isinstance(question, SimilarQuestion) and task.pieces is not None
+    def _best(self, work: Work, index: Index) -> set[Key]:
+        """The best so far; a task that is new here begins, or goes on from what was kept."""
         if work.state is None:
-            work.state = self._begin(task, question, index)
-        compared, before = 0, {hit.event for hit in work.state.top.hits}
-        for _, low, high in task.pieces[task.next : work.upto]:
-            ((more, better),) = compare(index, [work.state], low, high)
-            compared, work.better = compared + more, work.better or better
-        changes = sum(hit.event not in before for hit in work.state.top.hits)
+            work.state = self._begin(work.task, index)
+        return {hit.event for hit in work.state.top.hits}
+
+    def _pass(self, works: Sequence[Work], index: Index) -> list[int]:
+        """Compare, piece by piece; with how many events each."""
+        compared = [0] * len(works)
+        for turn in range(max(work.upto - work.task.next for work in works)):
+            there = [(at, work) for at, work in enumerate(works) if work.task.next + turn < work.upto]
+            spans = [work.task.pieces[work.task.next + turn][1:] for _, work in there if work.task.pieces]
+            states = [work.state for _, work in there if work.state is not None]
+            for (at, work), (more, better) in zip(there, compare(index, states, spans), strict=True):
+                compared[at] += more
+                work.better = work.better or better
+        return compared
+
+    def _step(self, work: Work, index: Index, before: set[Key], compared: int, seconds: float) -> Step:
+        task, state = work.task, work.state
+        assert task.pieces is not None and state is not None
+        changes = sum(hit.event not in before for hit in state.top.hits)
         covered = coverage(task.pieces, work.upto, task.failed, task.skipped)
         due = covered.final or task.revision == 0 or (work.better and work.due(time.monotonic()))
-        revision = Revision(covered, work.state.answer(index)) if due else None
-        seconds = time.monotonic() - began
-        held = None if covered.final else work.state.dump()
+        revision = None
+        if due:
+            left = [(low, high) for _, low, high in task.pieces[work.upto :]]
+            revision = Revision(replace(covered, hopeful=hopeful(index, state, left)), state.answer(index))
+        held = None if covered.final else state.dump()
         ended = "done" if covered.final else "running"
         return Step(task, work.upto, task.failed, held, compared, changes, seconds, ended, revision)
 
-    def _begin(self, task: Task, question: SimilarQuestion, index: Index) -> SimilarState:
-        assert task.corpus is not None
+    def _begin(self, task: Task, index: Index) -> SimilarState:
+        question = task.question
+        assert task.corpus is not None and isinstance(question, SimilarQuestion)
         found = self._connection.execute(_CONTEXTS["context"], {"eids": [task.asked.eid]}).fetchall()
         mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
         return SimilarState.of(index, question, task.asked, task.corpus, mine[0] if mine else {}, task.held)

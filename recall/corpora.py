@@ -1,10 +1,12 @@
-"""The corpora of deployed rules, kept up with what live settles: from the archive, then from the newest rows."""
+"""The corpora of deployed rules, kept up with what live settles: from files, else the archive, then the newest rows."""
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import orjson
+import structlog
 from psycopg import Connection
 from psycopg.rows import dict_row
 
@@ -14,28 +16,59 @@ from archiver.catalog import Catalog
 from archiver.chunk import locate
 from archiver.table import NumberedTable
 from recall.similarity.index import Index, Past, facts
+from recall.similarity.store import Store
 
+_LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
 TABLE = ("contexts", ("contexts", "surroundings", "number"))
+# A corpus is written down when so many events came in since, or this part of it.
+_EVENTS, _PART = 500, 1 / 20
+# Seconds after which a corpus that nobody asks for is no longer held in memory.
+_IDLE = 600.0
+
+_Name = tuple[str, str, tuple[str, ...]]
 
 
 class Corpora:
-    """One index for each rule's version and choice of contexts, read when it is first asked for."""
+    """One index for each rule's version and choice of contexts, read when it is first asked for.
+
+    Written down beside the archive, so that a process that starts goes on from there; what is not asked for any more,
+    such as the corpora of earlier versions, is freed.
+    """
 
     def __init__(self, connection: Connection[Any], root: Path) -> None:
         self._connection = connection
         self._root = root
-        self._indexes: dict[tuple[str, str, tuple[str, ...]], Index] = {}
+        self._indexes: dict[_Name, Index] = {}
+        self._asked: dict[_Name, float] = {}
+        self._kept: dict[_Name, int] = {}
 
     def index(self, rule: str, version: str, contexts: tuple[str, ...]) -> Index:
         """The corpus with all that is settled by now."""
-        known = self._indexes.get((rule, version, contexts))
+        name = rule, version, contexts
+        known = self._indexes.get(name)
         if known is None:
-            known = self._indexes[rule, version, contexts] = self._archived(rule, version, contexts)
-        self._follow(known, rule, version, contexts)
+            known = self._indexes[name] = self._begun(name)
+        self._follow(known, name)
+        self._keep(known, name)
+        self._free(name)
         return known
 
-    def _archived(self, rule: str, version: str, contexts: tuple[str, ...]) -> Index:
+    def _begun(self, name: _Name) -> Index:
+        index = self._store(name).load()
+        if index is None:
+            index = self._archived(name)
+            self._kept[name] = 0
+            _LOG.info("corpus read", action="corpus_read", rule=name[0], events=len(index))
+        else:
+            self._kept[name] = len(index)
+        return index
+
+    def _store(self, name: _Name) -> Store:
+        return Store.of(self._root / "indexes", *name)
+
+    def _archived(self, name: _Name) -> Index:
+        rule, version, contexts = name
         index = Index()
         if not NumberedTable.exists(self._root, TABLE[0]):
             return index
@@ -50,7 +83,8 @@ class Corpora:
             index.add(chunk, events)
         return index
 
-    def _follow(self, index: Index, rule: str, version: str, contexts: tuple[str, ...]) -> None:
+    def _follow(self, index: Index, name: _Name) -> None:
+        rule, version, contexts = name
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(
                 _QUERIES["tail"], {"after": index.number, "rule": rule, "version": version}
@@ -62,3 +96,18 @@ class Corpora:
         for part in set(parts):
             here = [row for row, chunk in zip(rows, parts, strict=True) if chunk == part]
             index.add(part, [Past(r["ts"], str(r["eid"]), r["number"], facts(r["contexts"], contexts)) for r in here])
+
+    def _keep(self, index: Index, name: _Name) -> None:
+        new = len(index) - self._kept[name]
+        if new >= max(_EVENTS, len(index) * _PART):
+            try:
+                self._store(name).save(index, time.time())
+            except OSError as error:  # such as a full disk: the archive has all of it
+                _LOG.warning("corpus not written", action="corpus_not_written", rule=name[0], error=str(error))
+            self._kept[name] = len(index)
+
+    def _free(self, name: _Name) -> None:
+        now = time.monotonic()
+        self._asked[name] = now
+        for idle in [other for other, asked in self._asked.items() if now - asked > _IDLE]:
+            del self._indexes[idle], self._asked[idle], self._kept[idle]

@@ -125,7 +125,8 @@ class Coverage:
 
     Times in microseconds of event time: asked for from (None: from the first row), read from and to. Pieces of
     history: read, left, failed, and those known by their summaries to hold nothing of use (`by_summary`). `final`:
-    there will be no other answer; `partial`: not all that was asked for is in.
+    there will be no other answer; `partial`: not all that was asked for is in; `hopeful`: of a similarity recall, how
+    many of the pieces left may still change the answer, None where that is not known.
     """
 
     asked_from: int | None
@@ -137,6 +138,7 @@ class Coverage:
     final: bool
     partial: bool
     by_summary: int = 0
+    hopeful: int | None = None
 
 
 def coverage(order: Sequence[Piece], done: int, failed: int, skipped: int = 0) -> Coverage:

@@ -7,12 +7,14 @@ from typing import Any
 import orjson
 
 from recall.request import Asked, SimilarQuestion
-from recall.similarity.index import Comparison, Index, Key, Past, facts, restored
+from recall.similarity.index import Comparison, Index, Key, Past, Span, facts, restored
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK, explain
 
 # Terms shown for each hit, of each sort.
 _TERMS = 12
+# Two scores nearer than this may be one after rounding.
+_TIE = 1 - 1e-9
 
 
 @dataclass
@@ -69,7 +71,14 @@ class SimilarState:
         return rows
 
 
-def compare(index: Index, states: Sequence[SimilarState], low: int | None, high: int) -> list[tuple[int, bool]]:
-    """Compare with the events of a piece of history, in one pass for all; for each how many there were, and whether
-    its best have changed."""
-    return index.score([state.comparison for state in states], low, high)
+def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+    """Compare each with the events of a piece of history, in one pass for all; for each how many there were, and
+    whether its best have changed."""
+    return index.score([state.comparison for state in states], spans)
+
+
+def hopeful(index: Index, state: SimilarState, spans: Sequence[Span]) -> int:
+    """How many of some pieces of history may still change the best: those with an event that may reach the k-th
+    score. Where there are fewer than k hits, any event that scores at all does."""
+    least = state.top.least * _TIE
+    return sum(bound > 0 and bound >= least for bound in index.bounds(state.comparison, spans))

@@ -166,15 +166,15 @@ class Index:
 
     # Comparing
 
-    def score(self, comparisons: Sequence[Comparison], low: int | None, high: int) -> list[tuple[int, bool]]:
-        """Compare events with past ones whose time is in [low, high), microseconds, all in one pass.
+    def score(self, comparisons: Sequence[Comparison], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+        """Compare each event with past ones of a span of time, all in one pass.
 
         Returns for each how many it was compared with, and whether its best have changed.
         """
         compared, changed = [0] * len(comparisons), [False] * len(comparisons)
         queries = [self._query(one) for one in comparisons]
         for segment in self.segments:
-            for at, (one, query) in enumerate(zip(comparisons, queries, strict=True)):
+            for at, (one, query, (low, high)) in enumerate(zip(comparisons, queries, spans, strict=True)):
                 first, last = segment.within(low, min(high, one.newest))
                 if first >= last:
                     continue

@@ -66,7 +66,7 @@ def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[in
         rng.shuffle(pieces)
         for low, high in pieces:
             assert high is not None
-            index.score([one], low, high)
+            index.score([one], [(low, high)])
         assert [(hit.event[1], hit.score) for hit in one.top.hits] == [
             (eid, pytest.approx(score, abs=1e-9)) for eid, score in expected[past.eid]
         ]
@@ -84,7 +84,7 @@ def test_what_comes_later_does_not_change_a_pinned_answer() -> None:
     after = index.pin(event)
     assert (before.events, held, held) == (after.events, before.held(terms).tolist(), after.held(terms).tolist())
     one = Comparison(event, after, MEASURES["tfidf"], restored(5, []), 10, 2)
-    index.score([one], None, 10)
+    index.score([one], [(None, 10)])
     assert [hit.event[1] for hit in one.top.hits] == ["a"]
 
 
