@@ -30,7 +30,7 @@ class Comparisons:
         began = time.monotonic()
         task = works[0].task
         assert isinstance(task.question, SimilarQuestion)
-        index = self._corpora.index(task.rule, task.version, task.question.contexts)
+        index = self._corpora.index(task.rule, task.version, task.question)
         before = [self._best(work, index) for work in works]
         compared = self._pass(works, index)
         each = (time.monotonic() - began) / len(works)

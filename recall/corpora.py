@@ -15,7 +15,9 @@ from archiver.admission import column
 from archiver.catalog import Catalog
 from archiver.chunk import locate
 from archiver.table import NumberedTable
-from recall.similarity.index import Index, Past, facts
+from recall.request import SimilarQuestion
+from recall.similarity.index import Index, Past, past
+from recall.similarity.measure import TfIdf
 from recall.similarity.store import Store
 
 _LOG = structlog.get_logger()
@@ -26,7 +28,8 @@ _EVENTS, _PART = 500, 1 / 20
 # Seconds after which a corpus that nobody asks for is no longer held in memory.
 _IDLE = 600.0
 
-_Name = tuple[str, str, tuple[str, ...]]
+# Rule, version, contexts, and what of these is compared as numbers, with its bandwidth.
+_Name = tuple[str, str, tuple[str, ...], tuple[tuple[str, float | None], ...]]
 
 
 class Corpora:
@@ -43,9 +46,10 @@ class Corpora:
         self._asked: dict[_Name, float] = {}
         self._kept: dict[_Name, int] = {}
 
-    def index(self, rule: str, version: str, contexts: tuple[str, ...]) -> Index:
-        """The corpus with all that is settled by now."""
-        name = rule, version, contexts
+    def index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
+        """The corpus with all that is settled by now, as a question compares it."""
+        numeric = question.numeric if question.measure == TfIdf.name else {}
+        name = rule, version, question.contexts, tuple(sorted(numeric.items()))
         known = self._indexes.get(name)
         if known is None:
             known = self._indexes[name] = self._begun(name)
@@ -55,7 +59,7 @@ class Corpora:
         return known
 
     def _begun(self, name: _Name) -> Index:
-        index = self._store(name).load()
+        index = self._store(name).load(dict(name[3]))
         if index is None:
             index = self._archived(name)
             self._kept[name] = 0
@@ -65,11 +69,11 @@ class Corpora:
         return index
 
     def _store(self, name: _Name) -> Store:
-        return Store.of(self._root / "indexes", *name)
+        return Store.of(self._root / "indexes", *name[:2], name[2:])
 
     def _archived(self, name: _Name) -> Index:
-        rule, version, contexts = name
-        index = Index()
+        rule, version, contexts, numeric = name
+        index = Index(dict(numeric))
         if not NumberedTable.exists(self._root, TABLE[0]):
             return index
         rows = NumberedTable(self._root, *TABLE).read(rule, version)
@@ -77,14 +81,14 @@ class Corpora:
         chunks: dict[int, list[Past]] = {}
         texts = (rows[name].to_pylist() for name in ("eid", "number", "contexts", "chunk"))
         for moment, eid, number, found, chunk in zip(ts, *texts, strict=True):
-            past = Past(moment, eid, int(number), facts(orjson.loads(found), contexts))
-            chunks.setdefault(chunk, []).append(past)
+            one = past(moment, eid, int(number), orjson.loads(found), contexts, index.numeric)
+            chunks.setdefault(chunk, []).append(one)
         for chunk, events in chunks.items():
             index.add(chunk, events)
         return index
 
     def _follow(self, index: Index, name: _Name) -> None:
-        rule, version, contexts = name
+        rule, version, contexts, _ = name
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(
                 _QUERIES["tail"], {"after": index.number, "rule": rule, "version": version}
@@ -95,7 +99,8 @@ class Corpora:
         parts = locate(catalog, np.array([row["ts"] for row in rows], dtype=np.int64)).tolist()
         for part in set(parts):
             here = [row for row, chunk in zip(rows, parts, strict=True) if chunk == part]
-            index.add(part, [Past(r["ts"], str(r["eid"]), r["number"], facts(r["contexts"], contexts)) for r in here])
+            rest = contexts, index.numeric
+            index.add(part, [past(r["ts"], str(r["eid"]), r["number"], r["contexts"], *rest) for r in here])
 
     def _keep(self, index: Index, name: _Name) -> None:
         new = len(index) - self._kept[name]

@@ -141,7 +141,7 @@ class Desk:
             chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks() if c.state != "expired"]
             task.pieces = pieces(chunks, task.asked.ts, task.question)
             if isinstance(task.question, SimilarQuestion):
-                index = self._corpora.index(task.rule, task.version, task.question.contexts)
+                index = self._corpora.index(task.rule, task.version, task.question)
                 task.corpus = index.number
             if template is not None:
                 promises = self._keys.promises(template, task.asked, task.pieces)

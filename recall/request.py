@@ -70,12 +70,14 @@ class SqlQuestion(Question):
 
 @dataclass(frozen=True)
 class SimilarQuestion(Question):
-    """The `k` past events most alike by some `contexts`, by a `measure`; older by `gap` microseconds at least."""
+    """The `k` past events most alike by some `contexts`, by a `measure`; older by `gap` microseconds at least.
+    `numeric`: columns that are compared as numbers, with their bandwidths (None: by Silverman's rule)."""
 
     contexts: tuple[str, ...]
     k: int
     measure: str
     gap: int
+    numeric: Mapping[str, float | None] = field(default_factory=dict)
     kind: Literal["similar"] = "similar"
 
 

@@ -134,10 +134,12 @@ class _Checking:
         spec = self._rule.spec
         if spec.then:
             yield self._rule.problem("then is kept but not evaluated yet", "then", severity="warning")
-        for name, context in spec.context.items():
-            if context.numeric:
-                message = "numeric columns are compared as text for now"
-                yield self._rule.problem(message, "context", name, "numeric", severity="warning")
+        for name, recall in spec.recall.items():
+            if isinstance(recall, SimilarRecall) and recall.similar.measure != "tfidf":
+                contexts = recall.similar.contexts or tuple(spec.context)
+                if any(spec.context[context].numeric for context in contexts):
+                    message = f"{recall.similar.measure} compares numeric columns as text; tfidf, as numbers"
+                    yield self._rule.problem(message, "recall", name, "similar", "measure", severity="warning")
 
     def _names(self, own: dict[str, str] | None = None) -> Names:
         return Names(Physical({**self._physical, **(own or {})}), Physical(self._physical), _PENDING)

@@ -69,15 +69,17 @@ def _question(recall: AnyRecall, definition: Definition, tables: Tables) -> AnyQ
     feedback = None if recall.feedback is None else recall.feedback.total_seconds()
     if isinstance(recall, SimilarRecall):
         similar, spec = recall.similar, definition.rule.spec
+        contexts = similar.contexts or tuple(spec.context)
         return SimilarQuestion(
             range=None,
             every=recall.every.total_seconds(),
             order=similar.order,
             feedback=feedback,
-            contexts=similar.contexts or tuple(spec.context),
+            contexts=contexts,
             k=similar.k,
             measure=similar.measure,
             gap=span(similar.gap),
+            numeric={column: h for name in contexts for column, h in spec.context[name].numeric.items()},
         )
     return _sql(recall, definition, tables, feedback)
 

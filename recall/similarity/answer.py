@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from recall.request import Asked, SimilarQuestion
-from recall.similarity.index import Comparison, Index, Key, Past, Span, facts, restored
+from recall.similarity.index import Comparison, Index, Key, Span, past, restored
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK, explain
 
@@ -39,7 +39,7 @@ class SimilarState:
         held: bytes | None,
     ) -> "SimilarState":
         """Begin, or go on from what was kept. `number`: the corpus that is counted."""
-        event = Past(asked.ts, str(asked.eid), number, facts(contexts, question.contexts))
+        event = past(asked.ts, str(asked.eid), number, contexts, question.contexts, index.numeric)
         hits = [] if held is None else [tuple(hit) for hit in orjson.loads(held)]
         newest = event.ts - question.gap + 1 if question.gap else event.ts
         measure, top = MEASURES[question.measure], restored(question.k, hits)
@@ -62,13 +62,26 @@ class SimilarState:
                     "past_eid": hit.event[1],
                     "past_ts": hit.event[0],
                     "score": hit.score,
-                    "shared": [[term, share] for term, share in list(why.shared.items())[:_TERMS] if share > 0],
+                    "shared": _shares(index, one, hit.event, why.shared)[:_TERMS],
                     "only_new": why.only_query[:_TERMS],
                     "only_past": why.only_past[:_TERMS],
                     "corpus": {"events": why.events, "newest": why.newest, "number": one.event.number},
                 }
             )
         return rows
+
+
+def _shares(index: Index, one: Comparison, hit: Key, terms: Mapping[str, float]) -> list[tuple[str, float]]:
+    """What is shared, with its share of the score, the largest first: terms, and numbers with how near they are."""
+    parts = list(terms.items())
+    near = index.nearness(one, hit)
+    if near:
+        query, past = index.vocabulary.context(one.event.facts), index.context(hit)
+        whole = float(one.measure.parts(query, past, index.counted(one)).sum())
+        total = whole + sum(part for _, part in near) or 1.0
+        parts = [(term, share * whole / total) for term, share in parts]
+        parts += [(name, part / total) for name, part in near]
+    return sorted(((term, share) for term, share in parts if share > 0), key=lambda part: (-part[1], part[0]))
 
 
 def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:

@@ -7,21 +7,25 @@ Each chunk is some segments; events that come in make a new one, and small ones 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from recall.similarity import kernel
-from recall.similarity.corpus import Context, Counts, Floats, Ids, Vocabulary
-from recall.similarity.measure import Measure, TfIdf
+from recall.similarity.corpus import Context, Counts, Floats, Ids, Rows, Vocabulary
+from recall.similarity.measure import Measure, TfIdf, with_numbers
+from recall.similarity.numeric import NOTHING, Scales, Values, flat, products, scales, squares
 from recall.similarity.ranking import Hit, TopK, best
 from recall.similarity.segment import ROWS, Key, Past, Pinned, Query, Room, Segment
 
-__all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "Span", "facts", "restored"]
+__all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "Span", "facts", "past", "restored"]
 
 _NONE = np.empty(0, dtype=np.int32)
 # Changes of C_k that are noted before all bounds are brought up to them.
 _JOURNAL = 1000
 
+# Rows of an event's contexts, by name: columns and their values as texts.
+Contexts = Mapping[str, Sequence[Mapping[str, str | None]]]
 # From a time (None: the first) to before another, microseconds.
 Span = tuple[int | None, int]
 Places = np.ndarray[tuple[int], np.dtype[np.int64]]
@@ -41,12 +45,16 @@ class Comparison:
     """Past events are those that came in up to this number."""
     counts: Counts | None = None
     """What is pinned for every term, once it was needed."""
+    scales: Scales | None = None
+    """What is pinned for numeric attributes, once it was needed."""
 
 
 class Index:
-    """The corpus of one version of a rule, by some of its contexts."""
+    """The corpus of one version of a rule, by some of its contexts. `numeric`: attributes compared as numbers, with
+    their bandwidths, None for that of Silverman's rule."""
 
-    def __init__(self) -> None:
+    def __init__(self, numeric: Mapping[str, float | None] | None = None) -> None:
+        self.numeric = dict(sorted((numeric or {}).items()))
         self.vocabulary = Vocabulary()
         self.number = 0
         """The last event that came in."""
@@ -148,6 +156,19 @@ class Index:
             one.counts = Counts(pinned.events, holding, pinned.newest, self.vocabulary.attributes)
         return one.counts
 
+    def scales(self, one: Comparison) -> Scales:
+        """What is pinned for numeric attributes: the values up to and including the event's."""
+        if one.scales is None:
+            parts = []
+            for segment in self.segments:
+                counted = segment.counted(one.event.key, one.event.number)
+                held = segment.values
+                mine = slice(None) if counted is None else counted[held.rows]
+                parts.append(Values(held.rows[mine], held.attributes[mine], held.values[mine]))
+            own = NOTHING if self._holds(one.event) else flat([one.event.numbers])
+            one.scales = scales(parts, own, list(self.numeric.values()))
+        return one.scales
+
     def _holds(self, event: Past) -> bool:
         return any(int(s.arrays["numbers"][row]) <= event.number for s, row in self._rows(event.key))
 
@@ -190,8 +211,9 @@ class Index:
         return list(zip(compared, changed, strict=True))
 
     def _query(self, one: Comparison) -> Query | None:
-        """The event as the fast search takes it; None: its measure is another, or its counts lie too far back."""
-        if not isinstance(one.measure, TfIdf) or one.pinned.level < self._level - kernel.LAG:
+        """The event as the fast search takes it; None: its measure is another, there are numbers, or its counts lie
+        too far back."""
+        if not isinstance(one.measure, TfIdf) or self.numeric or one.pinned.level < self._level - kernel.LAG:
             return None
         return one.pinned.query(self.vocabulary.context(one.event.facts))
 
@@ -202,10 +224,37 @@ class Index:
     def _plainly(self, segment: Segment, one: Comparison, first: int, last: int) -> tuple[Places, Floats]:
         """The best of some rows by any measure, from the scores of all."""
         context = self.vocabulary.context(one.event.facts)
-        scores = one.measure.scores(context, segment.rows(first, last), self.counted(one))
+        if self.numeric and isinstance(one.measure, TfIdf):
+            scores = self._with_numbers(context, segment.rows(first, last), segment.values.within(first, last), one)
+        else:
+            scores = one.measure.scores(context, segment.rows(first, last), self.counted(one))
         scores[segment.arrays["numbers"][first:last] > one.seen] = 0
         rows = best(scores, one.top.k)
         return rows + first, scores[rows]
+
+    def _with_numbers(self, context: Context, rows: Rows, values: Values, one: Comparison) -> Floats:
+        """TF-IDF of terms and numbers together."""
+        own, known = flat([one.event.numbers]), self.scales(one)
+        near = products(own, values, known, len(rows)), squares(own, known, 1), squares(values, known, len(rows))
+        return with_numbers(context, rows, self.counted(one), *near)
+
+    def nearness(self, one: Comparison, key: Key) -> list[tuple[str, float]]:
+        """By numeric attribute, as `cpu=93.5~91.2`, what its values add to the product of the weights of an event and
+        a past one; empty where numbers are not compared."""
+        if not self.numeric or not isinstance(one.measure, TfIdf):
+            return []
+        own, known = flat([one.event.numbers]), self.scales(one)
+        found = []
+        for segment, row in self._rows(key):
+            there = segment.values.within(row, row + 1)
+            for place, name in enumerate(self.numeric):
+                mine, theirs = own.of(place), there.of(place)
+                if place in known and len(mine.values) and len(theirs.values):
+                    part = float(products(mine, theirs, {place: known[place]}, 1)[0])
+                    values = (" ".join(f"{value:.6g}" for value in side.values) for side in (mine, theirs))
+                    found.append((f"{name}={'~'.join(values)}", part))
+            break
+        return found
 
     def _heed(self, segment: Segment) -> None:
         """Bring a segment's bounds up to E and C_k of now."""
@@ -229,14 +278,21 @@ class Index:
         ]
 
     def _bound(self, segment: Segment, one: Comparison, query: Query | None) -> float:
-        if isinstance(one.measure, TfIdf):
-            if query is not None:
-                self._heed(segment)
-                return segment.bound(query, known_norms=True)
-            return segment.bound(one.pinned.query(self.vocabulary.context(one.event.facts)), known_norms=False)
-        # Nothing in common is no hit, whatever the measure.
-        mine = self.vocabulary.context(one.event.facts).terms
-        return math.inf if np.isin(mine, segment.known).any() else 0.0
+        context = self.vocabulary.context(one.event.facts)
+        if not isinstance(one.measure, TfIdf):
+            # Nothing in common is no hit, whatever the measure.
+            return math.inf if np.isin(context.terms, segment.known).any() else 0.0
+        if query is not None:
+            self._heed(segment)
+            return segment.bound(query, known_norms=True)
+        query = one.pinned.query(context)
+        own, known = flat([one.event.numbers]), self.scales(one) if self.numeric else {}
+        both = {at: scale for at, scale in known.items() if (segment.arrays["attributes"] == at).any()}
+        most, norm = (float(squares(own, some, 1)[0]) for some in (both, known))
+        # By Cauchy–Schwarz: the part of the query that can have a counterpart there.
+        most += (segment.bound(query, known_norms=False) * query.norm) ** 2
+        norm += query.norm**2
+        return math.sqrt(most / norm) if norm > 0 else 0.0
 
 
 def _meets(segment: Segment, low: int | None, high: int) -> bool:
@@ -257,13 +313,32 @@ def restored(k: int, hits: Sequence[tuple[int, str, float]]) -> TopK[Key]:
     return top
 
 
-def facts(contexts: Mapping[str, Sequence[Mapping[str, str | None]]], names: Iterable[str]) -> dict[str, int]:
-    """The terms `attribute=value` of some of an event's contexts, with how often each occurs. NULL gives no term."""
-    found: dict[str, int] = {}
+def past(ts: int, eid: str, number: int, contexts: Contexts, names: Iterable[str], numeric: Mapping[str, Any]) -> Past:
+    """An event by some of its contexts: the terms `attribute=value`, with how often each occurs; of `numeric`
+    attributes the values that are numbers. NULL gives nothing."""
+    facts: dict[str, int] = {}
+    numbers: dict[int, list[float]] = {}
+    places = {attribute: place for place, attribute in enumerate(sorted(numeric))}
     for name in names:
         for row in contexts.get(name, ()):
             for attribute, value in row.items():
-                if value is not None:
+                number_of = _number(value) if attribute in places else None
+                if number_of is not None:
+                    numbers.setdefault(places[attribute], []).append(number_of)
+                elif value is not None:
                     term = f"{attribute}={value}"
-                    found[term] = found.get(term, 0) + 1
-    return found
+                    facts[term] = facts.get(term, 0) + 1
+    return Past(ts, eid, number, facts, numbers)
+
+
+def facts(contexts: Contexts, names: Iterable[str]) -> Mapping[str, int]:
+    """The terms of some of an event's contexts, numbers as their text."""
+    return past(0, "", 0, contexts, names, {}).facts
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        found = math.nan if value is None else float(value)
+    except ValueError:
+        return None
+    return found if math.isfinite(found) else None

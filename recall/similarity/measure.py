@@ -121,12 +121,25 @@ def _information(counts: Counts, width: int) -> tuple[Floats, Ids]:
     return counts.idf_up_to(len(attributes)) * np.log(10), attributes
 
 
-def _cosine(query: Context, past: Rows, squares: Floats) -> Floats:
+def with_numbers(query: Context, past: Rows, counts: Counts, products: Floats, own: Floats, squares: Floats) -> Floats:
+    """`TfIdf` where contexts have numeric attributes too, see `recall.similarity.numeric`: what these add to the
+    product of each row with the query, to the square of the query's norm and to those of the rows."""
+    return _cosine(query, past, counts.idf_up_to(_width(query, past)) ** 2, products, float(own.sum()), squares)
+
+
+def _cosine(
+    query: Context,
+    past: Rows,
+    squares: Floats,
+    near: Floats | float = 0.0,
+    own: float = 0.0,
+    theirs: Floats | float = 0.0,
+) -> Floats:
     """Cosines of counts times term weights, given the squares of these."""
     weights = np.zeros(len(squares))
     weights[query.terms] = query.counts * squares[query.terms]
-    products = past.counted(weights)
-    norms = np.sqrt(past.squared(squares) * np.sum(query.counts * weights[query.terms]))
+    products = past.counted(weights) + near
+    norms = np.sqrt((past.squared(squares) + theirs) * (np.sum(query.counts * weights[query.terms]) + own))
     scores = np.divide(products, norms, out=np.zeros(len(past)), where=products > 0)
     return _rounded(scores)
 

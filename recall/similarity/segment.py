@@ -6,7 +6,7 @@ A posting costs 8 bytes: 4 + 1 in its row, 2 + 1 in its list (more where a term 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from recall.similarity import kernel
 from recall.similarity.corpus import Context, Floats, Ids, Rows, Vocabulary
+from recall.similarity.numeric import NOTHING, Values, flat
 
 ROWS = 1 << 16
 # Bounds are made anew when log E has grown by so much, by some 5 % of E.
@@ -25,12 +26,14 @@ Key = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """An event of the corpus: its number tells when it came in, `facts` how often its context holds each term."""
+    """An event of the corpus: its number tells when it came in, `facts` how often its context holds each term,
+    `numbers` the values of numeric attributes, these by number."""
 
     ts: int
     eid: str
     number: int
     facts: Mapping[str, int]
+    numbers: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
     @property
     def key(self) -> Key:
@@ -106,7 +109,20 @@ class Room:
 
 
 # What a segment consists of, as it is kept on disk. Those of `BOUNDS` change with E and C_k.
-ARRAYS = ("ts", "eids", "numbers", "starts", "terms", "counts", "heads", "docs", "times")
+ARRAYS = (
+    "ts",
+    "eids",
+    "numbers",
+    "starts",
+    "terms",
+    "counts",
+    "heads",
+    "docs",
+    "times",
+    "rows",
+    "attributes",
+    "values",
+)
 BOUNDS = ("logs", "squares", "once", "twice", "inverses", "impacts")
 
 
@@ -143,6 +159,7 @@ class Segment:
             sizes,
             np.concatenate([context.terms for context in contexts]),
             np.concatenate([context.counts for context in contexts]),
+            flat(past.numbers for past in ordered),
         )
 
     @classmethod
@@ -155,8 +172,9 @@ class Segment:
         sizes: npt.NDArray[np.int64],
         terms: Ids,
         counts: Floats,
+        numeric: Values = NOTHING,
     ) -> "Segment":
-        """From rows in order: how many terms each has, and these one after the other."""
+        """From rows in order: how many terms each has, and these one after the other; and numbers."""
         ids, local = np.unique(terms, return_inverse=True)
         most = counts.max(initial=0)
         small = counts.astype(np.uint8 if most < 256 else np.float64)
@@ -165,7 +183,7 @@ class Segment:
         heads = np.zeros(len(ids) + 1, dtype=np.int64)
         docs, times = np.empty(len(terms), dtype=np.uint16), np.empty(len(terms), dtype=small.dtype)
         kernel.invert(starts, local, small, len(ids), heads, docs, times)
-        values = (ts, eids, numbers, starts, local, small, heads, docs, times)
+        values = (ts, eids, numbers, starts, local, small, heads, docs, times, *vars(numeric).values())
         return cls(chunk, dict(zip(ARRAYS, values, strict=True)), ids.astype(np.int32))
 
     @classmethod
@@ -179,12 +197,22 @@ class Segment:
         counts = np.concatenate([s.arrays["counts"].astype(np.float64) for s in segments])
         ends = np.cumsum(sizes[order])
         taken = np.repeat(firsts[order] - (ends - sizes[order]), sizes[order]) + np.arange(len(terms))
-        return cls.made(
-            segments[0].chunk, ts[order], eids[order], numbers[order], sizes[order], terms[taken], counts[taken]
-        )
+        moved = np.argsort(order)  # where each row goes
+        offsets = np.cumsum([0, *(len(s) for s in segments)])
+        rows = np.concatenate([moved[s.values.rows + offset] for s, offset in zip(segments, offsets, strict=False)])
+        attributes, values = (np.concatenate([s.arrays[name] for s in segments]) for name in ("attributes", "values"))
+        place = np.lexsort((attributes, rows))
+        numeric = Values(rows[place], attributes[place], values[place])
+        keys = ts[order], eids[order], numbers[order]
+        return cls.made(segments[0].chunk, *keys, sizes[order], terms[taken], counts[taken], numeric)
 
     def __len__(self) -> int:
         return len(self.arrays["ts"])
+
+    @property
+    def values(self) -> Values:
+        """The numbers of its rows."""
+        return Values(self.arrays["rows"], self.arrays["attributes"], self.arrays["values"])
 
     @cached_property
     def newest_number(self) -> int:

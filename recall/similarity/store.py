@@ -42,13 +42,13 @@ class Store:
         name = hashlib.blake2b(orjson.dumps([rule, version, choice]), digest_size=12).hexdigest()
         return cls(root / name)
 
-    def load(self) -> Index | None:
+    def load(self, numeric: Mapping[str, float | None] | None = None) -> Index | None:
         """The index as it was last saved; None: there is none that can be used."""
         try:
             manifest = orjson.loads((self.path / _MANIFEST).read_bytes())
             if manifest["format"] != _FORMAT:
                 return None
-            index = Index()
+            index = Index(numeric)
             for name, size, checksum in manifest["segments"]:
                 index.put(_read(self.path / name, size, checksum, index))
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
