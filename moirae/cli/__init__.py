@@ -11,6 +11,7 @@ from moirae.cli import (
     init,
     processes,
     recalls,
+    repeat,
     rules,
     similarity,
     similarity_eval,
@@ -32,6 +33,7 @@ app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
 app.command("similar")(recalls.similar)
 app.add_typer(recalls.app, name="recalls")
+recalls.app.command("repeat")(repeat.repeat)
 app.command("cancel")(control.cancel)
 app.command("finalize")(control.finalize)
 app.command("accelerate")(control.accelerate)

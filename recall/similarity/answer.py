@@ -1,7 +1,7 @@
 """A similarity recall while it runs: the event's context, what it is counted with, and the best so far."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -22,6 +22,8 @@ class SimilarState:
     """Everything between two pieces of history. E and C_k stay as they were at the first."""
 
     comparison: Comparison
+    seen: list[tuple[int, int]] = field(default_factory=list)
+    """Up to which number of the corpus pieces were compared: how many pieces in a row, and the number."""
 
     @property
     def top(self) -> TopK[Key]:
@@ -40,14 +42,24 @@ class SimilarState:
     ) -> "SimilarState":
         """Begin, or go on from what was kept. `number`: the corpus that is counted."""
         event = past(asked.ts, str(asked.eid), number, contexts, question.contexts, index.numeric)
-        hits = [] if held is None else [tuple(hit) for hit in orjson.loads(held)]
+        kept = {"hits": [], "seen": []} if held is None else orjson.loads(held)
+        hits = [tuple(hit) for hit in kept["hits"]]
         newest = event.ts - question.gap + 1 if question.gap else event.ts
         measure, top = MEASURES[question.measure], restored(question.k, hits)
-        return cls(Comparison(event, index.pin(event), measure, top, newest, number))
+        comparison = Comparison(event, index.pin(event), measure, top, newest, number)
+        return cls(comparison, [(pieces, seen) for pieces, seen in kept["seen"]])
 
     def dump(self) -> bytes:
         """What must be kept to go on."""
-        return orjson.dumps([(*hit.event, hit.score) for hit in self.top.hits])
+        return orjson.dumps({"hits": [(*hit.event, hit.score) for hit in self.top.hits], "seen": self.seen})
+
+    def see(self, number: int) -> None:
+        """The next piece is compared with what has come in up to a number."""
+        self.comparison.seen = number
+        if self.seen and self.seen[-1][1] == number:
+            self.seen[-1] = self.seen[-1][0] + 1, number
+        else:
+            self.seen.append((1, number))
 
     def answer(self, index: Index) -> list[dict[str, Any]]:
         """The best so far, each with its reasons."""
@@ -65,7 +77,7 @@ class SimilarState:
                     "shared": _shares(index, one, hit.event, why.shared)[:_TERMS],
                     "only_new": why.only_query[:_TERMS],
                     "only_past": why.only_past[:_TERMS],
-                    "corpus": {"events": why.events, "newest": why.newest, "number": one.event.number},
+                    "corpus": {"events": why.events, "newest": why.newest, "number": one.event.number, "seen": self.seen},
                 }
             )
         return rows
@@ -86,7 +98,9 @@ def _shares(index: Index, one: Comparison, hit: Key, terms: Mapping[str, float])
 
 def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
     """Compare each with the events of a piece of history, in one pass for all; for each how many there were, and
-    whether its best have changed."""
+    whether its best have changed. Events that were found since E and C_k were counted are candidates too."""
+    for state in states:
+        state.see(max(index.number, state.comparison.event.number))
     return index.score([state.comparison for state in states], spans)
 
 

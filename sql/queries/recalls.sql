@@ -201,6 +201,12 @@ WHERE (%(eid)s::text IS NULL OR t.eid::text LIKE %(eid)s || '%%' OR t.id::text L
   AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
 ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s
 
+-- to_repeat --
+-- What the last answers of an event's similarity recalls were computed from (or of one recall, by its id).
+SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.pieces, t.corpus, r.number, r.coverage, r.answer
+FROM tasks t JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
+WHERE (t.eid = %(id)s OR t.id = %(id)s) AND t.request->>'kind' = 'similar' ORDER BY t.recall, t.created_at
+
 -- revisions --
 -- The answers of a task, oldest first, after a number.
 SELECT number, final, coverage, answer, estimates, at FROM revisions WHERE task = %(task)s AND number > %(after)s ORDER BY number

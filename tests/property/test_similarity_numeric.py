@@ -86,7 +86,7 @@ def _by_the_formula(world: list[Past], event: Past, h: float) -> dict[str, float
 
 @pytest.mark.parametrize("seed", range(10))
 def test_scores_are_those_of_the_formula(seed: int) -> None:
-    """Terms and numbers together, some contexts without a number, some with several, over chunks and merged segments."""
+    """Terms and numbers together, some contexts without a number, some with several, in chunks of segments."""
     rng = random.Random(seed)
 
     def event(number: int, ts: int) -> Past:
