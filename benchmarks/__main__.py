@@ -10,6 +10,10 @@ from benchmarks.results import save
 _MODULES = {
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
+    "G4": "benchmarks.similarity",
+    "G4b": "benchmarks.similarity",
+    "G5": "benchmarks.similarity",
+    "G5b": "benchmarks.similarity",
     "G6": "benchmarks.recalls",
     "G7": "benchmarks.recalls",
     "G9": "benchmarks.beside",

@@ -3,26 +3,19 @@
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
-from psycopg import Connection
-
-import sql
 from recall.corpora import Corpora
 from recall.desk import Work
-from recall.ledger import Revision, Step, Task
+from recall.ledger import Revision, Step
 from recall.request import SimilarQuestion, coverage
-from recall.similarity.answer import SimilarState, compare, hopeful
+from recall.similarity.answer import compare, hopeful
 from recall.similarity.index import Index, Key
-
-_CONTEXTS = sql.load("contexts")
 
 
 class Comparisons:
     """Events compared with the corpora of their rules."""
 
-    def __init__(self, connection: Connection[Any], corpora: Corpora) -> None:
-        self._connection = connection
+    def __init__(self, corpora: Corpora) -> None:
         self._corpora = corpora
 
     def compare(self, works: Sequence[Work]) -> list[Step]:
@@ -31,16 +24,16 @@ class Comparisons:
         task = works[0].task
         assert isinstance(task.question, SimilarQuestion)
         index = self._corpora.index(task.rule, task.version, task.question)
-        before = [self._best(work, index) for work in works]
+        before = [self._best(work) for work in works]
         compared = self._pass(works, index)
         each = (time.monotonic() - began) / len(works)
         found = zip(works, before, compared, strict=True)
         return [self._step(work, index, known, count, each) for work, known, count in found]
 
-    def _best(self, work: Work, index: Index) -> set[Key]:
+    def _best(self, work: Work) -> set[Key]:
         """The best so far; a task that is new here begins, or goes on from what was kept."""
         if work.state is None:
-            work.state = self._begin(work.task, index)
+            work.state = self._corpora.begin(work.task)
         return {hit.event for hit in work.state.top.hits}
 
     def _pass(self, works: Sequence[Work], index: Index) -> list[int]:
@@ -68,10 +61,3 @@ class Comparisons:
         held = None if covered.final else state.dump()
         ended = "done" if covered.final else "running"
         return Step(task, work.upto, task.failed, held, compared, changes, seconds, ended, revision)
-
-    def _begin(self, task: Task, index: Index) -> SimilarState:
-        question = task.question
-        assert task.corpus is not None and isinstance(question, SimilarQuestion)
-        found = self._connection.execute(_CONTEXTS["context"], {"eids": [task.asked.eid]}).fetchall()
-        mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
-        return SimilarState.of(index, question, task.asked, task.corpus, mine[0] if mine else {}, task.held)

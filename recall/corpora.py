@@ -15,7 +15,9 @@ from archiver.admission import column
 from archiver.catalog import Catalog
 from archiver.chunk import locate
 from archiver.table import NumberedTable
-from recall.request import SimilarQuestion
+from recall.ledger import Task
+from recall.request import Piece, SimilarQuestion
+from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Past, past
 from recall.similarity.measure import TfIdf
 from recall.similarity.store import Store
@@ -57,6 +59,23 @@ class Corpora:
         self._keep(known, name)
         self._free(name)
         return known
+
+    def begin(self, task: Task) -> SimilarState:
+        """A comparison, with the counts that were pinned for it, from its event's context and what was kept of it."""
+        question = task.question
+        assert task.corpus is not None and isinstance(question, SimilarQuestion)
+        index = self.index(task.rule, task.version, question)
+        found = self._connection.execute(_QUERIES["context"], {"eids": [task.asked.eid]}).fetchall()
+        mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
+        return SimilarState.of(index, question, task.asked, task.corpus, mine[0] if mine else {}, task.held)
+
+    def promising(self, task: Task) -> list[Piece]:
+        """The pieces of a task, those first in which most may be alike; of equal ones as they were."""
+        assert task.pieces is not None and isinstance(task.question, SimilarQuestion)
+        index = self.index(task.rule, task.version, task.question)
+        promises = index.promises(self.begin(task).comparison, [piece[1:] for piece in task.pieces])
+        order = sorted(range(len(promises)), key=lambda place: -promises[place])
+        return [task.pieces[place] for place in order]
 
     def _begun(self, name: _Name) -> Index:
         index = self._store(name).load(dict(name[3]))

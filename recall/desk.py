@@ -143,6 +143,8 @@ class Desk:
             if isinstance(task.question, SimilarQuestion):
                 index = self._corpora.index(task.rule, task.version, task.question)
                 task.corpus = index.number
+                if task.question.order == "promising":
+                    task.pieces = self._corpora.promising(task)
             if template is not None:
                 promises = self._keys.promises(template, task.asked, task.pieces)
                 task.pieces, task.skipped = ranked(task.pieces, promises, task.question.order)

@@ -50,7 +50,7 @@ class Manager:
         self._ledger = ledger
         self._workers = Workers(engines, ledger, stuck)
         self._desk = Desk(connection, ledger, corpora, keys, stride if stride is not None else Stride())
-        self._turns = Turns(connection, self._desk, Comparisons(connection, corpora), self._workers)
+        self._turns = Turns(connection, self._desk, Comparisons(corpora), self._workers)
         self._judging = Judging(ledger, self._workers)
         self._commands = Commands(connection, len(engines))
         self._load = None if least is None else Load(connection, least, len(engines))

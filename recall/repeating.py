@@ -1,4 +1,4 @@
-"""Answers of similarity recalls, computed again from what was stored with them: they are the same, or it is known why not.
+"""Answers of similarity recalls, computed again from what was stored with them: the same, or it is known why not.
 
 An answer follows from the question, the version of its rule, the event's context, the pieces of history that were read,
 the number of the corpus that E and C_k count, and for each piece the number up to which events were known.

@@ -15,7 +15,7 @@ _WORDS = {True: "the same", False: "DIFFERENT", None: "expired"}
 
 
 def repeat(eid: Id, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
-    """Compute the similarity answers about an event again: the same, or what has expired. Exit code 1 if they differ."""
+    """Compute the similarity answers about an event again. Exit code 1 if they differ."""
     from recall.corpora import Corpora
     from recall.repeating import repeat as again
 
@@ -27,9 +27,7 @@ def repeat(eid: Id, workspace: Workspace = WORKSPACE, output: OutputOption = Out
     if output is Output.JSON:
         print_json([vars(answer) for answer in found])
     else:
-        rows = [
-            (a.recall, a.revision, _WORDS[a.equal], len(a.answer), a.corpus, a.version, a.why or "") for a in found
-        ]
+        rows = [(a.recall, a.revision, _WORDS[a.equal], len(a.answer), a.corpus, a.version, a.why or "") for a in found]
         print_table(("recall", "revision", "answer", "hits", "corpus", "rule version", "why"), rows, "")
     if any(answer.equal is False for answer in found):
         raise typer.Exit(1)

@@ -77,7 +77,12 @@ class SimilarState:
                     "shared": _shares(index, one, hit.event, why.shared)[:_TERMS],
                     "only_new": why.only_query[:_TERMS],
                     "only_past": why.only_past[:_TERMS],
-                    "corpus": {"events": why.events, "newest": why.newest, "number": one.event.number, "seen": self.seen},
+                    "corpus": {
+                        "events": why.events,
+                        "newest": why.newest,
+                        "number": one.event.number,
+                        "seen": self.seen,
+                    },
                 }
             )
         return rows

@@ -277,6 +277,18 @@ class Index:
             for low, high in spans
         ]
 
+    def promises(self, one: Comparison, spans: Sequence[Span]) -> list[float]:
+        """By which to rank spans of time: for each, what its terms' summaries let expect of its best. No bound."""
+        context = self.vocabulary.context(one.event.facts)
+        query = one.pinned.query(context)
+        for segment in self.segments:
+            self._heed(segment)
+        known = [(segment, segment.promise(query)) for segment in self.segments]
+        return [
+            max((promise for segment, promise in known if _meets(segment, low, min(high, one.newest))), default=0.0)
+            for low, high in spans
+        ]
+
     def _bound(self, segment: Segment, one: Comparison, query: Query | None) -> float:
         context = self.vocabulary.context(one.event.facts)
         if not isinstance(one.measure, TfIdf):

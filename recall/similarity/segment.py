@@ -303,6 +303,16 @@ class Segment:
         kernel.rests(*asked, self._ids, self._order, impacts, local, left)
         return float(left[0])
 
+    def promise(self, query: Query) -> float:
+        """What to expect of the best row: rare terms of the query that weigh much in some row here."""
+        places = np.minimum(np.searchsorted(self._ids, query.terms), max(len(self._ids) - 1, 0))
+        if not len(self._ids):
+            return 0.0
+        there = self._ids[places] == query.terms
+        impacts = np.where(there, self.arrays["impacts"][self._order[places]], 0.0)
+        parts = np.minimum(query.weights, query.gains * np.minimum(impacts, 1e30)) / (query.norm or 1.0)
+        return float(np.sum(parts**2))
+
     def search(
         self, query: Query, pinned: Pinned, number: int, rows: tuple[int, int], k: int, least: float, room: Room
     ) -> tuple[npt.NDArray[np.int64], Floats]:

@@ -1,0 +1,139 @@
+"""Similarity recalls through the real manager and ledger: answers, what they say of the unread, and repeating them."""
+
+import random
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from psycopg.types.json import Jsonb
+
+import recall.corpora
+from archiver.times import to_micros
+from recall.corpora import Corpora
+from recall.ledger import Ledger
+from recall.repeating import repeat
+from recall.request import Asked, Request, SimilarQuestion, task_id
+from recall.similarity.measure import MEASURES
+from recall.similarity.run import Alert, answers
+from tests.integration.history import START, History, go_on, history
+
+_CHUNKS, _ROWS = 12, 20
+_END = _CHUNKS * _ROWS
+
+
+@pytest.fixture(scope="module")
+def _history() -> Iterator[History]:
+    with history(chunks=_CHUNKS, rows=_ROWS) as made:
+        yield made
+
+
+@pytest.fixture
+def past(_history: History) -> History:
+    _history.connection.execute("TRUNCATE tasks, revisions, commands, contexts")
+    return _history
+
+
+class _Corpus:
+    """Contexts as live settles them, some seconds apart; what is compared is kept here too."""
+
+    def __init__(self, past: History, seed: int) -> None:
+        self._connection = past.connection
+        self._rng = random.Random(seed)
+        self.alerts: list[Alert] = []
+
+    def settle(self, seconds: list[int]) -> None:
+        for second in seconds:
+            number = len(self.alerts) + 1
+            eid, facts = UUID(int=number), self._facts()
+            ts = START + timedelta(seconds=second)
+            rows = [{"t": word} for word, count in facts.items() for _ in range(count)]
+            self._connection.execute(
+                "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
+                " VALUES ('g/r', '1', %s, %s, %s, '{}', true, %s)",
+                (eid, ts, Jsonb({"own": rows}), number),
+            )
+            self.alerts.append(Alert(str(eid), "r", to_micros(ts), {f"t={w}": n for w, n in facts.items()}))
+
+    def _facts(self) -> dict[str, int]:
+        words = {min(int(self._rng.paretovariate(0.6)), 40) for _ in range(5)}
+        return {f"w{word}": self._rng.choice([1, 1, 2]) for word in words}
+
+    def expected(self, alert: Alert) -> list[tuple[str, float]]:
+        """By the plain formula, over all at once."""
+        known = [one for one in self.alerts if (one.ts, one.event_id) <= (alert.ts, alert.event_id)]
+        found = next(answers(known, timedelta(0), 5, MEASURES["tfidf"], only={alert.event_id}))
+        return [(past.event_id, pytest.approx(score, abs=1e-9)) for past, score in found.hits]
+
+
+def _ask(past: History, alert: Alert, order: Any = "newest") -> UUID:
+    question = SimilarQuestion(None, 0.0, order, contexts=("own",), k=5, measure="tfidf", gap=0)
+    asked = Asked(UUID(alert.event_id), alert.ts, {}, {})
+    Ledger(past.connection).add([Request("g/r", "1", "similar", question, asked, 0)])
+    return task_id("g/r", "1", "similar", asked.eid)
+
+
+def _finish(past: History, tasks: list[UUID]) -> None:
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+
+
+def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
+    return [(hit["past_eid"], hit["score"]) for hit in revision["answer"]]
+
+
+@pytest.mark.parametrize("order", ["newest", "promising"])
+def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_change(
+    past: History, order: str
+) -> None:
+    corpus = _Corpus(past, 1)
+    corpus.settle(list(range(0, _END, 2)))
+    asked = corpus.alerts[-50:]
+    tasks = [_ask(past, alert, order) for alert in asked]
+    _finish(past, tasks)
+    none_left = 0
+    for alert, task in zip(asked, tasks, strict=True):
+        revisions = past.revisions(task)
+        assert _hits(revisions[-1]) == corpus.expected(alert)
+        for revision in revisions:
+            hopeful, left = revision["coverage"]["hopeful"], revision["coverage"]["left"]
+            assert 0 <= hopeful <= left
+            if left and hopeful == 0:
+                none_left += 1
+                assert _hits(revision) == corpus.expected(alert)
+    assert none_left
+
+
+def test_answers_can_be_repeated_whatever_came_since(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After more events, older and newer ones; by a process that reads the corpus from files."""
+    monkeypatch.setattr(recall.corpora, "_EVENTS", 10)
+    corpus = _Corpus(past, 2)
+    corpus.settle(list(range(0, _END - 40, 3)))
+    asked = corpus.alerts[-4:]
+    tasks = [_ask(past, alert) for alert in asked]
+    _finish(past, tasks)
+    corpus.settle([_END - 100, 5, _END - 1, *range(1, 120, 2)])
+    root = Path(past.settings.archive)
+    for _ in range(2):
+        corpora = Corpora(past.connection, root)
+        for alert, task in zip(asked, tasks, strict=True):
+            (again,) = repeat(past.connection, corpora, task)
+            assert (again.equal, again.why) == (True, None)
+            assert len(again.answer) == len(past.revisions(task)[-1]["answer"])
+            assert again.task == task and alert.event_id == str(past.task(task)["eid"])
+    assert list((root / "indexes").glob("*/manifest.json"))
+
+
+def test_what_has_expired_is_told(past: History) -> None:
+    corpus = _Corpus(past, 3)
+    corpus.settle(list(range(0, 100, 3)))
+    task = _ask(past, corpus.alerts[-1])
+    _finish(past, [task])
+    past.connection.execute("DELETE FROM contexts WHERE corpus = 1")
+    (again,) = repeat(past.connection, Corpora(past.connection, Path("/nowhere")), task)
+    assert again.equal is None and again.why is not None and "33" in again.why
+    past.connection.execute("DELETE FROM contexts")
+    (again,) = repeat(past.connection, Corpora(past.connection, Path("/nowhere")), task)
+    assert (again.equal, again.why) == (None, "the event's context has expired")
