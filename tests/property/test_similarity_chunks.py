@@ -20,7 +20,8 @@ Facts = dict[str, int]
 
 terms = st.sampled_from([f"{name}={value}" for name in "abc" for value in range(4)])
 bags = st.dictionaries(terms, st.one_of(st.just(1), st.integers(1, 50)), max_size=8)
-measures = st.sampled_from(sorted(MEASURES))
+# Those that `plain` knows.
+measures = st.sampled_from(["binary", "tfidf"])
 
 
 def plain(measure: str, query: Facts, past: Facts, counted: Sequence[Facts]) -> float:
