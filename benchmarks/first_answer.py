@@ -6,7 +6,6 @@ session (G1), and in DuckDB with all its threads (G1b). Its condition is on no k
 are warm; nothing is kept from one repetition to the next.
 """
 
-import os
 import shutil
 import statistics
 import sys
@@ -36,7 +35,7 @@ from recall.request import Asked, Piece, SqlQuestion
 
 _REPETITIONS = 5
 _CHUNKS = 100
-_ROWS = int(os.environ.get("G1_ROWS", 30_000_000)) // _CHUNKS
+_ROWS = 300_000
 _HOSTS = 200
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _SECONDS = 3600
@@ -137,7 +136,7 @@ def _no_relations(name: str) -> pa.Table:
 
 def _first(engine: SparkEngine | LocalEngine, n: int) -> float:
     began = time.perf_counter()
-    template = Template(SqlQuestion(None, 1.0, False, _SQL, {"past": "ts"}, (), {}, {"n": "bigint"}, {}, {}))
+    template = Template(SqlQuestion(None, 1.0, "newest", _SQL, {"past": "ts"}, (), {}, {"n": "bigint"}, {}, {}))
     start = to_micros(_START) + (_CHUNKS - 1) * _SECONDS * 1_000_000
     piece: Piece = (_CHUNKS - 1, start, start + _SECONDS * 1_000_000)
     asked = Asked(UUID(int=1), piece[2], {}, {"n": n})

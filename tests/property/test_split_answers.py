@@ -247,7 +247,7 @@ class Memory:
 def known_types(spark: SparkSession, sql: str) -> Template:
     """The question with the types that the check of a rule finds out."""
     names = ({"s": "ts"}, ("r",), {}, {"host": "string"}, {}, {})
-    template = Template(SqlQuestion(None, 1.0, False, sql, *names))
+    template = Template(SqlQuestion(None, 1.0, "newest", sql, *names))
     if template.split.typing is None:
         return template
     lifted = lift(template.split.typing, template._scope(frozenset()), template._names)

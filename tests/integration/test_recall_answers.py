@@ -1,0 +1,113 @@
+"""Answers of SQL recalls on their way: estimates beside each revision, limits, and queries that are ended."""
+
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from archiver.schema import StreamSchema
+from archiver.times import to_micros
+from moirae.alerts.past import answers
+from recall.engines.spark import SparkEngine
+from recall.engines.template import Template
+from recall.operators import aggregates
+from recall.request import Asked, SqlQuestion
+from tests.integration.history import History, go_on, history
+
+
+@pytest.fixture(scope="module")
+def past() -> Iterator[History]:
+    """Twelve chunks; questions over them are served without Spark."""
+    with history(12, 50) as made:
+        yield made
+
+
+def test_estimates_stand_beside_each_revision(past: History) -> None:
+    """Of what is read so far the answer is exact, of the whole there is an interval; at the end both are one."""
+    sql = "SELECT max(p.v) AS top, count(*) AS n, sum(p.v) AS total, avg(p.v) AS mean FROM past p"
+    task = past.ask(1, sql)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    revisions = past.revisions(task)
+    values = [v for _, _, v in past.rows]
+    *earlier, last = revisions
+    assert earlier
+    for revision in earlier:
+        (row,), (told,) = revision["answer"], revision["estimates"]
+        assert row["n"] < len(values) and told["top"] == {"value": row["top"], "low": row["top"], "high": None}
+        if revision["coverage"]["read"] > 2:
+            assert told["n"]["value"] == pytest.approx(len(values), rel=0.1)
+            assert told["total"]["low"] <= told["total"]["value"] <= told["total"]["high"]
+            assert told["mean"]["low"] <= row["mean"] <= told["mean"]["high"]
+    (row,), (told,) = last["answer"], last["estimates"]
+    assert (row["n"], row["total"], row["top"]) == (len(values), sum(values), max(values))
+    assert all(told[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row)
+    (shown,) = answers(past.connection, UUID(int=1))
+    assert shown.rows is not None and list(shown.rows[0]) == ["top", "n", "total", "mean"]
+
+
+def test_a_recall_that_holds_too_much_fails_by_itself(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the rule and the limit; who asked with it is answered."""
+    monkeypatch.setattr(aggregates, "ROWS", 20)
+    large = past.ask(2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large")
+    small = past.ask(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(one)["ended_at"] is not None for one in (large, small)))
+    assert past.task(large)["state"] == "failed" and past.task(small)["state"] == "done"
+    error = past.task(large)["error"]
+    assert error.startswith("recall norm of rule g/large: ") and "more than 20 groups" in error
+
+
+class _Endless:
+    """Stands for the archive: more rows than can be read in a test."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    def refresh(self) -> None: ...
+
+    def files(self, *_: Any) -> list[str]:
+        return ["one"]
+
+    def rows(self, *_: Any) -> DataFrame:
+        at = F.timestamp_micros(F.lit(to_micros(START)) + F.col("id") % 1000)
+        numbers = self._spark.range(0, 1 << 40, numPartitions=64)
+        return numbers.select(at.alias("ts"), F.sha2(F.col("id").cast("string"), 256).alias("h"))
+
+    def schema(self, _: str) -> StreamSchema:
+        return StreamSchema("s", {"ts": "timestamp", "h": "string"}, "ts", None, ("h",), timedelta(0), timedelta(0))
+
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.spark
+def test_a_query_in_spark_is_ended_at_once(spark: SparkSession) -> None:
+    """The job is cancelled while it runs; the session answers the next question."""
+    engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]
+    sql = "SELECT max(s.h) AS top FROM s"
+    template = Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, {}, {}, {}))
+    asked = Asked(UUID(int=1), to_micros(START) + 10**6, {}, {})
+    faults: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            engine.partial(template, [(asked, (0, None, asked.ts))], {})
+        except Exception as fault:
+            faults.append(fault)
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    deadline = time.monotonic() + 120
+    while thread.is_alive() and time.monotonic() < deadline:
+        time.sleep(0.5)
+        engine.cancel()
+    assert not thread.is_alive() and "cancel" in str(faults[0]).lower()
+    assert engine.alive() and spark.range(3).count() == 3
