@@ -119,6 +119,9 @@ _REFUSED: dict[type[exp.Expr], str] = {
     exp.Exists: "EXISTS is not supported in an event query; join a relation instead",
     exp.Pivot: "PIVOT is not supported in an event query",
     exp.TableSample: "TABLESAMPLE is not supported in an event query",
+    # The parser would write these as something else.
+    exp.WithinGroup: "WITHIN GROUP is not supported; use percentile(x, 0.5) or median(x)",
+    exp.GroupConcat: "listagg depends on the order of rows; use array_join(array_sort(collect_list(x)), ', ')",
 }
 
 

@@ -16,9 +16,7 @@ COLUMNS = {"s": {"ts": "timestamp", "host": "string", "v": "double", "n": "bigin
 
 def template(sql: str, attributes: dict[str, str] | None = None) -> Template:
     kinds = attributes or {"host": "string"}
-    return Template(
-        SqlQuestion(None, 1.0, "newest", sql, streams, ("r",), {}, attributes or {"host": "string"}, {}, {})
-    )
+    return Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, ("r",), {}, kinds, {}, {}))
 
 
 @given(st.floats(0.001, 0.1), st.floats(0.0005, 0.02), st.floats(0.05, 0.5), st.floats(0.0005, 0.02))
