@@ -154,6 +154,10 @@ class Catalog:
         """The names of a stream's finished units."""
         return {row[0] for row in self._connection.execute(_QUERIES["done_units"], {"stream": stream})}
 
+    def counters_of(self, stream: str, units: Sequence[str]) -> list[dict[str, Any]]:
+        """The counters of those of the named units that are finished."""
+        return self._rows("counters_of", {"stream": stream, "units": list(units)})
+
     def accounting(self) -> list[dict[str, Any]]:
         """Counters by stream."""
         return self._rows("accounting", {})

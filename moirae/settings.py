@@ -51,7 +51,12 @@ class Spark(Contract):
 class Server(Contract):
     """The API and the dashboard."""
 
-    listen: Text = Field(default="127.0.0.1:8765", description="host:port to listen on; loopback unless changed.")
+    listen: Text = Field(
+        default="127.0.0.1:8765", description="host:port to listen on; loopback unless changed; port 0: any free one."
+    )
+    hosts: tuple[Text, ...] = Field(
+        default=(), description="Names by which the server is reached, beside localhost and addresses."
+    )
 
     @field_validator("listen")
     @classmethod

@@ -78,7 +78,6 @@ class HttpSource(Contract):
     """Rows that are posted to the server."""
 
     http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
-    format: Format = Field(default="jsonl", description="How posted rows are written.")
 
     @field_validator("http", mode="before")
     @classmethod

@@ -93,6 +93,8 @@ def up(settings: Settings, drain: bool) -> int:
     live = Child("live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"])
     recall = ["run", "recall", *workspace]
     children = [live, *(Child("recall", recall, vital=False) for _ in range(settings.recall.processes))]
+    if not drain:
+        children.append(Child("server", ["run", "server", *workspace], vital=False))
     role.beat("running")
     try:
         code = _supervise(children, stop, role, drain, lambda: _pass_on(reload, connection))

@@ -19,6 +19,17 @@ CREATE TABLE IF NOT EXISTS processes (
     first_commit_seconds double precision
 );
 
+-- Who may ask the server for what. Of a token only its SHA-256 is kept.
+CREATE TABLE IF NOT EXISTS tokens (
+    id         text PRIMARY KEY,
+    name       text NOT NULL,
+    role       text NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
+    hash       bytea NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    revoked_at timestamptz
+);
+CREATE UNIQUE INDEX IF NOT EXISTS tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
+
 -- How far each stream has been read, in event time.
 CREATE TABLE IF NOT EXISTS streams (
     name     text PRIMARY KEY,
@@ -70,6 +81,16 @@ DO $$ BEGIN
             CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired'));
     END IF;
 END $$;
+
+-- What was posted under an idempotency key: the same key with other content is refused.
+CREATE TABLE IF NOT EXISTS pushes (
+    stream text NOT NULL,
+    key    text NOT NULL,
+    digest bytea NOT NULL,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (stream, key)
+);
+CREATE INDEX IF NOT EXISTS pushes_by_time ON pushes (at);
 
 -- The chunk catalog: intervals [from_ts, to_ts) of event time that cut the whole archive, without gap or overlap.
 -- from_ts NULL: from the beginning of time (the oldest). to_ts NULL: not fixed yet (the newest).

@@ -8,6 +8,7 @@ from moirae.cli import (
     control,
     events,
     export,
+    ingest,
     init,
     processes,
     recalls,
@@ -15,6 +16,7 @@ from moirae.cli import (
     rules,
     similarity,
     similarity_eval,
+    tokens,
 )
 
 app = typer.Typer(
@@ -41,6 +43,8 @@ app.command("refine")(control.refine)
 app.add_typer(archive.chunks, name="chunks")
 app.add_typer(archive.streams, name="streams")
 app.add_typer(archive.dead_letters, name="dead-letters")
+app.command("ingest")(ingest.ingest)
+app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")
 similarity.app.command("eval")(similarity_eval.evaluate)
 similarity.app.command("agree")(similarity_eval.agree)

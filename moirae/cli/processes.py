@@ -80,6 +80,17 @@ def recall(
     os._exit(0)
 
 
+@run.command("server")
+def server(
+    workspace: Workspace = WORKSPACE,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
+    """Take rows that are posted, answer about alerts and rules."""
+    from moirae.server.run import run as run_server
+
+    run_server(from_environment(workspace), _told_to_end(), parent)
+
+
 def _told_to_end() -> threading.Event:
     """Set by the signals that end a process."""
     stop = threading.Event()

@@ -1,13 +1,13 @@
 """The live process: source → archive → rules → events and alerts.
 
-Spark's micro-batches bring new files; `_take` archives them, then judges them. Between batches `_tick` looks after
-what moves without data: idle streams, changed rules, chunks to close. Both hold one lock, so that nothing here ever
-happens beside something else.
+Spark's micro-batches bring new files; `_take` archives them, then judges them. Between batches `_take_landed` does the
+same with what was posted or handed over, and `_tick` looks after what moves without data: idle streams, changed rules,
+chunks to close. All hold one lock, so that nothing here ever happens beside something else.
 """
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from archiver.chunk import CutPolicy
 from archiver.engine.session import start_session
-from archiver.ingest import Archive
+from archiver.ingest import Archive, Unit
 from archiver.lifecycle import Policy
 from archiver.roller import Roller
 from archiver.times import from_micros, span, to_micros
@@ -25,14 +25,16 @@ from moirae import database
 from moirae.deployments.registry import Registry
 from moirae.deployments.reload import Reloading, RuleFiles
 from moirae.errors import MoiraeError
+from moirae.landing import Landed
 from moirae.live import stream
 from moirae.live.idle import Idle
 from moirae.live.judge import Judge
 from moirae.live.outbox import outboxes
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
-from moirae.live.sources import files
+from moirae.live.sources import files, landed
 from moirae.live.sources.files import Appeared
+from moirae.live.sources.landed import Landings, one_round
 from moirae.process import Role
 from moirae.settings import Settings
 from moirae.streams import FileSource
@@ -101,6 +103,7 @@ class Live:
         self._judge = Judge(self._spark, self._archive, connection, relations, settings.recall.engine != "spark")
         self._checkpoint = home / "checkpoints" / "live"
         self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
+        self._landings = Landings(home, settings.streams)
         self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})
         self._beat_at = 0.0
         self._flushed_at = 0.0
@@ -121,20 +124,23 @@ class Live:
         """The loop: until told to stop or, in a drain, until the sources are read."""
         self._judge.reload(self._event_time())
         self._judge.detect_unsettled(self._judge.running)
-        globs = {name: source.files for name, source in self._sources.items()}
-        if not globs:
-            raise MoiraeError(f"{self._settings.file} declares no stream with a file source: there is nothing to read")
+        if not self._settings.streams:
+            raise MoiraeError(f"{self._settings.file} declares no stream: there is nothing to read")
         if not self._drain:
             self._reloading.start()
-        query = stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)
+        query = self._start()
         with suppress(_Stopped):
-            while query.isActive and self._failure is None and not self._stop.wait(_TICK):
+            if self._drain:
+                self._take_all_landed()
+            while self._goes_on(query) and not self._stop.wait(_TICK):
                 with self._lock:
+                    self._take_landed(one_round(self._landings.waiting()) if not self._drain else {})
                     self._tick()
         if self._stop.is_set():
             with self._lock:  # the batch at hand ends, the next gives up at the fence
                 pass
-            query.stop()
+            if query is not None:
+                query.stop()
         else:
             self._raise(query)
             self._end_of_time()
@@ -149,11 +155,19 @@ class Live:
             raise _Stopped
         self._role.fence()
 
-    def _raise(self, query: StreamingQuery) -> None:
+    def _start(self) -> StreamingQuery | None:
+        """Spark's part: the sources in which it finds what is new. None where all rows land."""
+        globs = {name: source.files for name, source in self._sources.items()}
+        return stream.start(self._spark, globs, self._checkpoint, self._take, self._drain) if globs else None
+
+    def _goes_on(self, query: StreamingQuery | None) -> bool:
+        return not self._drain if query is None else query.isActive and self._failure is None
+
+    def _raise(self, query: StreamingQuery | None) -> None:
         """The query ended by itself: in a drain that is its end, otherwise something failed."""
         if self._failure is not None:
             raise self._failure
-        error = query.exception()
+        error = None if query is None else query.exception()
         if error is not None:
             raise MoiraeError(
                 f"reading the sources failed: {str(error).strip().splitlines()[0]}\n"
@@ -162,17 +176,29 @@ class Live:
 
     def _take(self, appeared: Sequence[Appeared]) -> None:
         """A micro-batch; what it raises is kept, as Spark would pass on its text only."""
+        formats = {name: source.format for name, source in self._sources.items()}
         try:
             with self._lock:
-                self._archive_and_judge(appeared)
+                self._archive_and_judge(files.units(appeared, formats, self._settings.file.parent))
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None
 
-    def _archive_and_judge(self, appeared: Sequence[Appeared]) -> None:
-        base = self._settings.file.parent
-        formats = {name: source.format for name, source in self._sources.items()}
-        units = files.units(appeared, formats, base)
+    def _take_all_landed(self) -> None:
+        """What has landed until now."""
+        waiting = self._landings.waiting()
+        while taken := one_round(waiting):
+            with self._lock:
+                self._take_landed(taken)
+            waiting = {name: batches[len(taken.get(name, ())) :] for name, batches in waiting.items()}
+
+    def _take_landed(self, taken: Mapping[str, Sequence[Landed]]) -> None:
+        """Archive batches of the landing folders; then they need not be there any more."""
+        if taken:
+            self._archive_and_judge(landed.units(taken))
+            self._landings.forget(taken)
+
+    def _archive_and_judge(self, units: Sequence[Unit]) -> None:
         ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
         self._idle.heard({unit.stream for unit in units}, time.monotonic())
         if self._first_commit is None:
@@ -202,7 +228,9 @@ class Live:
             self._role.beat("draining" if self._drain else "running", self._first_commit)
 
     def _unread(self, name: str) -> bool:
-        """Whether a stream's folder holds files that are not archived yet."""
+        """Whether a stream has files or batches that are not archived yet."""
+        if self._landings.unread(name):
+            return True
         source = self._sources.get(name)
         if source is None:
             return False

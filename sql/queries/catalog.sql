@@ -84,6 +84,11 @@ VALUES (%(unit_id)s, %(line)s, %(reason)s, %(detail)s, %(raw)s) ON CONFLICT DO N
 -- The finished units of a stream.
 SELECT unit FROM units WHERE stream = %(stream)s AND done
 
+-- counters_of --
+-- What became of the records of some finished units.
+SELECT read, archived, late, duplicates, malformed, quarantined, conflicts FROM units
+WHERE stream = %(stream)s AND unit = ANY(%(units)s) AND done
+
 -- accounting --
 -- What became of all records, by stream.
 SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read, coalesce(sum(u.archived), 0)::bigint AS archived,

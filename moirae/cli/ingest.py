@@ -1,0 +1,103 @@
+"""`ingest`: files or standard input into a stream."""
+
+import secrets
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
+
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace, database, print_json, size
+from moirae.errors import MoiraeError, UsageError
+from moirae.landing import Landing
+from moirae.settings import from_environment
+from moirae.streams import infer_format
+
+_PIECE = 1 << 20
+
+
+class Form(StrEnum):
+    """How rows are written."""
+
+    JSONL = "jsonl"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
+def ingest(
+    stream: Annotated[str, typer.Argument(help="A stream of the workspace, whatever its source.")],
+    files: Annotated[list[str], typer.Argument(metavar="FILE…|-", help="Files; - is standard input.")],
+    form: Annotated[Form | None, typer.Option("--format", help="Absent: as a file's suffix tells; - is jsonl.")] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until all is archived, by a workspace that runs.")] = False,
+    workspace: Workspace = WORKSPACE,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Hand files over to a stream: durable when this ends, archived by `moirae up`, now or when it next runs."""
+    settings = from_environment(workspace)
+    if stream not in settings.streams:
+        raise UsageError(f"no stream {stream!r}; there are {', '.join(settings.streams) or 'none'}")
+    suffixes = [_suffix(name, form) for name in files]
+    landing = Landing(settings.home, stream)
+    batches = _land(landing, files, suffixes)
+    accounts = _await(workspace, stream, batches) if wait else None
+    if output is Output.JSON:
+        print_json({"stream": stream, "batches": batches, "accounting": accounts})
+        return
+    total = size(sum(batch["bytes"] for batch in batches))
+    print(f"{len(batches)} {'batch' if len(batches) == 1 else 'batches'}, {total}, handed over to {stream}")
+    if accounts is not None:
+        print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in accounts.items()))
+
+
+def _suffix(name: str, form: Form | None) -> str:
+    if name == "-":
+        return f".{form or Form.JSONL}"
+    if not Path(name).is_file():
+        raise UsageError(f"no such file: {name}")
+    try:
+        kind = form or infer_format(name)
+    except ValueError:
+        raise UsageError(f"{name}: its suffix does not tell its format; add --format jsonl, csv or parquet") from None
+    return f".{kind}" + (".gz" if name.endswith(".gz") else "")
+
+
+def _land(landing: Landing, files: Sequence[str], suffixes: Sequence[str]) -> list[dict[str, Any]]:
+    batches: list[dict[str, Any]] = []
+    shown = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    with shown, ExitStack() as stack:
+        for name, suffix in zip(files, suffixes, strict=True):
+            source: BinaryIO = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
+            task = shown.add_task(name, total=None if name == "-" else Path(name).stat().st_size)
+            batch = f"ingest-{secrets.token_hex(16)}"
+            copied = 0
+            try:
+                with landing.new(batch, suffix) as file:
+                    while piece := source.read(_PIECE):
+                        file.write(piece)
+                        copied += len(piece)
+                        shown.update(task, completed=copied)
+            except OSError as error:
+                raise MoiraeError(f"{name} is not handed over: {error.strerror}") from error
+            batches.append({"file": name, "batch": batch, "bytes": copied})
+    return batches
+
+
+def _await(workspace: Path, stream: str, batches: Sequence[dict[str, Any]]) -> dict[str, int]:
+    """What became of the batches' records, when all are archived."""
+    from archiver.catalog import Catalog
+    from moirae.status import accounting
+
+    names = [batch["batch"] for batch in batches]
+    with database(workspace) as (_, connection):
+        catalog = Catalog(connection)
+        while True:
+            done = catalog.counters_of(stream, names)
+            if len(done) == len(names):
+                return accounting(done)
+            time.sleep(0.2)

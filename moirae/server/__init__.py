@@ -1,0 +1,1 @@
+"""The server: takes rows that are posted, answers about alerts and rules."""

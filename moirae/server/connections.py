@@ -1,0 +1,44 @@
+"""The server's database connections: a few, shared by its threads; what is away is told as such."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from psycopg import Connection, InterfaceError, OperationalError
+
+from moirae import database
+from moirae.errors import Unreachable
+from moirae.settings import Settings
+
+
+class Connections:
+    """Lends a connection to one thread at a time; as many are open as were ever needed at once."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._idle: SimpleQueue[Connection[Any]] = SimpleQueue()
+
+    @contextmanager
+    def lend(self) -> Iterator[Connection[Any]]:
+        """A connection in autocommit. Raises `Unreachable` where PostgreSQL is away."""
+        try:
+            connection = self._idle.get_nowait()
+        except Empty:
+            connection = database.connect(self._settings, "server")
+            connection.execute("SET statement_timeout = '10s'")
+        try:
+            yield connection
+        except (OperationalError, InterfaceError) as error:
+            connection.close()
+            self.close()  # the others have lost their server too
+            raise Unreachable("PostgreSQL is away") from error
+        finally:
+            if not connection.closed:
+                self._idle.put(connection)
+
+    def close(self) -> None:
+        """End those that nobody uses."""
+        with suppress(Empty):
+            while True:
+                self._idle.get_nowait().close()

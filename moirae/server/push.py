@@ -1,0 +1,202 @@
+"""Rows that are posted: checked, unpacked within limits, made durable in the landing folder, then answered.
+
+What a line holds is not judged here: that is the archive's part, which keeps what it cannot take as a dead letter.
+"""
+
+import asyncio
+import hashlib
+import re
+import secrets
+import shutil
+import time
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+import sql
+from moirae.landing import Landing
+from moirae.server.answers import Refused
+from moirae.server.connections import Connections
+
+_QUERIES = sql.load("pushes")
+Form = Literal["json", "jsonl", "csv"]
+"""One value, a list or an object; a row on each line; the same with a header line."""
+
+_KEY = re.compile(r"[\x21-\x7e]{1,128}")
+_FORMS: dict[str, Form] = {
+    "application/json": "json",
+    "application/x-ndjson": "jsonl",
+    "application/jsonl": "jsonl",
+    "text/csv": "csv",
+}
+# Packed parts that a body may be joined of.
+_MOST_MEMBERS = 64
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What is accepted. Bytes: of a body, of the same unpacked, of what a stream may have waiting, and what stays free
+    on the disk; rows of a body; batches of a stream that may wait; bodies read at once; seconds for one."""
+
+    body: int = 8 << 20
+    unpacked: int = 16 << 20
+    rows: int = 100_000
+    waiting: int = 256 << 20
+    batches: int = 2_000
+    reserve: int = 512 << 20
+    at_once: int = 8
+    seconds: float = 30.0
+
+
+class Push:
+    """Takes batches for the streams that are posted to."""
+
+    def __init__(self, home: Path, streams: list[str], connections: Connections, limits: Limits) -> None:
+        self._home = home
+        self._landings = {name: Landing(home, name) for name in streams}
+        self._connections = connections
+        self._limits = limits
+        self._reading = 0
+        self._lag: dict[str, tuple[float, int, int]] = {}
+        for landing in self._landings.values():
+            landing.sweep("push-")
+
+    async def take(self, stream: str, request: Request) -> dict[str, Any]:
+        """The answer to a post, given when its rows are durable. Raises `Refused`."""
+        landing = self._landings.get(stream)
+        if landing is None:
+            raise Refused(404, "no stream of that name takes posted rows")
+        form, packed = _form(request.headers)
+        key = request.headers.get("idempotency-key")
+        if key is not None and _KEY.fullmatch(key) is None:
+            raise Refused(400, "an Idempotency-Key is 1 to 128 printable ASCII characters, without spaces")
+        length = request.headers.get("content-length", "0")
+        if not length.isdigit() or int(length) > self._limits.body:
+            raise Refused(413, f"a body has at most {self._limits.body} bytes")
+        if self._reading >= self._limits.at_once:
+            raise Refused(503, "too many posts at once", 1)
+        self._reading += 1
+        try:
+            await run_in_threadpool(self._has_room, landing)
+            body = await self._read(request)
+            return await run_in_threadpool(self._store, landing, form, packed, key, body)
+        finally:
+            self._reading -= 1
+
+    def _has_room(self, landing: Landing) -> None:
+        """Raises `Refused` where the disk or the live process has enough to do."""
+        if self.disk_is_full():
+            raise Refused(503, "the disk is full but for its reserve", 30)
+        seen, count, size = self._lag.get(landing.stream, (0.0, 0, 0))
+        if time.monotonic() - seen > 0.5:
+            waiting = landing.waiting()
+            count, size = len(waiting), sum(landed.size for landed in waiting)
+            self._lag[landing.stream] = (time.monotonic(), count, size)
+        if size > self._limits.waiting or count > self._limits.batches:
+            raise Refused(429, f"{count} batches of this stream wait to be archived", 5)
+
+    def disk_is_full(self) -> bool:
+        """Whether nothing but the reserve is left where the workspace lies."""
+        return shutil.disk_usage(self._home).free < self._limits.reserve
+
+    async def _read(self, request: Request) -> bytes:
+        body = bytearray()
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                async for part in request.stream():
+                    if len(body) + len(part) > self._limits.body:
+                        raise Refused(413, f"a body has at most {self._limits.body} bytes")
+                    body += part
+        except TimeoutError:
+            raise Refused(408, f"a body comes within {self._limits.seconds:.0f} seconds") from None
+        return bytes(body)
+
+    def _store(self, landing: Landing, form: Form, packed: bool, key: str | None, body: bytes) -> dict[str, Any]:
+        content = unpacked(body, self._limits.unpacked) if packed else body
+        lines, rows = as_lines(form, content)
+        if rows > self._limits.rows:
+            raise Refused(413, f"a batch has at most {self._limits.rows} rows")
+        digest = hashlib.sha256(f"{form} ".encode() + content).digest()
+        suffix = ".csv" if form == "csv" else ".jsonl"
+        name = f"push-{secrets.token_hex(16)}"
+        if key is not None:
+            # The digest is part of the name: should the key be forgotten and used again, nothing is taken for archived.
+            name = f"push-{hashlib.sha256(key.encode() + b' ' + digest).hexdigest()[:32]}"
+            if self._known(landing, name, suffix, key, digest):
+                return {"stream": landing.stream, "batch": name, "rows": rows}
+        try:
+            landing.put(name, suffix, lines)
+        except OSError as error:
+            raise Refused(503, f"the batch cannot be kept: {error.strerror}", 30) from error
+        return {"stream": landing.stream, "batch": name, "rows": rows}
+
+    def _known(self, landing: Landing, name: str, suffix: str, key: str, digest: bytes) -> bool:
+        """Whether the batch was accepted before. Raises `Refused` where another one was, under the same key."""
+        with self._connections.lend() as connection:
+            values = {"stream": landing.stream, "key": key, "digest": digest, "unit": name}
+            if connection.execute(_QUERIES["remember"], values).rowcount == 1:
+                return False
+            row = connection.execute(_QUERIES["digest"], values).fetchone()
+            if row is not None and bytes(row[0]) != digest:
+                raise Refused(409, "this Idempotency-Key was used with other content")
+            if landing.holds(name, suffix):
+                return True
+            archived = connection.execute(_QUERIES["archived"], values).fetchone()
+            return archived is not None and bool(archived[0])
+
+    def forget_keys(self) -> None:
+        """Keys of long ago need not be known any more."""
+        with self._connections.lend() as connection:
+            connection.execute(_QUERIES["forget"])
+
+
+def _form(headers: Mapping[str, str]) -> tuple[Form, bool]:
+    """The content's form, and whether it is packed."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind not in _FORMS:
+        raise Refused(415, f"the Content-Type is one of {', '.join(_FORMS)}")
+    encoding = headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("identity", "gzip"):
+        raise Refused(415, "the Content-Encoding is gzip, or there is none")
+    return _FORMS[kind], encoding == "gzip"
+
+
+def unpacked(body: bytes, limit: int) -> bytes:
+    """The content of a gzip body, of one or more members. Raises `Refused` before it grows beyond the limit."""
+    content = bytearray()
+    for _ in range(_MOST_MEMBERS):
+        if not body:
+            return bytes(content)
+        member = zlib.decompressobj(wbits=31)
+        try:
+            content += member.decompress(body, limit + 1 - len(content))
+        except zlib.error as error:
+            raise Refused(400, "the body is not gzip, or it is damaged") from error
+        if len(content) > limit:
+            raise Refused(413, f"an unpacked body has at most {limit} bytes")
+        if not member.eof:
+            raise Refused(400, "the gzip body breaks off")
+        body = member.unused_data
+    raise Refused(400, f"the gzip body is joined of more than {_MOST_MEMBERS} parts")
+
+
+def as_lines(form: Form, content: bytes) -> tuple[bytes, int]:
+    """Content with a line for each row, and how many there are. Raises `Refused` for none, or what is not JSON."""
+    if form == "json":
+        try:
+            value = orjson.loads(content)
+        except ValueError as error:
+            raise Refused(400, f"the body is not JSON: {str(error)[:100]}") from None
+        rows = value if isinstance(value, list) else [value]
+        content, count = b"".join(orjson.dumps(row) + b"\n" for row in rows), len(rows)
+    else:
+        count = sum(1 for line in content.split(b"\n") if line.strip()) - (form == "csv")
+    if count < 1:
+        raise Refused(400, "the body holds no rows")
+    return content, count

@@ -1,0 +1,422 @@
+"""The server process as it runs: who may ask, what is accepted, and that what was answered is on the disk."""
+
+import gzip
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+from psycopg import Connection
+
+from moirae import database
+from moirae.landing import Landing
+from moirae.server import tokens
+from moirae.server.app import application
+from moirae.server.connections import Connections
+from moirae.server.push import Limits, Push
+from moirae.server.reload import Reload
+from moirae.settings import Settings, from_environment
+from tests.faults.harness import workspace
+
+WORKSPACE = """
+home: .moirae
+server: {listen: "127.0.0.1:0"}
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, cpu: double}
+    time: ts
+    id: [host]
+    source: {http: true}
+  files:
+    columns: {ts: timestamp}
+    time: ts
+    source: {files: landing/*.jsonl}
+rules: [rules.yaml]
+"""
+RULES = "groups: [{name: g, rules: [{alert: High, expr: 'SELECT host, ts, cpu FROM cpu WHERE cpu > 90'}]}]\n"
+ROW = '{"ts": "2026-01-01T00:00:00Z", "host": "a", "cpu": 1.5}'
+JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}
+BAD_INPUTS = Path("../shared/bad_inputs.jsonl")
+
+
+@dataclass
+class Served:
+    """A running server, and a token for each role."""
+
+    settings: Settings
+    connection: Connection[Any]
+    process: psutil.Process
+    log: Path
+    url: str
+    tokens: dict[str, str]
+
+    def ask(self, method: str, path: str, role: str | None = "admin", **more: Any) -> httpx.Response:
+        """A request with the token of a role."""
+        headers = dict(more.pop("headers", {}))
+        if role is not None:
+            headers["Authorization"] = f"Bearer {self.tokens[role]}"
+        return httpx.request(method, self.url + path, headers=headers, timeout=120, **more)
+
+    def post(self, content: bytes | str, headers: dict[str, str] = LINES, **more: Any) -> httpx.Response:
+        """Rows for the stream."""
+        more.setdefault("role", "operator")
+        return self.ask(
+            "POST", "/api/v1/ingest/cpu", content=content, headers={**headers, **more.pop("add", {})}, **more
+        )
+
+    def landed(self) -> dict[str, bytes]:
+        """What lies in the landing folder, by name."""
+        return {b.name: b.path.read_bytes() for b in Landing(self.settings.home, "cpu").waiting()}
+
+    def clear(self) -> None:
+        """An empty landing folder."""
+        landing = Landing(self.settings.home, "cpu")
+        landing.forget(landing.waiting())
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    with workspace(WORKSPACE, RULES) as root:
+        settings = from_environment(root / "moirae.yaml")
+        connection = database.connect(settings, "tests")
+        made = {role: tokens.create(connection, role, role) for role in tokens.ROLES}
+        log = root / "server.log"
+        command = [sys.executable, "-m", "moirae", "run", "server", "--workspace", str(settings.file)]
+        with log.open("wb") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=out)
+        try:
+            deadline = time.monotonic() + 60
+            while '"server_listens"' not in log.read_text():
+                assert time.monotonic() < deadline, log.read_text()
+                assert process.poll() is None, log.read_text()
+                time.sleep(0.05)
+            line = next(line for line in log.read_text().splitlines() if "server_listens" in line)
+            url = f"http://{json.loads(line)['address']}"
+            yield Served(settings, connection, psutil.Process(process.pid), log, url, made)
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0
+            connection.close()
+
+
+@pytest.fixture(autouse=True)
+def _empty(request: pytest.FixtureRequest) -> None:
+    if "served" in request.fixturenames:
+        request.getfixturevalue("served").clear()
+
+
+# What is accepted
+
+
+def test_an_answered_batch_is_on_the_disk_as_it_was_posted(served: Served) -> None:
+    lines = f"{ROW}\n\n{{broken\n{ROW}"
+    answer = served.post(lines)
+    assert answer.status_code == 202
+    told = answer.json()
+    assert told == {"stream": "cpu", "batch": told["batch"], "rows": 3}
+    assert served.landed() == {told["batch"]: lines.encode()}
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "rows", "kept"),
+    [
+        (
+            f"[{ROW}, {ROW}, 5]",
+            "application/json",
+            3,
+            b'{"ts":"2026-01-01T00:00:00Z","host":"a","cpu":1.5}\n' * 2 + b"5\n",
+        ),
+        ('{\n "host":\n "a"}', "application/json; charset=utf-8", 1, b'{"host":"a"}\n'),
+        ("ts,host,cpu\n2026-01-01,a,1\n", "text/csv", 1, b"ts,host,cpu\n2026-01-01,a,1\n"),
+        (ROW, "application/jsonl", 1, ROW.encode()),
+    ],
+)
+def test_forms(served: Served, content: str, kind: str, rows: int, kept: bytes) -> None:
+    for packed in (False, True):
+        served.clear()
+        body = gzip.compress(content.encode()) if packed else content.encode()
+        answer = served.post(body, {"Content-Type": kind, **({"Content-Encoding": "gzip"} if packed else {})})
+        assert (answer.status_code, answer.json()["rows"]) == (202, rows)
+        assert list(served.landed().values()) == [kept]
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status"),
+    [
+        (ROW, {}, 415),
+        (ROW, {"Content-Type": "text/plain"}, 415),
+        (ROW, {**JSON, "Content-Encoding": "br"}, 415),
+        (b"\x1f\x8bnot gzip", {**JSON, "Content-Encoding": "gzip"}, 400),
+        (gzip.compress(ROW.encode())[:-9], {**JSON, "Content-Encoding": "gzip"}, 400),
+        (gzip.compress(b"") * 65, {**JSON, "Content-Encoding": "gzip"}, 400),
+        (gzip.compress(b" " * (17 << 20)), {**LINES, "Content-Encoding": "gzip"}, 413),
+        (b"\n" + b"1\n" * 100_001, LINES, 413),
+        ("", LINES, 400),
+        ("\n \n", LINES, 400),
+        ("[]", JSON, 400),
+        ("[" * 100_000, JSON, 400),
+        ('{"a": ', JSON, 400),
+        ("ts,host,cpu\n", {"Content-Type": "text/csv"}, 400),
+        (ROW, {**JSON, "Idempotency-Key": "k" * 129}, 400),
+        (ROW, {**JSON, "Idempotency-Key": "a b"}, 400),
+    ],
+)
+def test_what_is_refused_leaves_nothing(served: Served, content: bytes, headers: dict[str, str], status: int) -> None:
+    answer = served.post(content, headers)
+    assert answer.status_code == status
+    assert answer.json()["error"]
+    assert list((served.settings.home / "landing" / "cpu").glob("*")) == []
+
+
+@pytest.mark.parametrize("stream", ["none", "files", "..%2fcpu", "cpu%00"])
+def test_only_streams_that_take_posts_are_there(served: Served, stream: str) -> None:
+    assert served.ask("POST", f"/api/v1/ingest/{stream}", headers=LINES, content=ROW).status_code == 404
+
+
+def test_the_same_key_is_the_same_batch(served: Served) -> None:
+    first = served.post(ROW, add={"Idempotency-Key": "one"})
+    again = served.post(gzip.compress(ROW.encode()), add={"Idempotency-Key": "one", "Content-Encoding": "gzip"})
+    assert (again.status_code, again.content) == (202, first.content)
+    assert len(served.landed()) == 1
+    other = served.post(ROW.replace("1.5", "2"), add={"Idempotency-Key": "one"})
+    assert other.status_code == 409
+    assert len(served.landed()) == 1
+
+
+def test_an_archived_batch_is_not_taken_again_under_its_key(served: Served) -> None:
+    batch = served.post(ROW, add={"Idempotency-Key": "two"}).json()["batch"]
+    served.connection.execute("INSERT INTO units (stream, unit, done) VALUES ('cpu', %s, true)", (batch,))
+    served.clear()
+    assert served.post(ROW, add={"Idempotency-Key": "two"}).json()["batch"] == batch
+    assert served.landed() == {}
+
+
+def test_a_batch_that_never_reached_the_disk_is_taken_at_the_next_try(served: Served) -> None:
+    batch = served.post(ROW, add={"Idempotency-Key": "three"}).json()["batch"]
+    served.clear()  # as after a crash between the key and the file
+    assert served.post(ROW, add={"Idempotency-Key": "three"}).status_code == 202
+    assert list(served.landed()) == [batch]
+
+
+# Who may ask
+
+
+def test_roles(served: Served) -> None:
+    routes = [("GET", "/api/v1/alerts"), ("POST", "/api/v1/ingest/cpu"), ("POST", "/-/reload/none")]
+    seen = [[served.ask(*route, role=role).status_code for route in routes] for role in tokens.ROLES]
+    assert seen == [[200, 403, 403], [200, 415, 403], [200, 415, 404]]
+
+
+def test_a_revoked_token_is_nobodys(served: Served) -> None:
+    token = tokens.create(served.connection, "passing", "viewer")
+    headers = {"Authorization": f"Bearer {token}"}
+    assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 200
+    assert tokens.revoke(served.connection, "passing")
+    assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 401
+    row = served.connection.execute("SELECT hash FROM tokens WHERE name = 'passing'").fetchone()
+    assert row is not None
+    assert token.encode() not in bytes(row[0])
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""])
+def test_other_hosts_are_refused(served: Served, host: str) -> None:
+    assert served.ask("GET", "/-/healthy", headers={"Host": host}).status_code == 400
+
+
+def test_other_sites_are_refused(served: Served) -> None:
+    assert served.post(ROW, add={"Origin": "https://evil.example"}).status_code == 403
+    assert served.post(ROW, add={"Origin": "null"}).status_code == 403
+    assert served.post(ROW, add={"Origin": served.url}).status_code == 202
+
+
+def test_probes_need_no_token(served: Served) -> None:
+    assert served.ask("GET", "/-/healthy", None).status_code == 200
+    ready = served.ask("GET", "/-/ready", None)
+    assert (ready.status_code, ready.json()["ready"]) == (503, False)
+    assert "live" in ready.json()["missing"][0]
+
+
+# The lines of bad_inputs.jsonl for this surface; its placeholders stand for real routes
+
+
+def _bad_input(number: int) -> dict[str, Any]:
+    if not BAD_INPUTS.is_file():
+        pytest.skip(f"{BAD_INPUTS} is not here")
+    lines = [json.loads(line) for line in BAD_INPUTS.read_text().splitlines()]
+    found: dict[str, Any] = [line for line in lines if line["surface"] == "api"][number]["input"]
+    return found
+
+
+def _state(served: Served) -> list[Any]:
+    tables = ("rules", "rules_revision", "tokens", "pushes", "units")
+    return [served.connection.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
+
+
+def test_without_a_token_nothing_changes_and_nothing_is_told(served: Served) -> None:
+    given, before = _bad_input(0), _state(served)
+    changing = ["/api/v1/rules", "/api/v1/rules/g/High", "/api/v1/rules/none", "/-/reload", "/api/v1/ingest/cpu", "/x"]
+    answers = [
+        served.ask(method, path, None, headers={**JSON, **given["headers"]}, content=given["body"])
+        for path in changing
+        for method in ("POST", "PUT", "PATCH", "DELETE")
+    ]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.content for answer in answers}) == 1
+    assert (_state(served), served.landed()) == (before, {})
+
+
+def test_a_token_of_strange_letters_is_nobodys_and_not_in_the_log(served: Served) -> None:
+    given = _bad_input(1)
+    token = given["headers"]["Authorization"].encode()
+    for value in (token, b"Bearer " + b"\xff\xfe" * 30, b"Bearer", b"", b"Basic YTpi"):
+        connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
+        connection.request("GET", "/api/v1/rules", headers={"Authorization": value})
+        assert connection.getresponse().status == 401
+        connection.close()
+    served.post(ROW, role="viewer")
+    log = served.log.read_bytes()
+    assert token.removeprefix(b"Bearer ") not in log
+    assert not any(secret.encode() in log for secret in served.tokens.values())
+
+
+def test_a_body_that_is_too_large_is_not_read_to_its_end(served: Served) -> None:
+    given = _bad_input(2)
+    size = sum(len(text) * times for text, times in given["body"]["parts"])
+    served.post(ROW)
+    for path in ("/api/v1/ingest/cpu", "/-/reload"):
+        for chunked in (False, True):
+            before = served.process.memory_info().rss
+            status, sent = _pour(served, path, size, chunked)
+            assert status == 413
+            assert sent < size
+            assert served.process.memory_info().rss - before < 20 << 20
+
+
+def _pour(served: Served, path: str, size: int, chunked: bool) -> tuple[int, int]:
+    """Sends a body until the answer comes; status (0: cut off) and bytes sent."""
+    connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
+    connection.putrequest("POST", path)
+    connection.putheader("Authorization", f"Bearer {served.tokens['admin']}")
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(size))))
+    connection.endheaders()
+    sent, piece = 0, b"a" * 65536
+    assert connection.sock is not None
+    connection.sock.settimeout(2)
+    try:
+        while sent < size:
+            connection.send(b"10000\r\n" + piece + b"\r\n" if chunked else piece[: size - sent])
+            sent += len(piece)
+    except OSError:
+        pass
+    connection.sock.settimeout(30)
+    try:
+        return connection.getresponse().status, sent
+    except OSError:
+        return 0, sent
+    finally:
+        connection.close()
+
+
+def test_no_path_leads_out(served: Served) -> None:
+    given = _bad_input(3)
+    path = given["path"].replace("/api/rules", "/api/v1/rules")
+    for form in (path, path.replace("%2f", "/"), path.replace("%2f", "%5c"), "/api/v1/rules/%00"):
+        connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
+        connection.request("GET", form, headers={"Authorization": f"Bearer {served.tokens['viewer']}"})
+        response = connection.getresponse()
+        assert response.status in (400, 404)
+        assert b"root:" not in response.read()
+        connection.close()
+    assert not [file.path for file in served.process.open_files() if file.path.startswith("/etc/")]
+
+
+def test_a_limit_beyond_the_most_is_refused(served: Served) -> None:
+    path = _bad_input(4)["path"].replace("/api/", "/api/v1/")
+    answer = served.ask("GET", path)
+    assert answer.status_code == 400
+    assert "1000" in answer.json()["error"]
+    assert [served.ask("GET", f"/api/v1/alerts?limit={limit}").status_code for limit in ("0", "-1", "x", "1000")] == [
+        400,
+        400,
+        400,
+        200,
+    ]
+
+
+# Rules
+
+
+def test_reload_takes_good_files_and_refuses_bad_ones(served: Served) -> None:
+    answer = served.ask("POST", "/-/reload")
+    assert answer.status_code == 200
+    assert [(step["action"], step["rule"]) for step in answer.json()["changed"]] == [("start", "g/High")]
+    assert [rule["name"] for rule in served.ask("GET", "/api/v1/rules", "viewer").json()["rules"]] == ["g/High"]
+    assert served.ask("GET", "/api/v1/rules/g%2FHigh").json()["name"] == "g/High"
+    assert served.ask("GET", "/api/v1/rules/High").json()["name"] == "g/High"
+    before = _state(served)
+    file = served.settings.file.parent / "rules.yaml"
+    file.write_text(RULES.replace("High,", "High, treshold: 5,"))
+    refused = served.ask("POST", "/-/reload")
+    file.write_text(RULES)
+    assert refused.status_code == 422
+    assert "rules.yaml:1:" in refused.json()["problems"][0]
+    assert "treshold" in refused.json()["problems"][0]
+    assert _state(served) == before
+
+
+# Limits, with small ones
+
+
+@pytest.fixture
+def small(served: Served) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """An application in this process, whose limits can be reached."""
+    from starlette.testclient import TestClient
+
+    connections = Connections(served.settings)
+    given: dict[str, Any] = {}
+
+    def client(**limits: Any) -> TestClient:
+        push = Push(served.settings.home, ["cpu"], connections, Limits(**limits))
+        app = application(served.settings, connections, push, Reload(served.settings.file))
+        return TestClient(
+            app, "http://127.0.0.1", headers={"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
+        )
+
+    yield client, given
+    connections.close()
+
+
+def test_a_full_disk_takes_nothing(served: Served, small: Any) -> None:
+    client = small[0](reserve=1 << 60)
+    answer = client.post("/api/v1/ingest/cpu", content=ROW)
+    assert (answer.status_code, served.landed()) == (503, {})
+    assert int(answer.headers["Retry-After"]) > 0
+    assert client.get("/-/ready").status_code == 503
+
+
+def test_too_many_waiting_batches_are_back_pressure(served: Served, small: Any) -> None:
+    client = small[0](batches=1)
+    assert [client.post("/api/v1/ingest/cpu", content=ROW).status_code for _ in range(2)] == [202, 202]
+    time.sleep(0.6)  # the lag is looked at twice a second
+    answer = client.post("/api/v1/ingest/cpu", content=ROW)
+    assert answer.status_code == 429
+    assert int(answer.headers["Retry-After"]) > 0
+    assert len(served.landed()) == 2
+
+
+def test_an_address_that_others_reach_needs_tokens() -> None:
+    with workspace(WORKSPACE.replace("127.0.0.1:0", "0.0.0.0:0"), RULES) as root:
+        command = [sys.executable, "-m", "moirae", "run", "server", "--workspace", str(root / "moirae.yaml")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=os.environ)
+        assert done.returncode == 2
+        assert "nobody has a token" in done.stderr
