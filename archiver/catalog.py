@@ -40,9 +40,24 @@ class Counters:
     def __add__(self, other: "Counters") -> "Counters":
         return Counters(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
 
+    def __sub__(self, other: "Counters") -> "Counters":
+        return Counters(*(a - b for a, b in zip(self.values(), other.values(), strict=True)))
+
     def values(self) -> Sequence[int]:
         """The counters in their order."""
         return tuple(vars(self).values())
+
+
+@dataclass(frozen=True)
+class Letter:
+    """A dead letter that is to be retried; `fields` of its unit, if that is CSV."""
+
+    stream: str
+    unit_id: int
+    line: int
+    reason: str
+    raw: bytes
+    fields: Sequence[str] | None
 
 
 class Catalog:
@@ -125,12 +140,51 @@ class Catalog:
         assert row is not None
         return row[0], row[1]
 
-    def finish_unit(self, unit: int, stream: str, counters: Counters, newest: int | None) -> None:
-        """A source unit is archived; `newest` is its newest event time."""
-        moment = optional_datetime(newest)
-        self._connection.execute(_QUERIES["finish_unit"], {"id": unit, "newest": moment, **vars(counters)})
-        if moment is not None:
-            self._connection.execute(_QUERIES["move_newest"], {"name": stream, "newest": moment})
+    def finish_unit(
+        self, unit: int, stream: str, counters: Counters, newest: int | None, fields: Sequence[str] | None
+    ) -> None:
+        """A source unit is archived; `newest` is its newest event time, `fields` those of its CSV lines."""
+        values = {"id": unit, "newest": optional_datetime(newest), **vars(counters)}
+        self._connection.execute(
+            _QUERIES["finish_unit"], {**values, "fields": None if fields is None else list(fields)}
+        )
+        self._move(stream, newest)
+
+    def _move(self, stream: str, newest: int | None) -> None:
+        if newest is not None:
+            self._connection.execute(_QUERIES["move_newest"], {"name": stream, "newest": optional_datetime(newest)})
+
+    def letters_to_retry(self, limit: int) -> list[Letter]:
+        """Dead letters that somebody wants retried, unit by unit, in the order of their lines."""
+        with self._connection.cursor(row_factory=class_row(Letter)) as cursor:
+            return cursor.execute(_QUERIES["letters_to_retry"], {"limit": limit}).fetchall()
+
+    def retried(self, unit: int, stream: str, lines: Sequence[int], change: Counters, newest: int | None) -> None:
+        """Dead letters of a unit have been retried: they leave, its counters change by so much."""
+        self._connection.execute(_QUERIES["drop_letters"], {"unit_id": unit, "lines": list(lines)})
+        self._connection.execute(_QUERIES["change_counters"], {"id": unit, **vars(change)})
+        self._move(stream, newest)
+
+    def mark_for_retry(
+        self, ids: Sequence[tuple[int, int]], stream: str | None, reason: str | None, most: int
+    ) -> list[tuple[int, int]]:
+        """Ask for dead letters, named by unit and line, or all of a stream and reason; returns which were asked for."""
+        units, lines = [unit for unit, _ in ids], [line for _, line in ids]
+        values = {"named": bool(ids), "units": units, "lines": lines, "stream": stream, "reason": reason, "most": most}
+        return self._connection.execute(_QUERIES["mark_for_retry"], values).fetchall()
+
+    def still_to_retry(self) -> int:
+        """How many dead letters wait to be retried."""
+        row = self._connection.execute(_QUERIES["still_to_retry"]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def still_dead(self, ids: Sequence[tuple[int, int]]) -> int:
+        """How many of these are dead letters that do not wait to be retried."""
+        values = {"units": [unit for unit, _ in ids], "lines": [line for _, line in ids]}
+        row = self._connection.execute(_QUERIES["still_dead"], values).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def put_dead_letters(self, unit: int, refused: Sequence[Refused]) -> None:
         """Keep refused lines."""

@@ -19,9 +19,9 @@ Format = Literal["jsonl", "csv"]
 # Bytes. A longer line is refused: no line may hold up the stream or fill the memory.
 LONGEST_LINE = 1 << 20
 
-_INT_RANGE = {"int": 2**31, "bigint": 2**63}
+INT_RANGE = {"int": 2**31, "bigint": 2**63}
 # Event times: from 1900 to 9999, in seconds since 1970. Nothing real is older, and what computes with times has room.
-_EARLIEST, _LATEST = -2208988800, 253402300799
+EARLIEST, LATEST = -2208988800, 253402300799
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Decoded:
 
     table: pa.Table
     lines: list[int]
-    raw: list[bytes]
+    raw: Sequence[bytes]
     refused: list[Refused]
 
 
@@ -222,7 +222,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _integer(kind: str) -> Callable[[Any], int]:
-    limit = _INT_RANGE[kind]
+    limit = INT_RANGE[kind]
 
     def convert(value: Any) -> int:
         if isinstance(value, str):
@@ -268,7 +268,7 @@ def _date(value: Any) -> date:
 
 def _timestamp(value: Any) -> int:
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value) or not _EARLIEST <= value <= _LATEST:
+        if not math.isfinite(value) or not EARLIEST <= value <= LATEST:
             raise _Bad(f"{_shown(value)} seconds are no time")
         return round(value * 1_000_000)
     if not isinstance(value, str):
@@ -284,7 +284,7 @@ def _timestamp(value: Any) -> int:
 
 
 def _known(micros: int) -> bool:
-    return _EARLIEST * 1_000_000 <= micros <= _LATEST * 1_000_000
+    return EARLIEST * 1_000_000 <= micros <= LATEST * 1_000_000
 
 
 def _shown(value: Any) -> str:

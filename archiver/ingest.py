@@ -8,6 +8,7 @@ Publish first, forget last: chunk ends before the rows beyond them, rows before 
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from psycopg import Connection
 
 from archiver import chunk as chunks
 from archiver.admission import Mask, column, judge, late, late_bound
-from archiver.catalog import Catalog, Counters, Progress
+from archiver.catalog import Catalog, Counters, Letter, Progress
 from archiver.chunk import Chunk, CutPolicy, Newest
-from archiver.decode import Format, Refused, csv_header, decode
+from archiver.decode import Format, Refused
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
 from archiver.lifecycle import FORGET, Becomes, Need, Policy, Work, steps
 from archiver.recent import RecentRows
@@ -27,9 +28,10 @@ from archiver.roller import Done
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import span
+from archiver.units import PIECE, Unit, pieces
 
-# Records decoded and appended at a time: bounds memory (some 300 bytes a record) and the rows of one file.
-_SLICE = 200_000
+# Dead letters that are retried at a time.
+_RETRIED = 10_000
 # Rows whose identities are kept in memory, per stream; 56 bytes each.
 _INDEXED_ROWS = 4_000_000
 # Bytes of just archived rows kept in memory, per stream.
@@ -37,20 +39,6 @@ _RECENT_BYTES = 64 << 20
 
 # The chunks that running recalls have still to read.
 Pinned = Callable[[], Collection[int]]
-
-
-class SourceDamaged(Exception):
-    """A unit cannot be read to its end; what was read before stays."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """A source unit: a file, later a pushed batch. `lines` yields its lines without line ends, blank ones too."""
-
-    stream: str
-    name: str
-    form: Format
-    lines: Callable[[], Iterator[bytes]]
 
 
 @dataclass
@@ -63,6 +51,7 @@ class _Reading:
     counters: Counters = field(default_factory=Counters)
     refused: list[Refused] = field(default_factory=list)
     newest: int | None = None
+    fields: Sequence[str] | None = None
 
     def saw(self, ts: Array) -> None:
         if len(ts):
@@ -91,8 +80,9 @@ class _Slice:
 
     reading: _Reading
     table: pa.Table
+    late: Array
     lines: list[int]
-    raw: list[bytes]
+    raw: Sequence[bytes]
 
 
 @dataclass(frozen=True)
@@ -170,13 +160,10 @@ class Archive:
             readings.append(reading)
             for piece in self._read(reading, now):
                 waiting.append(piece)
-                if sum(len(p.lines) for p in waiting) >= _SLICE:
+                if sum(len(p.lines) for p in waiting) >= PIECE:
                     yield waiting
                     waiting = []
-            if reading.newest is not None:
-                seen = progress[unit.stream]
-                newest = reading.newest if seen.newest is None else max(seen.newest, reading.newest)
-                progress[unit.stream] = replace(seen, newest=newest)
+            progress[unit.stream] = _moved(progress[unit.stream], reading.newest)
         if waiting:
             yield waiting
 
@@ -191,23 +178,23 @@ class Archive:
     def _read(self, reading: _Reading, now: int) -> Iterator[_Slice]:
         schema = self.tables[reading.unit.stream].schema
         horizon = now + span(schema.future)
-        for lines, numbers, header in _batches(reading):
-            decoded = decode(schema, reading.unit.form, lines, 0, header)
-            reading.count(read=len(lines))
-            refused = [replace(r, line=numbers[r.line]) for r in decoded.refused]
-            ts = column(decoded.table, schema.time)
+        for piece in pieces(reading.unit, schema):
+            reading.count(read=piece.read)
+            reading.fields = piece.fields
+            table, kept, raw, refused = piece.rows.table, piece.rows.lines, piece.rows.raw, list(piece.rows.refused)
+            ts = column(table, schema.time)
             ahead, gone = ts > horizon, self._expired(ts)
-            table, kept, raw = decoded.table, decoded.lines, decoded.raw
             if (ahead | gone).any():
                 too_new = f"ahead of the clock by more than {schema.future}"
-                refused += [Refused(numbers[kept[i]], "quarantined", too_new, raw[i]) for i in np.flatnonzero(ahead)]
+                refused += [Refused(kept[i], "quarantined", too_new, raw[i]) for i in np.flatnonzero(ahead).tolist()]
                 too_old = "of a time whose chunk has expired"
-                refused += [Refused(numbers[kept[i]], "expired", too_old, raw[i]) for i in np.flatnonzero(gone)]
-                keep = np.flatnonzero(~(ahead | gone))
-                table, kept, raw = table.take(keep), [kept[i] for i in keep], [raw[i] for i in keep]
+                refused += [Refused(kept[i], "expired", too_old, raw[i]) for i in np.flatnonzero(gone).tolist()]
+                keep = np.flatnonzero(~(ahead | gone)).tolist()
+                table = table.take(pa.array(keep, pa.int64()))
+                kept, raw, ts = [kept[i] for i in keep], [raw[i] for i in keep], ts[keep]
             reading.refuse(refused)
-            reading.saw(ts[~ahead])
-            yield _Slice(reading, table, [numbers[i] for i in kept], raw)
+            yield _Slice(reading, table, late(ts, reading.bound), kept, raw)
+            reading.saw(ts)
 
     def _expired(self, ts: Array) -> Mask:
         """Rows of chunks that are kept no longer."""
@@ -223,7 +210,7 @@ class Archive:
         sizes = [len(s.lines) for s in slices]
         units = np.repeat([s.reading.id for s in slices], sizes)
         ts = column(rows, table.schema.time)
-        is_late = np.concatenate([late(t, s.reading.bound) for t, s in zip(_split(ts, sizes), slices, strict=True)])
+        is_late = np.concatenate([s.late for s in slices])
         ids, hashes = fingerprint(table.schema, rows)
         marked = entries(ids, hashes, units, lines)
         known, archived = self._find(stream, marked, chunks.locate(self.chunks, ts))
@@ -291,7 +278,7 @@ class Archive:
                     Refused(
                         piece.lines[i], "conflict", "same id and time as an archived row, other content", piece.raw[i]
                     )
-                    for i in np.flatnonzero(verdicts.conflict[here])
+                    for i in np.flatnonzero(verdicts.conflict[here]).tolist()
                 ]
             )
 
@@ -300,11 +287,50 @@ class Archive:
         with self._connection.transaction():
             for reading in readings:
                 self.catalog.put_dead_letters(reading.id, reading.refused)
-                self.catalog.finish_unit(reading.id, reading.unit.stream, reading.counters, reading.newest)
+                values = (reading.counters, reading.newest, reading.fields)
+                self.catalog.finish_unit(reading.id, reading.unit.stream, *values)
             if self._late_into:
                 self.catalog.came_late(self._late_into)
         self._late_into = set()
         self.progress = progress
+
+    def retry(self, now: int) -> Ingested:
+        """Take up dead letters that somebody wants retried, as part of the units that they came with.
+
+        What is archived now leaves the dead letters in the transaction that moves its unit's counters. A row that a
+        process appended before it died is recognised by unit and line, like any other.
+        """
+        letters = self.catalog.letters_to_retry(_RETRIED)
+        self._batch += 1
+        readings: list[tuple[_Reading, list[Letter]]] = []
+        on_time: dict[str, list[pa.Table]] = {}
+        progress = dict(self.progress)
+        appended = 0
+        for (stream, number), found in groupby(letters, key=lambda letter: (letter.stream, letter.unit_id)):
+            if stream not in self.tables:
+                continue  # it is not declared any more; should it be again, the letters are there
+            lines = list(found)
+            reading = _Reading(_again(lines), number, self.watermark(stream))
+            readings.append((reading, lines))
+            for piece in self._read(reading, now):
+                fresh, rows = self._append([piece])
+                appended += rows
+                on_time.setdefault(stream, []).append(fresh)
+            progress[stream] = _moved(progress[stream], reading.newest)
+        self.fence()
+        with self._connection.transaction():
+            for reading, lines in readings:
+                before = Counters()
+                for letter in lines:
+                    before += Counters(read=1, **{_COUNTER[letter.reason]: 1})
+                values = (reading.counters - before, reading.newest)
+                self.catalog.retried(reading.id, reading.unit.stream, [letter.line for letter in lines], *values)
+                self.catalog.put_dead_letters(reading.id, reading.refused)
+            if self._late_into:
+                self.catalog.came_late(self._late_into)
+        self._late_into = set()
+        self.progress = progress
+        return Ingested({name: pa.concat_tables(parts) for name, parts in on_time.items()}, appended)
 
     def advance(self, points: Mapping[str, int]) -> None:
         """Move streams on without data to event times (microseconds): idle streams, and all at the end of time."""
@@ -350,13 +376,24 @@ class Archive:
                 table.refresh()
 
 
+def _moved(seen: Progress, newest: int | None) -> Progress:
+    """How far a stream has been read when one more unit has."""
+    if newest is None:
+        return seen
+    return replace(seen, newest=newest if seen.newest is None else max(seen.newest, newest))
+
+
+def _again(letters: Sequence[Letter]) -> Unit:
+    """Dead letters of one unit, to be read once more."""
+    first, raw = letters[0], [letter.raw for letter in letters]
+    form: Format = "jsonl" if first.fields is None else "csv"
+    numbers = [letter.line for letter in letters]
+    return Unit(first.stream, "", form, lambda: iter(raw), numbers, first.fields)
+
+
 def _recent(table: StreamTable) -> RecentRows:
     newest = max((held.newest for held in table.chunks().values()), default=None)
     return RecentRows(table.schema, newest, _RECENT_BYTES)
-
-
-def _split(ts: Array, sizes: list[int]) -> list[Array]:
-    return np.split(ts, np.cumsum(sizes)[:-1])
 
 
 def _complete(rows: pa.Table, is_late: Array, ids: list[bytes], marked: Array, parts: Array) -> pa.Table:
@@ -371,37 +408,3 @@ def _complete(rows: pa.Table, is_late: Array, ids: list[bytes], marked: Array, p
     for name, values in added.items():
         rows = rows.append_column(name, values)
     return rows
-
-
-def _batches(reading: _Reading) -> Iterator[tuple[list[bytes], list[int], list[str]]]:
-    """Non-blank lines with their numbers (from 1), and the CSV header. A damaged rest counts as one bad record."""
-    header: list[str] | None = None if reading.unit.form == "csv" else []
-    lines: list[bytes] = []
-    numbers: list[int] = []
-    number = 0
-    try:
-        for number, line in enumerate(reading.unit.lines(), 1):
-            if number == 1:
-                line = line.removeprefix(b"\xef\xbb\xbf")
-            if not line.strip():
-                continue
-            if header is None:
-                header = _header(line)
-                continue
-            lines.append(line)
-            numbers.append(number)
-            if len(lines) >= _SLICE:
-                yield lines, numbers, header
-                lines, numbers = [], []
-    except SourceDamaged as damage:
-        reading.count(read=1)
-        reading.refuse([Refused(number + 1, "malformed", str(damage), b"")])
-    if lines:
-        yield lines, numbers, header or []
-
-
-def _header(line: bytes) -> list[str]:
-    try:
-        return csv_header(line)
-    except ValueError:
-        return []  # then each line is refused for its number of fields

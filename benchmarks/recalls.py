@@ -24,10 +24,11 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.chunk import CutPolicy
-from archiver.ingest import Archive, Unit
+from archiver.ingest import Archive
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.times import span, to_micros
+from archiver.units import Unit
 from benchmarks.results import Result, kernel, result
 from moirae import database
 from moirae.settings import from_environment

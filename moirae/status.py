@@ -61,6 +61,11 @@ def _deferred(connection: Connection[Any]) -> dict[str, Any]:
     return found
 
 
+def lives(connection: Connection[Any]) -> bool:
+    """Whether a live process runs."""
+    return any(process["role"] == "live" and process["alive"] for process in processes(connection))
+
+
 def accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     """`read`, and what became of it."""
     total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}

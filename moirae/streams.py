@@ -15,11 +15,18 @@ from moirae.durations import Duration, PositiveDuration
 from moirae.places import Interpolated, LocalPath
 
 ColumnType = Literal["boolean", "int", "bigint", "float", "double", "string", "date", "timestamp"]
-Format = Literal["jsonl", "csv"]
+Format = Literal["jsonl", "csv", "parquet"]
+MessageFormat = Literal["jsonl", "csv"]
 
 _ALIASES = {"integer": "int", "long": "bigint"}
 _TYPES: tuple[str, ...] = get_args(ColumnType)
-_SUFFIXES: dict[str, Format] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".csv": "csv"}
+_SUFFIXES: dict[str, Format] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".parquet": "parquet",
+}
 _RESERVED = frozenset({"chunk"})
 
 
@@ -44,7 +51,7 @@ def infer_format(name: str) -> Format:
     """The format that a file's suffix tells, compressed or not."""
     suffix = re.search(r"\.[^./*?]+$", name.removesuffix(".gz"))
     if suffix is None or suffix[0].lower() not in _SUFFIXES:
-        raise ValueError("the file's suffix does not tell its format; add `format: jsonl` or `format: csv`")
+        raise ValueError("the file's suffix does not tell its format; add `format: jsonl`, `csv` or `parquet`")
     return _SUFFIXES[suffix[0].lower()]
 
 
@@ -56,6 +63,17 @@ def _format_or_inferred(value: Any, info: ValidationInfo) -> Any:
 _FileFormat = Annotated[
     Format,
     BeforeValidator(_format_or_inferred, json_schema_input_type=Format | None),
+    Field(
+        default=None,
+        validate_default=True,
+        description="jsonl, csv (with a header line) or parquet; absent: as the suffix tells.",
+    ),
+]
+
+
+_TextFormat = Annotated[
+    MessageFormat,
+    BeforeValidator(_format_or_inferred, json_schema_input_type=MessageFormat | None),
     Field(
         default=None,
         validate_default=True,
@@ -98,7 +116,9 @@ class KafkaSource(Contract):
     """Messages of a Kafka topic; lateness is judged within each partition."""
 
     kafka: Kafka = Field(description="Where the messages come from.")
-    format: Format = Field(default="jsonl", description="How a message's value is written.")
+    format: MessageFormat = Field(
+        default="jsonl", description="How a message's value is written; csv: the columns in the order declared here."
+    )
 
 
 def _source_kind(value: Any) -> str | None:
@@ -207,7 +227,7 @@ class RelationSource(Contract):
     """The file that holds a relation's rows; a changed file is a new version."""
 
     file: LocalPath = Field(description="Path relative to the workspace file.", examples=["hosts.csv"])
-    format: _FileFormat
+    format: _TextFormat
 
 
 class Relation(Contract):

@@ -82,6 +82,12 @@ DO $$ BEGIN
     END IF;
 END $$;
 
+-- Somebody wants it retried; the live process does that.
+ALTER TABLE dead_letters ADD COLUMN IF NOT EXISTS retry boolean NOT NULL DEFAULT false;
+CREATE INDEX IF NOT EXISTS dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
+-- Of CSV: how its lines are read. NULL: they are JSON.
+ALTER TABLE units ADD COLUMN IF NOT EXISTS fields text[];
+
 -- What was posted under an idempotency key: the same key with other content is refused.
 CREATE TABLE IF NOT EXISTS pushes (
     stream text NOT NULL,

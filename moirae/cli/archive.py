@@ -1,6 +1,7 @@
 """`chunks`, `dead-letters`, `status`, `doctor`: what is kept, and whether it is whole."""
 
 import base64
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -34,6 +35,8 @@ chunks = typer.Typer(help="The pieces of history.", no_args_is_help=True)
 streams = typer.Typer(help="What comes in.", no_args_is_help=True)
 dead_letters = typer.Typer(help="Lines that were not archived.", no_args_is_help=True)
 
+# Seconds that `retry` waits for a running workspace.
+_RETRY_PATIENCE = 60.0
 _REASONS = ("malformed", "quarantined", "conflict", "expired")
 
 
@@ -164,8 +167,51 @@ def list_dead_letters(
     if output is Output.JSON:
         print_json(rows)
         return
-    shown = [(r["stream"], r["source"], r["line"], r["reason"], r["detail"], visible(r["raw"])[:80]) for r in rows]
-    print_table(["stream", "source", "line", "reason", "detail", "raw"], shown, "no dead letters")
+    names = ("id", "stream", "source", "line", "reason", "detail")
+    shown = [(*(r[name] for name in names), visible(r["raw"])[:80]) for r in rows]
+    print_table([*names, "raw"], shown, "no dead letters")
+
+
+@dead_letters.command("retry")
+def retry_dead_letters(
+    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids, as `list` shows them.")] = None,
+    workspace: Workspace = WORKSPACE,
+    stream: Annotated[str | None, typer.Option("--stream", help="All of this stream.")] = None,
+    reason: Annotated[str | None, typer.Option("--reason", help=f"All for: {', '.join(_REASONS)}.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
+    limit: Limit = 100_000,
+    output: OutputOption = Output.TABLE,
+) -> None:
+    """Have refused lines taken up again, when their cause is mended; exit 1 where any is refused again."""
+    if reason is not None and reason not in _REASONS:
+        raise UsageError(f"no reason {reason!r}; there are {', '.join(_REASONS)}")
+    if not (ids or stream or reason or everything):
+        raise UsageError("name ids, a --stream, a --reason, or --all")
+    named = [_letter(text) for text in ids or ()]
+    with database(workspace) as (_, connection):
+        catalog = Catalog(connection)
+        asked = catalog.mark_for_retry(named, stream, reason, limit)
+        running = state.lives(connection)
+        deadline = time.monotonic() + _RETRY_PATIENCE
+        while running and catalog.still_to_retry() and time.monotonic() < deadline:
+            time.sleep(0.2)
+        waiting = catalog.still_to_retry()
+        refused = catalog.still_dead(asked)
+    if output is Output.JSON:
+        print_json({"asked": len(asked), "waiting": waiting, "refused": refused})
+    elif waiting:
+        print(f"{waiting:,} lines are retried when the workspace runs: `moirae up`")
+    else:
+        again = f", {refused:,} refused again: see `moirae dead-letters list`" if refused else ""
+        print(f"{len(asked) - refused:,} of {len(asked):,} lines taken{again}")
+    raise typer.Exit(1 if refused else 0)
+
+
+def _letter(text: str) -> tuple[int, int]:
+    unit, _, line = text.partition(":")
+    if not (unit.isascii() and unit.isdigit() and line.isascii() and line.isdigit() and len(text) < 40):
+        raise UsageError(f"{text[:80]!r} is no id of a dead letter, such as 17:3")
+    return int(unit), int(line)
 
 
 def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:

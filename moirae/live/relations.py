@@ -12,8 +12,8 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.decode import Decoded, csv_header, decode
-from archiver.ingest import SourceDamaged
 from archiver.schema import ARROW_TYPES, StreamSchema
+from archiver.units import SourceDamaged
 from moirae.errors import MoiraeError, Problem, ProblemsError
 from moirae.live.sources.files import lines
 from moirae.streams import Relation

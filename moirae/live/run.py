@@ -17,10 +17,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from archiver.chunk import CutPolicy
 from archiver.engine.session import start_session
-from archiver.ingest import Archive, Unit
+from archiver.ingest import Archive, Ingested
 from archiver.lifecycle import Policy
 from archiver.roller import Roller
 from archiver.times import from_micros, span, to_micros
+from archiver.units import Unit
 from moirae import database
 from moirae.deployments.registry import Registry
 from moirae.deployments.reload import Reloading, RuleFiles
@@ -44,8 +45,9 @@ from recall.ledger import pinned_chunks
 _LOG = structlog.get_logger()
 
 # Seconds: between two looks at what moves without data; between two signs of life; between two commits of settled
-# events; between two looks at what becomes of chunks; for a predecessor to end.
-_TICK, _BEAT, _FLUSH, _ROLL, _PATIENCE = 0.1, 2.0, 5.0, 1.0, 15.0
+# events; between two looks at what becomes of chunks; between two looks for dead letters to retry; for a predecessor
+# to end.
+_TICK, _BEAT, _FLUSH, _ROLL, _RETRY, _PATIENCE = 0.1, 2.0, 5.0, 1.0, 1.0, 15.0
 # Seconds that files which nobody should need any more stay, beyond the longest history query.
 _RETENTION = 60.0
 
@@ -107,6 +109,7 @@ class Live:
         self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})
         self._beat_at = 0.0
         self._flushed_at = 0.0
+        self._retried_at = 0.0
         self._first_commit: float | None = None
         self._failure: Exception | None = None
 
@@ -131,6 +134,7 @@ class Live:
         query = self._start()
         with suppress(_Stopped):
             if self._drain:
+                self._retry()
                 self._take_all_landed()
             while self._goes_on(query) and not self._stop.wait(_TICK):
                 with self._lock:
@@ -199,8 +203,19 @@ class Live:
             self._landings.forget(taken)
 
     def _archive_and_judge(self, units: Sequence[Unit]) -> None:
-        ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        self._judge_all(self._archive.ingest(units, to_micros(datetime.now(UTC))))
         self._idle.heard({unit.stream for unit in units}, time.monotonic())
+
+    def _retry(self) -> None:
+        """Take up dead letters that somebody wants retried."""
+        while self._archive.catalog.still_to_retry():
+            before = self._archive.catalog.still_to_retry()
+            self._judge_all(self._archive.retry(to_micros(datetime.now(UTC))))
+            if self._archive.catalog.still_to_retry() >= before:
+                return
+
+    def _judge_all(self, ingested: Ingested) -> None:
+        """Rows have been archived: judge them, and look after what follows."""
         if self._first_commit is None:
             self._first_commit = time.monotonic() - self._began
         left = self._judge.detect(ingested.on_time)
@@ -219,6 +234,9 @@ class Live:
         if now - self._rolled_at >= _ROLL:
             self._rolled_at = now
             self._roll()
+        if now - self._retried_at >= _RETRY:
+            self._retried_at = now
+            self._retry()
         if now - self._flushed_at >= _FLUSH:
             self._flushed_at = now
             for outbox in self._outboxes:

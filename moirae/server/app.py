@@ -18,14 +18,14 @@ from moirae.server.answers import Refused, answer, refusal
 from moirae.server.connections import Connections
 from moirae.server.gate import Gate
 from moirae.server.push import Push
-from moirae.server.reload import Busy, Refusal, Reload
+from moirae.server.reload import reload
 from moirae.settings import Settings
 
 # Rows of one answer, and bytes after which it ends early and says so.
 MOST_ROWS, _MOST_BYTES = 1_000, 4 << 20
 
 
-def application(settings: Settings, connections: Connections, push: Push, reload: Reload) -> Gate:
+def application(settings: Settings, connections: Connections, push: Push) -> Gate:
     """The application that uvicorn serves."""
     app = FastAPI(title="Moirae", docs_url=None, redoc_url=None, openapi_url=None)
     _add_probes(app, connections, push)
@@ -37,13 +37,10 @@ def application(settings: Settings, connections: Connections, push: Push, reload
 
     @app.post("/-/reload")
     def reload_rules() -> Response:
-        try:
-            steps = reload()
-        except Busy:
-            raise Refused(409, "rules are being reloaded already") from None
-        except Refusal as refused:
-            return answer({"error": "nothing was changed", "problems": refused.problems}, 422)
-        return answer({"changed": steps})
+        problems = reload(connections)
+        if problems:
+            return answer({"error": "nothing was changed", "problems": problems}, 422)
+        return answer({"applied": True})
 
     _add_errors(app)
     return Gate(app, connections, [settings.server.host, *settings.server.hosts])

@@ -15,7 +15,6 @@ from moirae.server import tokens
 from moirae.server.app import application
 from moirae.server.connections import Connections
 from moirae.server.push import Limits, Push
-from moirae.server.reload import Reload
 from moirae.settings import Settings
 from moirae.streams import HttpSource
 from moirae.up import watch_parent
@@ -40,7 +39,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
     listening = _listen(settings)
     connections = Connections(settings)
     push = Push(settings.home, _posted(settings), connections, Limits())
-    app = application(settings, connections, push, Reload(settings.file))
+    app = application(settings, connections, push)
     config = uvicorn.Config(
         app,
         lifespan="off",

@@ -72,7 +72,44 @@ RETURNING id, done
 -- A source unit is archived; its counters replace what an earlier, broken reading may have left.
 UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
     archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s, malformed = %(malformed)s,
-    quarantined = %(quarantined)s, conflicts = %(conflicts)s, expired = %(expired)s
+    quarantined = %(quarantined)s, conflicts = %(conflicts)s, expired = %(expired)s, fields = %(fields)s
+WHERE id = %(id)s
+
+-- letters_to_retry --
+-- Dead letters that are to be retried, by unit.
+SELECT u.stream, d.unit_id, d.line, d.reason, d.raw, u.fields FROM dead_letters d JOIN units u ON u.id = d.unit_id
+WHERE d.retry ORDER BY u.stream, d.unit_id, d.line LIMIT %(limit)s
+
+-- still_to_retry --
+-- How many dead letters wait to be retried.
+SELECT count(*) FROM dead_letters WHERE retry
+
+-- still_dead --
+-- How many of the named lines are dead letters that do not wait to be retried.
+SELECT count(*) FROM dead_letters d JOIN unnest(%(units)s::bigint[], %(lines)s::bigint[]) AS n (unit_id, line)
+USING (unit_id, line)
+WHERE NOT d.retry
+
+-- mark_for_retry --
+-- Dead letters that somebody wants retried, the oldest first.
+UPDATE dead_letters d SET retry = true FROM (
+    SELECT l.unit_id, l.line FROM dead_letters l JOIN units u ON u.id = l.unit_id
+    WHERE (NOT %(named)s OR (l.unit_id, l.line) IN (SELECT * FROM unnest(%(units)s::bigint[], %(lines)s::bigint[])))
+      AND (%(stream)s::text IS NULL OR u.stream = %(stream)s) AND (%(reason)s::text IS NULL OR l.reason = %(reason)s)
+    ORDER BY l.at, l.unit_id, l.line LIMIT %(most)s) AS wanted
+WHERE d.unit_id = wanted.unit_id AND d.line = wanted.line
+RETURNING d.unit_id, d.line
+
+-- drop_letters --
+-- Dead letters that are none any more, or that are put again.
+DELETE FROM dead_letters WHERE unit_id = %(unit_id)s AND line = ANY(%(lines)s)
+
+-- change_counters --
+-- Some of a unit's records have become something else.
+UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s, late = late + %(late)s,
+    duplicates = duplicates + %(duplicates)s, malformed = malformed + %(malformed)s,
+    quarantined = quarantined + %(quarantined)s, conflicts = conflicts + %(conflicts)s,
+    expired = expired + %(expired)s
 WHERE id = %(id)s
 
 -- put_dead_letter --
@@ -86,7 +123,7 @@ SELECT unit FROM units WHERE stream = %(stream)s AND done
 
 -- counters_of --
 -- What became of the records of some finished units.
-SELECT read, archived, late, duplicates, malformed, quarantined, conflicts FROM units
+SELECT read, archived, late, duplicates, malformed, quarantined, conflicts, expired FROM units
 WHERE stream = %(stream)s AND unit = ANY(%(units)s) AND done
 
 -- accounting --
@@ -101,7 +138,7 @@ FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s
 
 -- dead_letters --
 -- Refused lines, newest first.
-SELECT u.stream, u.unit AS source, d.line, d.reason, d.detail, d.raw, d.at
+SELECT d.unit_id || ':' || d.line AS id, u.stream, u.unit AS source, d.line, d.reason, d.detail, d.raw, d.at, d.retry
 FROM dead_letters d JOIN units u ON u.id = d.unit_id
 WHERE (%(stream)s::text IS NULL OR u.stream = %(stream)s) AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
 ORDER BY d.at DESC, d.unit_id DESC, d.line DESC LIMIT %(limit)s

@@ -19,10 +19,11 @@ from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
 from archiver.chunk import CutPolicy
-from archiver.ingest import Archive, Unit
+from archiver.ingest import Archive
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.times import span, to_micros
+from archiver.units import Unit
 from moirae import database
 from moirae.settings import Settings, from_environment
 from recall.corpora import Corpora

@@ -23,7 +23,6 @@ from moirae.server import tokens
 from moirae.server.app import application
 from moirae.server.connections import Connections
 from moirae.server.push import Limits, Push
-from moirae.server.reload import Reload
 from moirae.settings import Settings, from_environment
 from tests.faults.harness import workspace
 
@@ -356,21 +355,14 @@ def test_a_limit_beyond_the_most_is_refused(served: Served) -> None:
 # Rules
 
 
-def test_reload_takes_good_files_and_refuses_bad_ones(served: Served) -> None:
-    answer = served.ask("POST", "/-/reload")
-    assert answer.status_code == 200
-    assert [(step["action"], step["rule"]) for step in answer.json()["changed"]] == [("start", "g/High")]
-    assert [rule["name"] for rule in served.ask("GET", "/api/v1/rules", "viewer").json()["rules"]] == ["g/High"]
-    assert served.ask("GET", "/api/v1/rules/g%2FHigh").json()["name"] == "g/High"
-    assert served.ask("GET", "/api/v1/rules/High").json()["name"] == "g/High"
+def test_rules_by_name(served: Served) -> None:
+    assert served.ask("GET", "/api/v1/rules", "viewer").json() == {"rules": [], "truncated": False}
+    assert served.ask("GET", "/api/v1/rules/g%2FHigh").status_code == 404
+
+
+def test_without_a_live_process_nothing_is_reloaded(served: Served) -> None:
     before = _state(served)
-    file = served.settings.file.parent / "rules.yaml"
-    file.write_text(RULES.replace("High,", "High, treshold: 5,"))
-    refused = served.ask("POST", "/-/reload")
-    file.write_text(RULES)
-    assert refused.status_code == 422
-    assert "rules.yaml:1:" in refused.json()["problems"][0]
-    assert "treshold" in refused.json()["problems"][0]
+    assert served.ask("POST", "/-/reload").status_code == 503
     assert _state(served) == before
 
 
@@ -387,7 +379,7 @@ def small(served: Served) -> Iterator[tuple[Any, dict[str, Any]]]:
 
     def client(**limits: Any) -> TestClient:
         push = Push(served.settings.home, ["cpu"], connections, Limits(**limits))
-        app = application(served.settings, connections, push, Reload(served.settings.file))
+        app = application(served.settings, connections, push)
         return TestClient(
             app, "http://127.0.0.1", headers={"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
         )

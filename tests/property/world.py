@@ -13,8 +13,9 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 from archiver.chunk import CutPolicy
-from archiver.ingest import Archive, Unit
+from archiver.ingest import Archive
 from archiver.times import span, to_micros
+from archiver.units import Unit
 from moirae.deployments.registry import Registry
 from moirae.live.judge import Judge
 from moirae.live.relations import Relations

@@ -100,8 +100,7 @@ def test_sources(tmp_path: Path) -> None:
     assert isinstance(source, KafkaSource)
     assert (source.kafka.servers, source.kafka.topic, source.format) == ("a:9092,b:9092", "t", "csv")
     source = load(tmp_path, STREAM).streams["cpu"].source
-    assert isinstance(source, HttpSource)
-    assert source.format == "jsonl"
+    assert source == HttpSource(http=True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Files as source units: JSON lines or CSV, plain or packed, in order of modification time, then name."""
+"""Files as source units: JSON lines, CSV (plain or packed) or Parquet, by time of modification, then name."""
 
 import glob
 import gzip
@@ -8,8 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from archiver.decode import Format
-from archiver.ingest import SourceDamaged, Unit
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from archiver.units import PIECE, SourceDamaged, Unit
+from moirae.streams import Format
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,14 @@ class Appeared:
 def units(appeared: Sequence[Appeared], formats: dict[str, Format], base: Path) -> list[Unit]:
     """Units of the files, by stream, each in the order that decides what is late. Named relative to `base`."""
     ordered = sorted(appeared, key=lambda f: (f.stream, f.modified, str(f.path)))
-    return [Unit(f.stream, name(f.path, base), formats[f.stream], partial(lines, f.path)) for f in ordered]
+    return [unit(f.stream, name(f.path, base), formats[f.stream], f.path) for f in ordered]
+
+
+def unit(stream: str, name: str, form: Format, path: Path) -> Unit:
+    """One file as a unit."""
+    if form == "parquet":
+        return Unit(stream, name, None, partial(tables, path))
+    return Unit(stream, name, form, partial(lines, path))
 
 
 def listed(pattern: str) -> list[Path]:
@@ -47,3 +57,13 @@ def lines(path: Path) -> Iterator[bytes]:
         raise SourceDamaged("the file is gone, or is none") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceDamaged(f"packed file is damaged: {error}") from error
+
+
+def tables(path: Path) -> Iterator[pa.Table]:
+    """Rows of a Parquet file. Raises `SourceDamaged` where it is none, or is gone."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(PIECE):
+                yield pa.Table.from_batches([batch])
+    except (OSError, pa.ArrowException) as error:
+        raise SourceDamaged(f"not a Parquet file that can be read: {str(error)[:200]}") from error

@@ -1,10 +1,9 @@
 """Batches of the landing folder as source units: what was posted, or handed over by `moirae ingest`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
-from archiver.ingest import Unit
+from archiver.units import Unit
 from moirae.landing import Landed, Landing
 from moirae.live.sources import files
 from moirae.streams import infer_format
@@ -50,7 +49,7 @@ def one_round(waiting: Mapping[str, Sequence[Landed]]) -> dict[str, list[Landed]
 def units(taken: Mapping[str, Sequence[Landed]]) -> Sequence[Unit]:
     """The batches as units."""
     return [
-        Unit(stream, batch.name, infer_format(batch.path.name), partial(files.lines, batch.path))
+        files.unit(stream, batch.name, infer_format(batch.path.name), batch.path)
         for stream, batches in taken.items()
         for batch in batches
     ]

@@ -1,0 +1,255 @@
+"""Units of all forms through the real archive: files of Parquet, dead letters that are retried."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from psycopg import Connection
+
+from archiver.chunk import CutPolicy
+from archiver.ingest import Archive
+from archiver.schema import StreamSchema
+from archiver.times import to_micros
+from archiver.units import Unit
+from moirae import database
+from moirae.doctor import examine
+from moirae.live.sources import files
+from moirae.settings import Settings, from_environment
+from tests.faults.harness import workspace
+
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, n: int}
+    time: ts
+    id: [host]
+    lateness: 1h
+    source: {files: landing/*.parquet}
+"""
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+SCHEMA = StreamSchema(
+    "cpu",
+    {"ts": "timestamp", "host": "string", "n": "int"},
+    "ts",
+    ("host",),
+    (),
+    timedelta(hours=1),
+    timedelta(minutes=5),
+)
+COUNTERS = "read, archived, late, duplicates, malformed, quarantined, conflicts"
+
+
+class World:
+    """An archive of one stream, that can be opened again as after a fall."""
+
+    def __init__(self, settings: Settings, connection: Connection[Any]) -> None:
+        self.settings = settings
+        self.connection = connection
+        self.open()
+
+    def open(self, schema: StreamSchema = SCHEMA) -> None:
+        """A new process."""
+        policy = CutPolicy(1000, 3_600_000_000)
+        self.archive = Archive(Path(self.settings.archive), [schema], policy, self.connection, lambda: None)
+
+    def ingest(self, *units: Unit, now: datetime = NOW) -> None:
+        """Archive these."""
+        self.archive.ingest(units, to_micros(now))
+
+    def retry(self, now: datetime = NOW) -> int:
+        """Retry all dead letters; how many rows were appended."""
+        self.archive.catalog.mark_for_retry([], None, None, 100)
+        return self.archive.retry(to_micros(now)).appended
+
+    def counters(self) -> tuple[Any, ...]:
+        """Of all units together, in the order of `COUNTERS`."""
+        sums = ", ".join(f"sum({name})::int" for name in COUNTERS.split(", "))
+        row = self.connection.execute(f"SELECT {sums} FROM units".encode()).fetchone()
+        assert row is not None
+        return row
+
+    def rows(self) -> list[tuple[Any, ...]]:
+        """Archived rows, sorted."""
+        table = self.archive.tables["cpu"].read(["host", "n", "_extra", "_late"])
+        return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+    def healthy(self) -> bool:
+        """Whether the doctor finds nothing."""
+        return not [finding for finding in examine(self.settings, self.connection) if finding.wrong]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with workspace(WORKSPACE, "groups: []\n") as root:
+        settings = from_environment(root / "moirae.yaml")
+        with database.connect(settings, "tests") as connection:
+            yield World(settings, connection)
+
+
+def _lines(name: str, *rows: Any, form: Any = "jsonl") -> Unit:
+    raw = [row if isinstance(row, bytes) else json.dumps(row).encode() for row in rows]
+    return Unit("cpu", name, form, lambda: iter(raw))
+
+
+def _row(host: str, hour: int = 0, **more: Any) -> dict[str, Any]:
+    return {"ts": f"2026-01-01T{hour:02d}:00:00Z", "host": host, "n": 1, **more}
+
+
+# Retrying
+
+
+def test_a_letter_whose_cause_is_mended_is_archived_and_counted_once(world: World) -> None:
+    world.ingest(_lines("a", _row("a"), _row("b", n=2**40), b"{broken", _row("c")))
+    assert world.counters() == (4, 2, 0, 0, 2, 0, 0)
+    wide = replace(SCHEMA, columns={**SCHEMA.columns, "n": "int", "m": "bigint"})
+    assert world.retry() == 0
+    assert world.counters() == (4, 2, 0, 0, 2, 0, 0)
+    world.connection.execute(
+        "UPDATE dead_letters SET raw = %s WHERE line = 2", (json.dumps(_row("b", m=2**40)).encode(),)
+    )
+    world.open(wide)
+    assert world.retry() == 1
+    assert world.counters() == (4, 3, 0, 0, 1, 0, 0)
+    assert world.retry() == 0
+    assert world.counters() == (4, 3, 0, 0, 1, 0, 0)
+    left = world.archive.catalog.dead_letters(None, None, 10)
+    assert [(letter["source"], letter["line"], letter["retry"]) for letter in left] == [("a", 3, False)]
+
+
+def test_a_row_of_the_future_is_taken_when_its_time_has_come(world: World) -> None:
+    world.ingest(_lines("a", _row("a"), {"ts": "2026-01-03T00:00:00Z", "host": "z", "n": 5}))
+    assert world.counters() == (2, 1, 0, 0, 0, 1, 0)
+    assert world.retry(NOW + timedelta(days=1)) == 1
+    assert world.counters() == (2, 2, 0, 0, 0, 0, 0)
+    assert world.archive.progress["cpu"].newest == to_micros(datetime(2026, 1, 3, tzinfo=UTC))
+    assert world.healthy()
+
+
+def test_a_letter_becomes_a_duplicate_a_conflict_or_late_as_any_row(world: World) -> None:
+    ahead = [{"ts": "2026-01-03T00:00:00Z", "host": host, "n": 1} for host in ("same", "other", "late")]
+    world.ingest(_lines("a", *ahead))
+    later = NOW + timedelta(days=9)
+    world.ingest(_lines("b", ahead[0], {**ahead[1], "n": 2}, {**ahead[0], "ts": "2026-01-09T00:00:00Z"}), now=later)
+    assert world.retry(later) == 1
+    assert world.counters() == (6, 4, 1, 1, 0, 0, 1)
+    assert [letter["reason"] for letter in world.archive.catalog.dead_letters(None, None, 10)] == ["conflict"]
+    assert world.healthy()
+
+
+def test_csv_letters_are_read_by_the_header_of_their_file(world: World) -> None:
+    world.ingest(_lines("a", b"n,host,ts", b"1,a,2026-01-03T00:00:00Z", b"1,b,2026-01-01T00:00:00Z,x", form="csv"))
+    assert world.counters() == (2, 0, 0, 0, 1, 1, 0)
+    assert world.retry(NOW + timedelta(days=2)) == 1
+    assert world.rows() == [("a", 1, None, False)]
+    assert world.counters() == (2, 1, 0, 0, 1, 0, 0)
+
+
+def test_a_fall_between_archive_and_ledger_counts_nothing_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.ingest(_lines("a", _row("a"), {"ts": "2026-01-03T00:00:00Z", "host": "z", "n": 5}))
+
+    def fall(*_: Any) -> None:
+        raise ConnectionError("kill -9")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(world.archive.catalog, "retried", fall)
+        with pytest.raises(ConnectionError):
+            world.retry(NOW + timedelta(days=1))
+    world.open()
+    assert len(world.rows()) == 2
+    assert world.retry(NOW + timedelta(days=1)) == 0
+    assert world.counters() == (2, 2, 0, 0, 0, 0, 0)
+    assert world.archive.catalog.dead_letters(None, None, 10) == []
+    assert world.healthy()
+
+
+# Parquet
+
+
+def _parquet(world: World, name: str, table: pa.Table) -> Unit:
+    folder = world.settings.file.parent / "landing"
+    folder.mkdir(exist_ok=True)
+    pq.write_table(table, folder / name)
+    return files.unit("cpu", name, "parquet", folder / name)
+
+
+def _times(*hours: int | None, unit: str = "us", zone: str | None = "UTC") -> pa.Array:
+    moments = [None if hour is None else datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in hours]
+    return pa.array(moments, pa.timestamp(unit, tz="UTC")).cast(pa.timestamp(unit, tz=zone), safe=False)
+
+
+@pytest.mark.parametrize(("unit", "zone"), [("us", "UTC"), ("ns", None), ("ms", "Europe/Lisbon"), ("s", None)])
+def test_rows_of_parquet_equal_those_of_lines(world: World, unit: str, zone: str | None) -> None:
+    hosts = pa.array(["a", None, "c"]).dictionary_encode()
+    table = pa.table(
+        {
+            "x": [1.5, None, 2.5],
+            "n": pa.array([1, 2, None], pa.int64()),
+            "host": hosts,
+            "ts": _times(1, 2, 3, unit=unit, zone=zone),
+        }
+    )
+    world.ingest(_parquet(world, "a.parquet", table))
+    lines = [
+        {"ts": f"2026-01-01T0{i + 1}:00:00Z", "x": x, "host": h, "n": n}
+        for i, (x, h, n) in enumerate([(1.5, "a", 1), (None, None, 2), (2.5, "c", None)])
+    ]
+    world.ingest(_lines("b", *lines))
+    assert world.counters() == (6, 3, 0, 3, 0, 0, 0)
+    assert world.healthy()
+
+
+def test_rows_that_do_not_fit_are_refused_alone(world: World) -> None:
+    table = pa.table(
+        {
+            "ts": _times(1, None, 2, 3).cast(pa.timestamp("us", tz="UTC")),
+            "host": ["a", "b", "c", "d"],
+            "n": pa.array([1, 2, 2**31, -(2**31)], pa.int64()),
+        }
+    )
+    world.ingest(_parquet(world, "a.parquet", table))
+    assert world.counters() == (4, 2, 0, 0, 2, 0, 0)
+    letters = sorted(world.archive.catalog.dead_letters(None, None, 10), key=lambda letter: letter["line"])
+    assert [(letter["line"], letter["detail"]) for letter in letters] == [
+        (2, "column ts: no event time"),
+        (3, "column n: 2147483648 does not fit int"),
+    ]
+    assert json.loads(letters[1]["raw"]) == {"ts": "2026-01-01T02:00:00Z", "host": "c", "n": 2**31}
+
+
+def test_a_time_before_1900_is_refused(world: World) -> None:
+    table = pa.table({"ts": pa.array([datetime(1800, 1, 1, tzinfo=UTC)], pa.timestamp("ms", tz="UTC")), "host": ["a"]})
+    world.ingest(_parquet(world, "a.parquet", table))
+    assert world.counters() == (1, 0, 0, 0, 1, 0, 0)
+
+
+def test_a_file_that_does_not_fit_is_one_dead_letter(world: World) -> None:
+    world.ingest(_parquet(world, "a.parquet", pa.table({"ts": ["2026-01-01T00:00:00Z"] * 3, "host": ["a", "b", "c"]})))
+    path = world.settings.file.parent / "landing" / "b.parquet"
+    path.write_bytes(b"PAR1 no more than a name")
+    world.ingest(files.unit("cpu", "b", "parquet", path))
+    assert world.counters() == (2, 0, 0, 0, 2, 0, 0)
+    details = [letter["detail"] for letter in world.archive.catalog.dead_letters(None, None, 10)]
+    assert "column ts: the file holds string, timestamp is declared" in details
+    assert any(detail.startswith("not a Parquet file that can be read") for detail in details)
+    assert world.healthy()
+
+
+def test_letters_of_parquet_can_be_retried(world: World) -> None:
+    table = pa.table(
+        {
+            "ts": pa.array([datetime(2026, 1, 3, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
+            "host": ["a"],
+            "n": pa.array([1], pa.int8()),
+        }
+    )
+    world.ingest(_parquet(world, "a.parquet", table))
+    assert world.counters() == (1, 0, 0, 0, 0, 1, 0)
+    assert world.retry(NOW + timedelta(days=2)) == 1
+    assert world.rows() == [("a", 1, None, False)]
