@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo demo-once test slow lint bench faults lock clean prerequisites
+.PHONY: broker help setup demo demo-once test slow lint bench faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
@@ -34,16 +34,20 @@ $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
 	@touch $@
 
+# Only for tests, and without it theirs are skipped.
+broker: setup
+	-@$(BIN)/python -m tests.broker.install
+
 demo: setup
 	@$(BIN)/moirae demo
 
 demo-once: setup
 	@$(BIN)/moirae demo --once -o json
 
-test: setup
+test: setup broker
 	@$(BIN)/python -m pytest
 
-slow: setup
+slow: setup broker
 	@$(BIN)/python -m pytest -m slow --timeout 3600
 
 lint: setup
@@ -53,7 +57,7 @@ lint: setup
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m moirae.schema --check
 
-faults: setup
+faults: setup broker
 	@$(BIN)/python -m pytest -m faults --timeout 3600
 
 bench: setup

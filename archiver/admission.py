@@ -27,6 +27,18 @@ def late(ts: Array, bound: int | None) -> Mask:
     return np.zeros(len(ts), dtype=bool) if bound is None else np.asarray(ts < bound)
 
 
+def late_in_order(ts: Array, newest: int | None, lateness: int, bound: int | None) -> Mask:
+    """Rows of a source where each is held against all before it: behind `bound`, or the newest of them less `lateness`.
+
+    `newest`: of the rows before the first of these.
+    """
+    if not len(ts):
+        return np.zeros(0, dtype=bool)
+    first = int(ts[0]) if newest is None else newest
+    before = np.maximum.accumulate(np.concatenate([[first], ts[:-1]])) - lateness
+    return np.asarray(ts < (before if bound is None else np.maximum(before, bound)))
+
+
 def late_bound(newest: int | None, lateness: int, advanced: int | None) -> int | None:
     """Rows before this event time are late: `newest` of all earlier units less `lateness`, or the advance."""
     bounds = [b for b in (None if newest is None else newest - lateness, advanced) if b is not None]

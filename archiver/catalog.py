@@ -25,6 +25,14 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Partition:
+    """How far a partition of a stream has been read: the number of its next record, and in event time."""
+
+    next: int
+    progress: Progress
+
+
+@dataclass(frozen=True)
 class Counters:
     """What became of the records of a source unit. Every record read is in exactly one of the others but `late`."""
 
@@ -129,6 +137,20 @@ class Catalog:
         """How far each stream has been read."""
         rows = self._connection.execute(_QUERIES["streams"])
         return {name: Progress(optional_micros(n), optional_micros(a)) for name, n, a in rows}
+
+    def partitions(self) -> dict[str, dict[str, Partition]]:
+        """How far each partition of a stream has been read, by stream."""
+        found: dict[str, dict[str, Partition]] = {}
+        for stream, name, following, newest, advanced in self._connection.execute(_QUERIES["partitions"]):
+            progress = Progress(optional_micros(newest), optional_micros(advanced))
+            found.setdefault(stream, {})[name] = Partition(following, progress)
+        return found
+
+    def put_partition(self, stream: str, name: str, partition: Partition) -> None:
+        """A partition has been read so far."""
+        newest, advanced = (optional_datetime(v) for v in (partition.progress.newest, partition.progress.advanced))
+        values = {"stream": stream, "partition": name, "next": partition.next}
+        self._connection.execute(_QUERIES["put_partition"], {**values, "newest": newest, "advanced": advanced})
 
     def advance(self, stream: str, point: int) -> None:
         """Move a stream on without data."""

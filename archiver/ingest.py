@@ -17,8 +17,8 @@ import pyarrow as pa
 from psycopg import Connection
 
 from archiver import chunk as chunks
-from archiver.admission import Mask, column, judge, late, late_bound
-from archiver.catalog import Catalog, Counters, Letter, Progress
+from archiver.admission import Mask, column, judge, late, late_bound, late_in_order
+from archiver.catalog import Catalog, Counters, Letter, Partition, Progress
 from archiver.chunk import Chunk, CutPolicy, Newest
 from archiver.decode import Format, Refused
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
@@ -52,6 +52,20 @@ class _Reading:
     refused: list[Refused] = field(default_factory=list)
     newest: int | None = None
     fields: Sequence[str] | None = None
+    # Of a partition: how far it had been read.
+    before: Partition | None = None
+
+    def late(self, ts: Array, lateness: int) -> Array:
+        """Which rows, that come after those seen, are late."""
+        if self.before is None:
+            return late(ts, self.bound)
+        known = [n for n in (self.before.progress.newest, self.newest) if n is not None]
+        return late_in_order(ts, max(known, default=None), lateness, self.bound)
+
+    def after(self) -> Partition:
+        """How far its partition has been read with it."""
+        assert self.before is not None and self.unit.numbers
+        return Partition(self.unit.numbers[-1] + 1, _moved(self.before.progress, self.newest))
 
     def saw(self, ts: Array) -> None:
         if len(ts):
@@ -118,6 +132,7 @@ class Archive:
             self.catalog.add_streams(list(self.tables))
             self.chunks: list[Chunk] = self.catalog.chunks()
             self.progress: dict[str, Progress] = self.catalog.progress()
+            self.partitions: dict[str, dict[str, Partition]] = self.catalog.partitions()
         self._held = self._held_by_newest()
 
     def _held_by_newest(self) -> Newest:
@@ -128,8 +143,18 @@ class Archive:
 
     def watermark(self, stream: str) -> int | None:
         """Rows of the stream before this event time (microseconds) are complete or late. None: nothing read."""
+        lateness = span(self.tables[stream].schema.lateness)
         progress = self.progress[stream]
-        return late_bound(progress.newest, span(self.tables[stream].schema.lateness), progress.advanced)
+        marks = [mark for mark in self.partition_watermarks(stream).values() if mark is not None]
+        if not marks:
+            return late_bound(progress.newest, lateness, progress.advanced)
+        return min(marks) if progress.advanced is None else max(min(marks), progress.advanced)
+
+    def partition_watermarks(self, stream: str) -> dict[str, int | None]:
+        """The same for each partition of a stream, by itself: the one furthest behind holds the stream back."""
+        lateness = span(self.tables[stream].schema.lateness)
+        found = self.partitions.get(stream, {}).items()
+        return {name: late_bound(p.progress.newest, lateness, p.progress.advanced) for name, p in found}
 
     def ingest(self, units: Iterable[Unit], now: int) -> Ingested:
         """Archive the units, those of one stream in the given order. `now` is the clock, for rows of the future."""
@@ -172,8 +197,21 @@ class Archive:
             number, done = self.catalog.open_unit(unit.stream, unit.name)
         if done:
             return None
+        if unit.partition is not None:
+            return self._open_partition(unit, unit.partition, number)
+        if unit.stream in self.partitions:
+            return _Reading(unit, number, self.watermark(unit.stream))
         seen, schema = progress[unit.stream], self.tables[unit.stream].schema
         return _Reading(unit, number, late_bound(seen.newest, span(schema.lateness), seen.advanced))
+
+    def _open_partition(self, unit: Unit, partition: str, number: int) -> _Reading:
+        before = self.partitions.get(unit.stream, {}).get(partition)
+        if before is None:
+            # What the stream's watermark has passed was settled without this partition.
+            before = Partition(0, Progress(None, self.watermark(unit.stream)))
+        bounds = [before.progress.advanced, self.progress[unit.stream].advanced]
+        bound = max((b for b in bounds if b is not None), default=None)
+        return _Reading(unit, number, bound, before=before)
 
     def _read(self, reading: _Reading, now: int) -> Iterator[_Slice]:
         schema = self.tables[reading.unit.stream].schema
@@ -193,7 +231,7 @@ class Archive:
                 table = table.take(pa.array(keep, pa.int64()))
                 kept, raw, ts = [kept[i] for i in keep], [raw[i] for i in keep], ts[keep]
             reading.refuse(refused)
-            yield _Slice(reading, table, late(ts, reading.bound), kept, raw)
+            yield _Slice(reading, table, reading.late(ts, span(schema.lateness)), kept, raw)
             reading.saw(ts)
 
     def _expired(self, ts: Array) -> Mask:
@@ -289,10 +327,15 @@ class Archive:
                 self.catalog.put_dead_letters(reading.id, reading.refused)
                 values = (reading.counters, reading.newest, reading.fields)
                 self.catalog.finish_unit(reading.id, reading.unit.stream, *values)
+                if reading.unit.partition is not None:
+                    self.catalog.put_partition(reading.unit.stream, reading.unit.partition, reading.after())
             if self._late_into:
                 self.catalog.came_late(self._late_into)
         self._late_into = set()
         self.progress = progress
+        for reading in readings:
+            if reading.unit.partition is not None:
+                self.partitions.setdefault(reading.unit.stream, {})[reading.unit.partition] = reading.after()
 
     def retry(self, now: int) -> Ingested:
         """Take up dead letters that somebody wants retried, as part of the units that they came with.
@@ -342,6 +385,20 @@ class Archive:
             seen = self.progress[stream]
             advanced = point if seen.advanced is None else max(point, seen.advanced)
             self.progress[stream] = replace(seen, advanced=advanced)
+
+    def advance_partitions(self, points: Mapping[tuple[str, str], int]) -> None:
+        """Move idle partitions on without data to event times (microseconds)."""
+        self.fence()
+        moved = {}
+        for (stream, name), point in points.items():
+            seen = self.partitions[stream][name]
+            advanced = max(point, seen.progress.advanced if seen.progress.advanced is not None else point)
+            moved[stream, name] = replace(seen, progress=replace(seen.progress, advanced=advanced))
+        with self._connection.transaction():
+            for (stream, name), partition in moved.items():
+                self.catalog.put_partition(stream, name, partition)
+        for (stream, name), partition in moved.items():
+            self.partitions[stream][name] = partition
 
     def roll(self, policy: Policy, needs: Sequence[Need], marks: Sequence[int | None], pinned: Pinned) -> list[Work]:
         """Give chunks the states that they should have; returns the work to do for them.

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo,
 
 from moirae.contract import Contract, KeyPath, Text, matching, refuse
 from moirae.durations import Duration, PositiveDuration
-from moirae.places import Interpolated, LocalPath
+from moirae.places import Interpolated, LocalPath, Secret
 
 ColumnType = Literal["boolean", "int", "bigint", "float", "double", "string", "date", "timestamp"]
 Format = Literal["jsonl", "csv", "parquet"]
@@ -223,11 +223,38 @@ class Stream(Contract):
     )
 
 
-class RelationSource(Contract):
+class RelationFile(Contract):
     """The file that holds a relation's rows; a changed file is a new version."""
 
     file: LocalPath = Field(description="Path relative to the workspace file.", examples=["hosts.csv"])
     format: _TextFormat
+
+
+class TableSource(Contract):
+    """The PostgreSQL table or view that holds a relation's rows; what differs at a look is a new version."""
+
+    table: Annotated[
+        str, *matching(r"[A-Za-z_][A-Za-z0-9_$]{0,62}(\.[A-Za-z_][A-Za-z0-9_$]{0,62})?", "NAME or SCHEMA.NAME")
+    ] = Field(description="Its name, with or without its schema.", examples=["inventory.hosts"])
+    database: Secret = Field(description="PostgreSQL DSN, or ${VAR} that holds it.")
+    every: PositiveDuration = Field(default=timedelta(minutes=1), description="Time, by the clock, between two looks.")
+
+
+def _relation_kind(value: Any) -> str | None:
+    if isinstance(value, RelationFile | TableSource):
+        return "<file>" if isinstance(value, RelationFile) else "<table>"
+    kinds = [kind for kind in ("file", "table") if isinstance(value, Mapping) and kind in value]
+    return f"<{kinds[0]}>" if len(kinds) == 1 else None
+
+
+RelationSource = Annotated[
+    Annotated[RelationFile, Tag("<file>")] | Annotated[TableSource, Tag("<table>")],
+    Discriminator(
+        _relation_kind,
+        custom_error_type="choice",
+        custom_error_message="a relation's source is exactly one of {file: PATH} and {table: NAME, database: DSN}",
+    ),
+]
 
 
 class Relation(Contract):

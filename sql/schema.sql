@@ -88,6 +88,16 @@ CREATE INDEX IF NOT EXISTS dead_letters_to_retry ON dead_letters (unit_id, line)
 -- Of CSV: how its lines are read. NULL: they are JSON.
 ALTER TABLE units ADD COLUMN IF NOT EXISTS fields text[];
 
+-- How far each partition of a Kafka topic has been read: the offset of its next record, and in event time as a stream.
+CREATE TABLE IF NOT EXISTS partitions (
+    stream    text NOT NULL,
+    partition text NOT NULL,
+    next      bigint NOT NULL,
+    newest    timestamptz,
+    advanced  timestamptz,
+    PRIMARY KEY (stream, partition)
+);
+
 -- What was posted under an idempotency key: the same key with other content is refused.
 CREATE TABLE IF NOT EXISTS pushes (
     stream text NOT NULL,

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -21,9 +21,24 @@ from archiver.errors import ArchiverError
 
 _HERE = Path(__file__).parent
 _LOCK = _HERE / "jars.lock"
-_COORDINATES = "io.delta:delta-spark_4.2_2.13:4.4.0"
-# All else that Delta asks for comes with Spark's wheel, or is not used.
-_EXCLUDED = "com.*:*,org.*:*,commons-*:*,javax.*:*,io.airlift:*,io.unitycatalog:*"
+# What is fetched, and what of its needs is left out: it comes with Spark's wheel, or is not used.
+_FETCHED = (
+    (
+        "io.delta:delta-spark_4.2_2.13:4.4.0",
+        "com.*:*,org.*:*,commons-*:*,javax.*:*,io.airlift:*,io.unitycatalog:*",
+    ),
+    (
+        "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13,org.apache.spark:spark-tags_2.13,org.apache.hadoop:*,"
+        "org.scala-lang*:*,org.slf4j:*,org.xerial*:*,at.yawk*:*,org.lz4:*,com.*:*",
+    ),
+    (
+        # Version 4.2.0 is not to be had everywhere; what it holds has not changed.
+        "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        "org.apache.spark:spark-tags_2.13,org.apache.kafka:*,org.apache.hadoop:*,org.apache.commons:*,"
+        "org.scala-lang*:*,org.slf4j:*,org.xerial*:*,at.yawk*:*,org.lz4:*,com.*:*",
+    ),
+)
 
 _FETCH = """
     import sys
@@ -88,17 +103,27 @@ def _stamp() -> str:
 def _fetch(lock: Mapping[str, str]) -> None:
     if _whole(lock):
         return
-    _say("fetching Delta's jars")
-    with tempfile.TemporaryDirectory(dir=PLACE) as work:
-        _run([sys.executable, "-c", textwrap.dedent(_FETCH), _COORDINATES, _EXCLUDED, f"{work}/ivy"], "fetching jars")
+    _say("fetching the jars of Delta and Kafka")
+    fetch(_FETCHED, lock, JARS)
+
+
+def fetch(wanted: Sequence[tuple[str, str]], lock: Mapping[str, str], target: Path) -> None:
+    """Make `target` a folder of the locked jars. `wanted`: coordinates, and what of their needs is left out.
+
+    Raises `ArchiverError` where any jar is not the one that was locked; then `target` is as it was.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as work:
+        for coordinates, excluded in wanted:
+            _run([sys.executable, "-c", textwrap.dedent(_FETCH), coordinates, excluded, f"{work}/ivy"], "fetching jars")
         fetched = Path(work) / "ivy" / "jars"
         verify(fetched, lock)
         whole = Path(work) / "jars"
         whole.mkdir()
         for name in lock:
             shutil.copy2(fetched / name, whole / name)
-        shutil.rmtree(JARS, ignore_errors=True)
-        os.replace(whole, JARS)
+        shutil.rmtree(target, ignore_errors=True)
+        os.replace(whole, target)
 
 
 def _compile() -> None:

@@ -1,9 +1,8 @@
 """Small tables beside the streams, kept with the event time in which each version of a row holds."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
@@ -11,12 +10,10 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 import sql
-from archiver.decode import Decoded, csv_header, decode
-from archiver.schema import ARROW_TYPES, StreamSchema
-from archiver.units import SourceDamaged
-from moirae.errors import MoiraeError, Problem, ProblemsError
-from moirae.live.sources.files import lines
-from moirae.streams import Relation
+from archiver.schema import ARROW_TYPES
+from moirae.live.sources.relation_file import FileRows
+from moirae.live.sources.relation_table import TableRows
+from moirae.streams import Relation, TableSource
 from recall.query.bind import VALID_FROM, VALID_TO
 
 _QUERIES = sql.load("relations")
@@ -26,26 +23,37 @@ _BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
 _END = datetime(9999, 12, 31, tzinfo=UTC)
 
 
+class Rows(Protocol):
+    """Where the rows of a relation come from."""
+
+    def changed(self) -> bool:
+        """Whether they may not be those that were given last. Never waits, but for the first time."""
+        ...
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows as they are now. Raises `MoiraeError` where they cannot be had, each time for its reason once."""
+        ...
+
+
 class Relations:
-    """The relations of a workspace: read from their files, kept in PostgreSQL, given out as Arrow tables."""
+    """The relations of a workspace: read from their sources, kept in PostgreSQL, given out as Arrow tables."""
 
     def __init__(self, connection: Connection[Any], declared: Mapping[str, Relation]) -> None:
         self._connection = connection
         self._declared = declared
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._sources: dict[str, Rows] = {name: _source(name, relation) for name, relation in declared.items()}
 
     def changed(self) -> list[str]:
-        """Relations whose file is new, or not as it was when it was read."""
-        return [name for name, relation in self._declared.items() if _mark(relation) != self._seen.get(name)]
+        """Relations whose source is new, or not as it was when it was read."""
+        return [name for name, source in self._sources.items() if source.changed()]
 
     def read(self, name: str, now: datetime) -> None:
-        """Take in the file's rows: what differs from the newest versions holds from `now`, in event time, on.
+        """Take in the source's rows: what differs from the newest versions holds from `now`, in event time, on.
 
-        Raises `ProblemsError`, naming file and line, for a file with any bad row: then nothing has changed.
+        Raises `MoiraeError` where they cannot be had or any is bad: then nothing has changed.
         """
         relation = self._declared[name]
-        self._seen[name] = _mark(relation)  # a bad file is told of once, not with every look
-        rows = _rows(name, relation)
+        rows = self._sources[name].rows()
         with self._connection.transaction():
             if relation.valid_from is not None:
                 versions = [(row, row[relation.valid_from]) for row in rows]
@@ -92,18 +100,16 @@ class Relations:
         return pa.table(columns)
 
 
+def _source(name: str, relation: Relation) -> Rows:
+    if isinstance(relation.source, TableSource):
+        return TableRows(name, relation, relation.source)
+    return FileRows(name, relation, relation.source)
+
+
 def _restored(values: list[Any], kind: str) -> pa.Array:
     if kind in ("timestamp", "date"):
         return pa.array(values, pa.string()).cast(ARROW_TYPES[kind])
     return pa.array(values, ARROW_TYPES[kind])
-
-
-def _mark(relation: Relation) -> tuple[int, int]:
-    try:
-        status = Path(relation.source.file).stat()
-    except OSError:
-        return (0, 0)
-    return (status.st_mtime_ns, status.st_size)
 
 
 def _key(relation: Relation, row: Mapping[str, Any]) -> list[Any]:
@@ -113,37 +119,3 @@ def _key(relation: Relation, row: Mapping[str, Any]) -> list[Any]:
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
     loaded: dict[str, Any] = orjson.loads(orjson.dumps(row, option=orjson.OPT_UTC_Z))
     return loaded
-
-
-def _rows(name: str, relation: Relation) -> list[dict[str, Any]]:
-    path = Path(relation.source.file)
-    if not path.is_file():
-        raise MoiraeError(f"relation {name}: there is no file {path}")
-    try:
-        read = _numbered(path)
-    except (OSError, SourceDamaged) as error:
-        raise MoiraeError(f"relation {name}: {path} cannot be read: {error}") from error
-    header: list[str] = []
-    if relation.source.format == "csv" and read:
-        number, line = read.pop(0)
-        try:
-            header = csv_header(line)
-        except ValueError as error:
-            raise ProblemsError([Problem(str(path), number, None, f"header: {error}")]) from error
-        missing = [column for column in relation.columns if column not in header]
-        if missing:
-            raise ProblemsError([Problem(str(path), number, None, f"the header lacks {', '.join(missing)}")])
-    decoded = _decode(name, relation, [line for _, line in read], header)
-    if decoded.refused:
-        raise ProblemsError(Problem(str(path), read[r.line][0], None, r.detail) for r in decoded.refused)
-    rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
-    return rows
-
-
-def _numbered(path: Path) -> list[tuple[int, bytes]]:
-    return [(number, line) for number, line in enumerate(lines(path), 1) if line.strip()]
-
-
-def _decode(name: str, relation: Relation, found: list[bytes], header: list[str]) -> Decoded:
-    schema = StreamSchema(name, relation.columns, "", None, relation.key, timedelta(0), timedelta(0))
-    return decode(schema, relation.source.format, found, 0, header)

@@ -7,11 +7,13 @@ chunks to close. All hold one lock, so that nothing here ever happens beside som
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -25,20 +27,20 @@ from archiver.units import Unit
 from moirae import database
 from moirae.deployments.registry import Registry
 from moirae.deployments.reload import Reloading, RuleFiles
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, Unreachable
 from moirae.landing import Landed
 from moirae.live import stream
-from moirae.live.idle import Idle
+from moirae.live.idle import Idle, Source
 from moirae.live.judge import Judge
 from moirae.live.outbox import outboxes
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
-from moirae.live.sources import files, landed
+from moirae.live.sources import files, kafka, landed
 from moirae.live.sources.files import Appeared
 from moirae.live.sources.landed import Landings, one_round
 from moirae.process import Role
 from moirae.settings import Settings
-from moirae.streams import FileSource
+from moirae.streams import FileSource, KafkaSource, Stream
 from moirae.up import watch_parent
 from recall.ledger import pinned_chunks
 
@@ -105,6 +107,7 @@ class Live:
         self._judge = Judge(self._spark, self._archive, connection, relations, settings.recall.engine != "spark")
         self._checkpoint = home / "checkpoints" / "live"
         self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
+        self._topics: dict[str, StreamingQuery] = {}
         self._landings = Landings(home, settings.streams)
         self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})
         self._beat_at = 0.0
@@ -131,22 +134,22 @@ class Live:
             raise MoiraeError(f"{self._settings.file} declares no stream: there is nothing to read")
         if not self._drain:
             self._reloading.start()
-        query = self._start()
+        queries = self._start()
         with suppress(_Stopped):
             if self._drain:
                 self._retry()
                 self._take_all_landed()
-            while self._goes_on(query) and not self._stop.wait(_TICK):
+            while self._goes_on(queries) and not self._stop.wait(_TICK):
                 with self._lock:
                     self._take_landed(one_round(self._landings.waiting()) if not self._drain else {})
                     self._tick()
         if self._stop.is_set():
             with self._lock:  # the batch at hand ends, the next gives up at the fence
                 pass
-            if query is not None:
+            for query in queries:
                 query.stop()
         else:
-            self._raise(query)
+            self._raise(queries)
             self._end_of_time()
         if not self._drain:
             self._reloading.stop()
@@ -159,31 +162,56 @@ class Live:
             raise _Stopped
         self._role.fence()
 
-    def _start(self) -> StreamingQuery | None:
-        """Spark's part: the sources in which it finds what is new. None where all rows land."""
+    def _start(self) -> list[StreamingQuery]:
+        """Spark's part: the sources in which it finds what is new. Where all rows land there are none."""
         globs = {name: source.files for name, source in self._sources.items()}
-        return stream.start(self._spark, globs, self._checkpoint, self._take, self._drain) if globs else None
+        queries = [stream.start(self._spark, globs, self._checkpoint, self._take, self._drain)] if globs else []
+        for name, declared in self._settings.streams.items():
+            if isinstance(declared.source, KafkaSource):
+                take, checkpoint = (
+                    partial(self._take_records, name, declared),
+                    self._checkpoint.parent / "topics" / name,
+                )
+                options = kafka.options(declared.source)
+                query = stream.start_topic(self._spark, name, options, checkpoint, take, self._drain)
+                self._topics[name] = query
+                queries.append(query)
+        return queries
 
-    def _goes_on(self, query: StreamingQuery | None) -> bool:
-        return not self._drain if query is None else query.isActive and self._failure is None
+    def _goes_on(self, queries: Sequence[StreamingQuery]) -> bool:
+        if self._failure is not None:
+            return False
+        active = [query.isActive for query in queries]
+        return any(active) if self._drain else all(active)
 
-    def _raise(self, query: StreamingQuery | None) -> None:
-        """The query ended by itself: in a drain that is its end, otherwise something failed."""
+    def _raise(self, queries: Sequence[StreamingQuery]) -> None:
+        """Queries ended by themselves: in a drain that is their end, otherwise something failed."""
         if self._failure is not None:
             raise self._failure
-        error = None if query is None else query.exception()
-        if error is not None:
-            raise MoiraeError(
-                f"reading the sources failed: {str(error).strip().splitlines()[0]}\n"
-                f"If the checkpoint is damaged, remove {self._checkpoint} and start again: nothing is read twice."
-            )
+        for query in queries:
+            error = query.exception()
+            if error is not None and query in self._topics.values():
+                # The broker may be back when the process is: it starts again.
+                raise Unreachable(f"reading a topic failed: {str(error).strip().splitlines()[0]}")
+            if error is not None:
+                raise MoiraeError(
+                    f"reading the sources failed: {str(error).strip().splitlines()[0]}\n"
+                    f"If the checkpoint is damaged, remove {self._checkpoint} and start again: nothing is read twice."
+                )
 
     def _take(self, appeared: Sequence[Appeared]) -> None:
         """A micro-batch; what it raises is kept, as Spark would pass on its text only."""
         formats = {name: source.format for name, source in self._sources.items()}
+        self._take_units(lambda: files.units(appeared, formats, self._settings.file.parent))
+
+    def _take_records(self, name: str, declared: Stream, records: pa.Table) -> None:
+        """A micro-batch of a topic."""
+        self._take_units(lambda: kafka.units(name, declared, records, self._archive.partitions.get(name, {})))
+
+    def _take_units(self, units: Callable[[], Sequence[Unit]]) -> None:
         try:
             with self._lock:
-                self._archive_and_judge(files.units(appeared, formats, self._settings.file.parent))
+                self._archive_and_judge(units())
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None
@@ -204,7 +232,7 @@ class Live:
 
     def _archive_and_judge(self, units: Sequence[Unit]) -> None:
         self._judge_all(self._archive.ingest(units, to_micros(datetime.now(UTC))))
-        self._idle.heard({unit.stream for unit in units}, time.monotonic())
+        self._idle.heard({(unit.stream, unit.partition) for unit in units}, time.monotonic())
 
     def _retry(self) -> None:
         """Take up dead letters that somebody wants retried."""
@@ -226,9 +254,7 @@ class Live:
         now = time.monotonic()
         self._judge.reload(self._event_time())
         if not self._drain:
-            points = self._idle.advances(self._judge.watermarks(), now, self._unread)
-            if points:
-                self._archive.advance(points)
+            self._move_idle(now)
             self._judge.settle()
             self._judge.follow()
         if now - self._rolled_at >= _ROLL:
@@ -245,16 +271,33 @@ class Live:
             self._beat_at = now
             self._role.beat("draining" if self._drain else "running", self._first_commit)
 
-    def _unread(self, name: str) -> bool:
-        """Whether a stream has files or batches that are not archived yet."""
+    def _move_idle(self, now: float) -> None:
+        """Streams and partitions that are silent do not hold the others back."""
+        marks: dict[Source, int | None] = {}
+        for name, mark in self._judge.watermarks().items():
+            partitions = self._archive.partition_watermarks(name)
+            marks |= {(name, part): held for part, held in partitions.items()} if partitions else {(name, None): mark}
+        points = self._idle.advances(marks, now, self._unread)
+        streams = {name: point for (name, part), point in points.items() if part is None}
+        parts = {(name, part): point for (name, part), point in points.items() if part is not None}
+        if streams:
+            self._archive.advance(streams)
+        if parts:
+            self._archive.advance_partitions(parts)
+
+    def _unread(self, source: Source) -> bool:
+        """Whether a stream has files, batches or records that are not archived yet."""
+        name, partition = source
         if self._landings.unread(name):
             return True
-        source = self._sources.get(name)
-        if source is None:
+        declared = self._settings.streams[name].source
+        if isinstance(declared, KafkaSource):
+            return kafka.behind(self._topics[name].lastProgress, declared.kafka.topic, partition)
+        if not isinstance(declared, FileSource):
             return False
         base = self._settings.file.parent
         done = self._archive.catalog.done_units(name)
-        return any(files.name(path, base) not in done for path in files.listed(source.files))
+        return any(files.name(path, base) not in done for path in files.listed(declared.files))
 
     def _event_time(self) -> datetime:
         newest = [p.newest for p in self._archive.progress.values() if p.newest is not None]

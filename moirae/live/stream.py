@@ -1,4 +1,4 @@
-"""The streaming query of a workspace's file sources: Spark finds new files, a callback takes them batch by batch."""
+"""Streaming queries: Spark finds new files, and new records of topics; callbacks take them batch by batch."""
 
 import glob
 import os
@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from moirae.live.sources import kafka
 from moirae.live.sources.files import Appeared
 
 # The content stays unread here: columns that are not selected cost nothing.
@@ -23,6 +25,7 @@ _EVERY = "100 milliseconds"
 _MAX_AGE = "36500d"
 
 Take = Callable[[Sequence[Appeared]], None]
+TakeRecords = Callable[[pa.Table], None]
 
 
 def start(spark: SparkSession, globs: Mapping[str, str], checkpoint: Path, take: Take, drain: bool) -> StreamingQuery:
@@ -40,6 +43,23 @@ def start(spark: SparkSession, globs: Mapping[str, str], checkpoint: Path, take:
         .foreachBatch(batch)
         .option("checkpointLocation", str(checkpoint))
     )
+    writer = writer.trigger(availableNow=True) if drain else writer.trigger(processingTime=_EVERY)
+    return writer.start()
+
+
+def start_topic(
+    spark: SparkSession, stream: str, options: Mapping[str, str], checkpoint: Path, take: TakeRecords, drain: bool
+) -> StreamingQuery:
+    """A query for the topic of one stream; `take` gets each batch's records, at least once. `drain`: as `start`."""
+    records = spark.readStream.format("kafka").options(**options).load().select(*kafka.COLUMNS)
+
+    def batch(frame: DataFrame, _: int) -> None:
+        rows = frame.toArrow()
+        if len(rows):
+            take(rows)
+
+    writer = records.writeStream.queryName(f"ingest {stream}").foreachBatch(batch)
+    writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer.trigger(availableNow=True) if drain else writer.trigger(processingTime=_EVERY)
     return writer.start()
 

@@ -62,6 +62,17 @@ UPDATE streams SET newest = greatest(newest, %(newest)s) WHERE name = %(name)s
 -- The stream is moved on without data; rows before the point are late from now on.
 UPDATE streams SET advanced = greatest(advanced, %(advanced)s) WHERE name = %(name)s
 
+-- partitions --
+-- How far each partition has been read.
+SELECT stream, partition, next, newest, advanced FROM partitions
+
+-- put_partition --
+-- A range of a partition is archived, or it was moved on without data; nothing ever moves back.
+INSERT INTO partitions (stream, partition, next, newest, advanced)
+VALUES (%(stream)s, %(partition)s, %(next)s, %(newest)s, %(advanced)s)
+ON CONFLICT (stream, partition) DO UPDATE SET next = greatest(partitions.next, excluded.next),
+    newest = greatest(partitions.newest, excluded.newest), advanced = greatest(partitions.advanced, excluded.advanced)
+
 -- open_unit --
 -- The ledger row of a source unit, made when first seen.
 INSERT INTO units (stream, unit) VALUES (%(stream)s, %(unit)s)

@@ -19,8 +19,9 @@ from archiver.times import to_micros
 from archiver.units import Unit
 from moirae import database
 from moirae.doctor import examine
-from moirae.live.sources import files
+from moirae.live.sources import files, kafka
 from moirae.settings import Settings, from_environment
+from moirae.streams import Stream
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -111,9 +112,8 @@ def test_a_letter_whose_cause_is_mended_is_archived_and_counted_once(world: Worl
     wide = replace(SCHEMA, columns={**SCHEMA.columns, "n": "int", "m": "bigint"})
     assert world.retry() == 0
     assert world.counters() == (4, 2, 0, 0, 2, 0, 0)
-    world.connection.execute(
-        "UPDATE dead_letters SET raw = %s WHERE line = 2", (json.dumps(_row("b", m=2**40)).encode(),)
-    )
+    mended = json.dumps(_row("b", m=2**40)).encode()
+    world.connection.execute("UPDATE dead_letters SET raw = %s WHERE line = 2", (mended,))
     world.open(wide)
     assert world.retry() == 1
     assert world.counters() == (4, 3, 0, 0, 1, 0, 0)
@@ -196,10 +196,8 @@ def test_rows_of_parquet_equal_those_of_lines(world: World, unit: str, zone: str
         }
     )
     world.ingest(_parquet(world, "a.parquet", table))
-    lines = [
-        {"ts": f"2026-01-01T0{i + 1}:00:00Z", "x": x, "host": h, "n": n}
-        for i, (x, h, n) in enumerate([(1.5, "a", 1), (None, None, 2), (2.5, "c", None)])
-    ]
+    values = [(1.5, "a", 1), (None, None, 2), (2.5, "c", None)]
+    lines = [{"ts": f"2026-01-01T0{i}:00:00Z", "x": x, "host": h, "n": n} for i, (x, h, n) in enumerate(values, 1)]
     world.ingest(_lines("b", *lines))
     assert world.counters() == (6, 3, 0, 3, 0, 0, 0)
     assert world.healthy()
@@ -242,14 +240,89 @@ def test_a_file_that_does_not_fit_is_one_dead_letter(world: World) -> None:
 
 
 def test_letters_of_parquet_can_be_retried(world: World) -> None:
-    table = pa.table(
-        {
-            "ts": pa.array([datetime(2026, 1, 3, tzinfo=UTC)], pa.timestamp("us", tz="UTC")),
-            "host": ["a"],
-            "n": pa.array([1], pa.int8()),
-        }
-    )
+    times = pa.array([datetime(2026, 1, 3, tzinfo=UTC)], pa.timestamp("us", tz="UTC"))
+    table = pa.table({"ts": times, "host": ["a"], "n": pa.array([1], pa.int8())})
     world.ingest(_parquet(world, "a.parquet", table))
     assert world.counters() == (1, 0, 0, 0, 0, 1, 0)
     assert world.retry(NOW + timedelta(days=2)) == 1
     assert world.rows() == [("a", 1, None, False)]
+
+
+# Partitions of a topic
+
+TOPIC = Stream.model_validate(
+    {
+        "columns": dict(SCHEMA.columns),
+        "time": "ts",
+        "id": ["host"],
+        "lateness": timedelta(hours=1),
+        "source": {"kafka": {"servers": "127.0.0.1:1", "topic": "t"}},
+    }
+)
+
+
+def _records(*records: tuple[int, int, Any]) -> pa.Table:
+    """Partition, offset and value of each."""
+    values = [None if value is None else json.dumps(value).encode() for _, _, value in records]
+    numbers = pa.array([part for part, _, _ in records], pa.int32())
+    return pa.table({"partition": numbers, "offset": [offset for _, offset, _ in records], "value": values})
+
+
+def _consume(world: World, *records: tuple[int, int, Any]) -> None:
+    read = world.archive.partitions.get("cpu", {})
+    world.ingest(*kafka.units("cpu", TOPIC, _records(*records), read))
+
+
+def test_each_record_is_late_by_those_before_it_in_its_partition(world: World) -> None:
+    _consume(world, (0, 1, _row("b", 5)), (0, 0, _row("a", 2)), (0, 2, _row("c", 3)), (0, 3, _row("d", 4)))
+    assert world.rows() == [("a", 1, None, False), ("b", 1, None, False), ("c", 1, None, True), ("d", 1, None, False)]
+    _consume(world, (0, 4, _row("e", 3)), (0, 5, _row("f", 4)))
+    assert world.rows()[4:] == [("e", 1, None, True), ("f", 1, None, False)]
+    assert world.healthy()
+
+
+def test_the_partition_furthest_behind_holds_the_stream_back(world: World) -> None:
+    _consume(world, (0, 0, _row("a", 20)), (1, 0, _row("b", 3)))
+    assert world.archive.watermark("cpu") == to_micros(datetime(2026, 1, 1, 2, tzinfo=UTC))
+    _consume(world, (1, 1, _row("c", 4)))
+    assert [row[3] for row in world.rows()] == [False, False, False]
+    world.archive.advance_partitions({("cpu", "1"): to_micros(datetime(2026, 1, 1, 10, tzinfo=UTC))})
+    assert world.archive.watermark("cpu") == to_micros(datetime(2026, 1, 1, 10, tzinfo=UTC))
+    _consume(world, (1, 2, _row("d", 9)), (2, 0, _row("e", 9)), (2, 1, _row("f", 10)))
+    assert world.rows()[3:] == [("d", 1, None, True), ("e", 1, None, True), ("f", 1, None, False)]
+    before = world.archive.watermark("cpu")
+    world.open()
+    assert world.archive.watermark("cpu") == before
+
+
+def test_records_that_come_again_are_counted_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fall(*_: Any) -> None:
+        raise ConnectionError("kill -9")
+
+    batch = [(0, 7, _row("a")), (0, 9, b"no row".decode()), (1, 0, _row("b")), (1, 1, None)]
+    with monkeypatch.context() as broken:
+        broken.setattr(world.archive.catalog, "finish_unit", fall)
+        with pytest.raises(ConnectionError):
+            _consume(world, *batch)
+    world.open()
+    _consume(world, *batch)
+    assert world.counters() == (4, 2, 0, 0, 2, 0, 0)
+    _consume(world, *batch, (0, 10, _row("c")))
+    assert world.counters() == (5, 3, 0, 0, 2, 0, 0)
+    letters = world.archive.catalog.dead_letters(None, None, 10)
+    assert {(letter["source"], letter["line"]) for letter in letters} == {("t/0/7-9", 9), ("t/1/0-1", 1)}
+    assert world.healthy()
+
+
+@pytest.mark.parametrize(
+    ("reached", "latest", "behind"),
+    [
+        ({"t": {"0": 5, "1": 2}}, {"t": {"0": 5, "1": 2}}, (False, False, False)),
+        ({"t": {"0": 5, "1": 2}}, {"t": {"0": 5, "1": 3}}, (False, True, True)),
+        (None, None, (True, True, True)),
+    ],
+)
+def test_what_is_unread_is_told_by_offsets(reached: Any, latest: Any, behind: tuple[bool, ...]) -> None:
+    progress = {"sources": [{"endOffset": reached, "latestOffset": json.dumps(latest) if latest else None}]}
+    assert tuple(kafka.behind(progress, "t", part) for part in ("0", "1", None)) == behind
+    assert kafka.behind(None, "t", "0")

@@ -1,0 +1,76 @@
+"""The rows of a relation that stand in a file."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+from archiver.decode import Decoded, csv_header, decode
+from archiver.schema import StreamSchema
+from archiver.units import SourceDamaged
+from moirae.errors import MoiraeError, Problem, ProblemsError
+from moirae.live.sources.files import lines
+from moirae.streams import Relation, RelationFile
+
+
+class FileRows:
+    """Read again when the file's time or size has changed."""
+
+    def __init__(self, name: str, relation: Relation, source: RelationFile) -> None:
+        self._name = name
+        self._relation = relation
+        self._source = source
+        self._seen: tuple[int, int] | None = None
+
+    def changed(self) -> bool:
+        """Whether the file is not as it was when it was read."""
+        return _mark(self._source) != self._seen
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The file's rows. Raises `ProblemsError`, naming file and line, for a file with any bad row."""
+        self._seen = _mark(self._source)  # a bad file is told of once, not with every look
+        return _rows(self._name, self._relation, self._source)
+
+
+def decoded_rows(
+    name: str, relation: Relation, form: Literal["jsonl", "csv"], found: list[bytes], header: list[str]
+) -> Decoded:
+    """Lines as rows of the relation."""
+    schema = StreamSchema(name, relation.columns, "", None, relation.key, timedelta(0), timedelta(0))
+    return decode(schema, form, found, 0, header)
+
+
+def _mark(source: RelationFile) -> tuple[int, int]:
+    try:
+        status = Path(source.file).stat()
+    except OSError:
+        return (0, 0)
+    return (status.st_mtime_ns, status.st_size)
+
+
+def _rows(name: str, relation: Relation, source: RelationFile) -> list[dict[str, Any]]:
+    path = Path(source.file)
+    if not path.is_file():
+        raise MoiraeError(f"relation {name}: there is no file {path}")
+    try:
+        read = _numbered(path)
+    except (OSError, SourceDamaged) as error:
+        raise MoiraeError(f"relation {name}: {path} cannot be read: {error}") from error
+    header: list[str] = []
+    if source.format == "csv" and read:
+        number, line = read.pop(0)
+        try:
+            header = csv_header(line)
+        except ValueError as error:
+            raise ProblemsError([Problem(str(path), number, None, f"header: {error}")]) from error
+        missing = [column for column in relation.columns if column not in header]
+        if missing:
+            raise ProblemsError([Problem(str(path), number, None, f"the header lacks {', '.join(missing)}")])
+    decoded = decoded_rows(name, relation, source.format, [line for _, line in read], header)
+    if decoded.refused:
+        raise ProblemsError(Problem(str(path), read[r.line][0], None, r.detail) for r in decoded.refused)
+    rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
+    return rows
+
+
+def _numbered(path: Path) -> list[tuple[int, bytes]]:
+    return [(number, line) for number, line in enumerate(lines(path), 1) if line.strip()]

@@ -1,0 +1,132 @@
+"""A real broker: its records once each in the archive, by offset, also when it and the live process are killed."""
+
+import json
+import os
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from archiver.engine import JARS as ENGINE_JARS
+from moirae.doctor import examine
+from tests.broker import JARS, Broker
+from tests.faults.harness import RULES, WORKSPACE, Producer, Stage, kill, workspace
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+
+pytestmark = pytest.mark.skipif(
+    not (JARS.is_dir() and list(ENGINE_JARS.glob("*kafka*"))), reason="no Kafka here: `make setup broker` fetches it"
+)
+
+
+@dataclass
+class Sender(Producer):
+    """Sends rows by host to the partitions of a topic; a row counts as accepted when the broker has confirmed it."""
+
+    servers: str = ""
+    refused: list[str] = field(default_factory=list)
+
+    def start(self) -> None:
+        """In a thread of its own."""
+        from confluent_kafka import Producer as Client
+
+        settings = {"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 20}
+        self.client = Client({**settings, "delivery.timeout.ms": 600_000, "log_level": 0})
+        super().start()
+
+    def send(self, rows: list[dict[str, Any]]) -> None:
+        """Hand rows to the client; bytes that are no row as they are."""
+        for row in rows:
+            self.client.produce("cpu", json.dumps(row).encode(), key=row["host"], on_delivery=self._delivered)
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is not None:
+            self.refused.append(str(error))
+        else:
+            self.rows.append(json.loads(message.value()))
+
+    def _produce(self) -> None:
+        rng, number = random.Random(self.seed), 0
+        while not self._stop.is_set():
+            number += 1
+            self.send([self._row(rng, datetime.now(UTC), number, i) for i in range(int(self.rate * self.STEP))])
+            self.client.poll(0)
+            self._stop.wait(self.STEP)
+        assert self.client.flush(300) == 0
+
+
+@contextmanager
+def _stage(rate: int) -> Iterator[tuple[Stage, Sender, Broker]]:
+    topic = "{files: landing/cpu/*.jsonl}"
+    with workspace("", RULES) as root:
+        broker = Broker(root)
+        source = f'{{kafka: {{servers: "{broker.address}", topic: cpu}}}}'
+        (root / "moirae.yaml").write_text(WORKSPACE.replace(topic, source) + 'server: {listen: "127.0.0.1:0"}\n')
+        broker.start()
+        made = Stage(root, SEED)
+        sender = Sender(root / "landing", rate, SEED, servers=broker.address)
+        made.producer = sender
+        try:
+            yield made, sender, broker
+        finally:
+            sender._stop.set()
+            if made._up is not None and made._up.poll() is None:
+                made._up.terminate()
+                made._up.wait(60)
+            broker.kill()
+            made.connection.close()
+
+
+def _units(made: Stage) -> list[tuple[str, int, int]]:
+    return made.connection.execute("SELECT unit, read, malformed FROM units WHERE done ORDER BY unit").fetchall()
+
+
+def test_a_drain_reads_to_the_offsets_of_its_start_and_no_record_twice() -> None:
+    with _stage(200) as (made, sender, _):
+        sender.start()
+        time.sleep(3)
+        sender.client.produce("cpu", b"no row", key="h0")
+        sender.client.produce("cpu", None, key="h1")
+        sender.stop()
+        made.drain()
+        figures = made.check()
+        assert figures["events"] > 0
+        units = _units(made)
+        assert sum(read for _, read, _ in units) == figures["rows"] + 2
+        assert sum(malformed for *_, malformed in units) == 2
+        assert {unit.split("/")[1] for unit, *_ in units} == {"0", "1"}
+        assert not [finding for finding in examine(made.settings, made.connection) if finding.wrong]
+
+
+@pytest.mark.faults
+@pytest.mark.timeout(1800)
+def test_a_killed_broker_and_a_killed_live_process_lose_and_double_nothing() -> None:
+    print(f"seed {SEED}")
+    with _stage(300) as (made, sender, broker):
+        made.up()
+        sender.start()
+        rng = random.Random(SEED)
+        for number in range(4):
+            before = made.archived_units()
+            made.wait(lambda before=before: made.archived_units() > before, 240)
+            time.sleep(rng.uniform(0, 3))
+            if number % 2 == 0:
+                broker.kill()
+                time.sleep(rng.uniform(1, 10))
+                broker.start()
+            else:
+                made.wait(lambda: kill(made.live()), 240)
+        before = made.archived_units()
+        made.wait(lambda: made.archived_units() > before, 240)
+        sender.stop()
+        made.down()
+        made.drain()
+        figures = made.check()
+        print(figures)
+        assert sender.refused == []
+        assert figures["events"] > 0
