@@ -26,6 +26,8 @@ _LOG = structlog.get_logger()
 # Seconds: until a child that was told to end is killed; pauses before it is started again, growing while it falls.
 _GRACE = 20.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
+# Before one that is not vital is tried again, where only somebody's doing would help: its port may be free by then.
+_HOPELESS_PAUSE = 30.0
 # A child that ran this long fell for a new reason.
 _STEADY = 20.0
 # Exit codes that another start would not change: the message says what to do.
@@ -58,6 +60,8 @@ class Child:
         self._sweep()
         now = time.monotonic()
         self.pause = _FIRST_PAUSE if now - self.started > _STEADY else min(self.pause * 2, _LONGEST_PAUSE)
+        if code in _FINAL:
+            self.pause = _HOPELESS_PAUSE
         self.due, self.process = now + self.pause, None
         _LOG.error("process fell", action="child_fell", process=self.name, code=code, again_in=self.pause)
 

@@ -29,6 +29,7 @@ from moirae.settings import Settings, from_environment
 
 WORKSPACE = """
 home: .moirae
+server: {listen: "127.0.0.1:0"}
 streams:
   cpu:
     columns: {ts: timestamp, host: string, n: bigint, cpu: double}

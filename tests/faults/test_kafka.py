@@ -66,7 +66,7 @@ def _stage(rate: int) -> Iterator[tuple[Stage, Sender, Broker]]:
     with workspace("", RULES) as root:
         broker = Broker(root)
         source = f'{{kafka: {{servers: "{broker.address}", topic: cpu}}}}'
-        (root / "moirae.yaml").write_text(WORKSPACE.replace(topic, source) + 'server: {listen: "127.0.0.1:0"}\n')
+        (root / "moirae.yaml").write_text(WORKSPACE.replace(topic, source))
         broker.start()
         made = Stage(root, SEED)
         sender = Sender(root / "landing", rate, SEED, servers=broker.address)

@@ -74,8 +74,8 @@ def test_answered_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int
     print(f"seed {SEED}")
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    posted = WORKSPACE.replace("{files: landing/cpu/*.jsonl}", "{http: true}")
-    with workspace(f'{posted}server: {{listen: "{address}"}}\n', RULES) as root:
+    posted = WORKSPACE.replace("{files: landing/cpu/*.jsonl}", "{http: true}").replace("127.0.0.1:0", address)
+    with workspace(posted, RULES) as root:
         made = Stage(root, SEED)
         token = tokens.create(made.connection, "producer", "operator")
         producer = Poster(root, 300, SEED, url=f"http://{address}/api/v1/ingest/cpu", token=token)

@@ -86,12 +86,21 @@ class World:
         return not [finding for finding in examine(self.settings, self.connection) if finding.wrong]
 
 
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    """A workspace whose database runs."""
+    with workspace(WORKSPACE, "groups: []\n") as made:
+        yield made
+
+
 @pytest.fixture
-def world() -> Iterator[World]:
-    with workspace(WORKSPACE, "groups: []\n") as root:
-        settings = from_environment(root / "moirae.yaml")
-        with database.connect(settings, "tests") as connection:
-            yield World(settings, connection)
+def world(root: Path, tmp_path: Path) -> Iterator[World]:
+    (root / "moirae.yaml").write_text(f"{WORKSPACE}archive: {tmp_path}\n")
+    settings = from_environment(root / "moirae.yaml")
+    with database.connect(settings, "tests") as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    with database.connect(settings, "tests") as connection:
+        yield World(settings, connection)
 
 
 def _lines(name: str, *rows: Any, form: Any = "jsonl") -> Unit:
