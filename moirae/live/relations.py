@@ -34,6 +34,10 @@ class Rows(Protocol):
         """The rows as they are now. Raises `MoiraeError` where they cannot be had, each time for its reason once."""
         ...
 
+    def stop(self) -> None:
+        """Nobody will ask any more."""
+        ...
+
 
 class Relations:
     """The relations of a workspace: read from their sources, kept in PostgreSQL, given out as Arrow tables."""
@@ -46,6 +50,11 @@ class Relations:
     def changed(self) -> list[str]:
         """Relations whose source is new, or not as it was when it was read."""
         return [name for name, source in self._sources.items() if source.changed()]
+
+    def stop(self) -> None:
+        """Nothing is read any more."""
+        for source in self._sources.values():
+            source.stop()
 
     def read(self, name: str, now: datetime) -> None:
         """Take in the source's rows: what differs from the newest versions holds from `now`, in event time, on.

@@ -103,7 +103,7 @@ class Live:
         home = Path(settings.home)
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
         self._reloading = Reloading(self._spark, settings, reload)
-        relations = Relations(connection, settings.relations)
+        self._relations = relations = Relations(connection, settings.relations)
         self._judge = Judge(self._spark, self._archive, connection, relations, settings.recall.engine != "spark")
         self._checkpoint = home / "checkpoints" / "live"
         self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
@@ -153,6 +153,7 @@ class Live:
             self._end_of_time()
         if not self._drain:
             self._reloading.stop()
+        self._relations.stop()
         self._role.beat("ended", self._first_commit)
         self._roller.stop()
         self._spark.stop()

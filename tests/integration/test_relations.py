@@ -11,6 +11,7 @@ from moirae import database
 from moirae.errors import MoiraeError
 from moirae.live.relations import Relations
 from moirae.settings import Settings, from_environment
+from recall.query.bind import VALID_FROM, VALID_TO
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -50,7 +51,7 @@ def connection(settings: Settings) -> Iterator[Connection[Any]]:
 
 def _versions(relations: Relations) -> list[tuple[Any, ...]]:
     rows = relations.table("hosts").to_pylist()
-    return sorted((r["host"], r["site"], r["cores"], r["valid_from"].year, r["valid_to"].year) for r in rows)
+    return sorted((r["host"], r["site"], r["cores"], r[VALID_FROM].year, r[VALID_TO].year) for r in rows)
 
 
 def _await(relations: Relations) -> None:
@@ -73,6 +74,7 @@ def test_what_differs_holds_from_then_on(settings: Settings, connection: Connect
     assert _versions(relations) == [("a", "cork", 4, 1, 2026), ("a", "lund", 4, 2026, 9999), ("b", None, 8, 1, 2026)]
     connection.execute("UPDATE inventory.hosts SET other = 'y'")
     assert not relations.changed()
+    relations.stop()
 
 
 @pytest.mark.parametrize(
@@ -99,6 +101,7 @@ def test_a_source_that_fails_changes_nothing_and_is_told_once(
     connection.execute(mend.encode())
     _await(relations)
     relations.read("hosts", START)
+    relations.stop()
 
 
 def test_a_database_that_is_away_is_an_error_that_names_no_password(settings: Settings) -> None:
@@ -111,4 +114,5 @@ def test_a_database_that_is_away_is_an_error_that_names_no_password(settings: Se
         assert relations.changed() == ["hosts"]
         with pytest.raises(MoiraeError, match=r"127\.0\.0\.1") as told:
             relations.read("hosts", START)
+        relations.stop()
     assert "hush" not in str(told.value)

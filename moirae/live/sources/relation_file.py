@@ -30,6 +30,9 @@ class FileRows:
         self._seen = _mark(self._source)  # a bad file is told of once, not with every look
         return _rows(self._name, self._relation, self._source)
 
+    def stop(self) -> None:
+        """Nothing goes on between two readings."""
+
 
 def decoded_rows(
     name: str, relation: Relation, form: Literal["jsonl", "csv"], found: list[bytes], header: list[str]

@@ -28,6 +28,7 @@ class TableRows:
         self._source = source
         self._lock = threading.Lock()
         self._answered = threading.Event()
+        self._stop = threading.Event()
         self._thread = threading.Thread(target=self._poll, daemon=True, name=f"relation {name}")
         self._found: list[dict[str, Any]] = []
         self._error: str | None = None
@@ -50,8 +51,11 @@ class TableRows:
                 raise MoiraeError(f"relation {self._name}: table {self._source.table}: {self._error}")
             return self._found
 
+    def stop(self) -> None:
+        """Look no more."""
+        self._stop.set()
+
     def _poll(self) -> None:
-        wait = threading.Event()
         while True:
             try:
                 self._tell(self._read(), None)
@@ -61,7 +65,8 @@ class TableRows:
                 _LOG.exception("reading a relation failed", action="relation_failed", relation=self._name)
                 self._tell(None, "reading it failed, see the log")
             self._answered.set()
-            wait.wait(self._source.every.total_seconds())
+            if self._stop.wait(self._source.every.total_seconds()):
+                return
 
     def _tell(self, found: list[dict[str, Any]] | None, error: str | None) -> None:
         with self._lock:
