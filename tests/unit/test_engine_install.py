@@ -28,7 +28,7 @@ def fetching(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 
     def run(command: list[str], what: str) -> None:
         fetched = Path(command[-1]) / "jars"
-        fetched.mkdir(parents=True)
+        fetched.mkdir(parents=True, exist_ok=True)
         (fetched / "a.jar").write_bytes(content)
 
     monkeypatch.setattr(install, "_run", run)
