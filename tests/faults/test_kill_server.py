@@ -1,12 +1,16 @@
 """kill -9 of the server and of the live process while rows are posted: what was answered is archived once."""
 
 import itertools
+import json
 import os
 import random
 import socket
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 import httpx
 import orjson
@@ -68,6 +72,41 @@ def _posted(made: Stage) -> int:
     return int(row[0])
 
 
+def _moirae(made: Stage, *arguments: str) -> tuple[int, Any]:
+    """A command's exit code and what it printed."""
+    command = [sys.executable, "-m", "moirae", *arguments, "-o", "json", "--workspace", str(made.root / "moirae.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    return done.returncode, json.loads(done.stdout)
+
+
+def _hand_over(made: Stage) -> None:
+    """Rows by `moirae ingest`, one of them not sound; it is retried, in vain."""
+    rng, now = random.Random(SEED), datetime.now(UTC)
+    rows = [made.producer._row(rng, now, 0, i) for i in range(20)]
+    file = made.root / "more.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
+    code, told = _moirae(made, "ingest", "cpu", str(file), "--wait")
+    assert (code, told["accounting"]) == (0, {"read": 21, "archived": 20, "duplicates": 0, "dead_lettered": 1})
+    made.producer.rows += rows
+    assert _moirae(made, "dead-letters", "retry", "--all") == (1, {"asked": 1, "waiting": 0, "refused": 1})
+    code, status = _moirae(made, "status")
+    assert status["streams"]["cpu"]["accounting"]["dead_lettered"] == 1
+
+
+def _reload(made: Stage, address: str) -> None:
+    """The server has the live process look at the rule files: bad ones change nothing."""
+    headers = {"Authorization": f"Bearer {tokens.create(made.connection, 'admin', 'admin')}"}
+    file = made.root / "rules.yaml"
+    for text, status in ((RULES.replace("keep_firing_for: 3s", "keep_fring_for: 3s"), 422), (RULES, 200)):
+        file.write_text(text)
+        before = made.connection.execute("SELECT rule, version FROM deployments ORDER BY 1").fetchall()
+        answer = httpx.post(f"http://{address}/-/reload", headers=headers, timeout=120)
+        assert answer.status_code == status, answer.text
+        assert made.connection.execute("SELECT rule, version FROM deployments ORDER BY 1").fetchall() == before
+        if status == 422:
+            assert "keep_fring_for" in answer.json()["problems"][0]
+
+
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
 def test_answered_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
@@ -92,6 +131,9 @@ def test_answered_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int
                 made.wait(lambda victim=victim: kill(victim()), 240)
             before = _posted(made)
             made.wait(lambda: _posted(made) > before, 240)
+            producer.stop()
+            _hand_over(made)
+            _reload(made, address)
         finally:
             producer.stop()
             made.down()
