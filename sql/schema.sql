@@ -117,8 +117,9 @@ CREATE TABLE IF NOT EXISTS chunks (
     state     text NOT NULL CHECK (state IN ('present', 'recent', 'old', 'expired')),
     closed_at timestamptz,
     expired_at timestamptz,
-    -- How often rows came late into it.
+    -- How often rows came late into it, and when they did last, by the clock.
     version   bigint NOT NULL DEFAULT 0,
+    late_at   timestamptz,
     UNIQUE NULLS NOT DISTINCT (from_ts),
     UNIQUE NULLS NOT DISTINCT (to_ts),
     CHECK (from_ts < to_ts)
@@ -126,6 +127,7 @@ CREATE TABLE IF NOT EXISTS chunks (
 
 ALTER TABLE chunks ADD COLUMN IF NOT EXISTS expired_at timestamptz;
 ALTER TABLE chunks ADD COLUMN IF NOT EXISTS version bigint NOT NULL DEFAULT 0;
+ALTER TABLE chunks ADD COLUMN IF NOT EXISTS late_at timestamptz;
 
 -- What was done for a chunk (see `archiver.lifecycle`), and at which version of it.
 CREATE TABLE IF NOT EXISTS preparations (
@@ -344,6 +346,13 @@ CREATE INDEX IF NOT EXISTS tasks_similar ON tasks (rule, version, ((event->>'ts'
     WHERE request->>'kind' = 'similar';
 CREATE INDEX IF NOT EXISTS tasks_by_eid ON tasks (eid);
 CREATE INDEX IF NOT EXISTS tasks_by_rule ON tasks (rule, version);
+
+-- Into how many of the chunks that a task has read rows have come late since it began: its answers may lack them.
+CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAGE sql STABLE AS $$
+    SELECT count(DISTINCT c.id) FROM jsonb_array_elements(task.pieces) WITH ORDINALITY AS p (piece, place)
+    JOIN chunks c ON c.id = (p.piece->>0)::integer
+    WHERE task.request->>'kind' = 'sql' AND p.place <= task.next AND c.late_at > task.started_at
+$$;
 
 -- Numbered answers of a task, without gaps. The last one of an ended task is its final answer.
 CREATE TABLE IF NOT EXISTS revisions (

@@ -136,6 +136,8 @@ def covered(coverage: Mapping[str, Any]) -> str:
         words += f", {coverage['by_summary']} more ruled out by summaries"
     if coverage["failed"]:
         words += f", {coverage['failed']} failed"
+    if coverage.get("changed"):
+        words += f", rows came late into {coverage['changed']} of them since"
     if coverage["left"] and coverage.get("hopeful") is not None:
         no, some = "no unread chunk can change this", f"{coverage['hopeful']} of the unread may change this"
         words += f"; {some if coverage['hopeful'] else no}"

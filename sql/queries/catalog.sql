@@ -40,7 +40,7 @@ FROM unnest(%(units)s::bigint[], %(rows)s::bigint[]) AS f (unit, rows) WHERE u.i
 
 -- came_late --
 -- Rows came late into chunks.
-UPDATE chunks SET version = version + 1 WHERE id = ANY(%(ids)s)
+UPDATE chunks SET version = version + 1, late_at = clock_timestamp() WHERE id = ANY(%(ids)s)
 
 -- versions --
 -- How often rows came late into each chunk.

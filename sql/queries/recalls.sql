@@ -214,14 +214,15 @@ SELECT number, final, coverage, answer, estimates, at FROM revisions WHERE task 
 -- answers --
 -- The last answer of each recall of an event.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
-    r.coverage, r.answer, r.estimates, r.at
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates, r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
 -- export_recalls --
 -- The last answer of each task, oldest event first.
-SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final, r.coverage,
-    r.answer, r.estimates, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
+SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates,
+    t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall
 

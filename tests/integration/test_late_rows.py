@@ -1,0 +1,121 @@
+"""Rows that come late, twice, in conflict or for a time that is gone: at any age of their chunk, counted by cause."""
+
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+
+from archiver.chunk import CutPolicy
+from archiver.ingest import Archive, Unit
+from archiver.lifecycle import FORGET, Policy
+from archiver.roller import Roller
+from archiver.times import span
+from moirae.doctor import examine
+from recall.ledger import Ledger
+from tests.integration.history import SCHEMA, START, History, go_on, history
+
+ROWS = 100
+
+
+@pytest.fixture
+def past() -> Iterator[History]:
+    """Four full chunks and what follows them."""
+    with history(5, ROWS) as made:
+        yield made
+
+
+def archive(past: History) -> Archive:
+    """The writer of the archive."""
+    policy = CutPolicy(ROWS, span(timedelta(days=365)))
+    return Archive(Path(past.settings.archive), [SCHEMA], policy, past.connection, lambda: None)
+
+
+def bring(writer: Archive, name: str, rows: list[tuple[int, str, int]]) -> None:
+    """A source unit of rows (second, host, value)."""
+    lines = [
+        orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
+        for second, host, v in rows
+    ]
+    writer.ingest([Unit("past", name, "jsonl", lambda: iter(lines))], 1 << 60)
+
+
+def roll(past: History, writer: Archive, roller: Roller, keep: int) -> None:
+    """Until nothing is left to do; `keep` seconds of event time."""
+    policy = Policy(1, keep * 1_000_000, 0.0)
+    while work := writer.roll(policy, roller.needs, [writer.watermark("past")], set):
+        roller.take(work)
+        roller.wait()
+        writer.done(roller.done())
+
+
+def account(past: History) -> dict[str, Any]:
+    """The counters of the stream."""
+    (row,) = archive(past).catalog.accounting()
+    return row
+
+
+def test_late_rows_find_their_chunk_at_any_age(past: History) -> None:
+    """Recent and old chunks take them, know repetitions, are clustered again; expired ones refuse them."""
+    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    try:
+        roll(past, writer, roller, 10_000)
+        assert [c.state for c in writer.chunks[:4]] == ["old", "old", "old", "recent"]
+        before = account(past)
+        second, host, v = past.rows[5]
+        bring(writer, "late", [(5, "late", 1), (250, "late", 2), (350, "late", 3), (second, host, v)])
+        after = account(past)
+        assert (after["archived"] - before["archived"], after["late"] - before["late"]) == (3, 3)
+        assert after["duplicates"] - before["duplicates"] == 1
+        versions = writer.catalog.versions()
+        assert [versions[chunk] for chunk in range(4)] == [1, 0, 1, 1]
+        for number in range(20):
+            bring(writer, f"more {number}", [(350, f"late {number}", 3)])
+        assert writer.tables["past"].loose(3) == 21
+        roll(past, writer, roller, 10_000)
+        assert writer.tables["past"].loose(3) == 0 and writer.tables["past"].loose(0) == 1
+
+        roll(past, writer, roller, 300)
+        assert writer.chunks[0].state == "expired"
+        bring(writer, "gone", [(5, "gone", 1), (480, "h1", 2)])
+        last = account(past)
+        assert last["expired"] == 1 and last["read"] == last["archived"] + last["duplicates"] + last["expired"]
+        (letter,) = writer.catalog.dead_letters("past", "expired", 10)
+        assert b'"gone"' in letter["raw"]
+        assert not [f for f in examine(past.settings, past.connection) if f.wrong]
+    finally:
+        roller.stop()
+
+
+def test_files_of_an_expired_chunk_leave_the_disk(past: History) -> None:
+    """When the grace is over and nobody has it pinned; the ledger stays true without them."""
+    root = Path(past.settings.archive)
+    writer, roller = archive(past), Roller(root, [SCHEMA], 0.4)
+    try:
+        roll(past, writer, roller, 200)
+        gone = [k.chunk.id for k in writer.catalog.kept() if FORGET in k.done]
+        assert gone and account(past)["forgotten"] == ROWS * len(gone)
+        deadline = time.monotonic() + 60
+        while any((root / "streams" / "past" / f"chunk={chunk}").exists() for chunk in gone):
+            assert time.monotonic() < deadline, "the files stay"
+            time.sleep(0.1)
+        assert not [f for f in examine(past.settings, past.connection) if f.wrong]
+    finally:
+        roller.stop()
+
+
+def test_a_recall_says_that_rows_came_late_into_what_it_has_read(past: History) -> None:
+    """After its end too; chunks that it has not read, or that changed before, are not counted."""
+    writer = archive(past)
+    bring(writer, "before", [(150, "early", 1)])
+    task = past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    ledger = Ledger(past.connection)
+    assert ledger.answers(UUID(int=1))["norm"]["coverage"]["changed"] == 0
+    bring(writer, "late", [(5, "late", 1), (250, "late", 2)])
+    assert ledger.answers(UUID(int=1))["norm"]["coverage"]["changed"] == 2
