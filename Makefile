@@ -26,6 +26,7 @@ prerequisites:
 
 setup: prerequisites $(STAMP)
 	@$(BIN)/python -m archiver.engine.install >&2
+	@$(BIN)/python -m recall.similarity.warm_up >&2
 
 $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@echo "moirae: setting up $(VENV), some minutes the first time …" >&2

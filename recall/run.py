@@ -30,6 +30,7 @@ from recall.engines.spark import SparkEngine, warm_up
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
+from recall.similarity.warm_up import warm_up as warm_up_search
 
 _LOG = structlog.get_logger()
 
@@ -77,6 +78,8 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
         threading.Thread(target=_warm, args=(place, sessions, reader), daemon=True, name="spark").start()
     else:
         step_aside(os.getpid())
+    # Loads what was compiled when this was installed, before somebody waits for it.
+    threading.Thread(target=warm_up_search, daemon=True, name="similarity").start()
     corpora = Corpora(connection, place.root)
     ledger = Ledger(connection, Ledger.lease(connection), place.terms)
     keys = Keys(Reader(place.root, place.schemas))

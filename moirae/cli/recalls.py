@@ -197,10 +197,24 @@ def hits(found: Iterable[Hit]) -> RenderableType:
         lines.append(Text.assemble(head, (f"{moment(hit.ts)}  ", "dim"), visible(summary), (_went(past), "dim")))
         terms = ", ".join(f"{visible(term)} {share:.0%}" for term, share in hit.shared[:5])
         lines.append(Text.assemble(("      shares ", "dim"), terms))
-        for note in hit.resolutions[:1]:
-            tag = f" [{visible(note['tag'])}]" if note["tag"] else ""
-            lines.append(Text.assemble(("      fixed by ", "dim"), (visible(note["text"]), "green"), tag))
+        lines += [_said(label, note) for label, note in _done(hit)]
     return Group(*lines)
+
+
+def _done(hit: Hit) -> list[tuple[str, Mapping[str, Any]]]:
+    """What people did then: who took it up, the last that was noted, the last that fixed it."""
+    found = []
+    for kind, label in (("ack", "taken up by"), ("note", "noted"), ("resolution", "fixed by")):
+        notes = [note for note in (hit.past or {}).get("notes", ()) if note["kind"] == kind]
+        found += [(label, note) for note in notes[-1:]]
+    return found
+
+
+def _said(label: str, note: Mapping[str, Any]) -> Text:
+    author = f"{visible(note['author'])} " if note["kind"] == "ack" else ""
+    tag = f" [{visible(note['tag'])}]" if note["tag"] else ""
+    style = "green" if note["kind"] == "resolution" else ""
+    return Text.assemble((f"      {label} ", "dim"), author, (visible(note["text"]), style), tag)
 
 
 def _went(past: Mapping[str, Any]) -> str:
