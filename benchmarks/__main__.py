@@ -10,6 +10,7 @@ from benchmarks.results import save
 _MODULES = {
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
+    "G3": "benchmarks.covered",
     "G4": "benchmarks.similarity",
     "G4b": "benchmarks.similarity",
     "G5": "benchmarks.similarity",
