@@ -1,12 +1,13 @@
 """The server process as it runs: who may ask, what is accepted, and that what was answered is on the disk."""
 
+import asyncio
 import gzip
 import http.client
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -368,38 +369,42 @@ def test_without_a_live_process_nothing_is_reloaded(served: Served) -> None:
 # Limits, with small ones
 
 
+Ask = Callable[[str, str], httpx.Response]
+
+
 @pytest.fixture
-def small(served: Served) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """An application in this process, whose limits can be reached."""
-    from starlette.testclient import TestClient
-
+def small(served: Served) -> Iterator[Callable[..., Ask]]:
+    """Makes an application in this process, whose limits can be reached; it is asked by method and path."""
     connections = Connections(served.settings)
-    given: dict[str, Any] = {}
+    headers = {"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
 
-    def client(**limits: Any) -> TestClient:
+    def make(**limits: Any) -> Ask:
         push = Push(served.settings.home, ["cpu"], connections, Limits(**limits))
-        app = application(served.settings, connections, push)
-        return TestClient(
-            app, "http://127.0.0.1", headers={"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
-        )
+        transport = httpx.ASGITransport(app=application(served.settings, connections, push))
 
-    yield client, given
+        async def request(method: str, path: str) -> httpx.Response:
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+                return await client.request(method, path, content=ROW if method == "POST" else None)
+
+        return lambda method, path: asyncio.run(request(method, path))
+
+    yield make
     connections.close()
 
 
-def test_a_full_disk_takes_nothing(served: Served, small: Any) -> None:
-    client = small[0](reserve=1 << 60)
-    answer = client.post("/api/v1/ingest/cpu", content=ROW)
+def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) -> None:
+    ask = small(reserve=1 << 60)
+    answer = ask("POST", "/api/v1/ingest/cpu")
     assert (answer.status_code, served.landed()) == (503, {})
     assert int(answer.headers["Retry-After"]) > 0
-    assert client.get("/-/ready").status_code == 503
+    assert ask("GET", "/-/ready").status_code == 503
 
 
-def test_too_many_waiting_batches_are_back_pressure(served: Served, small: Any) -> None:
-    client = small[0](batches=1)
-    assert [client.post("/api/v1/ingest/cpu", content=ROW).status_code for _ in range(2)] == [202, 202]
+def test_too_many_waiting_batches_are_back_pressure(served: Served, small: Callable[..., Ask]) -> None:
+    ask = small(batches=1)
+    assert [ask("POST", "/api/v1/ingest/cpu").status_code for _ in range(2)] == [202, 202]
     time.sleep(0.6)  # the lag is looked at twice a second
-    answer = client.post("/api/v1/ingest/cpu", content=ROW)
+    answer = ask("POST", "/api/v1/ingest/cpu")
     assert answer.status_code == 429
     assert int(answer.headers["Retry-After"]) > 0
     assert len(served.landed()) == 2
