@@ -91,7 +91,7 @@ def _land(landing: Landing, files: Sequence[str], suffixes: Sequence[str]) -> li
 def _await(workspace: Path, stream: str, batches: Sequence[dict[str, Any]]) -> dict[str, int]:
     """What became of the batches' records, when all are archived."""
     from archiver.catalog import Catalog
-    from moirae.status import accounting
+    from moirae.status import accounting, lives
 
     names = [batch["batch"] for batch in batches]
     with database(workspace) as (_, connection):
@@ -100,4 +100,6 @@ def _await(workspace: Path, stream: str, batches: Sequence[dict[str, Any]]) -> d
             done = catalog.counters_of(stream, names)
             if len(done) == len(names):
                 return accounting(done)
+            if not lives(connection):
+                raise MoiraeError("all is handed over, but nothing runs here that could archive it: `moirae up`")
             time.sleep(0.2)

@@ -1,0 +1,80 @@
+"""`moirae ingest`: what is handed over lies in the landing folder, whole, when the command has ended."""
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from moirae.cli import app
+from moirae.errors import MoiraeError, UsageError
+from moirae.landing import Landing
+from tests.faults.harness import workspace
+
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu: {columns: {ts: timestamp}, time: ts, source: {files: x/*.jsonl}}
+"""
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    with workspace(WORKSPACE, "groups: []\n") as made:
+        yield made
+
+
+def _landed(root: Path) -> dict[str, bytes]:
+    landing = Landing(root / ".moirae", "cpu")
+    found = {batch.path.name.partition(".")[2]: batch.path.read_bytes() for batch in landing.waiting()}
+    landing.forget(landing.waiting())
+    return found
+
+
+def _ingest(root: Path, *arguments: str, given: bytes | None = None) -> str:
+    command = ["ingest", "cpu", *arguments, "--workspace", str(root / "moirae.yaml")]
+    result = CliRunner().invoke(app, command, input=given)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
+    (root / "a.csv").write_bytes(b"ts\n2026-01-01\n")
+    packed = gzip.compress(b"{}\n")
+    (root / "b.jsonl.gz").write_bytes(packed)
+    told = _ingest(root, str(root / "a.csv"), str(root / "b.jsonl.gz"))
+    assert told.startswith("2 batches, ")
+    assert _landed(root) == {"csv": b"ts\n2026-01-01\n", "jsonl.gz": packed}
+    _ingest(root, "-", given=b"{}\n{}")
+    assert _landed(root) == {"jsonl": b"{}\n{}"}
+    _ingest(root, "-", "--format", "csv", given=b"ts\n")
+    assert _landed(root) == {"csv": b"ts\n"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["nothing.csv"], "no such file: nothing.csv"),
+        (["moirae.txt"], "add --format"),
+    ],
+)
+def test_what_cannot_be_handed_over_is_told_before_anything_is(root: Path, arguments: list[str], reason: str) -> None:
+    (root / "a.csv").write_bytes(b"ts\n")
+    (root / "moirae.txt").write_bytes(b"x")
+    files = [str(root / name) if name == "moirae.txt" else name for name in arguments]
+    with pytest.raises(UsageError, match=reason):
+        _ingest(root, str(root / "a.csv"), *files)
+    assert _landed(root) == {}
+
+
+def test_an_unknown_stream_is_told(root: Path) -> None:
+    command = ["ingest", "cpuu", "-", "--workspace", str(root / "moirae.yaml")]
+    assert "no stream 'cpuu'; there are cpu" in str(CliRunner().invoke(app, command, input=b"{}").exception)
+
+
+def test_nobody_waits_where_nothing_runs(root: Path) -> None:
+    with pytest.raises(MoiraeError, match="nothing runs here"):
+        _ingest(root, "-", "--wait", given=b"{}\n")
+    assert _landed(root) == {"jsonl": b"{}\n"}
