@@ -21,6 +21,8 @@ _MODULES = {
     "G10": "benchmarks.latency",
     "G11": "benchmarks.judging",
     "G12": "benchmarks.judging",
+    "G13": "benchmarks.archive",
+    "G14": "benchmarks.archive",
     "Q": "benchmarks.quality",
 }
 
