@@ -12,6 +12,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -95,9 +96,14 @@ def _timed(search: object) -> float:
     return time.perf_counter() - began
 
 
+@cache
+def _weights() -> npt.NDArray[np.float64]:
+    return np.cumsum(1 / np.arange(1, _WORDS + 1))
+
+
 def _zipf(rng: np.random.Generator, count: int) -> Bags:
     """Contexts of different terms each, the n-th most frequent term 1/n as frequent as the first."""
-    weights = np.cumsum(1 / np.arange(1, _WORDS + 1))
+    weights = _weights()
     drawn = np.searchsorted(weights, rng.random((count, 2 * _TERMS)) * weights[-1]).astype(np.int32)
     drawn.sort(axis=1)
     first = np.ones(drawn.shape, dtype=bool)
