@@ -40,12 +40,14 @@ _FETCHED = (
     ),
 )
 
+# Spark's launcher resolves packages before anything of Spark itself starts, which is not needed here.
 _FETCH = """
     import sys
-    from pyspark.sql import SparkSession
-    builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-    builder = builder.config("spark.jars.packages", sys.argv[1]).config("spark.jars.excludes", sys.argv[2])
-    builder.config("spark.jars.ivy", sys.argv[3]).getOrCreate().stop()
+    from pyspark import SparkConf
+    from pyspark.java_gateway import launch_gateway
+    conf = SparkConf(loadDefaults=False).set("spark.master", "local[1]").set("spark.jars.ivy", sys.argv[3])
+    conf.set("spark.jars.packages", sys.argv[1]).set("spark.jars.excludes", sys.argv[2])
+    launch_gateway(conf).shutdown()
 """
 
 
