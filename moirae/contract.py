@@ -9,6 +9,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+# Of one query: characters, and brackets inside brackets.
+MAX_SQL = 20_000
+MAX_NESTING = 32
+
 KeyPath = tuple[str | int, ...]
 """The way from one value of a file to another: keys of mappings and indexes of lists."""
 
@@ -59,6 +63,18 @@ def _flag_as_written(value: Any) -> Any:
     return str(value).lower() if isinstance(value, bool) else _as_written(value)
 
 
+def _shallow(value: str) -> str:
+    if len(value) > MAX_SQL:
+        raise ValueError(f"longer than {MAX_SQL} characters")
+    depth = deepest = 0
+    for sign in value:
+        depth += (sign in "([") - (sign in ")]")
+        deepest = max(deepest, depth)
+    if deepest > MAX_NESTING:
+        raise ValueError(f"brackets are nested deeper than {MAX_NESTING} levels")
+    return value
+
+
 _LETTER = "a letter, then up to 62 letters, digits, _ or -"
 _LOWER = "a lower-case letter, then up to 62 lower-case letters, digits or _"
 _LABEL = "a letter or _, then up to 62 letters, digits or _"
@@ -69,6 +85,8 @@ NotNegative = Annotated[int, Strict(), Field(ge=0)]
 Number = Annotated[float, Strict()]
 
 Text = Annotated[str, Field(max_length=65_536), AfterValidator(_not_blank)]
+Sql = Annotated[Text, AfterValidator(_shallow)]
+"""A query or condition; what it may say is the rule gate's matter."""
 Title = Annotated[str, *matching(r"[A-Za-z][A-Za-z0-9_-]{0,62}", _LETTER)]
 """The name of a group or an alert."""
 TableName = Annotated[str, *matching(r"[a-z][a-z0-9_]{0,62}", _LOWER)]

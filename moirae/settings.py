@@ -119,6 +119,21 @@ class RecallSettings(Contract):
     )
 
 
+class Limits(Contract):
+    """What one rule may take of the live process before it is charged, and how often before it is quarantined."""
+
+    statement: PositiveDuration = Field(
+        default=timedelta(seconds=20),
+        description="Processor time of Spark that judging a micro-batch may take; longer for many rows or rules.",
+    )
+    matches: Count = Field(
+        default=10_000,
+        description="Most events of one rule in one evaluation, for each minute of event time that they span; a "
+        "rule's or group's own limit goes first.",
+    )
+    failures: Count = Field(default=3, description="Failures in a row after which a rule is quarantined.")
+
+
 class Receiver(Contract):
     """Where notifications go: exactly one of webhook, pagerduty and apprise."""
 
@@ -188,6 +203,7 @@ class Settings(Contract):
     )
     chunks: Chunks = Field(default=Chunks(), description="How history is cut and kept.")
     recall: RecallSettings = Field(default=RecallSettings(), description="How the past is asked.")
+    limits: Limits = Field(default=Limits(), description="What one rule may take before it is set aside.")
     rules: tuple[LocalPath, ...] = Field(
         default=("rules/*.yaml",), validate_default=True, description="Globs of rule files, relative to this file."
     )

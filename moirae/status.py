@@ -15,6 +15,8 @@ from moirae.deployments.registry import Registry
 from moirae.process import processes
 from moirae.settings import Settings
 
+# The newest charges against rules that are told.
+_ERRORS = 20
 # Counters of dead letters, by reason.
 DEAD = ("malformed", "quarantined", "conflicts", "expired")
 
@@ -47,6 +49,7 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         "recalls": dict(connection.execute(sql.load("recalls")["counts"]).fetchall()),
         "recalls_waiting": _deferred(connection),
         "rules": [vars(d) for d in registry.deployments()],
+        "rule_errors": [vars(e) for e in registry.errors()[:_ERRORS]],
         "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
         "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent", "old", "expired")},
         "processes": processes(connection),

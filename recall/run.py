@@ -27,6 +27,7 @@ from recall.engines.cost import Costs
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine, warm_up
+from recall.gate import guarded
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
@@ -116,7 +117,7 @@ class _Sessions:
                 place = self._place
                 conf = {**_SETTINGS, **place.conf}
                 self._spark = start_session("moirae recall", place.master, place.warehouse, conf)
-            return self._spark.newSession()
+            return guarded(self._spark.newSession())
 
     def stop(self) -> None:
         """End the JVM, if there is one."""

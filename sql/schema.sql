@@ -186,6 +186,23 @@ CREATE TABLE IF NOT EXISTS deployments (
     PRIMARY KEY (rule, version)
 );
 
+-- What rules are charged with: failures; statements or processes that were stopped over them; floods.
+CREATE TABLE IF NOT EXISTS rule_errors (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule     text NOT NULL,
+    version  text NOT NULL,
+    kind     text NOT NULL CHECK (kind IN ('error', 'time', 'memory', 'flood')),
+    message  text NOT NULL,
+    -- The row at which it fails, where one was found.
+    event    jsonb,
+    -- How often; of a flood, how many events were left out.
+    times    bigint NOT NULL,
+    first_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    last_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE UNIQUE INDEX IF NOT EXISTS rule_errors_once
+    ON rule_errors (rule, version, kind, md5(message || coalesce(event::text, '')));
+
 CREATE TABLE IF NOT EXISTS events (
     seq         bigint GENERATED ALWAYS AS IDENTITY,
     eid         uuid NOT NULL,

@@ -45,7 +45,7 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # SQL that people write is code (see `moirae.rules.gate`): it reaches no files, no variables, no scripts.
+    # SQL that people write is code (see `recall.gate`): it reaches no files, no variables, no scripts.
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.variable.substitute": "false",
     "spark.sql.scripting.enabled": "false",

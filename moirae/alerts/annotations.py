@@ -1,20 +1,29 @@
 """Annotations: templates of a rule, filled from the first event of an alert."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from archiver.times import from_micros
 from moirae.alerts.event import Event
 from moirae.rules.templates import TemplateFault, render
 
+# What is no finite number, as JSON has it.
+_NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
+
 # Characters; a filled annotation is cut there.
 _LONGEST = 4000
 
 
-def renderer(annotations: Mapping[str, str], labels: Mapping[str, str]) -> Callable[[Event], Mapping[str, str]]:
-    """Fills the templates for an event. A template that fails says so in its place: no alert is lost for it."""
+def renderer(
+    annotations: Mapping[str, str], labels: Mapping[str, str], numbers: Collection[str] = ()
+) -> Callable[[Event], Mapping[str, str]]:
+    """Fills the templates for an event. A template that fails says so in its place: no alert is lost for it.
+
+    `numbers`: attributes that are floating-point numbers, also where they are not finite.
+    """
 
     def fill_all(event: Event) -> Mapping[str, str]:
-        values = {**event.attributes, "ts": from_micros(event.ts).isoformat().replace("+00:00", "Z")}
+        odd = {name: float(event.attributes[name]) for name in numbers if event.attributes.get(name) in _NOT_FINITE}
+        values = {**event.attributes, **odd, "ts": from_micros(event.ts).isoformat().replace("+00:00", "Z")}
         return {name: _fill(text, values, labels) for name, text in annotations.items()}
 
     return fill_all

@@ -66,8 +66,12 @@ def apply(
     with database(workspace) as (_, connection):
         registry = Registry(connection)
         steps = changes(registry.diff(definitions)) if dry_run else registry.apply(definitions)
+        # Whoever applies rules again wants them to run.
+        resumed = [] if dry_run else registry.resume([d.name for d in definitions])
         if not files and not dry_run:
             registry.looked(0, found, None)
+    for name in resumed:
+        print(f"{name} goes on, its quarantine has ended", file=sys.stderr)
     _print_steps(steps, output)
 
 
@@ -130,9 +134,20 @@ def show(
     from moirae.deployments.registry import Registry
 
     with database(workspace) as (_, connection):
-        found = _named(Registry(connection).desired(), rule)
+        registry = Registry(connection)
+        definitions, deployed, errors = registry.desired(), registry.deployments(), registry.errors()
+    found = _named(definitions, rule)
     stored = found.to_json()
-    data = {"name": found.name, "version": found.version, "group": stored.pop("rule"), **stored}
+    state = _state(found, next((d for d in deployed if d.rule == found.name), None))
+    charged = [{k: v for k, v in vars(e).items() if k != "rule"} for e in errors if e.rule == found.name]
+    data = {
+        "name": found.name,
+        "version": found.version,
+        "state": state,
+        "errors": charged,
+        "group": stored.pop("rule"),
+        **stored,
+    }
     if output is Output.JSON:
         print_json(data)
     else:
@@ -156,6 +171,23 @@ def explain(
         print_json(data)
     else:
         _print_yaml(data)
+
+
+@app.command()
+def resume(
+    rules: Annotated[list[str], typer.Argument(help="Their names, with or without the group.")],
+    workspace: Workspace = WORKSPACE,
+) -> None:
+    """End the quarantine of rules: they go on where they stood, and judge what they have missed."""
+    from moirae.deployments.registry import Registry
+
+    with database(workspace) as (_, connection):
+        registry = Registry(connection)
+        definitions = registry.desired()
+        names = [_named(definitions, rule).name for rule in rules]
+        resumed = registry.resume(names)
+    for name in names:
+        print(f"{name} goes on" if name in resumed else f"{name} was not quarantined")
 
 
 def _named(definitions: Sequence["Definition"], rule: str) -> "Definition":

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 RunState = Literal["running", "quarantined", "stopped"]
 
@@ -17,6 +17,23 @@ class Deployment:
     state: RunState
     failures: int = 0
     error: str | None = None
+    suspect: bool = False
+    """Whether the process fell lately while it, perhaps with others, was judged."""
+
+
+@dataclass(frozen=True)
+class RuleError:
+    """What a rule is charged with. `event`: the row at fault, where one was found; `times`: how often, or for a flood
+    how many events were left out."""
+
+    rule: str
+    version: str
+    kind: Literal["error", "time", "memory", "flood"]
+    message: str
+    event: Any
+    times: int
+    first_at: datetime
+    last_at: datetime
 
 
 @dataclass(frozen=True)

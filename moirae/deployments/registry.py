@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,14 +12,14 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import optional_datetime
-from moirae.deployments.model import Deployment, RuleFilesState
+from moirae.deployments.model import Deployment, RuleError, RuleFilesState
 from moirae.deployments.plan import Applied, Step, changes, plan
 from moirae.rules.definition import Definition
 
 _QUERIES = sql.load("registry")
 
-# Failures in a row after which a rule is set aside.
-_MOST_FAILURES = 3
+# Different errors that are kept of one rule.
+_MOST_ERRORS = 100
 
 
 class Registry:
@@ -84,16 +84,56 @@ class Registry:
         """A rule is gone: its open alerts end."""
         self._connection.execute(_QUERIES["end_alerts"], {"rule": rule})
 
-    def settle(self, versions: Mapping[str, str], settled_to: int) -> None:
-        """Events of these rules before this event time (microseconds) are settled. Part of the caller's transaction."""
-        values = {"rules": list(versions), "versions": list(versions.values())}
+    def settle(self, versions: Mapping[str, str], settled_to: int, failing: Collection[str]) -> None:
+        """Events of these rules before this event time (microseconds) are settled. Part of the caller's transaction.
+
+        `failing`: rules whose failures are not forgiven by that.
+        """
+        values = {"rules": list(versions), "versions": list(versions.values()), "failing": list(failing)}
         self._connection.execute(_QUERIES["settle"], {**values, "settled_to": optional_datetime(settled_to)})
 
-    def fail(self, rule: str, version: str, error: str) -> bool:
-        """A rule's query failed. Returns whether it was set aside."""
-        values = {"rule": rule, "version": version, "error": sql.storable(error[:2000]), "most": _MOST_FAILURES}
-        row = self._connection.execute(_QUERIES["fail"], values).fetchone()
+    def fail(self, rule: str, version: str, kind: str, message: str, event: Any, most: int, times: int = 1) -> bool:
+        """A rule has failed; with `most` failures in a row it is set aside. Returns whether it was."""
+        with self._connection.transaction():
+            text = self._note(rule, version, kind, message, event, times)
+            values = {"rule": rule, "version": version, "error": text, "most": most}
+            row = self._connection.execute(_QUERIES["fail"], values).fetchone()
         return row is not None and row[0] == "quarantined"
+
+    def fell(self, rule: str, version: str, kind: str, message: str) -> bool:
+        """The process had to be stopped over a rule, perhaps with others. The second time in ten minutes it is set
+        aside, as it ran alone then. Returns whether it was."""
+        with self._connection.transaction():
+            values = {"rule": rule, "version": version, "error": sql.storable(message[:2000])}
+            row = self._connection.execute(_QUERIES["fell"], values).fetchone()
+            self._note(rule, version, kind, message, None, 1)
+        return row is not None and row[0] == "quarantined"
+
+    def _note(self, rule: str, version: str, kind: str, message: str, event: Any, times: int) -> str:
+        text: str = sql.storable(message[:2000])
+        kept = Jsonb(sql.storable(event)) if event is not None else None
+        values = {"rule": rule, "version": version, "kind": kind, "message": text, "event": kept, "times": times}
+        self._connection.execute(_QUERIES["note_error"], values)
+        self._connection.execute(_QUERIES["forget_errors"], {"rule": rule, "most": _MOST_ERRORS})
+        return text
+
+    def errors(self, rule: str | None = None) -> list[RuleError]:
+        """What rules are charged with, the newest first."""
+        with self._connection.cursor(row_factory=class_row(RuleError)) as cursor:
+            return cursor.execute(_QUERIES["errors"], {"rule": rule}).fetchall()
+
+    def resume(self, rules: Sequence[str]) -> list[str]:
+        """End the quarantine of some rules; they go on where they stood. Returns those that were quarantined."""
+        with self._connection.transaction():
+            rows = self._connection.execute(_QUERIES["resume"], {"rules": list(rules)}).fetchall()
+            if rows:
+                self._connection.execute(_QUERIES["bump"])
+        return sorted(row[0] for row in rows)
+
+    def refuse(self, rule: str, version: str, reason: str) -> None:
+        """A rule may not run; it is set aside at once."""
+        values = {"rule": rule, "version": version, "error": sql.storable(reason[:2000])}
+        self._connection.execute(_QUERIES["refuse"], values)
 
     # The rule files of the workspace
 

@@ -24,6 +24,7 @@ from sqlglot import exp
 
 import sql
 from archiver.times import from_micros
+from moirae.live.guard import Guard, TookTooLong
 from moirae.live.plan import Running
 from moirae.live.rows import Rows
 from moirae.rules.definition import Definition
@@ -76,8 +77,9 @@ class Found:
 class Contexts:
     """Computes contexts on the live process's Spark session, where relations have views `relation_<name>`."""
 
-    def __init__(self, spark: SparkSession, rows: Rows, connection: Connection[Any]) -> None:
+    def __init__(self, spark: SparkSession, rows: Rows, connection: Connection[Any], guard: Guard) -> None:
         self._spark = spark
+        self._guard = guard
         self._rows = rows
         self._connection = connection
         self._ledger = Ledger(connection)
@@ -233,12 +235,19 @@ class Contexts:
 
     def _compute(self, wanted: Sequence[tuple[Running, Sequence[Asked]]]) -> dict[tuple[str, UUID], Found]:
         """All contexts of some events of some rules; none, but a word in the log, for an event whose query fails."""
+        together = self._guard.apart(wanted, lambda one: one[0].rule)
+        return {key: found for group in together for key, found in self._compute_of(group).items()}
+
+    def _compute_of(self, wanted: Sequence[tuple[Running, Sequence[Asked]]]) -> dict[tuple[str, UUID], Found]:
         try:
-            rows = self._ask(wanted)
-        except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
-            parts = [[one] for one in wanted] if len(wanted) > 1 else _halves(*wanted[0])
+            rows = self._guard.run([rule for rule, _ in wanted], 0, lambda: self._ask(wanted))
+        except (PySparkException, Py4JJavaError, TookTooLong, pa.ArrowException, LookupError, ValueError) as error:
+            slow = isinstance(error, TookTooLong)
+            parts = [[one] for one in wanted] if len(wanted) > 1 else [] if slow else _halves(*wanted[0])
             if len(parts) > 1:
-                return {key: found for part in parts for key, found in self._compute(part).items()}
+                return {key: found for part in parts for key, found in self._compute_of(part).items()}
+            if slow:
+                self._guard.fail(wanted[0][0], error)
             message = str(error).strip().splitlines()[0]
             _LOG.error("context failed", action="context_failed", rule=wanted[0][0].rule, error=message)
             return {}

@@ -29,18 +29,22 @@ from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
 from moirae.live.contexts import Contexts
 from moirae.live.follow import Follow
+from moirae.live.guard import Guard, TookTooLong
+from moirae.live.limits import culprit
 from moirae.live.local import LocalJudge
 from moirae.live.plan import Running, Slice, due, horizon, view
 from moirae.live.relations import Relations
 from moirae.live.rows import Rows
-from moirae.live.share import Sharing
+from moirae.live.share import Shares, Sharing
+from moirae.rules.admission import Admission
 from moirae.rules.definition import Definition, event_shape, tables_of
-from recall.query.shape import Unsupported
 
 _LOG = structlog.get_logger()
 
 # Seconds between two settlings of filters, which lose nothing by waiting: their events are detected at once.
 _SETTLE_EVERY = 1.0
+
+_FLOATS = ("double", "float")
 
 
 class Judge:
@@ -52,18 +56,22 @@ class Judge:
         archive: Archive,
         connection: Connection[Any],
         relations: Relations,
+        admission: Admission,
+        guard: Guard,
         local: bool = True,
     ) -> None:
         """`local`: whether plain rules may be judged in this process."""
         self._spark = spark
         self._rows = Rows(spark, archive)
-        self._contexts = Contexts(spark, self._rows, connection)
+        self._guard = guard
+        self._contexts = Contexts(spark, self._rows, connection, guard)
         self._follow = Follow(connection, self._contexts)
         self._archive = archive
         self._connection = connection
         self._registry = Registry(connection)
         self._store = AlertStore(connection)
         self._relations = relations
+        self._admission = admission
         self._streams = {name: table.schema.time for name, table in archive.tables.items()}
         self._sharing = Sharing({name: table.schema.columns for name, table in archive.tables.items()})
         self._local = LocalJudge() if local else None
@@ -94,6 +102,8 @@ class Judge:
     def _reconcile(self, desired: Sequence[Definition]) -> None:
         """Start, change and stop only what differs, all at once; a new version takes over where the old one stood."""
         wanted = {d.name: d for d in desired if d.rule.spec.enabled}
+        admitted, refused = self._admission.admit(list(wanted.values()))
+        wanted |= {d.name: d for d in admitted}
         started: list[Definition] = []
         with self._registry.transaction():
             deployed = {deployment.rule: deployment for deployment in self._registry.deployments()}
@@ -106,9 +116,12 @@ class Judge:
             for name, definition in wanted.items():
                 before = deployed.get(name)
                 if before is None or before.version != definition.version:
-                    settled = before.settled_to if before else self._begin(definition)
+                    settled = before.settled_to if before else None if name in refused else self._begin(definition)
                     self._registry.start(name, definition.version, settled)
                     started.append(definition)
+            for name, reason in refused.items():
+                self._registry.refuse(name, wanted[name].version, reason)
+                _LOG.error("rule refused", action="rule_refused", rule=name, error=reason)
         for definition in started:
             _LOG.info("rule started", action="rule_started", rule=definition.name, version=definition.version)
         self._load(wanted)
@@ -122,16 +135,13 @@ class Judge:
 
     def _load(self, wanted: Mapping[str, Definition]) -> None:
         self.running = []
-        for deployment in self._registry.deployments():
+        deployments = self._registry.deployments()
+        self._guard.loaded(deployment.rule for deployment in deployments if deployment.suspect)
+        for deployment in deployments:
             if deployment.state == "running":
                 definition = wanted[deployment.rule]
                 tables = tables_of(definition.rule, self._streams, self._relation_names)
-                try:
-                    shape = event_shape(definition.rule, tables)
-                except Unsupported as error:
-                    raise MoiraeError(
-                        f"deployed rule {definition.name} no longer fits the workspace: {error}"
-                    ) from error
+                shape = event_shape(definition.rule, tables)
                 self.running.append(Running(definition, tables, shape, deployment.settled_to))
 
         self._sharing.forget(self.running)
@@ -170,8 +180,8 @@ class Judge:
         if rules:
             streams = frozenset().union(*(rule.shape.streams for rule in rules))
             inputs = {name: self._rows.new(name, fresh.get(name)) for name in streams}
-            told = [(rule, _since(finds, horizons[rule.rule])) for rule, finds in self._found(rules, inputs)]
-            self._tell(told)
+            found = self._found(rules, inputs, sum(map(len, inputs.values())))
+            self._tell([(rule, _since(finds, horizons[rule.rule])) for rule, finds in found])
         return left
 
     def detect_unsettled(self, rules: Sequence[Running]) -> None:
@@ -217,6 +227,7 @@ class Judge:
     def follow(self) -> None:
         """Contexts and recalls of the alerts that were told."""
         self._follow.up(self.running, self.watermarks(), self._newest())
+        self._drop_set_aside()
 
     def follow_to_end(self) -> None:
         """The same, when nothing more will come."""
@@ -268,23 +279,30 @@ class Judge:
             for rule, finds in found:
                 if finds or rule.rule in busy:
                     self._store.settle(_source(rule), self._events(rule, finds), high, silence)
-            self._registry.settle(versions, high)
+            self._registry.settle(versions, high, self._guard.failing)
         self.running = [replace(r, settled_to=high) if r.rule in versions else r for r in self.running]
 
     # Asking the engines
 
     def _judge(self, part: Slice) -> list[tuple[Running, list[Found]]]:
         inputs = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
+        rows = sum(self._rows.count(name, part.input_low, part.input_high) for name in part.streams)
         low, high = part.low, part.high
         return [
             (rule, [f for f in finds if (low is None or f.ts >= low) and (high is None or f.ts < high)])
-            for rule, finds in self._found(part.rules, inputs)
+            for rule, finds in self._found(part.rules, inputs, rows)
         ]
 
     def _found(
-        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame]
+        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], rows: int
     ) -> list[tuple[Running, list[Found]]]:
-        """What each rule finds; a rule whose query fails is charged and left out."""
+        """What each rule finds in about so many rows; a rule whose query fails is charged and left out."""
+        groups = self._guard.apart(rules, lambda rule: rule.rule)
+        return [pair for group in groups for pair in self._found_together(group, inputs, rows)]
+
+    def _found_together(
+        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], count: int
+    ) -> list[tuple[Running, list[Found]]]:
         found: list[list[Found]] = [[] for _ in rules]
         left = self._found_here(rules, inputs, found)
         failed: set[int] = set()
@@ -292,7 +310,7 @@ class Judge:
             for name, rows in inputs.items():
                 frame = self._rows.frame(rows) if isinstance(rows, pa.Table) else rows
                 frame.createOrReplaceTempView(view(name))
-            failed = self._found_by_spark(rules, left, found)
+            failed = self._found_by_spark(rules, left, found, inputs, count)
         return [(rule, found[index]) for index, rule in enumerate(rules) if index not in failed]
 
     def _found_here(
@@ -312,10 +330,18 @@ class Judge:
                 found[place].append(one)
         return sorted(left)
 
-    def _found_by_spark(self, rules: Sequence[Running], places: Sequence[int], found: list[list[Found]]) -> set[int]:
+    def _found_by_spark(
+        self,
+        rules: Sequence[Running],
+        places: Sequence[int],
+        found: list[list[Found]],
+        inputs: Mapping[str, pa.Table | DataFrame],
+        count: int,
+    ) -> set[int]:
         """Fills in what Spark finds for some of the rules; returns the places of those that failed.
 
-        Where a statement fails each half of its rules is asked for again, down to the rule at fault.
+        Where a statement fails each half of its rules is asked for again, down to the rule at fault; where it was
+        stopped each rule by itself, as the one at fault takes all the time it may each time.
         """
         asked = [rules[place] for place in places]
         shares = self._sharing.of(asked)
@@ -323,14 +349,15 @@ class Judge:
         for name, constants in tables.items():
             self._rows.frame(constants).createOrReplaceTempView(name)
         try:
-            table = self._spark.sql(self._sharing.statement(asked, shares)).toArrow()
-        except (PySparkException, Py4JJavaError) as error:
+            statement = self._sharing.statement(asked, shares)
+            table = self._guard.run(asked, count, lambda: self._spark.sql(statement).toArrow())
+        except (PySparkException, Py4JJavaError, TookTooLong) as error:
             if len(places) == 1:
-                self._charge(asked[0], error)
+                self._charge(asked[0], error, inputs)
                 return {places[0]}
-            half = len(places) // 2
-            parts = (places[:half], places[half:])
-            return set().union(*(self._found_by_spark(rules, part, found) for part in parts))
+            half = 1 if isinstance(error, TookTooLong) else len(places) // 2
+            parts = [places[i : i + half] for i in range(0, len(places), half)]
+            return set().union(*(self._found_by_spark(rules, part, found, inputs, count) for part in parts))
         finally:
             for name in tables:
                 self._spark.catalog.dropTempView(name)
@@ -340,14 +367,40 @@ class Judge:
             found[places[index]].append(Found(ts, orjson.loads(text)))
         return set()
 
-    def _charge(self, rule: Running, error: Exception) -> None:
-        message = str(error).strip().splitlines()[0]
-        set_aside = self._registry.fail(rule.rule, rule.definition.version, message)
-        _LOG.error("rule failed", action="rule_failed", rule=rule.rule, error=message, quarantined=set_aside)
-        if set_aside:
-            self.running = [r for r in self.running if r.rule != rule.rule]
+    def _charge(self, rule: Running, error: Exception, inputs: Mapping[str, pa.Table | DataFrame]) -> None:
+        stream, *more = rule.shape.streams
+        rows = inputs[stream]
+        event = None
+        if rule.shape.stateless and not more and isinstance(rows, pa.Table) and not isinstance(error, TookTooLong):
+            event = self._culprit(rule, stream, rows)
+        self._guard.fail(rule, error, event)
+        self._drop_set_aside()
+
+    def _culprit(self, rule: Running, stream: str, rows: pa.Table) -> dict[str, Any] | None:
+        """The row at which a rule fails."""
+
+        def fails(part: pa.Table) -> bool:
+            statement = self._sharing.statement([rule], Shares((), (0,)))
+            self._rows.frame(part).createOrReplaceTempView(view(stream))
+            try:
+                self._guard.run([rule], len(part), lambda: self._spark.sql(statement).toArrow())
+            except (PySparkException, Py4JJavaError):
+                return True
+            except TookTooLong:
+                return False
+            return False
+
+        row = rows if len(rows) == 1 else culprit(rows, fails)
+        self._rows.frame(rows).createOrReplaceTempView(view(stream))
+        plain = None if row is None else orjson.loads(orjson.dumps(row.to_pylist()[0], default=str))
+        return None if plain is None else {"stream": stream, "row": plain}
+
+    def _drop_set_aside(self) -> None:
+        self.running = [rule for rule in self.running if rule.rule not in self._guard.set_aside]
 
     def _events(self, rule: Running, finds: Sequence[Found]) -> list[Event]:
+        finds = self._guard.within(rule, finds)
+        self._drop_set_aside()
         return distinct(rule.rule, rule.definition.id, rule.definition.key, finds)
 
 
@@ -363,7 +416,7 @@ def _source(rule: Running) -> Source:
         rule.definition.version,
         Timing(span(spec.for_), span(spec.keep_firing_for)),
         labels,
-        renderer(spec.annotations, labels),
+        renderer(spec.annotations, labels, [n for n, kind in rule.definition.types.items() if kind in _FLOATS]),
     )
 
 

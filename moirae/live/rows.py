@@ -39,6 +39,11 @@ class Rows:
         found = read(self._spark, table, low, high, False, {})
         return self.new(stream, None) if found is None else within(found, table.schema.time, low, high)
 
+    def count(self, stream: str, low: int | None, high: int | None) -> int:
+        """About how many rows `archived` gives: those of all files that hold some of them."""
+        recent = self._archive.recent[stream].slice(low, high)
+        return len(recent) if recent is not None else sum(f.rows for f in self._archive.tables[stream].held(low, high))
+
     def around(self, stream: str, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> DataFrame:
         """Rows with event times in any of some spans [low, high), microseconds, read here: they are few."""
         merged = _merged(spans)

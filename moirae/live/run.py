@@ -30,6 +30,7 @@ from moirae.deployments.reload import Reloading, RuleFiles
 from moirae.errors import MoiraeError, Unreachable
 from moirae.landing import Landed
 from moirae.live import stream
+from moirae.live.guard import Guard
 from moirae.live.idle import Idle, Source
 from moirae.live.judge import Judge
 from moirae.live.outbox import outboxes
@@ -39,6 +40,7 @@ from moirae.live.sources import files, kafka, landed
 from moirae.live.sources.files import Appeared
 from moirae.live.sources.landed import Landings, one_round
 from moirae.process import Role
+from moirae.rules.admission import Admission
 from moirae.settings import Settings
 from moirae.streams import FileSource, KafkaSource, Stream
 from moirae.up import watch_parent
@@ -104,7 +106,9 @@ class Live:
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
         self._reloading = Reloading(self._spark, settings, reload)
         self._relations = relations = Relations(connection, settings.relations)
-        self._judge = Judge(self._spark, self._archive, connection, relations, settings.recall.engine != "spark")
+        admission, guard = Admission(self._spark, settings), Guard(self._spark, settings, connection)
+        local = settings.recall.engine != "spark"
+        self._judge = Judge(self._spark, self._archive, connection, relations, admission, guard, local)
         self._checkpoint = home / "checkpoints" / "live"
         self._sources = {n: s.source for n, s in settings.streams.items() if isinstance(s.source, FileSource)}
         self._topics: dict[str, StreamingQuery] = {}

@@ -7,17 +7,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType, TimestampType
 
 from moirae.errors import Problem
-from moirae.rules import gate
 from moirae.rules.check_questions import check_questions
 from moirae.rules.definition import Definition, event_shape, event_sql, tables_of
 from moirae.rules.ruleset import Derived, Rule, RuleSet
+from moirae.rules.templates import attributes_in
 from moirae.settings import Settings
+from recall import gate
+from recall.query.scans import check_scans
 from recall.query.shape import Tables, Unsupported, shape, tables_in
 
 
 def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list[Definition], list[Problem]]:
     """The definitions of all sound rules, and every problem of the others. Nothing is run."""
-    session = spark.newSession()
+    session = gate.guarded(spark.newSession())
     for name, stream in settings.streams.items():
         _view(session, name, stream.columns)
     for name, relation in settings.relations.items():
@@ -33,9 +35,11 @@ def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list
         if not isinstance(checked, Definition):
             problems.append(checked)
             continue
+        unknown = list(_unknown_in_templates(checked))
+        problems += unknown
         asked, found = check_questions(session, settings, checked, _tables(settings, rule))
         problems += found
-        if not any(problem.severity == "error" for problem in found):
+        if not unknown and not any(problem.severity == "error" for problem in found):
             definitions.append(asked)
     return definitions, problems
 
@@ -60,6 +64,7 @@ def _check_shape(settings: Settings, derived: Derived, rules: RuleSet) -> list[P
     group = {d.stream: d.expr for d in rules.derived if d.group == derived.group and d.stream != derived.stream}
     streams = {n: s.time for n, s in settings.streams.items()}
     try:
+        check_scans(derived.expr, group)
         shape(derived.expr, Tables(streams, frozenset(settings.relations), group))
     except Unsupported as error:
         return [derived.problem(str(error), "expr", line=error.line, column=error.column)]
@@ -80,6 +85,8 @@ def _check_rule(session: SparkSession, settings: Settings, rule: Rule) -> Defini
     tables = _tables(settings, rule)
     place = "expr" if rule.spec.expr is not None else "stream"
     try:
+        if rule.spec.expr is not None:
+            check_scans(rule.spec.expr, tables.derived)
         event_shape(rule, tables)
         columns = gate.judge(session, event_sql(rule, tables), own=rule.spec.expr is None)
         _need_time(columns)
@@ -106,6 +113,15 @@ def _define(rule: Rule, columns: StructType, place: str) -> Definition | Problem
                 return rule.problem(f"{what} names {name!r}, which the query does not yield (it yields {known})", what)
     types = {name: kind.simpleString() for name, kind in attributes.items()}
     return Definition(rule, types, key, tuple(name for name in identity if name != "ts"))
+
+
+def _unknown_in_templates(definition: Definition) -> Iterator[Problem]:
+    for name, text in definition.rule.spec.annotations.items():
+        for attribute, line in attributes_in(text).items():
+            if attribute != "ts" and attribute not in definition.types:
+                known = ", ".join(definition.types)
+                message = f"the template names event.{attribute}, which the query does not yield (it yields {known})"
+                yield definition.rule.problem(message, "annotations", name, line=line)
 
 
 def _need_time(columns: StructType) -> None:

@@ -7,13 +7,14 @@ from dataclasses import replace
 from pyspark.sql import SparkSession
 
 from moirae.errors import Problem
-from moirae.rules import gate
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import asks, lifted, named_in_where, scope
 from moirae.settings import Settings
+from recall import gate
 from recall.query.bind import VALID_FROM, VALID_TO, Physical
 from recall.query.lift import EID, HIGH, LOW, MOMENT, Names, attribute_column, lift
+from recall.query.scans import check_scans
 from recall.query.shape import Tables, Unsupported
 from recall.query.split import MERGED, split
 from recall.similarity.measure import MEASURES
@@ -52,6 +53,7 @@ class _Checking:
         for ask in asks(self.definition):
             path = ("context" if ask.compared else "surroundings", ask.name)
             try:
+                check_scans(ask.query.sql, self._tables.derived)
                 found = lifted(ask, self.definition, self._tables, self._names())
                 if (found.used.streams | found.used.derived) and ask.query.within is None:
                     reads = ", ".join(sorted(found.used.streams | found.used.derived))
@@ -83,6 +85,7 @@ class _Checking:
         for table in own:
             self._view(f"own_{table}", {EID: "string", **self.definition.columns_of(table)})
         names = self._names({table: f"own_{table}" for table in own} | {MERGED: f"asked{MERGED}"})
+        check_scans(recall.sql, self._tables.derived)
         parts = split(recall.sql, self._tables)
         # The whole query first, for messages in the words of its author.
         whole = self._columns(lift(recall.sql, scope(self.definition, self._tables, own), names).sql, recall.sql)

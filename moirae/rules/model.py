@@ -17,6 +17,7 @@ from moirae.contract import (
     Flag,
     KeyPath,
     LabelName,
+    Sql,
     TableName,
     Text,
     Title,
@@ -45,7 +46,7 @@ class DerivedStream(Contract):
     """A named query whose result is a stream that all rules of the group may read."""
 
     stream: TableName = Field(description="Name of the stream, unique over all files.")
-    expr: Text = Field(description="Spark SQL; every row has a column ts, its event time.")
+    expr: Sql = Field(description="Spark SQL; every row has a column ts, its event time.")
     archive: Flag = Field(default=False, description="Whether its rows are archived even if no recall needs them.")
 
 
@@ -57,7 +58,7 @@ class Alert(Contract):
     """
 
     alert: Title = Field(description="Name of the alert, unique in its group.")
-    expr: Text | None = Field(
+    expr: Sql | None = Field(
         default=None, description="Spark SQL whose rows are events: a column ts, the others are attributes."
     )
     absent: PositiveDuration | None = Field(
@@ -102,13 +103,15 @@ class Alert(Contract):
     recall_on: Literal["firing", "every"] = Field(
         default="firing", description="Recalls start when the alert fires, or at every event."
     )
-    where: Text | None = Field(
+    where: Sql | None = Field(
         default=None, description="Spark SQL condition over event and recalls; false holds the alert back."
     )
     then: tuple[Then, ...] = Field(default=(), description="Streams that join the recalls with live data.")
     enabled: Flag = Field(default=True, description="false: checked and kept, but not run.")
     limit: Count | None = Field(
-        default=None, description="Most events in one evaluation; more hold the rule back. Absent: the group's limit."
+        default=None,
+        description="Most events in one evaluation; what is over is left out and counted, and the rule charged. "
+        "Absent: the group's limit.",
     )
 
     @field_validator("absent")
@@ -213,7 +216,7 @@ class Group(Contract):
         default=timedelta(0), description="How far behind the watermark rules are evaluated, in event time."
     )
     limit: Count | None = Field(
-        default=None, description="Most events of one rule in one evaluation; absent: the system's limit."
+        default=None, description="Most events of one rule in one evaluation; absent: limits.matches of the workspace."
     )
     derived: tuple[DerivedStream, ...] = Field(default=(), description="Derived streams of the group.")
     rules: tuple[Alert, ...] = Field(default=(), description="Alert rules of the group.")

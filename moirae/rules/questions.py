@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from moirae.contract import Contract, Count, KeyPath, Number, TableName, Text, refuse
+from moirae.contract import Contract, Count, KeyPath, Number, Sql, TableName, Text, refuse
 from moirae.durations import Duration, PositiveDuration
 
 # What the system itself puts beside an event's attributes.
@@ -49,7 +49,7 @@ Numeric = Annotated[
 class Query(Contract):
     """A query about an event."""
 
-    sql: Text = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
+    sql: Sql = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
     within: PositiveDuration | None = Field(
         default=None,
         description="How far before the event rows are taken, in event time. Needed where the query reads a "
@@ -90,7 +90,7 @@ class Recall(Contract):
 class SqlRecall(Recall):
     """SQL over the archive before the event."""
 
-    sql: Text = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
+    sql: Sql = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
     range: PositiveDuration | None = Field(
         default=None, description="How far before the event history is read, in event time; absent: all of it."
     )
@@ -147,7 +147,7 @@ class Then(Contract):
     """A stream that joins the rule's recalls with live data."""
 
     stream: TableName = Field(description="Name of the stream that this stage makes.")
-    sql: Text = Field(description="Spark SQL over the rule's recalls, contexts and live streams.")
+    sql: Sql = Field(description="Spark SQL over the rule's recalls, contexts and live streams.")
     within: PositiveDuration = Field(description="How far live rows may lie from the event, in event time.")
     analysis: Literal["event", "present"] = Field(
         default="event",

@@ -67,6 +67,26 @@ def names_in(text: str) -> frozenset[str]:
     return frozenset(name.name for name in names if name.ctx == "load") - stored - {"loop"}
 
 
+def attributes_in(text: str) -> dict[str, int]:
+    """The attributes of `event` that a template cannot do without, and the line of each; TemplateFault as above."""
+    names_in(text)
+    found: dict[str, int] = {}
+    _attributes(_ENVIRONMENT.parse(text), found)
+    return found
+
+
+def _attributes(node: nodes.Node, found: dict[str, int]) -> None:
+    if isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "d", "defined", "undefined"):
+        return
+    if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
+        name = node.attr if isinstance(node, nodes.Getattr) else node.arg
+        name = name.value if isinstance(name, nodes.Const) else name
+        if node.node.name == "event" and isinstance(name, str):
+            found.setdefault(name, node.lineno)
+    for child in node.iter_child_nodes():
+        _attributes(child, found)
+
+
 def render(text: str, variables: Mapping[str, Any]) -> str:
     """Fill in a template; a variable or attribute that is not there is a TemplateFault."""
     parts: list[str] = []

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from archiver.engine.session import jvm
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
+from recall import gate
 from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
 from recall.engines.template import PENDING, Own, Template, by_event, cut, wanted_only
 from recall.pending import WRITTEN, Waiting, own_table, pending
@@ -36,6 +37,7 @@ class SparkEngine:
         self._reader = reader
         self._relations = relations
         self._started = False
+        self._passed: set[str] = set()
 
     @cached_property
     def _mine(self) -> SparkSession:
@@ -101,7 +103,7 @@ class SparkEngine:
             rows = self._reader.rows(self._spark, name, since, high + max(used.lag, 0) + 1, False, {})
             rows.createOrReplaceTempView(f"_on_time_{name}")
         self._beside(used.relations, used.own, question, own)
-        found: pa.Table = self._spark.sql(template.partial.sql).limit(cut(len(shares))).toArrow()
+        found: pa.Table = self._query(template.partial.sql).limit(cut(len(shares))).toArrow()
         return by_event(template, found, len(shares))
 
     def answer(self, template: Template, held: Held, own: Own) -> dict[str, Rows]:
@@ -119,7 +121,7 @@ class SparkEngine:
         frame.createOrReplaceTempView(MERGED)
         self._pending([Waiting(asked, None, asked.ts) for asked, _ in held], template.question)
         self._beside(template.merge.used.relations, template.merge.used.own - {MERGED}, template.question, own)
-        return _rows(self._spark.sql(template.merge.sql))
+        return _rows(self._query(template.merge.sql))
 
     def judge(
         self, question: SqlQuestion, asked: Asked, answers: Mapping[str, tuple[Rows, Mapping[str, str]]]
@@ -136,9 +138,16 @@ class SparkEngine:
         attributes = ", ".join(f"`_event_{name}` AS `{name}`" for name in question.attributes)
         event = f"(SELECT {EID}, _event_ts AS ts{', ' if attributes else ''}{attributes} FROM {PENDING}) AS `{EVENT}`"
         query = f"SELECT ({question.where}) AS verdict FROM {event} {' '.join(names)}"
-        found = [row.verdict for row in self._spark.sql(query).collect()]
+        found = [row.verdict for row in self._query(query).collect()]
         decided = [bool(one) for one in found if one is not None]
         return any(decided) if decided else None
+
+    def _query(self, text: str) -> DataFrame:
+        """A query over views. What is asked comes from the database: it passes the rule gate first, `gate.Refusal`."""
+        if text not in self._passed:
+            gate.judge(self._spark, text, own=True)
+            self._passed.add(text)
+        return self._spark.sql(text)
 
     def _pending(self, waiting: Sequence[Waiting], question: SqlQuestion) -> None:
         pending(self._spark, waiting, question.attributes).createOrReplaceTempView(PENDING)

@@ -18,6 +18,9 @@ from sqlglot.tokenizer_core import TokenType
 
 from archiver.times import LONGEST, span
 
+# Levels of a syntax tree: what walks it must not run out of stack.
+_DEEPEST = 250
+
 
 class EventSql(Spark):
     """Spark's SQL in which `window` is a function everywhere; windows of rows (OVER) are not supported anyway."""
@@ -91,7 +94,18 @@ def parse(sql: str) -> exp.Query:
         raise refusal from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise Unsupported("one SELECT is wanted here")
+    if _depth(statements[0]) > _DEEPEST:
+        raise Unsupported(f"SQL is nested deeper than {_DEEPEST} levels; each link of a chain (AND, +) is one")
     return statements[0]
+
+
+def _depth(root: exp.Expr) -> int:
+    deepest, waiting = 0, [(root, 1)]
+    while waiting:
+        node, depth = waiting.pop()
+        deepest = max(deepest, depth)
+        waiting += [(child, depth + 1) for child in node.iter_expressions()]
+    return deepest
 
 
 def tables_in(sql: str) -> frozenset[str]:

@@ -26,8 +26,12 @@ SELECT revision FROM rules_revision
 
 -- deployments --
 -- What runs.
-SELECT rule, version, (extract(epoch FROM settled_to) * 1000000)::bigint AS settled_to, state, failures, error
-FROM deployments WHERE state <> 'stopped' ORDER BY rule
+SELECT rule, version, (extract(epoch FROM settled_to) * 1000000)::bigint AS settled_to, state, failures, error,
+    EXISTS (
+        SELECT FROM rule_errors e WHERE e.rule = d.rule AND e.version = d.version AND e.kind IN ('time', 'memory')
+            AND e.last_at > greatest(d.started_at, clock_timestamp() - interval '10 minutes')
+    ) AS suspect
+FROM deployments d WHERE state <> 'stopped' ORDER BY rule
 
 -- start --
 -- A version of a rule runs from an event time on.
@@ -41,7 +45,9 @@ UPDATE deployments SET state = 'stopped' WHERE rule = %(rule)s AND version = %(v
 
 -- settle --
 -- Events of rules before an event time are settled.
-UPDATE deployments d SET settled_to = %(settled_to)s, failures = 0, error = NULL
+UPDATE deployments d SET settled_to = %(settled_to)s,
+    failures = CASE WHEN d.rule = ANY(%(failing)s::text[]) THEN failures ELSE 0 END,
+    error = CASE WHEN d.rule = ANY(%(failing)s::text[]) THEN error END
 FROM unnest(%(rules)s::text[], %(versions)s::text[]) AS w(rule, version)
 WHERE d.rule = w.rule AND d.version = w.version
 
@@ -50,6 +56,40 @@ WHERE d.rule = w.rule AND d.version = w.version
 UPDATE deployments SET failures = failures + 1, error = %(error)s,
     state = CASE WHEN failures + 1 >= %(most)s THEN 'quarantined' ELSE state END
 WHERE rule = %(rule)s AND version = %(version)s RETURNING state
+
+-- fell --
+-- The process had to be stopped over a rule: the second time lately it is set aside.
+UPDATE deployments d SET error = %(error)s, state = CASE WHEN EXISTS (
+        SELECT FROM rule_errors e WHERE e.rule = d.rule AND e.version = d.version AND e.kind IN ('time', 'memory')
+            AND e.last_at > greatest(d.started_at, clock_timestamp() - interval '10 minutes')
+    ) THEN 'quarantined' ELSE state END
+WHERE rule = %(rule)s AND version = %(version)s RETURNING state
+
+-- note_error --
+-- What a rule is charged with; the same again is counted.
+INSERT INTO rule_errors (rule, version, kind, message, event, times)
+VALUES (%(rule)s, %(version)s, %(kind)s, %(message)s, %(event)s, %(times)s)
+ON CONFLICT (rule, version, kind, md5(message || coalesce(event::text, ''))) DO UPDATE
+    SET times = rule_errors.times + excluded.times, last_at = clock_timestamp()
+
+-- forget_errors --
+-- Of each rule the newest errors are kept.
+DELETE FROM rule_errors WHERE id IN
+    (SELECT id FROM rule_errors WHERE rule = %(rule)s ORDER BY last_at DESC, id DESC OFFSET %(most)s)
+
+-- errors --
+-- What rules are charged with, or one rule.
+SELECT rule, version, kind, message, event, times, first_at, last_at FROM rule_errors
+WHERE %(rule)s::text IS NULL OR rule = %(rule)s ORDER BY last_at DESC, id DESC
+
+-- resume --
+-- Quarantines end.
+UPDATE deployments SET state = 'running', failures = 0, error = NULL, started_at = clock_timestamp()
+WHERE rule = ANY(%(rules)s) AND state = 'quarantined' RETURNING rule
+
+-- refuse --
+-- A rule may not run.
+UPDATE deployments SET state = 'quarantined', error = %(error)s WHERE rule = %(rule)s AND version = %(version)s
 
 -- end_alerts --
 -- Open alerts of a rule that was taken away end with their last event.

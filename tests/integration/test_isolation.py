@@ -55,9 +55,9 @@ def test_the_rule_at_fault_is_found_by_halves(
         asked.append(len(rules))
         return written(self, rules, shares)
 
-    def noted(self: Registry, rule: str, version: str, error: str) -> bool:
+    def noted(self: Registry, rule: str, *rest: Any) -> bool:
         charged.append(rule)
-        return fail(self, rule, version, error)
+        return fail(self, rule, *rest)
 
     monkeypatch.setattr(Sharing, "statement", counted)
     monkeypatch.setattr(Registry, "fail", noted)

@@ -17,9 +17,11 @@ from archiver.ingest import Archive
 from archiver.times import span, to_micros
 from archiver.units import Unit
 from moirae.deployments.registry import Registry
+from moirae.live.guard import Guard
 from moirae.live.judge import Judge
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
+from moirae.rules.admission import Admission
 from moirae.rules.check import check
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
@@ -174,9 +176,13 @@ class World:
         root: Path,
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
-        tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, events, alerts"
+        tables = (
+            "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
+        )
         connection.execute(f"TRUNCATE {tables}, alert_notes RESTART IDENTITY CASCADE")
         Registry(connection).apply(definitions)
+        self.admission = Admission(spark, settings)
+        self.guard = Guard(spark, settings, connection)
         self.reopen()
 
     def reopen(self) -> None:
@@ -185,7 +191,7 @@ class World:
         policy = CutPolicy(40, span(timedelta(minutes=5)))
         self.archive = Archive(self.root, schemas, policy, self.connection, lambda: None)
         relations = Relations(self.connection, self.settings.relations)
-        self.judge = Judge(self.spark, self.archive, self.connection, relations)
+        self.judge = Judge(self.spark, self.archive, self.connection, relations, self.admission, self.guard)
         self.judge.reload(START)
         self.judge.detect_unsettled(self.judge.running)
 

@@ -1,0 +1,44 @@
+"""Stored rules pass the gate again whenever they are loaded: what is in a database need not have come by the gate."""
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from moirae.errors import Problem
+from moirae.rules.check import check
+from moirae.rules.definition import Definition
+from moirae.rules.ruleset import RuleSet
+from moirae.settings import Settings
+
+
+class Admission:
+    """The gate at the door of a process that runs rules. What has passed once passes again."""
+
+    def __init__(self, spark: SparkSession, settings: Settings) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._passed: dict[str, Definition] = {}
+
+    def admit(self, stored: Sequence[Definition]) -> tuple[list[Definition], dict[str, str]]:
+        """The rules that may run, as the gate has just found them; why the others may not, by their names."""
+        reasons: dict[str, str] = {}
+        fresh: dict[str, list[Definition]] = {}
+        for definition in stored:
+            known = self._passed.pop(definition.name, None)
+            if known is not None and known.rule == definition.rule:
+                self._passed[definition.name] = known
+            else:
+                fresh.setdefault(definition.rule.group, []).append(definition)
+        for members in fresh.values():
+            rules = RuleSet(tuple(d.rule for d in members), members[0].rule.derived)
+            passed, problems = check(self._spark, self._settings, rules)
+            found = {definition.name: definition for definition in passed}
+            self._passed |= found
+            reasons |= {d.name: _reason(d, problems) for d in members if d.name not in found}
+        return [self._passed[d.name] for d in stored if d.name in self._passed], reasons
+
+
+def _reason(definition: Definition, problems: Sequence[Problem]) -> str:
+    errors = [problem for problem in problems if problem.severity == "error"]
+    mine = [problem for problem in errors if problem.file == definition.name] or errors
+    return f"refused by the rule gate: {mine[0].message}"

@@ -1,0 +1,217 @@
+"""The rule gate: SQL that people write is code, and what may run is decided on Spark's own plans, by lists of what is
+allowed (`recall.allowed`).
+
+In this order: the query is parsed, and anything that is no plain query is refused before a name of it is looked up
+(looking up is not harmless: `EXECUTE IMMEDIATE` runs then). It is analysed in a session that holds only the views it
+may read. Every node, every function and every leaf of the analysed plan must be allowed.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from pyspark.errors import AnalysisException, ParseException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from recall.allowed import DROPPED, EXPRESSIONS, NEVER, NODES, OWN_EXPRESSIONS, OWN_NODES, PARSED
+
+# Parts of a plan. A query of a page has some hundred.
+_MOST_PARTS = 20_000
+# Seconds for one query: Spark evaluates some constants while it analyses.
+_PATIENCE = 20.0
+
+_COMPARISONS = frozenset("EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual In".split())
+_NUMBERS = ("double", "float", "integer", "long", "short", "byte", "decimal")
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Refusal(Exception):
+    """Why a query is refused, and the line and column (from 1) in its text; `fragment`: the part at fault."""
+
+    message: str
+    line: int = 1
+    column: int = 1
+    fragment: str = ""
+
+    def __str__(self) -> str:
+        return self.message
+
+
+def guarded(session: SparkSession) -> SparkSession:
+    """A session without functions that run Java by its name. Each new session has them again."""
+    session.conf.set("spark.sql.runSQLOnFiles", "false")
+    session.conf.set("spark.sql.variable.substitute", "false")
+    session.conf.set("spark.sql.scripting.enabled", "false")
+    state = session._jsparkSession.sessionState()
+    java: Any = session._jvm
+    some, identifier = java.scala.Some, java.org.apache.spark.sql.catalyst.FunctionIdentifier
+    for name in DROPPED:
+        state.functionRegistry().dropFunction(identifier(name, some("builtin"), some("system")))
+    return session
+
+
+def judge(session: SparkSession, sql: str, own: bool = False) -> StructType:
+    """The columns of a query, in a `guarded` session whose views are all it may read. Raises `Refusal`; runs nothing.
+
+    `own`: a query that was made of one that passed, with windows of rows that only we use.
+    """
+    nodes, expressions = (NODES | OWN_NODES, EXPRESSIONS | OWN_EXPRESSIONS) if own else (NODES, EXPRESSIONS)
+
+    def judged() -> StructType:
+        _check_parsed(session._jsparkSession.sessionState().sqlParser().parsePlan(sql), own)
+        frame = session.sql(sql)
+        written = None if own else _cast_by_hand(session)
+        _check_analysed(frame._jdf.queryExecution().analyzed(), nodes, expressions, written, sql)
+        return frame.schema
+
+    try:
+        return _within(_PATIENCE, judged)
+    except PySparkException as error:
+        raise _refusal(error, sql) from error
+
+
+def _check_parsed(root: Any, own: bool) -> None:
+    for plan in _tree(root, inner=True):
+        name = _name(plan)
+        if name not in PARSED and not (own and name in OWN_NODES):
+            raise Refusal(f"{_plain(name)} is not allowed in a query")
+        for expression in _each(plan.expressions()):
+            for part in _tree(expression):
+                name = _name(part)
+                if name == "UnresolvedFunction" and _called(part) in DROPPED:
+                    raise Refusal(f"{_called(part)} is not allowed in a query")
+                if name in NEVER:
+                    raise Refusal(f"{_plain(name)} is not allowed in a query")
+
+
+def _cast_by_hand(session: SparkSession) -> Any:
+    """The tag of a CAST that somebody wrote."""
+    java: Any = session._jvm
+    return java.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
+
+
+def _check_analysed(root: Any, nodes: frozenset[str], expressions: frozenset[str], written: Any, sql: str) -> None:
+    for plan in _tree(root, leaf="View"):
+        name = _name(plan)
+        if name not in nodes or (name == "View" and not plan.isTempView()):
+            raise Refusal(f"{_plain(name)} is not allowed in a query")
+        for expression in _each(plan.expressions()):
+            _check_expression(expression, expressions)
+            if written is not None:
+                _check_comparisons(expression, written, sql)
+
+
+def _check_expression(expression: Any, allowed: frozenset[str]) -> None:
+    if not expression.deterministic():
+        for node in _tree(expression):
+            if not node.deterministic() and all(child.deterministic() for child in _each(node.children())):
+                raise Refusal(f"{node.prettyName()}() gives another answer each time; live and history must agree")
+    for node in _tree(expression):
+        if _name(node) not in allowed:
+            raise Refusal(f"{node.prettyName()} is not allowed in a query")
+
+
+def _check_comparisons(expression: Any, written: Any, sql: str) -> None:
+    """Refuses what compares a number with a text that is none, which fails as soon as it is computed."""
+    for node in _tree(expression):
+        for side in _each(node.children()) if _name(node) in _COMPARISONS else ():
+            if _name(side) != "Cast" or side.getTagValue(written).isDefined():
+                continue
+            text = side.child()
+            kinds = text.dataType().typeName(), side.dataType().typeName()
+            if kinds[0] != "string" or not kinds[1].startswith(_NUMBERS) or _is_number(text):
+                continue
+            start, stop = (getattr(node.origin(), end)().getOrElse(None) for end in ("startIndex", "stopIndex"))
+            place = (1, 1) if start is None else _place(sql, start)
+            fragment = "" if start is None or stop is None else sql[start : stop + 1]
+            raise Refusal(f"compares a number with text: {fragment or node.sql()}", *place, fragment)
+
+
+def _is_number(node: Any) -> bool:
+    if _name(node) != "Literal":
+        return False
+    try:
+        float(str(node.value()))
+    except ValueError:
+        return False
+    return True
+
+
+def _tree(root: Any, inner: bool = False, leaf: str = "") -> Iterator[Any]:
+    """A node and all below it. `inner`: what it holds beside its children too; nothing below a `leaf` is looked at."""
+    waiting, count = [root], 0
+    while waiting:
+        node = waiting.pop()
+        yield node
+        count += 1
+        if count > _MOST_PARTS:
+            raise Refusal(f"a query of more than {_MOST_PARTS} parts")
+        if _name(node) != leaf:
+            waiting += _each(node.children())
+            if inner:
+                waiting += _each(node.innerChildren())
+
+
+def _called(function: Any) -> str:
+    return str(function.nameParts().last()).lower()
+
+
+def _name(node: Any) -> str:
+    return str(node.getClass().getSimpleName())
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("Unresolved").removesuffix("$")
+
+
+def _each(sequence: Any) -> Iterator[Any]:
+    for index in range(sequence.size()):
+        yield sequence.apply(index)
+
+
+def _within(seconds: float, work: Callable[[], _T]) -> _T:
+    """What `work` returns or raises; `Refusal` where it takes longer. Nothing can end it then: it is left behind."""
+    found: list[_T] = []
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            found.append(work())
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True, name="gate")
+    thread.start()
+    thread.join(seconds)
+    if thread.is_alive():
+        raise Refusal(f"takes more than {seconds:.0f} s to be understood")
+    if raised:
+        raise raised[0]
+    return found[0]
+
+
+def _refusal(error: PySparkException, sql: str) -> Refusal:
+    message = (error.getMessage() if isinstance(error, AnalysisException) else str(error)) or str(error)
+    first = message.strip().splitlines()[0].split(" SQLSTATE:")[0]
+    contexts = error.getQueryContext() if isinstance(error, AnalysisException) else []
+    if contexts:
+        start, stop = contexts[0].startIndex(), contexts[0].stopIndex()
+        return Refusal(first, *_place(sql, start), sql[start : stop + 1])
+    if isinstance(error, ParseException):
+        return Refusal(first, *_parsed_place(str(error)))
+    return Refusal(first)
+
+
+def _place(sql: str, offset: int) -> tuple[int, int]:
+    before = sql[: max(offset, 0)]
+    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+
+
+def _parsed_place(message: str) -> tuple[int, int]:
+    found = re.search(r"\(line (\d+), pos (\d+)\)", message)
+    return (int(found[1]), int(found[2]) + 1) if found else (1, 1)

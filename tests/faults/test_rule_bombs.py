@@ -1,0 +1,64 @@
+"""Rules over which nothing but the end of the process helps: they are found and set aside, nobody else misses a row."""
+
+import json
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.faults.harness import RULES, WORKSPACE, Stage, stage
+
+BACKTRACKS = "RLIKE '(.*)(.*)(.*)(.*)(.*)(.*)[^a]b$'"
+BOMBS = {
+    # Evaluated for each row, in a task that looks at nothing else; and while the plan is made, in no task at all.
+    "regular expression": f"SELECT host, n, ts FROM cpu WHERE repeat('a', 80 + CAST(n % 2 AS INT)) {BACKTRACKS}",
+    "in the planner": f"SELECT host, n, ts FROM cpu WHERE repeat('a', 80) {BACKTRACKS}",
+    "memory": "SELECT host, n, ts FROM cpu WHERE size(sequence(1, n + 200000000)) < 0",
+    "three times all numbers": "SELECT host, n, ts FROM cpu WHERE exists(sequence(1, 20000), x -> "
+    "exists(sequence(1, 20000), y -> exists(sequence(1, 20000), z -> x * y + z = -n)))",
+}
+
+pytestmark = pytest.mark.faults
+
+
+def _state(made: Stage) -> str:
+    row = made.connection.execute("SELECT state FROM deployments WHERE rule = 'load/Bomb'").fetchone()
+    return "not started" if row is None else str(row[0])
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_set_aside_and_nobody_misses_a_row(bomb: str) -> None:
+    with stage(seed=11, rate=200) as made:
+        (made.root / "moirae.yaml").write_text(WORKSPACE + "limits: {statement: 8s}\n")
+        rule = f"  - alert: Bomb\n    expr: {json.dumps(BOMBS[bomb])}\n    key: [host]\n    id: [n]\n"
+        (made.root / "rules.yaml").write_text(RULES + rule)
+        made.up()
+        began = time.monotonic()
+        made.producer.start()
+        made.wait(lambda: _state(made) == "quarantined", 400)
+        took = time.monotonic() - began
+        before = made.archived_units()
+        made.wait(lambda: made.archived_units() > before + 30, 120)
+        status = subprocess.run(
+            [sys.executable, "-m", "moirae", "status", "--workspace", str(made.root / "moirae.yaml")],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        made.producer.stop()
+        assert made.down() < 60
+        assert status.returncode == 1
+        assert "quarantined, not judged any more: load/Bomb" in status.stdout
+        states = dict(
+            made.connection.execute("SELECT rule, state FROM deployments WHERE state <> 'stopped'").fetchall()
+        )
+        assert states == {"load/High": "running", "load/Mean": "running", "load/Bomb": "quarantined"}
+        kinds = made.connection.execute("SELECT DISTINCT kind FROM rule_errors WHERE rule = 'load/Bomb'").fetchall()
+        assert kinds == [("memory",) if bomb == "memory" else ("time",)]
+        made.drain()
+        figures = made.check()
+        print(f"{bomb}: set aside after {took:.0f} s, start included; {figures}")
+        assert figures["events"] > 0

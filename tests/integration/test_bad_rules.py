@@ -1,0 +1,160 @@
+"""One rule cannot harm another: what throws, never ends or floods is charged and set aside; the others see everything.
+
+The heavy ones, over which the process must end, are in tests/faults/test_rule_bombs.py.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from archiver.ingest import Unit
+from moirae import database, status
+from moirae.deployments.registry import Registry
+from moirae.live.guard import TookTooLong
+from moirae.rules.check import check
+from moirae.rules.definition import Definition
+from moirae.rules.parse import parse_rules
+from moirae.settings import Settings, load_settings
+from tests.property.world import START, WORKSPACE, World
+
+pytestmark = pytest.mark.spark
+
+RULE = "  - alert: {name}\n    expr: {sql}\n    key: [host]\n    id: [n]\n"
+GOOD = ("Good", "SELECT host, n, ts FROM a WHERE v > 50")
+BAD = {
+    "throws": "SELECT host, n, ts, CAST(host AS INT) AS number FROM a WHERE v > 50",
+    "floods": "SELECT host, n, ts, v FROM a",
+}
+LIMITS = "limits: {statement: 3s, matches: 20}\n"
+
+
+@pytest.fixture(scope="module")
+def settings(public_folder: Path) -> Settings:
+    (public_folder / "moirae.yaml").write_text(WORKSPACE + LIMITS)
+    (public_folder / "hosts.csv").write_text("host,site\n")
+    return load_settings(public_folder / "moirae.yaml", {})
+
+
+@pytest.fixture(scope="module")
+def connection(settings: Settings) -> Iterator[Connection[Any]]:
+    with database.connect(settings, "isolation") as made:
+        yield made
+
+
+def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> list[Definition]:
+    text = "groups:\n- name: g\n  rules:\n" + "".join(RULE.format(name=name, sql=sql) for name, sql in rules)
+    parsed, problems = parse_rules("rules.yaml", text, settings.table_names)
+    assert not problems
+    definitions, found = check(spark, settings, parsed)
+    assert not found
+    return definitions
+
+
+def _batch(number: int, rows: int = 40) -> Unit:
+    """Half of the rows are what Good is after; in the second batch one host is no number."""
+    lines = []
+    for i in range(rows):
+        ts = START + timedelta(seconds=number * 60 + i)
+        host = "abc" if (number, i) == (1, 13) else str(i % 3)
+        row = {"ts": ts.isoformat(), "host": host, "v": 100.0 * (i % 2), "n": number * 1000 + i}
+        lines.append(json.dumps(row).encode())
+    return Unit("a", f"{number}", "jsonl", lambda: iter(lines))
+
+
+def _drive(world: World) -> None:
+    for number in range(5):
+        world.take([_batch(number)], at_once=True)
+    world.end()
+
+
+def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
+    query = "SELECT eid, ts, attributes->>'n', settled FROM events WHERE rule = 'g/Good' ORDER BY ts"
+    return connection.execute(query).fetchall()
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_the_others_see_every_event(
+    spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
+) -> None:
+    alone = World(spark, connection, settings, _rules(spark, settings, GOOD), tmp_path / "alone")
+    _drive(alone)
+    undisturbed = _good(connection)
+    assert len(undisturbed) == 100
+    definitions = _rules(spark, settings, ("Bad", BAD[bad]), GOOD)
+    world = World(spark, connection, settings, definitions, tmp_path / "both")
+    _drive(world)
+    assert _good(connection) == undisturbed
+    registry = Registry(connection)
+    states = {deployment.rule: deployment for deployment in registry.deployments()}
+    assert (states["g/Good"].state, states["g/Good"].failures, states["g/Good"].error) == ("running", 0, None)
+    assert states["g/Bad"].state == "quarantined"
+    assert states["g/Bad"].error
+    assert [rule.rule for rule in world.judge.running] == ["g/Good"]
+    found = status.gather(connection)
+    assert status.verdict(found)[0] is False
+    assert "g/Bad" in status.verdict(found)[1]
+    assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
+    _says_what_was_wrong(registry, bad)
+    # A restart finds it set aside, and goes on.
+    world.reopen()
+    assert [rule.rule for rule in world.judge.running] == ["g/Good"]
+    assert registry.resume(["g/Bad", "g/Good"]) == ["g/Bad"]
+    world.judge.reload(START)
+    assert len(world.judge.running) == 2 or bad != "floods"
+
+
+def _says_what_was_wrong(registry: Registry, bad: str) -> None:
+    errors = registry.errors("g/Bad")
+    if bad == "throws":
+        (located,) = [error for error in errors if error.event is not None]
+        assert located.kind == "error"
+        assert "CAST_INVALID_INPUT" in located.message
+        assert located.event["stream"] == "a"
+        assert (located.event["row"]["host"], located.event["row"]["n"]) == ("abc", 1013)
+    else:
+        # Each evaluation over 20 in a minute is charged; the first of them stand, the others are counted.
+        assert {error.kind for error in errors} == {"flood"}
+        assert sum(error.times for error in errors) >= 40
+
+
+def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
+    spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
+) -> None:
+    definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
+    world = World(spark, connection, settings, definitions, tmp_path / "time")
+    (bad, good), guard, registry = world.judge.running, world.guard, Registry(connection)
+    for state in ("running", "quarantined"):
+        with pytest.raises(TookTooLong, match="over its time limit") as stopped:
+            guard.run([bad], 0, lambda: spark.sql("SELECT max(id % 7) FROM range(1000000000000)").toArrow())
+        guard.fail(bad, stopped.value)
+        assert {d.rule: d.state for d in registry.deployments()} == {"g/Bad": state, "g/Good": "running"}
+        assert guard.run([good], 0, lambda: spark.sql("SELECT 1 AS one").toArrow())["one"].to_pylist() == [1]
+    assert guard.apart([bad, good], lambda rule: rule.rule) == [[good], [bad]]
+    assert {error.kind for error in registry.errors("g/Bad")} == {"time"}
+    world.judge.reload(START)
+    _drive(world)
+    assert len(_good(connection)) == 100
+
+
+def test_stored_rules_pass_the_gate_again(
+    spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
+) -> None:
+    """What was put into the database by another way than `rules apply` does not run, and harms no other rule."""
+    definitions = _rules(spark, settings, ("Bad", "SELECT host, n, ts FROM a WHERE v > 60"), GOOD)
+    world = World(spark, connection, settings, definitions, tmp_path / "gate")
+    evil = "SELECT host, n, ts, reflect('java.lang.System', 'getenv', 'PATH') AS path FROM a"
+    query = "UPDATE rules SET definition = jsonb_set(definition, '{rule,rules,0,expr}', to_jsonb(%s::text)) "
+    connection.execute(f"{query} WHERE rule = 'g/Bad'", (evil,))
+    world.reopen()
+    _drive(world)
+    assert len(_good(connection)) == 100
+    states = {deployment.rule: deployment for deployment in Registry(connection).deployments()}
+    assert states["g/Bad"].state == "quarantined"
+    assert "refused by the rule gate: reflect is not allowed" in str(states["g/Bad"].error)
+    assert connection.execute("SELECT count(*) FROM events WHERE rule = 'g/Bad'").fetchone() == (0,)
