@@ -106,10 +106,14 @@ def write(rows: Iterable[dict[str, Any]], columns: tuple[str, ...], form: Format
     writer.writerows([csv_cell(row[name]) for name in columns] for row in rows)
 
 
+# With these a spreadsheet's formula begins.
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+
+
 def csv_cell(value: Any) -> str:
     """A value as a cell that no spreadsheet takes for a formula: such a text gets a leading quote."""
     if value is None:
         return ""
     text = value if isinstance(value, str) else orjson.dumps(value, default=str, option=orjson.OPT_UTC_Z).decode()
     text = text.strip('"') if not isinstance(value, str | dict | list) else text
-    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "\n")) else text
+    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA) else text

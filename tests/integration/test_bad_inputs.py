@@ -1,12 +1,15 @@
 """The adversarial inputs of ../shared/bad_inputs.jsonl, each with the side effects it is after.
 
-Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here. Three of them are
-sound rules that misbehave when they run: see tests/integration/test_isolation.py. Lines for the HTTP API are tested
-with the server.
+Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here, `COMMANDS` what their
+command lines become. Three of them are sound rules that misbehave when they run: tests/integration/test_bad_rules.py,
+tests/faults/test_rule_bombs.py. Events are tested where they are archived and judged (tests/e2e/test_accounting.py,
+tests/e2e/test_odd_values.py, tests/unit/test_safe_output.py), the lines for the HTTP API with the server.
 """
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +173,27 @@ def test_yaml_is_refused(text: str) -> None:
     if "country" in text:
         assert "must be true or false, not 'NO'" in said
         assert "unknown key 'on'" in said
+
+
+# Recalls are started by alerts, never by hand: what these lines ask for is asked of the commands that take such values.
+COMMANDS = {
+    "--rule no-such-rule": (["rules", "show", "no-such-rule"], "no rule 'no-such-rule'"),
+    "--stride -1": (["recalls", "list", "--limit", "-1"], "1<=x<=100000"),
+}
+
+
+@pytest.mark.parametrize("line", _lines("cli"), ids=lambda line: " ".join(line["argv"]))
+def test_a_wrong_command_is_one_line(public_folder: Path, line: dict[str, Any]) -> None:
+    (public_folder / "moirae.yaml").write_text(WORKSPACE)
+    words = " ".join(line["argv"])
+    mapped = next((command for part, command in COMMANDS.items() if part in words and "--from" not in words), None)
+    if mapped is None:
+        pytest.skip("no command takes a span of time")
+    arguments, message = mapped
+    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(public_folder / "moirae.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "java" not in done.stderr.lower()

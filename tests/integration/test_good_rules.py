@@ -78,7 +78,6 @@ WHOLE = """
 SELECT * FROM events WHERE cpu > 90
 SELECT e.*, e.cpu - h.most AS over FROM events e JOIN hosts h ON e.host = h.host WHERE e.cpu > h.most
 SELECT e.host, e.ts, h.site FROM events e LEFT JOIN hosts h ON e.host = h.host WHERE h.site IS NULL
-SELECT e.host, e.ts FROM events e JOIN (SELECT host FROM hosts WHERE site = 'a') h ON e.host = h.host
 WITH hot AS (SELECT host, ts, cpu FROM events WHERE cpu > 9) SELECT host, ts FROM hot WHERE cpu < 99
 WITH a AS (SELECT host, ts FROM events), b AS (SELECT host, ts FROM a) SELECT DISTINCT host, ts FROM b
 SELECT host, ts FROM events WHERE up UNION ALL SELECT host, at AS ts FROM ping WHERE rtt > 1
