@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from recall.allowed import DROPPED, EXPRESSIONS, NEVER, NODES, OWN_EXPRESSIONS, OWN_NODES, PARSED
+from recall.allowed import DROPPED, EXPRESSIONS, NEVER, NODES, OWN_EXPRESSIONS, OWN_NODES, OWN_UNORDERED, PARSED
 
 # Parts of a plan. A query of a page has some hundred.
 _MOST_PARTS = 20_000
@@ -42,6 +42,15 @@ class Refusal(Exception):
         return self.message
 
 
+@dataclass(frozen=True)
+class Allowed:
+    """What an analysed query may be made of. `unordered`: aggregates whose answer hangs on the order of rows."""
+
+    nodes: frozenset[str] = NODES
+    expressions: frozenset[str] = EXPRESSIONS
+    unordered: frozenset[str] = frozenset()
+
+
 def guarded(session: SparkSession) -> SparkSession:
     """A session without functions that run Java by its name. Each new session has them again."""
     session.conf.set("spark.sql.runSQLOnFiles", "false")
@@ -60,13 +69,14 @@ def judge(session: SparkSession, sql: str, own: bool = False) -> StructType:
 
     `own`: a query that was made of one that passed, with windows of rows that only we use.
     """
-    nodes, expressions = (NODES | OWN_NODES, EXPRESSIONS | OWN_EXPRESSIONS) if own else (NODES, EXPRESSIONS)
+    allowed = Allowed(NODES | OWN_NODES, EXPRESSIONS | OWN_EXPRESSIONS, OWN_UNORDERED) if own else Allowed()
 
     def judged() -> StructType:
         _check_parsed(session._jsparkSession.sessionState().sqlParser().parsePlan(sql), own)
         frame = session.sql(sql)
-        written = None if own else _cast_by_hand(session)
-        _check_analysed(frame._jdf.queryExecution().analyzed(), nodes, expressions, written, sql)
+        _check_analysed(frame._jdf.queryExecution().analyzed(), allowed)
+        if not own:
+            _check_comparisons(frame._jdf.queryExecution().analyzed(), _cast_by_hand(session), sql)
         return frame.schema
 
     try:
@@ -95,30 +105,30 @@ def _cast_by_hand(session: SparkSession) -> Any:
     return java.org.apache.spark.sql.catalyst.expressions.Cast.USER_SPECIFIED_CAST()
 
 
-def _check_analysed(root: Any, nodes: frozenset[str], expressions: frozenset[str], written: Any, sql: str) -> None:
+def _check_analysed(root: Any, allowed: Allowed) -> None:
     for plan in _tree(root, leaf="View"):
         name = _name(plan)
-        if name not in nodes or (name == "View" and not plan.isTempView()):
+        if name not in allowed.nodes or (name == "View" and not plan.isTempView()):
             raise Refusal(f"{_plain(name)} is not allowed in a query")
         for expression in _each(plan.expressions()):
-            _check_expression(expression, expressions)
-            if written is not None:
-                _check_comparisons(expression, written, sql)
+            _check_expression(expression, allowed)
 
 
-def _check_expression(expression: Any, allowed: frozenset[str]) -> None:
+def _check_expression(expression: Any, allowed: Allowed) -> None:
     if not expression.deterministic():
         for node in _tree(expression):
-            if not node.deterministic() and all(child.deterministic() for child in _each(node.children())):
+            first = not node.deterministic() and all(child.deterministic() for child in _each(node.children()))
+            if first and _name(node) not in allowed.unordered:
                 raise Refusal(f"{node.prettyName()}() gives another answer each time; live and history must agree")
     for node in _tree(expression):
-        if _name(node) not in allowed:
+        if _name(node) not in allowed.expressions:
             raise Refusal(f"{node.prettyName()} is not allowed in a query")
 
 
-def _check_comparisons(expression: Any, written: Any, sql: str) -> None:
+def _check_comparisons(root: Any, written: Any, sql: str) -> None:
     """Refuses what compares a number with a text that is none, which fails as soon as it is computed."""
-    for node in _tree(expression):
+    expressions = [one for plan in _tree(root, leaf="View") for one in _each(plan.expressions())]
+    for node in (part for expression in expressions for part in _tree(expression)):
         for side in _each(node.children()) if _name(node) in _COMPARISONS else ():
             if _name(side) != "Cast" or side.getTagValue(written).isDefined():
                 continue
