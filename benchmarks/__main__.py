@@ -15,14 +15,18 @@ _MODULES = {
     "G4b": "benchmarks.similarity",
     "G5": "benchmarks.similarity",
     "G5b": "benchmarks.similarity",
+    "G2": "benchmarks.scans",
     "G6": "benchmarks.recalls",
     "G7": "benchmarks.recalls",
+    "G8": "benchmarks.scans",
     "G9": "benchmarks.beside",
     "G10": "benchmarks.latency",
     "G11": "benchmarks.judging",
     "G12": "benchmarks.judging",
     "G13": "benchmarks.archive",
     "G14": "benchmarks.archive",
+    "G15": "benchmarks.scans",
+    "G16": "benchmarks.scans",
     "Q": "benchmarks.quality",
 }
 

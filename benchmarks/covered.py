@@ -23,7 +23,7 @@ def run() -> list[Result]:
     """Measure."""
     noise, exact, counts = [], [], []
     seconds, hosts, values = _rows()
-    with recalls._archive() as (root, connection):
+    with recalls.archive() as (root, connection, _):
         for repetition in range(_REPETITIONS):
             noise.append(kernel())
             manager = recalls._manager(root, connection, Stride(), [100] * 10)

@@ -12,7 +12,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,7 +31,7 @@ from archiver.times import span, to_micros
 from archiver.units import Unit
 from benchmarks.results import Result, kernel, result
 from moirae import database
-from moirae.settings import from_environment
+from moirae.settings import Settings, from_environment
 from recall.corpora import Corpora
 from recall.engines.chosen import Engines
 from recall.engines.kept import Kept
@@ -46,8 +46,11 @@ from recall.schedule import Stride
 _REPETITIONS = 5
 _START = datetime(2026, 1, 1, tzinfo=UTC)
 _CHUNKS, _ROWS, _UNITS = 100, 10_000, 20
+CHUNK = _ROWS * 1_000_000
+"""Microseconds of event time in a chunk."""
+END = to_micros(_START + timedelta(seconds=_CHUNKS * _ROWS))
 _COLUMNS = {"ts": "timestamp", "host": "string", "v": "double"}
-_SCHEMA = StreamSchema("past", _COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(days=1))
+SCHEMA = StreamSchema("past", _COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(days=1))
 _WORKSPACE = """
 home: .moirae
 streams:
@@ -67,7 +70,7 @@ class _Fifo(Stride[UUID]):
 def run() -> list[Result]:
     """Measure, interleaved."""
     noise, ratios, stride_seconds, fifo_seconds, jain, off = [], [], [], [], [], []
-    with _archive() as (root, connection):
+    with archive() as (root, connection, _):
         for repetition in range(_REPETITIONS):
             noise.append(kernel())
             ours = _slowest_first(root, connection, Stride())
@@ -100,7 +103,7 @@ def run() -> list[Result]:
 
 
 @contextmanager
-def _archive() -> Iterator[tuple[Path, Connection[Any]]]:
+def archive() -> Iterator[tuple[Path, Connection[Any], Settings]]:
     """A workspace with a million rows in a hundred chunks."""
     root = Path(tempfile.mkdtemp(prefix="moirae-bench-"))
     root.chmod(0o755)
@@ -108,7 +111,7 @@ def _archive() -> Iterator[tuple[Path, Connection[Any]]]:
     settings = from_environment(root / "moirae.yaml")
     connection = database.connect(settings, "benchmark")
     archive = Archive(
-        Path(settings.archive), [_SCHEMA], CutPolicy(_ROWS, span(timedelta(days=365))), connection, lambda: None
+        Path(settings.archive), [SCHEMA], CutPolicy(_ROWS, span(timedelta(days=365))), connection, lambda: None
     )
     rng = random.Random(1)
     each = _CHUNKS * _ROWS // _UNITS
@@ -118,7 +121,7 @@ def _archive() -> Iterator[tuple[Path, Connection[Any]]]:
             [Unit("past", f"u{number}", "jsonl", lambda lines=lines: iter(lines))], to_micros(datetime.now(UTC))
         )
     try:
-        yield Path(settings.archive), connection
+        yield Path(settings.archive), connection, settings
     finally:
         connection.close()
         shutil.rmtree(root, ignore_errors=True)
@@ -132,29 +135,44 @@ def _line(rng: random.Random, number: int) -> bytes:
 def _manager(
     root: Path, connection: Connection[Any], stride: Stride[UUID], tickets: list[int], workers: int = 2
 ) -> Manager:
-    connection.execute("TRUNCATE tasks CASCADE")
-    ledger = Ledger(connection, Ledger.lease(connection), Terms(price=0))
-    end = to_micros(_START + timedelta(seconds=_CHUNKS * _ROWS))
-    for number, _ in enumerate(tickets):
-        outputs = "avg(h.v) AS mean, stddev(h.v) AS sd, count(*) AS n"
-        sql = f"SELECT {outputs} FROM past h WHERE h.host = event.host AND h.v > {number}"
-        question = SqlQuestion(None, 1.0, "newest", sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
-        asked = Asked(UUID(int=number + 1), end, {}, {"host": f"h{number}"})
-        ledger.add([Request("bench/r", "1", f"recall{number}", question, asked, 0)])
+    ask(connection, [(number, f"h.v > {number}") for number, _ in enumerate(tickets)])
     for number, count in enumerate(tickets):
         connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (count, f"recall{number}"))
-    kept = Kept()
-    engines = [_engines(root, kept) for _ in range(workers)]
-    return Manager(
-        connection, ledger, Corpora(connection, root), Keys(Reader(root, [_SCHEMA])), engines, 600.0, stride=stride
-    )
+    return manager(root, connection, [engines(root, Kept()) for _ in range(workers)], stride)
 
 
-def _engines(root: Path, kept: Kept) -> Engines:
+def ask(connection: Connection[Any], asked: Sequence[tuple[int, str]]) -> None:
+    """One recall for each host and condition, at the end of history; nothing else is asked."""
+    connection.execute("TRUNCATE tasks CASCADE")
+    for number, (host, condition) in enumerate(asked):
+        question = questioned(condition)
+        event = Asked(UUID(int=number + 1), END, {}, {"host": f"h{host}"})
+        Ledger(connection).add([Request("bench/r", "1", f"recall{number}", question, event, 0)])
+
+
+def questioned(condition: str) -> SqlQuestion:
+    """A question about a host's rows."""
+    outputs = "avg(h.v) AS mean, stddev(h.v) AS sd, count(*) AS n"
+    sql = f"SELECT {outputs} FROM past h WHERE h.host = event.host AND {condition}"
+    return SqlQuestion(None, 1.0, "newest", sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
+
+
+def manager(
+    root: Path, connection: Connection[Any], workers: list[Engines], stride: Stride[UUID] | None = None
+) -> Manager:
+    """A manager that keeps tickets as they are."""
+    ledger = Ledger(connection, Ledger.lease(connection), Terms(price=0))
+    keys = Keys(Reader(root, [SCHEMA]))
+    return Manager(connection, ledger, Corpora(connection, root), keys, workers, 600.0, stride=stride)
+
+
+def engines(root: Path, kept: Kept) -> Engines:
+    """Those of one worker."""
+
     def relations(name: str) -> pa.Table:
         raise AssertionError(name)
 
-    reader = Reader(root, [_SCHEMA])
+    reader = Reader(root, [SCHEMA])
     return Engines(SparkEngine(_no_spark, reader, relations), LocalEngine(reader), kept)
 
 

@@ -101,6 +101,8 @@ class Ledger:
     @staticmethod
     def lease(connection: Connection[Any]) -> int:
         """A number for a process that claims tasks, its own as long as the connection lives."""
+        # A process that is frozen within a transaction would keep its rows from all others.
+        connection.execute(_QUERIES["end_frozen_transactions"])
         row = connection.execute(_QUERIES["take_lease"]).fetchone()
         assert row is not None
         return int(row[0])

@@ -69,7 +69,7 @@ class Stride(Generic[Task]):
 
 # A run of pieces is read by one query for so many seconds at most, if it can be told; and where others want their turns
 # too, it is a small part of what the task has read before, so that shares hold.
-_LONGEST, _PART = 1.0, 16
+_LONGEST, _PART = 1.0, 64
 
 
 def run(read: int, left: int, each: float | None, alone: bool) -> int:

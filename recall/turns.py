@@ -64,7 +64,9 @@ class Turns:
             # Nobody waits: the newest piece first, where others join in on the way down.
             others = [w for w in map(self._desk.works.__getitem__, able) if w.background]
             work = max(others, key=lambda w: (_high(w.task), w.task.created_at))
-        self._end_of_turn(work, alone=len(able) == 1 and not self.jobs)
+        # Tasks that are read together anyway are one.
+        alone = not self.jobs and all(_alike(work, self._desk.works[other]) for other in able)
+        self._end_of_turn(work, alone)
         try:
             return self._turn_of(work, able)
         except psycopg.Error:

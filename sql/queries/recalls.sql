@@ -9,13 +9,18 @@ ON CONFLICT (id) DO NOTHING
 WITH taken AS (SELECT nextval('leases')::integer AS lease)
 SELECT lease, pg_advisory_lock(hashtext('moirae leases'), lease) FROM taken
 
+-- end_frozen_transactions --
+-- The session of a process that does not go on ends with its locks.
+SET idle_in_transaction_session_timeout = '5s'
+
 -- reclaim --
 -- What dead processes worked on, and what those did that have given no sign, waits for another.
-UPDATE tasks SET state = 'waiting', lease = NULL
+UPDATE tasks SET state = 'waiting', lease = NULL WHERE id IN (SELECT id FROM tasks
 WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
         AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
+FOR UPDATE SKIP LOCKED)
 
 -- claim --
 -- Take tasks that nobody works on: those without an answer first, of each rule only some, so that none takes all.

@@ -1,0 +1,107 @@
+"""Recall processes that share the work: one is frozen beyond its lease, one is killed; nothing is lost or doubled."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from recall.ledger import LEASE
+from tests.integration.history import COUNT, History, history
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
+
+_TASKS = 6
+
+
+@pytest.fixture(scope="module")
+def past() -> Iterator[History]:
+    with history(chunks=25, rows=20) as made:
+        yield made
+
+
+@contextmanager
+def _process(past: History) -> Iterator[subprocess.Popen[bytes]]:
+    file = Path(past.settings.file)
+    command = [sys.executable, "-m", "moirae", "run", "recall", "--workspace", str(file)]
+    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _until(holds: Callable[[], bool], seconds: float = 400.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "it does not get there"
+        time.sleep(0.02)
+
+
+def _ask(past: History) -> list[UUID]:
+    """Tasks that differ, so that none is answered with another's pieces."""
+    past.connection.execute("TRUNCATE tasks, revisions, commands")
+    return [
+        past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule=f"g/r{number}", host=number % 4)
+        for number in range(1, _TASKS + 1)
+    ]
+
+
+def _read(past: History) -> int:
+    row = past.connection.execute("SELECT coalesce(sum(next), 0) FROM tasks").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _check(past: History, tasks: list[UUID]) -> None:
+    for number, task in enumerate(tasks, start=1):
+        assert past.task(task)["state"] == "done"
+        revisions = past.revisions(task)
+        assert [one["number"] for one in revisions] == list(range(1, len(revisions) + 1))
+        assert [one["final"] for one in revisions] == [False] * (len(revisions) - 1) + [True]
+        assert revisions[-1]["answer"] == [past.whole(number % 4)]
+
+
+def _ended(past: History, tasks: list[UUID]) -> bool:
+    return all(past.task(task)["state"] == "done" for task in tasks)
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits: bool) -> None:
+    """Three leases long; or its lease is ended by hand, which is quicker."""
+    tasks = _ask(past)
+    with _process(past) as frozen:
+        _until(lambda: _read(past) > _TASKS)
+        frozen.send_signal(signal.SIGSTOP)
+        with _process(past):
+            if waits:
+                time.sleep(3 * LEASE.total_seconds())
+            else:
+                past.connection.execute("UPDATE tasks SET lease_until = clock_timestamp() WHERE state = 'running'")
+            _until(lambda: _ended(past, tasks))
+            frozen.send_signal(signal.SIGCONT)
+            time.sleep(0.5)
+        _check(past, tasks)
+        assert any(past.task(task)["fence"] == 2 for task in tasks)
+
+
+@pytest.mark.parametrize("kills", [1, 20])
+def test_of_two_processes_one_is_killed(past: History, kills: int) -> None:
+    for _ in range(kills):
+        _kill_one(past, _ask(past))
+
+
+def _kill_one(past: History, tasks: list[UUID]) -> None:
+    with _process(past) as one, _process(past):
+        _until(lambda: _read(past) > _TASKS)
+        os.killpg(one.pid, signal.SIGKILL)
+        _until(lambda: _ended(past, tasks))
+    _check(past, tasks)
