@@ -16,7 +16,7 @@ from recall.corpora import Corpora
 from recall.engines.template import Template
 from recall.keys import Keys
 from recall.ledger import Ledger, Step, Task
-from recall.order import ranked
+from recall.order import by_turns, ranked
 from recall.query.shape import Unsupported
 from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces
 from recall.schedule import Stride
@@ -143,8 +143,9 @@ class Desk:
             if isinstance(task.question, SimilarQuestion):
                 index = self._corpora.index(task.rule, task.version, task.question)
                 task.corpus = index.number
-                if task.question.order == "promising":
-                    task.pieces = self._corpora.promising(task)
+                if task.question.order in ("promising", "mixed"):
+                    hopeful = self._corpora.promising(task)
+                    task.pieces = hopeful if task.question.order == "promising" else by_turns(task.pieces, hopeful)
             if template is not None:
                 promises = self._keys.promises(template, task.asked, task.pieces)
                 task.pieces, task.skipped = ranked(task.pieces, promises, task.question.order)

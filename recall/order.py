@@ -20,13 +20,13 @@ def ranked(pieces: Sequence[Piece], promises: Sequence[float | None], order: Ord
     if order == "promising":
         wanted = [piece for piece, _ in hopeful]
     elif order == "mixed":
-        wanted = _by_turns([piece for piece, _ in rest], [piece for piece, _ in hopeful])
+        wanted = by_turns([piece for piece, _ in rest], [piece for piece, _ in hopeful])
     else:
         wanted = [piece for piece, _ in rest]
     return [*nothing, *wanted], len(nothing)
 
 
-def _by_turns(first: Sequence[Piece], second: Sequence[Piece]) -> list[Piece]:
+def by_turns(first: Sequence[Piece], second: Sequence[Piece]) -> list[Piece]:
     """One of each list in turn, each piece once."""
     both = [piece for pair in zip(first, second, strict=True) for piece in pair]
     return list(dict.fromkeys(both))
