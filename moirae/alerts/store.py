@@ -83,14 +83,14 @@ class AlertStore:
             by_fingerprint.setdefault(event.fingerprint, []).append(event)
         self._tell(source, by_fingerprint, touched, silence)
 
-    def busy(self, keeps: Mapping[str, int], horizon: int, silence: int) -> set[str]:
-        """Rules for which settling without any event would change something: detected events or alerts that it ends.
+    def open_since(self, horizon: int) -> dict[str, int | None]:
+        """Rules for which settling up to the horizon may change something even without an event (microseconds).
 
-        `keeps`: how long alerts of each rule outlive their last event; all in microseconds, see `settle`.
+        The last settled event of those of a rule's open alerts that is the oldest; None: detected events or
+        provisional alerts before the horizon, which settling confirms or takes back.
         """
-        values = {"rules": list(keeps), "keeps": list(keeps.values()), "silence": silence}
-        rows = self._connection.execute(_QUERIES["busy"], {**values, "horizon": from_micros(horizon)})
-        return {row[0] for row in rows}
+        rows = self._connection.execute(_QUERIES["open_since"], {"horizon": from_micros(horizon)})
+        return dict(rows.fetchall())
 
     def _put_events(self, source: Source, events: Sequence[Event], settled: bool) -> None:
         if events:

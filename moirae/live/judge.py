@@ -4,9 +4,9 @@ Plain rules are judged in this process, all of one shape by one query; the other
 one statement. Where that fails, each half of its rules is judged again, down to the one at fault, which is charged.
 """
 
+import gc
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -43,6 +43,8 @@ _LOG = structlog.get_logger()
 
 # Seconds between two settlings of filters, which lose nothing by waiting: their events are detected at once.
 _SETTLE_EVERY = 1.0
+# Seconds between two notes of where quiet rules stand.
+_SAVE_EVERY = 1.0
 
 _FLOATS = ("double", "float")
 
@@ -77,6 +79,8 @@ class Judge:
         self._local = LocalJudge() if local else None
         self._revision: int | None = None
         self._settled_at = 0.0
+        self._saved_at = 0.0
+        self._unsaved: set[str] = set()
         self._relation_names: frozenset[str] = frozenset()
         self.running: list[Running] = []
 
@@ -96,6 +100,7 @@ class Judge:
             self._relation_names |= {name}
         revision = self._registry.revision()
         if revision != self._revision:
+            self.save()
             self._reconcile(self._registry.desired())
             self._revision = revision
 
@@ -147,6 +152,10 @@ class Judge:
         self._sharing.forget(self.running)
         if self._local is not None:
             self._local.forget()
+        # A thousand rules are a hundred thousand objects that stay: looking through them takes as long as a batch.
+        gc.unfreeze()
+        gc.collect()
+        gc.freeze()
 
     def watermarks(self) -> dict[str, int | None]:
         """Of each stream; see `Archive.watermark`."""
@@ -220,6 +229,9 @@ class Judge:
             self._settle_rules(self._judge(part), part.high, part.high)
         if slices:
             self._forget()
+        if now - self._saved_at >= _SAVE_EVERY:
+            self._saved_at = now
+            self.save()
         return len(slices)
 
     # What follows
@@ -265,22 +277,39 @@ class Judge:
             low, shape = rule.settled_to, rule.shape
             part = Slice((rule,), low, high, None if low is None else low - shape.reach, high + shape.lag)
             self._settle_rules(self._judge(part), high, max(high, end))
+        self.save()
 
     def _settle_rules(self, found: Sequence[tuple[Running, list[Found]]], high: int, silence: int) -> None:
-        """All of them at once. Few have anything to tell at a time; the horizon of all moves in one statement.
+        """All of them at once. Few have anything to tell at a time; where the others stand is stored now and then.
 
         `silence`: the event time before which no other event will come; at least `high`.
         """
-        keeps = {rule.rule: span(rule.definition.rule.spec.keep_firing_for) for rule, _ in found}
-        versions = {rule.rule: rule.definition.version for rule, _ in found}
         self._archive.fence()
         with self._connection.transaction():
-            busy = self._store.busy(keeps, high, silence)
+            open_since = self._store.open_since(high)
+            versions: dict[str, str] = {}
             for rule, finds in found:
-                if finds or rule.rule in busy:
+                if finds or (rule.rule in open_since and _runs_out_by(rule, open_since[rule.rule], silence)):
                     self._store.settle(_source(rule), self._events(rule, finds), high, silence)
-            self._registry.settle(versions, high, self._guard.failing)
-        self.running = [replace(r, settled_to=high) if r.rule in versions else r for r in self.running]
+                    versions[rule.rule] = rule.definition.version
+            if versions:
+                self._registry.settle(versions, high, self._guard.failing)
+        judged = {rule.rule for rule, _ in found}
+        self._unsaved = (self._unsaved | judged) - versions.keys()
+        self.running = [rule.settled(high) if rule.rule in judged else rule for rule in self.running]
+
+    def save(self) -> None:
+        """Store where rules stand that had nothing to tell; what is not stored is judged again, to the same end."""
+        by_time: dict[int, dict[str, str]] = {}
+        for rule in self.running:
+            if rule.rule in self._unsaved and rule.settled_to is not None:
+                by_time.setdefault(rule.settled_to, {})[rule.rule] = rule.definition.version
+        self._unsaved = set()
+        if by_time:
+            self._archive.fence()
+            with self._connection.transaction():
+                for settled_to, versions in by_time.items():
+                    self._registry.settle(versions, settled_to, self._guard.failing)
 
     # Asking the engines
 
@@ -418,6 +447,11 @@ def _source(rule: Running) -> Source:
         labels,
         renderer(spec.annotations, labels, [n for n, kind in rule.definition.types.items() if kind in _FLOATS]),
     )
+
+
+def _runs_out_by(rule: Running, last: int | None, silence: int) -> bool:
+    """Whether something of a rule ends before `silence` without another event; `last`: see `AlertStore.open_since`."""
+    return last is None or last + span(rule.definition.rule.spec.keep_firing_for) <= silence
 
 
 def _runs_out(rule: Running) -> int:

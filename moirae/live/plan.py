@@ -23,6 +23,10 @@ class Running:
     def rule(self) -> str:
         return self.definition.name
 
+    def settled(self, high: int) -> "Running":
+        """The same rule, settled further."""
+        return Running(self.definition, self.tables, self.shape, high)
+
 
 @dataclass(frozen=True)
 class Slice:

@@ -107,6 +107,7 @@ class Sharing:
         if key not in self._plain:
             try:
                 self._plain[key] = self._write(rule)
+                del self._queries[key]  # a tree of objects, hardly ever needed again
             except NotPlain:
                 self._plain[key] = None
         return self._plain[key]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from archiver.times import span
@@ -39,12 +40,12 @@ class Definition:
         columns = self.answers.get(name, {})
         return dict.fromkeys(columns, "string") if name in self.rule.spec.context else columns
 
-    @property
+    @cached_property
     def name(self) -> str:
         """`<group>/<alert>`."""
         return self.rule.id
 
-    @property
+    @cached_property
     def version(self) -> str:
         """Changes exactly when the rule's events or their contexts may."""
         return self.rule.version

@@ -112,12 +112,11 @@ SELECT count(*) AS alerts,
        percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM raised_at - starts_at) * 1000)::float8 AS p99
 FROM alerts WHERE starts_at >= %(since)s AND fired_at = starts_at
 
--- busy --
--- Rules that have something to settle, even where nothing new was found.
-SELECT w.rule FROM unnest(%(rules)s::text[], %(keeps)s::bigint[]) AS w(rule, keep)
-WHERE EXISTS (SELECT FROM events e WHERE e.rule = w.rule AND NOT e.settled AND e.ts < %(horizon)s)
-   OR EXISTS (
-       SELECT FROM alerts a WHERE a.rule = w.rule AND a.ends_at IS NULL
-       AND CASE WHEN a.settled IS NULL THEN a.starts_at < %(horizon)s
-           ELSE (a.settled->>'last')::bigint + w.keep <= %(silence)s END
-   )
+-- open_since --
+-- Rules with something to settle even where nothing new is found; since when, NULL: whenever.
+SELECT rule, CASE WHEN bool_or(last IS NULL) THEN NULL ELSE min(last) END FROM (
+    SELECT rule, NULL::bigint AS last FROM events WHERE NOT settled AND ts < %(horizon)s
+    UNION ALL
+    SELECT rule, (settled->>'last')::bigint FROM alerts
+    WHERE ends_at IS NULL AND (settled IS NOT NULL OR starts_at < %(horizon)s)
+) AS waiting GROUP BY rule
