@@ -57,6 +57,9 @@ def live(
         # Perhaps Spark is gone: nothing may wait for its threads. What is not committed is done again.
         structlog.get_logger().exception("live process fell", action="crashed")
         os._exit(FELL)
+    # All is stored. An orderly end makes DuckDB print pages about objects that threads still hold.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 @run.command("recall")
