@@ -120,12 +120,59 @@ class Reader:
         """The declared columns of a stream."""
         return self._schemas[stream]
 
+    def table(self, stream: str) -> StreamTable | None:
+        """The table of a stream; None: nothing of it is archived yet."""
+        with self._lock:
+            return self._table(stream)
+
     def _table(self, stream: str) -> StreamTable | None:
         if stream not in self._tables:
             if not StreamTable.exists(self._root, stream):
                 return None
             self._tables[stream] = StreamTable(self._root, self._schemas[stream])
         return self._tables[stream]
+
+
+class Lending(Reader):
+    """A reader that has some streams from other readers: `lent`, by stream."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.lent: dict[str, Reader] = {}
+
+    def _of(self, stream: str) -> Reader:
+        return self.lent.get(stream, self._reader)
+
+    def refresh(self) -> None:
+        """See what was archived since."""
+        for reader in (self._reader, *self.lent.values()):
+            reader.refresh()
+
+    def follow(self, present: Collection[int]) -> None:
+        """See what was archived since, and have the rows of the present chunks at hand."""
+        self._reader.follow(present)
+
+    def pin(self, stream: str, low: int | None, high: int | None) -> Pinned:
+        """See `Reader.pin`."""
+        return self._of(stream).pin(stream, low, high)
+
+    def rows(
+        self, spark: SparkSession, stream: str, low: int | None, high: int | None, late: bool, only: Only
+    ) -> DataFrame:
+        """See `Reader.rows`."""
+        return self._of(stream).rows(spark, stream, low, high, late, only)
+
+    def files(self, stream: str, low: int | None, high: int | None, chunk: int | None = None) -> list[str]:
+        """See `Reader.files`."""
+        return self._of(stream).files(stream, low, high, chunk)
+
+    def schema(self, stream: str) -> StreamSchema:
+        """See `Reader.schema`."""
+        return self._of(stream).schema(stream)
+
+    def table(self, stream: str) -> StreamTable | None:
+        """See `Reader.table`."""
+        return self._of(stream).table(stream)
 
 
 def _chosen(

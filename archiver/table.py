@@ -67,6 +67,15 @@ class StreamTable:
         files = [self._write(part, held, len(held) >= _LARGE) for part, held in parts]
         self._log.commit("WRITE", files, (), int(time.time() * 1000), {"batch": str(batch)})
 
+    def replace(self, rows: pa.Table, chunk: int) -> None:
+        """Commit rows of the table's schema as all that the chunk holds."""
+        self._log.follow()
+        held = self._log.chunks.get(chunk)
+        rows = rows.select(self._arrow.names).cast(self._arrow)
+        files = [self._write(chunk, rows, True)] if len(rows) else []
+        if files or held is not None:
+            self._log.commit("WRITE", files, [] if held is None else list(held.paths), int(time.time() * 1000), {})
+
     def _write(self, chunk: int, rows: pa.Table, clustered: bool) -> DataFile:
         """A file that is not part of the table yet, on disk."""
         folder = self.path / f"chunk={chunk}"

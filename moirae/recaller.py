@@ -17,6 +17,8 @@ from moirae.process import Role
 from moirae.rules.questions import SqlRecall
 from moirae.settings import Settings
 from moirae.up import watch_parent
+from moirae.views.find import Related
+from moirae.views.views import Views
 from recall.ledger import Terms
 from recall.run import Place
 from recall.run import run as serve
@@ -31,10 +33,15 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
     connection = database.connect(settings, "recall")
     role = Role.of_several(connection, "recall", _MOST)
     home = Path(settings.home)
+    root, schemas = Path(settings.archive), [schema(name, declared) for name, declared in settings.streams.items()]
+    relations = Relations(database.connect(settings, "recall relations"), settings.relations)
+    looking, working = (database.connect(settings, f"recall views {what}") for what in ("look", "work"))
+
+    related = Related(relations.table, frozenset(settings.relations))
     place = Place(
-        Path(settings.archive),
-        [schema(name, declared) for name, declared in settings.streams.items()],
-        Relations(database.connect(settings, "recall relations"), settings.relations).table,
+        root,
+        schemas,
+        relations.table,
         settings.spark.master,
         home / "warehouse-recall",
         settings.spark.conf,
@@ -45,6 +52,8 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         Catalog(database.connect(settings, "recall present")).present,
         settings.recall.present_memory << 20,
         _asks_sql(connection),
+        lambda: database.connect(settings, "recall worker"),
+        Views(looking, working, root, schemas, related),
     )
     beaten = 0.0
 

@@ -14,6 +14,7 @@ from moirae.database import connect
 from moirae.deployments.registry import Registry
 from moirae.process import processes
 from moirae.settings import Settings
+from moirae.views.progress import derived, pasts
 
 # The newest charges against rules that are told.
 _ERRORS = 20
@@ -50,6 +51,8 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         "recalls_waiting": _deferred(connection),
         "rules": [vars(d) for d in registry.deployments()],
         "rule_errors": [vars(e) for e in registry.errors()[:_ERRORS]],
+        "past": pasts(connection),
+        "derived": derived(connection),
         "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
         "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent", "old", "expired")},
         "processes": processes(connection),

@@ -1,12 +1,12 @@
 """Similarity recalls, compared with a piece of the corpus in memory: no engine is asked."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from recall.corpora import Corpora
 from recall.desk import Work
-from recall.ledger import Revision, Step
+from recall.ledger import Ledger, Revision, Step, Task
 from recall.request import SimilarQuestion, coverage
 from recall.similarity.answer import compare, hopeful
 from recall.similarity.index import Index, Key
@@ -15,8 +15,11 @@ from recall.similarity.index import Index, Key
 class Comparisons:
     """Events compared with the corpora of their rules."""
 
-    def __init__(self, corpora: Corpora) -> None:
+    def __init__(self, corpora: Corpora, ledger: Ledger, missing: Callable[[Task], Collection[int]]) -> None:
+        """`missing`: the chunks of which the corpus of a task's rule is not whole yet."""
         self._corpora = corpora
+        self._ledger = ledger
+        self._missing = missing
 
     def compare(self, works: Sequence[Work]) -> list[Step]:
         """Compare the events of some tasks of one rule, each with its next pieces of history, in one pass."""
@@ -24,14 +27,18 @@ class Comparisons:
         task = works[0].task
         assert isinstance(task.question, SimilarQuestion)
         index = self._corpora.index(task.rule, task.version, task.question)
-        before = [self._best(work) for work in works]
+        before = [self._best(work, index) for work in works]
         compared = self._pass(works, index)
         each = (time.monotonic() - began) / len(works)
         found = zip(works, before, compared, strict=True)
         return [self._step(work, index, known, count, each) for work, known, count in found]
 
-    def _best(self, work: Work) -> set[Key]:
+    def _best(self, work: Work, index: Index) -> set[Key]:
         """The best so far; a task that is new here begins, or goes on from what was kept."""
+        if work.state is None and work.task.next == 0:
+            # Now its first piece is ready: what there is counts.
+            work.task.corpus = index.number
+            self._ledger.pin(work.task)
         if work.state is None:
             work.state = self._corpora.begin(work.task)
         return {hit.event for hit in work.state.top.hits}
@@ -56,8 +63,11 @@ class Comparisons:
         due = covered.final or task.revision == 0 or (work.better and work.due(time.monotonic()))
         revision = None
         if due:
-            left = [(low, high) for _, low, high in task.pieces[work.upto :]]
-            revision = Revision(replace(covered, hopeful=hopeful(index, state, left)), state.answer(index))
+            missing = self._missing(task) if work.upto < len(task.pieces) else ()
+            left = [(low, high) for chunk, low, high in task.pieces[work.upto :] if chunk not in missing]
+            # Of chunks whose past is not found yet nothing is known: each may hold anything.
+            unknown = len(task.pieces) - work.upto - len(left)
+            revision = Revision(replace(covered, hopeful=hopeful(index, state, left) + unknown), state.answer(index))
         held = None if covered.final else state.dump()
         ended = "done" if covered.final else "running"
         return Step(task, work.upto, task.failed, held, compared, changes, seconds, ended, revision)

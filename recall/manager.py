@@ -22,6 +22,7 @@ from recall.judging import Judging
 from recall.keys import Keys
 from recall.ledger import LEASE, Ledger
 from recall.load import Load
+from recall.preparing import Background, Preparing
 from recall.schedule import Stride
 from recall.turns import Turns
 from recall.workers import Job, Workers, rest
@@ -34,7 +35,8 @@ _LOOK, _TURNS, _FOLLOW, _SWEEP, _LOAD, _SIGN = 0.05, 0.05, 0.25, 1.0, 2.0, LEASE
 
 class Manager:
     """The loop of one process. `engines`: a Spark session each, as many as may be in use at once; `least`: how many may
-    be however busy the machine is (absent: all). `stuck`: seconds that a history query may take."""
+    be however busy the machine is (absent: all). `stuck`: seconds that a history query may take. `background`: what is
+    to be done with history beside recalls."""
 
     def __init__(
         self,
@@ -46,11 +48,14 @@ class Manager:
         stuck: float,
         least: int | None = None,
         stride: Stride[UUID] | None = None,
+        background: Background | None = None,
     ) -> None:
         self._ledger = ledger
         self._workers = Workers(engines, ledger, stuck)
         self._desk = Desk(connection, ledger, corpora, keys, stride if stride is not None else Stride())
-        self._turns = Turns(connection, self._desk, Comparisons(corpora), self._workers)
+        self._preparing = Preparing(self._desk, self._workers, background)
+        comparisons = Comparisons(corpora, ledger, self._preparing.missing)
+        self._turns = Turns(connection, self._desk, comparisons, self._preparing, self._workers)
         self._judging = Judging(ledger, self._workers)
         self._commands = Commands(connection, len(engines))
         self._load = None if least is None else Load(connection, least, len(engines))
@@ -89,6 +94,7 @@ class Manager:
             self._workers.places = self._load.places()
         self._workers.watch(self._jobs())
         self._desk.claim()
+        self._preparing.collect()
         self._judging.ended(self._turns.collect())
         self._judging.judge()
         enough = time.monotonic() + _TURNS
@@ -97,6 +103,7 @@ class Manager:
             if ended is None:
                 break
             self._judging.ended(ended)
+        self._preparing.idle()
 
     def _time(self, what: str, seconds: float) -> bool:
         """Whether it is time again for what is done now and then."""
@@ -107,4 +114,4 @@ class Manager:
         return True
 
     def _jobs(self) -> list[Job[Any]]:
-        return [*self._turns.jobs, *self._judging.jobs]
+        return [*self._turns.jobs, *self._judging.jobs, *self._preparing.jobs]

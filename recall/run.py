@@ -22,6 +22,7 @@ from archiver.errors import ArchiverError
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
+from recall.derived import Derived
 from recall.engines.chosen import Choice, Engines
 from recall.engines.cost import Costs
 from recall.engines.kept import Kept
@@ -31,6 +32,7 @@ from recall.gate import guarded
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
+from recall.preparing import Background
 from recall.similarity.warm_up import warm_up as warm_up_search
 
 _LOG = structlog.get_logger()
@@ -66,6 +68,10 @@ class Place:
     """Bytes of their rows to keep in memory."""
     spark_at_once: bool
     """Whether a question that only Spark can answer is to be expected."""
+    connect: Callable[[], Connection[Any]]
+    """To the control plane, for a worker."""
+    background: Background
+    """What is to be done with history beside recalls."""
 
 
 def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: Callable[[], None]) -> None:
@@ -83,8 +89,10 @@ def run(place: Place, connection: Connection[Any], stop: threading.Event, beat: 
     threading.Thread(target=warm_up_search, daemon=True, name="similarity").start()
     corpora = Corpora(connection, place.root)
     ledger = Ledger(connection, Ledger.lease(connection), place.terms)
-    keys = Keys(Reader(place.root, place.schemas))
-    manager = Manager(connection, ledger, corpora, keys, engines, place.query_timeout, place.history_queries[0])
+    keys, least = Keys(Reader(place.root, place.schemas)), place.history_queries[0]
+    manager = Manager(
+        connection, ledger, corpora, keys, engines, place.query_timeout, least, background=place.background
+    )
     manager.run(stop, beat)
     # A query that is under way may hold this up; the next process need not wait for it.
     ending = threading.Thread(target=sessions.stop, daemon=True)
@@ -138,8 +146,10 @@ def _warm(place: Place, sessions: _Sessions, reader: Reader) -> None:
 
 
 def _engines(place: Place, sessions: _Sessions, reader: Reader, kept: Kept, costs: Costs) -> Engines:
-    local = None if place.engine == "spark" else LocalEngine(reader)
-    return Engines(SparkEngine(sessions.new, reader, place.relations), local, kept, costs, place.engine)
+    derived = Derived(place.connect(), place.root, reader)
+    local = None if place.engine == "spark" else LocalEngine(derived.reader)
+    spark = SparkEngine(sessions.new, derived.reader, place.relations)
+    return Engines(spark, local, kept, costs, place.engine, derived)
 
 
 def go_first_when_memory_ends() -> None:

@@ -14,6 +14,7 @@ from recall.desk import Desk, Work
 from recall.engines.template import Own
 from recall.history import read
 from recall.ledger import Step, Task
+from recall.preparing import Preparing
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
 from recall.schedule import run
@@ -30,11 +31,19 @@ _RUN = 32
 class Turns:
     """History queries of the tasks on a desk, at most as many at once as there are engines."""
 
-    def __init__(self, connection: Connection[Any], desk: Desk, comparisons: Comparisons, workers: Workers) -> None:
+    def __init__(
+        self,
+        connection: Connection[Any],
+        desk: Desk,
+        comparisons: Comparisons,
+        preparing: Preparing,
+        workers: Workers,
+    ) -> None:
         self.jobs: list[Job[list[Step]]] = []
         self._connection = connection
         self._desk = desk
         self._comparisons = comparisons
+        self._preparing = preparing
         self._workers = workers
         self._works: dict[int, list[Work]] = {}
 
@@ -42,7 +51,7 @@ class Turns:
 
     def give(self) -> list[Task] | None:
         """Give the next task its turn; returns what ended with it, None: there is no task, or no room."""
-        able = self._desk.able()
+        able = [number for number in self._desk.able() if number not in self._preparing.waiting]
         if not self._workers.free:
             able = [number for number in able if self._compares(number)]
         ended = self._give_one(able)
@@ -78,6 +87,8 @@ class Turns:
     def _turn_of(self, work: Work, able: Iterable[UUID]) -> list[Task] | None:
         workers = self._workers
         if work.template is None or not work.left:
+            if work.template is None and self._preparing.first(work):
+                return []
             return self._at_once(work, able)
         if not workers.free or (work.background and not workers.spare):
             return None

@@ -185,6 +185,43 @@ CREATE TABLE IF NOT EXISTS deployments (
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (rule, version)
 );
+-- From which event time on live has judged it without a break (NULL: from the beginning); from which on live knows by
+-- itself what is the first event of an alert. What lies before is found by views.
+ALTER TABLE deployments ADD COLUMN IF NOT EXISTS live_from timestamptz;
+ALTER TABLE deployments ADD COLUMN IF NOT EXISTS corpus_from timestamptz;
+
+-- Views: the events of a rule's version in a chunk that live has not judged are found, with the corpus they belong to.
+CREATE TABLE IF NOT EXISTS views (
+    rule     text NOT NULL,
+    version  text NOT NULL,
+    chunk    integer NOT NULL,
+    -- Events of the chunk before this event time are all there; NULL: it was begun only.
+    upto     timestamptz,
+    -- How many there are, and how many of them are in the corpus.
+    events   bigint NOT NULL DEFAULT 0,
+    corpus   bigint NOT NULL DEFAULT 0,
+    -- By which way it was last worked on: for itself, or because a recall asked.
+    asked    boolean NOT NULL DEFAULT false,
+    -- How often it was begun without an end, and what was wrong.
+    tries    integer NOT NULL DEFAULT 0,
+    error    text,
+    seconds  double precision NOT NULL DEFAULT 0,
+    done_at  timestamptz,
+    PRIMARY KEY (rule, version, chunk)
+);
+
+-- Chunks of derived streams that are archived, by version of the stream.
+CREATE TABLE IF NOT EXISTS derived_chunks (
+    stream   text NOT NULL,
+    version  text NOT NULL,
+    chunk    integer NOT NULL,
+    rows     bigint,
+    tries    integer NOT NULL DEFAULT 0,
+    error    text,
+    seconds  double precision,
+    done_at  timestamptz,
+    PRIMARY KEY (stream, version, chunk)
+);
 
 -- What rules are charged with: failures; statements or processes that were stopped over them; floods.
 CREATE TABLE IF NOT EXISTS rule_errors (
@@ -216,6 +253,8 @@ CREATE TABLE IF NOT EXISTS events (
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (rule, version, eid)
 );
+-- Found by a view, after it was over.
+ALTER TABLE events ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
 CREATE INDEX IF NOT EXISTS events_by_time ON events (ts DESC, eid);
 CREATE INDEX IF NOT EXISTS events_by_eid ON events (eid);
 CREATE INDEX IF NOT EXISTS events_unsettled ON events (rule, fingerprint) WHERE NOT settled;
@@ -247,6 +286,8 @@ CREATE TABLE IF NOT EXISTS alerts (
     raised_at   timestamptz,
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+-- Found by a view, after it was over: nobody is told.
+ALTER TABLE alerts ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
 CREATE INDEX IF NOT EXISTS alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
 CREATE INDEX IF NOT EXISTS alerts_by_start ON alerts (starts_at DESC, id);
 CREATE INDEX IF NOT EXISTS alerts_by_eid ON alerts (eid);
@@ -299,6 +340,8 @@ CREATE TABLE IF NOT EXISTS contexts (
     corpus       bigint,
     PRIMARY KEY (rule, version, eid)
 );
+-- Computed by a view, after the event was over.
+ALTER TABLE contexts ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
 CREATE SEQUENCE IF NOT EXISTS corpus_numbers;
 CREATE UNIQUE INDEX IF NOT EXISTS contexts_by_number ON contexts (corpus);
 CREATE INDEX IF NOT EXISTS contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;

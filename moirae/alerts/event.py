@@ -42,6 +42,11 @@ def identify(rule: str, id_columns: Sequence[str], found: Found) -> UUID:
     return uuid5(NAMESPACE, canonical(name))
 
 
+def alert_id(rule: str, eid: UUID) -> UUID:
+    """The alert of a rule that an event begins."""
+    return uuid5(NAMESPACE, f"alert {rule} {eid}")
+
+
 def distinct(rule: str, id_columns: Sequence[str], key_columns: Sequence[str], finds: Iterable[Found]) -> list[Event]:
     """The events in (ts, eid) order. Of finds equal in (id, ts), the smallest in column order is the event."""
     chosen: dict[UUID, Found] = {}

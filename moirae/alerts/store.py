@@ -4,10 +4,10 @@ A settled life is stored beside what is shown: `settled` says where it stands by
 columns what detected events make of it. So detection can be taken back, and settling is folded exactly once.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from psycopg import Connection
 from psycopg.rows import dict_row
@@ -15,21 +15,11 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros, optional_datetime, to_micros
-from moirae.alerts.event import NAMESPACE, Event
+from moirae.alerts.event import Event, alert_id
 from moirae.alerts.lifecycle import Life, Occurrence, Timing, fold, state
+from moirae.alerts.source import Source
 
 _QUERIES = sql.load("alerts")
-
-
-@dataclass(frozen=True)
-class Source:
-    """What the alerts of a rule carry. `render` makes annotations from the first event."""
-
-    rule: str
-    version: str
-    timing: Timing
-    labels: Mapping[str, str]
-    render: Callable[[Event], Mapping[str, str]]
 
 
 @dataclass
@@ -95,7 +85,7 @@ class AlertStore:
     def _put_events(self, source: Source, events: Sequence[Event], settled: bool) -> None:
         if events:
             with self._connection.cursor() as cursor:
-                cursor.executemany(_QUERIES["put_event"], [_event_values(source, event, settled) for event in events])
+                cursor.executemany(_QUERIES["put_event"], [event_values(source, event, settled) for event in events])
 
     def _tell(
         self,
@@ -126,7 +116,7 @@ class AlertStore:
                     self._connection.execute(_QUERIES["move_alert"], {"id": row.id, **_alert_values(want)})
             else:
                 event = events[want.shown.eid]
-                number = row.id if row else uuid5(NAMESPACE, f"alert {source.rule} {event.eid}")
+                number = row.id if row else alert_id(source.rule, event.eid)
                 self._connection.execute(
                     _QUERIES["put_alert"],
                     {
@@ -222,7 +212,8 @@ def _alert_values(want: _Wanted) -> dict[str, Any]:
     }
 
 
-def _event_values(source: Source, event: Event, settled: bool) -> dict[str, Any]:
+def event_values(source: Source, event: Event, settled: bool) -> dict[str, Any]:
+    """An event as it is stored."""
     return {
         "eid": event.eid,
         "rule": source.rule,

@@ -35,6 +35,8 @@ _WORDS = {
     "withdrawn": "was detected, but settling did not confirm it",
 }
 
+_OVER = "over before the rule was there; found in its history"
+
 _VERDICTS = {
     "kept": "kept: it is outside what was normal",
     "held back": "held back: the rule's `where` is false for it",
@@ -53,7 +55,12 @@ def list_(
     workspace: Workspace = WORKSPACE,
     rule: Rule = None,
     state: State = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also withdrawn, and pending that never fired.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Also withdrawn, pending that never fired, and what was over before the rule was there."
+        ),
+    ] = False,
     limit: Limit = 50,
     output: OutputOption = Output.TABLE,
 ) -> None:
@@ -92,7 +99,7 @@ def show(number: Number, workspace: Workspace = WORKSPACE, output: OutputOption 
         return
     lines: list[tuple[str, Any]] = [
         ("alert", alert["labels"].get("alertname")),
-        ("state", f"{alert['state']}: {_WORDS[alert['state']]}"),
+        ("state", f"{alert['state']}: {_OVER if alert['past'] else _WORDS[alert['state']]}"),
         *alert["annotations"].items(),
         *((("history", _VERDICTS[alert["verdict"]]),) if alert["verdict"] else ()),
         ("key", alert["key"]),

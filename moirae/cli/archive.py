@@ -26,6 +26,7 @@ from moirae.cli.options import (
 )
 from moirae.errors import UsageError
 from moirae.settings import Settings
+from moirae.views.progress import words as words_of
 
 if TYPE_CHECKING:
     from archiver.log import ChunkFiles
@@ -233,7 +234,12 @@ def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
     recalls = ", ".join(f"{count:,} {name}" for name, count in sorted(found["recalls"].items())) or "none"
     print(f"recalls: {recalls}{_waiting(found['recalls_waiting'])}")
     running = sum(rule["state"] == "running" for rule in found["rules"])
-    print(f"rules:  {running} running of {len(found['rules'])}\n")
+    print(f"rules:  {running} running of {len(found['rules'])}")
+    for rule, past in found["past"].items():
+        print(f"past of {rule}: {words_of(past)}")
+    for stream in found["derived"]:
+        print(f"derived stream {stream['stream']}: {stream['rows']:,} rows of {stream['chunks']} chunks archived")
+    print()
     processes = [(p["role"], p["pid"], p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
     print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")
     raise typer.Exit(0 if well else 1)

@@ -40,7 +40,7 @@ def list_(
     if output is Output.JSON:
         print_json(rows)
         return
-    shown = [(r["ts"], r["rule"], r["attributes"], "settled" if r["settled"] else "detected", r["eid"]) for r in rows]
+    shown = [(r["ts"], r["rule"], r["attributes"], _standing(r), r["eid"]) for r in rows]
     print_table(["ts", "rule", "attributes", "state", "eid"], shown, "no events")
 
 
@@ -66,6 +66,10 @@ def show(
     del event["attributes"]
     lines = [*event.items(), *(_context_lines(context) if context else ())]
     print_table(["", ""], lines, "")
+
+
+def _standing(row: dict[str, Any]) -> str:
+    return "past" if row["past"] else "settled" if row["settled"] else "detected"
 
 
 def _context_lines(context: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -100,28 +100,32 @@ def _print_steps(steps: Sequence["Step"], output: Output) -> None:
 
 @app.command("list")
 def list_(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
-    """Applied rules, and how far each is settled."""
+    """Applied rules, how far each is settled, and how far its past is found."""
     from archiver.times import optional_datetime
     from moirae.deployments.registry import Registry
+    from moirae.views.progress import pasts, words
 
     with database(workspace) as (_, connection):
         registry = Registry(connection)
         running = {d.rule: d for d in registry.deployments()}
-        rows = [
+        past = pasts(connection)
+        rows: list[dict[str, Any]] = [
             {
                 "rule": d.name,
                 "version": d.version,
                 "state": _state(d, running.get(d.name)),
                 "settled_to": optional_datetime(running[d.name].settled_to) if d.name in running else None,
                 "error": running[d.name].error if d.name in running else None,
+                "past": past.get(d.name),
             }
             for d in registry.desired()
         ]
     if output is Output.JSON:
         print_json(rows)
     else:
-        columns = ["rule", "version", "state", "settled to", "error"]
-        print_table(columns, [list(r.values()) for r in rows], "no rules are applied: `moirae rules apply`")
+        columns = ["rule", "version", "state", "settled to", "error", "past"]
+        shown = [[*list(r.values())[:-1], words(r["past"]) if r["past"] else None] for r in rows]
+        print_table(columns, shown, "no rules are applied: `moirae rules apply`")
 
 
 @app.command()
@@ -132,10 +136,12 @@ def show(
 ) -> None:
     """One applied rule, whole."""
     from moirae.deployments.registry import Registry
+    from moirae.views.progress import pasts
 
     with database(workspace) as (_, connection):
         registry = Registry(connection)
         definitions, deployed, errors = registry.desired(), registry.deployments(), registry.errors()
+        past = pasts(connection)
     found = _named(definitions, rule)
     stored = found.to_json()
     state = _state(found, next((d for d in deployed if d.rule == found.name), None))
@@ -145,6 +151,7 @@ def show(
         "version": found.version,
         "state": state,
         "errors": charged,
+        "past": past.get(found.name),
         "group": stored.pop("rule"),
         **stored,
     }

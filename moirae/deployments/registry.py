@@ -68,9 +68,10 @@ class Registry:
         with self._connection.cursor(row_factory=class_row(Deployment)) as cursor:
             return cursor.execute(_QUERIES["deployments"]).fetchall()
 
-    def start(self, rule: str, version: str, settled_to: int | None) -> None:
-        """A version runs: events from this event time (microseconds) on are its own."""
-        values = {"rule": rule, "version": version, "settled_to": optional_datetime(settled_to)}
+    def start(self, rule: str, version: str, settled_to: int | None, begins: int) -> None:
+        """A version runs: events from this event time (microseconds) on are its own. `begins`: for how long it cannot
+        know whether an alert began before."""
+        values = {"rule": rule, "version": version, "settled_to": optional_datetime(settled_to), "begins": begins / 1e6}
         self._connection.execute(_QUERIES["start"], values)
 
     def stop(self, rule: str, version: str) -> None:

@@ -21,12 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from archiver.admission import column
 from archiver.ingest import Archive
 from archiver.times import span
-from moirae.alerts.annotations import renderer
 from moirae.alerts.event import Event, Found, distinct
-from moirae.alerts.lifecycle import Timing
-from moirae.alerts.store import AlertStore, Source
+from moirae.alerts.source import Source, source
+from moirae.alerts.store import AlertStore
 from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
+from moirae.live.around import Around
 from moirae.live.contexts import Contexts
 from moirae.live.follow import Follow
 from moirae.live.guard import Guard, TookTooLong
@@ -38,6 +38,7 @@ from moirae.live.rows import Rows
 from moirae.live.share import Shares, Sharing
 from moirae.rules.admission import Admission
 from moirae.rules.definition import Definition, event_shape, tables_of
+from moirae.views.plan import undecided
 
 _LOG = structlog.get_logger()
 
@@ -45,8 +46,6 @@ _LOG = structlog.get_logger()
 _SETTLE_EVERY = 1.0
 # Seconds between two notes of where quiet rules stand.
 _SAVE_EVERY = 1.0
-
-_FLOATS = ("double", "float")
 
 
 class Judge:
@@ -66,7 +65,7 @@ class Judge:
         self._spark = spark
         self._rows = Rows(spark, archive)
         self._guard = guard
-        self._contexts = Contexts(spark, self._rows, connection, guard)
+        self._contexts = Contexts(Around(spark, self._rows, guard), connection)
         self._follow = Follow(connection, self._contexts)
         self._archive = archive
         self._connection = connection
@@ -122,7 +121,7 @@ class Judge:
                 before = deployed.get(name)
                 if before is None or before.version != definition.version:
                     settled = before.settled_to if before else None if name in refused else self._begin(definition)
-                    self._registry.start(name, definition.version, settled)
+                    self._registry.start(name, definition.version, settled, undecided(definition))
                     started.append(definition)
             for name, reason in refused.items():
                 self._registry.refuse(name, wanted[name].version, reason)
@@ -438,15 +437,7 @@ def _since(finds: Sequence[Found], low: int | None) -> list[Found]:
 
 
 def _source(rule: Running) -> Source:
-    spec = rule.definition.rule.spec
-    labels = {"alertname": spec.alert, **spec.labels}
-    return Source(
-        rule.rule,
-        rule.definition.version,
-        Timing(span(spec.for_), span(spec.keep_firing_for)),
-        labels,
-        renderer(spec.annotations, labels, [n for n, kind in rule.definition.types.items() if kind in _FLOATS]),
-    )
+    return source(rule.definition)
 
 
 def _runs_out_by(rule: Running, last: int | None, silence: int) -> bool:
@@ -455,5 +446,7 @@ def _runs_out_by(rule: Running, last: int | None, silence: int) -> bool:
 
 
 def _runs_out(rule: Running) -> int:
-    spec = rule.definition.rule.spec
-    return rule.shape.reach + abs(rule.shape.lag) + span(spec.for_) + span(spec.keep_firing_for) + span(spec.delay)
+    """Long enough for what began before the rule did to be decided, too (see `moirae.views.plan`)."""
+    return (
+        rule.shape.reach + abs(rule.shape.lag) + 2 * undecided(rule.definition) + span(rule.definition.rule.spec.delay)
+    )

@@ -17,6 +17,8 @@ from archiver.admission import column
 from archiver.chunk import Chunk, locate
 from archiver.table import NumberedTable
 
+_IN_TURN = queries.load("contexts")["in_turn"]
+
 # Rows in one commit.
 _ROWS = 50_000
 
@@ -48,7 +50,9 @@ class Outbox:
         return count
 
     def _next(self) -> list[dict[str, Any]]:
-        with self._connection.cursor(row_factory=dict_row) as cursor:
+        """The next rows. No process may be about to give a number below theirs: it would be passed over."""
+        with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as cursor:
+            cursor.execute(_IN_TURN)
             return cursor.execute(self._query, {"seq": self._last, "limit": _ROWS}).fetchall()
 
     def _arrow(self, rows: list[dict[str, Any]]) -> pa.Table:

@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.admission import column
 from archiver.ingest import Archive
-from archiver.reader import read, within
+from archiver.reader import Reader, read, within
+from archiver.table import StreamTable
 
 
 class Rows:
@@ -51,17 +52,45 @@ class Rows:
         table = self._archive.tables[stream]
         if recent is not None:
             return self.frame(_kept(recent, table.schema.time, merged, only))
-        files = dict.fromkeys(path for low, high in merged for path in table.files(low, high))
-        columns = list(table.schema.columns)
-        parts = [table.schema.arrow().empty_table().select(columns)]
-        for path in files:
-            rows = table.on_time(path, columns)
-            parts.append(_kept(rows, table.schema.time, merged, only))
-        return self.frame(pa.concat_tables(parts).combine_chunks())
+        return self.frame(_from_files(table, merged, only))
 
     def frame(self, rows: pa.Table) -> DataFrame:
         """An Arrow table."""
         return self._spark.createDataFrame(rows)
+
+
+class OldRows:
+    """On-time rows of the archive for a process that only reads; see `Rows`."""
+
+    def __init__(self, spark: SparkSession, reader: Reader) -> None:
+        self._spark = spark
+        self._reader = reader
+
+    def columns(self, stream: str) -> Mapping[str, str]:
+        """The declared columns of a stream, with their types."""
+        return self._reader.schema(stream).columns
+
+    def archived(self, stream: str, low: int | None, high: int | None) -> DataFrame:
+        """Rows with event times in [low, high), microseconds."""
+        rows = self._reader.rows(self._spark, stream, low, high, False, {})
+        return within(rows, self._reader.schema(stream).time, low, high)
+
+    def around(self, stream: str, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> DataFrame:
+        """Rows with event times in any of some spans [low, high), microseconds, read here: they are few."""
+        table = self._reader.table(stream)
+        if table is None:
+            return self._spark.createDataFrame([], self._reader.schema(stream).ddl())
+        return self._spark.createDataFrame(_from_files(table, _merged(spans), only))
+
+
+def _from_files(table: StreamTable, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> pa.Table:
+    files = dict.fromkeys(path for low, high in spans for path in table.files(low, high))
+    columns = list(table.schema.columns)
+    parts = [table.schema.arrow().empty_table().select(columns)]
+    for path in files:
+        rows = table.on_time(path, columns)
+        parts.append(_kept(rows, table.schema.time, spans, only))
+    return pa.concat_tables(parts).combine_chunks()
 
 
 def _merged(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -9,6 +9,7 @@ from typing import Literal
 import orjson
 import pyarrow as pa
 
+from recall.derived import Derived
 from recall.engines.answers import Held, Rows
 from recall.engines.cost import Costs
 from recall.engines.kept import Kept
@@ -32,7 +33,10 @@ class Engines:
         kept: Kept,
         costs: Costs | None = None,
         choice: Choice = "auto",
+        derived: Derived | None = None,
     ) -> None:
+        """`derived`: what is archived of derived streams, for readers that both engines share."""
+        self._derived = derived
         self.spark = spark
         self._local = local
         self._kept = kept
@@ -78,6 +82,10 @@ class Engines:
         return template.asked, values, low, high, self.spark.files(template, low, high)
 
     def _read(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
+        if self._derived is not None and shares:
+            lows = [low for _, (_, low, _) in shares]
+            low = None if None in lows else min(one for one in lows if one is not None)
+            template = self._derived.instead(template, low, max(high for _, (_, _, high) in shares))
         if self._local is None or not self._local.serves(template):
             return self.spark.partial(template, shares, own)
         size, started = self._local.megabytes(template, shares), self.spark.started

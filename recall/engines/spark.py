@@ -51,6 +51,11 @@ class SparkEngine:
         return self._mine
 
     @property
+    def session(self) -> SparkSession:
+        """For a query that this engine knows nothing of."""
+        return self._spark
+
+    @property
     def started(self) -> bool:
         """Whether Spark runs in this process."""
         return SparkContext._active_spark_context is not None

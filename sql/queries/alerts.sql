@@ -51,13 +51,13 @@ WHERE settled AND seq > %(seq)s ORDER BY seq LIMIT %(limit)s
 
 -- events --
 -- Events, newest first.
-SELECT eid, rule, version, ts, key, attributes, settled, at FROM events
+SELECT eid, rule, version, ts, key, attributes, settled, past, at FROM events
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
 ORDER BY ts DESC, eid LIMIT %(limit)s
 
 -- event --
 -- One event, by eid, in all versions of its rule.
-SELECT eid, rule, version, ts, key, attributes, settled, at FROM events WHERE eid = %(eid)s ORDER BY at DESC
+SELECT eid, rule, version, ts, key, attributes, settled, past, at FROM events WHERE eid = %(eid)s ORDER BY at DESC
 
 -- export_events --
 -- Settled events of the deployed versions, oldest first.
@@ -66,10 +66,10 @@ SELECT eid, rule, ts, key, attributes FROM events WHERE settled ORDER BY ts, eid
 -- alerts --
 -- Alerts, newest first.
 SELECT id, eid, rule, version, key, labels, annotations, state, verdict, starts_at, fired_at, last_at, ends_at, events,
-    created_at, raised_at, updated_at FROM alerts
+    past, created_at, raised_at, updated_at FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
-  AND (%(everything)s OR (state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
+  AND (%(everything)s OR (NOT past AND state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
   AND (%(id)s::text IS NULL OR id::text LIKE %(id)s || '%%' OR eid::text LIKE %(id)s || '%%')
 ORDER BY starts_at DESC, id LIMIT %(limit)s
 
@@ -82,7 +82,7 @@ FROM alerts ORDER BY starts_at, id
 -- changed_alerts --
 -- Alerts written since a moment, in order of the writing, for those who watch.
 SELECT id, eid, rule, version, key, labels, annotations, state, starts_at, fired_at, last_at, ends_at, events,
-    created_at, raised_at, updated_at FROM alerts WHERE updated_at > %(since)s ORDER BY updated_at LIMIT %(limit)s
+    created_at, raised_at, updated_at FROM alerts WHERE updated_at > %(since)s AND NOT past ORDER BY updated_at LIMIT %(limit)s
 
 -- notes --
 -- What was done about some alerts.
@@ -97,7 +97,7 @@ VALUES (%(alert)s, %(kind)s, %(author)s, %(text)s, %(tag)s)
 -- How many events are settled, and how many alerts stand in each state.
 SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
        (SELECT count(*) FROM events WHERE NOT settled) AS detected_events,
-       (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM (SELECT state, count(*) AS n FROM alerts GROUP BY state) s)
+       (SELECT coalesce(jsonb_object_agg(state, n), '{}') FROM (SELECT state, count(*) AS n FROM alerts WHERE NOT past GROUP BY state) s)
            AS alerts
 
 -- raised --

@@ -7,7 +7,7 @@ FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
-WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
+WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn' AND NOT a.past
   AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND c.eid IS NULL
 ORDER BY e.ts, e.eid LIMIT %(limit)s
 
@@ -33,13 +33,20 @@ FROM events e
 WHERE e.rule = %(rule)s AND e.version = %(version)s AND e.eid = ANY(%(eids)s) AND a.rule = e.rule
   AND a.version = e.version AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
 
+-- in_turn --
+-- Numbers (of settled events, of the corpus) are given by two processes and followed by others: who gives or follows
+-- them holds this until its transaction ends, so that none becomes visible after a higher one was seen.
+SELECT pg_advisory_xact_lock(hashtextextended('moirae numbers', 0))
+
 -- enter_corpus --
 -- Settled contexts enter the corpus in the order of their events, once their alert has fired by settled events alone.
--- It is the first event of an alert, or for some rules every event of one.
+-- It is the first event of an alert, or for some rules every event of one. What lies before the point from which live
+-- knows what is the first of an alert is decided when the past of the rule is found.
 WITH ready AS (
     SELECT c.rule, c.version, c.eid FROM contexts c
     JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
-    WHERE c.corpus IS NULL AND c.settled AND EXISTS (
+    LEFT JOIN deployments d ON d.rule = c.rule AND d.version = c.version
+    WHERE c.corpus IS NULL AND c.settled AND NOT c.past AND c.ts >= coalesce(d.corpus_from, '-infinity') AND EXISTS (
         SELECT FROM alerts a WHERE a.rule = c.rule AND a.version = c.version AND a.fingerprint = e.fingerprint
             AND a.state <> 'withdrawn' AND a.settled->>'fired' IS NOT NULL
             AND (a.eid = c.eid OR (c.rule = ANY(%(every)s) AND c.ts BETWEEN a.starts_at AND a.last_at)))
@@ -51,7 +58,7 @@ RETURNING c.rule, c.version, (extract(epoch FROM c.ts) * 1000000)::bigint
 
 -- forget --
 -- Contexts of events that settling did not confirm, or not as the first of an alert.
-DELETE FROM contexts c WHERE c.corpus IS NULL AND (
+DELETE FROM contexts c WHERE c.corpus IS NULL AND NOT c.past AND (
     NOT EXISTS (SELECT FROM events e WHERE e.rule = c.rule AND e.version = c.version AND e.eid = c.eid)
     OR (NOT c.rule = ANY(%(every)s) AND NOT EXISTS (
         SELECT FROM alerts a WHERE a.rule = c.rule AND a.eid = c.eid AND a.state <> 'withdrawn')))
@@ -88,7 +95,7 @@ JOIN events e ON e.rule = a.rule AND e.version = a.version
     AND (e.eid = a.eid OR (%(every)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
 LEFT JOIN tasks t ON t.eid = e.eid AND t.rule = e.rule AND t.version = e.version AND t.recall = %(recall)s
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
-WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
+WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn' AND NOT a.past
   AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND t.id IS NULL AND (c.eid IS NOT NULL OR NOT %(context)s)
   AND NOT (%(context)s AND e.ts < %(past)s AND NOT coalesce(c.settled, false))
 ORDER BY e.ts, e.eid LIMIT %(limit)s

@@ -187,7 +187,7 @@ UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, fa
     held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
   AND t.state IN ('waiting', 'running', 'suspended', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
-  AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version
+  AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND NOT c.past
     AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
     AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
 

@@ -34,10 +34,14 @@ SELECT rule, version, (extract(epoch FROM settled_to) * 1000000)::bigint AS sett
 FROM deployments d WHERE state <> 'stopped' ORDER BY rule
 
 -- start --
--- A version of a rule runs from an event time on.
-INSERT INTO deployments (rule, version, settled_to, state) VALUES (%(rule)s, %(version)s, %(settled_to)s, 'running')
+-- A version of a rule runs from an event time on. What it missed while it was stopped is its past.
+INSERT INTO deployments AS d (rule, version, settled_to, state, live_from, corpus_from)
+VALUES (%(rule)s, %(version)s, %(settled_to)s, 'running', %(settled_to)s,
+    %(settled_to)s::timestamptz + make_interval(secs => %(begins)s))
 ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error = NULL,
-    settled_to = greatest(deployments.settled_to, excluded.settled_to), started_at = clock_timestamp()
+    settled_to = greatest(d.settled_to, excluded.settled_to), started_at = clock_timestamp(),
+    live_from = greatest(d.settled_to, excluded.settled_to),
+    corpus_from = greatest(d.settled_to, excluded.settled_to) + make_interval(secs => %(begins)s)
 
 -- stop --
 -- A version of a rule runs no more.

@@ -179,7 +179,8 @@ class World:
         tables = (
             "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
         )
-        connection.execute(f"TRUNCATE {tables}, alert_notes RESTART IDENTITY CASCADE")
+        more = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
+        connection.execute(f"TRUNCATE {tables}, {more} RESTART IDENTITY CASCADE")
         Registry(connection).apply(definitions)
         self.admission = Admission(spark, settings)
         self.guard = Guard(spark, settings, connection)
@@ -257,12 +258,12 @@ def _plain(value: Any) -> Any:
     return float(value) if isinstance(value, int | float) else value
 
 
-def definitions(spark: SparkSession, settings: Settings) -> list[Definition]:
+def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> list[Definition]:
     """The rules, checked."""
-    rules, problems = parse_rules("rules.yaml", RULES, settings.table_names)
-    assert not problems
+    rules, problems = parse_rules("rules.yaml", text, settings.table_names)
+    assert not problems, problems
     checked, found = check(spark, settings, rules)
-    assert not found
+    assert not found, found
     return checked
 
 

@@ -1,0 +1,222 @@
+"""Views made: the one way in which the past of a rule is found, whether for itself or because a recall asks for it.
+
+As *materialisation* present and recent chunks get views by themselves, newest first, while no recall wants anything; as
+a *replica* any chunk does when a recall comes by there. Both are the same work, done once.
+"""
+
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import structlog
+from psycopg import Connection
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from archiver.admission import late_bound
+from archiver.catalog import Catalog
+from archiver.chunk import Chunk
+from archiver.reader import Reader
+from archiver.schema import StreamSchema
+from archiver.times import span
+from moirae.alerts.source import source
+from moirae.deployments.registry import Registry
+from moirae.live import around
+from moirae.live.around import Asking, asking
+from moirae.live.plan import Running, horizon
+from moirae.rules.definition import event_shape, tables_of
+from moirae.rules.requests import asks
+from moirae.views.derived import DerivedStream, DerivedStreams, StreamWork, needed
+from moirae.views.find import Finder, Related
+from moirae.views.plan import View, Work, decide, goal, overlap, span_to_find
+from moirae.views.store import ViewStore
+from recall.query.shape import Unsupported
+
+_LOG = structlog.get_logger()
+
+# Seconds between two looks for something to do, and at what is deployed.
+_LOOK = 1.0
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A version of a rule that runs and has a past; microseconds of event time."""
+
+    rule: Running
+    askings: Sequence[Asking]
+    live_from: int
+    corpus_from: int
+
+    def found_to(self, marks: Mapping[str, int | None]) -> int | None:
+        """Up to where the past can be found: where all that decides it, and all contexts, are archived."""
+        to = [horizon(self.rule.shape, marks)]
+        if self.askings:
+            to.append(around.horizon(self.rule, self.askings, marks))
+        known = [one for one in to if one is not None]
+        return min(known) - overlap(self.rule.definition).after if len(known) == len(to) else None
+
+
+class Views:
+    """Looks for work on one connection, in one thread; does it on another, in any thread, one at a time."""
+
+    def __init__(
+        self,
+        looking: Connection[Any],
+        working: Connection[Any],
+        root: Path,
+        schemas: Iterable[StreamSchema],
+        relations: Related,
+    ) -> None:
+        self._looking, self._registry, self._catalog = ViewStore(looking), Registry(looking), Catalog(looking)
+        self._working, self._marks_of_work = ViewStore(working), Catalog(working)
+        self._schemas = {schema.name: schema for schema in schemas}
+        self._relations = relations
+        self._reader = Reader(root, self._schemas.values())
+        self._doing = threading.Lock()
+        self._streams = DerivedStreams(looking, working, root, self._reader, relations)
+        self._derived: list[DerivedStream] = []
+        self._known: dict[tuple[str, str], _Known] = {}
+        self._seen: tuple[Mapping[tuple[str, str], tuple[int, int]], int] | None = None
+        self._asked: set[tuple[str, str]] = set()
+        self._whole: set[tuple[str, str, int, int]] = set()
+        self._looked = self._idle_since = -_LOOK
+
+    # What is to be done
+
+    def next(self) -> Work | StreamWork | None:
+        """What nobody asked for: a view of the newest chunk that is not old and has none, then derived streams."""
+        now = time.monotonic()
+        if now - self._idle_since < _LOOK:
+            return None
+        self._look(now)
+        if self._known or self._derived:
+            marks, chunks = self._marks(self._catalog), self._catalog.chunks()
+            views = {key: self._looking.views(*key) for key in self._known}
+            for chunk in reversed([c for c in chunks if c.state in ("present", "recent")]):
+                for key, known in self._known.items():
+                    work = self._work(known, chunk, marks, views[key].get(chunk.id), asked=False)
+                    if work is not None:
+                        return work
+            rows = self._streams.next(self._derived, chunks, marks)
+            if rows is not None:
+                return rows
+        self._streams.forget(self._derived, time.time())
+        self._idle_since = now
+        return None
+
+    def wanted(self, rule: str, version: str, chunk: int) -> Work | None:
+        """The view that a recall of a rule's version needs before it can look at a chunk; None: it has all there is."""
+        key = (rule, version)
+        now = time.monotonic()
+        if key not in self._asked or now - self._looked >= _LOOK:
+            self._asked.add(key)
+            self._look(now)
+        known = self._known.get(key)
+        if known is None or (*key, chunk, known.corpus_from) in self._whole:
+            return None
+        part = next((c for c in self._catalog.chunks() if c.id == chunk), None)
+        if part is None or part.state == "expired":
+            return None
+        view = self._looking.views(*key).get(chunk)
+        wanted = goal(part, known.corpus_from)
+        if wanted is None or (view is not None and view.upto is not None and view.upto >= wanted):
+            self._whole.add((*key, chunk, known.corpus_from))
+            return None
+        return self._work(known, part, self._marks(self._catalog), view, asked=True)
+
+    def missing(self, rule: str, version: str) -> set[int]:
+        """The chunks whose part of a rule's past is not whole."""
+        known = self._known.get((rule, version))
+        if known is None:
+            return set()
+        views = self._looking.views(rule, version)
+        wanted = {chunk.id: goal(chunk, known.corpus_from) for chunk in self._catalog.chunks()}
+        found = {chunk: view.upto for chunk, view in views.items() if view.upto is not None}
+        return {chunk for chunk, to in wanted.items() if to is not None and (chunk not in found or found[chunk] < to)}
+
+    def _look(self, now: float) -> None:
+        self._looked = now
+        deployed, revision = self._looking.deployed(), self._registry.revision()
+        if (deployed, revision) == self._seen:
+            return
+        self._seen, self._known = (deployed, revision), {}
+        times = {name: schema.time for name, schema in self._schemas.items()}
+        definitions = [definition for definition in self._registry.desired() if definition.rule.spec.enabled]
+        self._derived = needed(definitions, times, self._relations.names)
+        for definition in definitions:
+            found = deployed.get((definition.name, definition.version))
+            if found is not None:
+                tables = tables_of(definition.rule, times, self._relations.names)
+                try:
+                    running = Running(definition, tables, event_shape(definition.rule, tables), None)
+                    askings = [asking(running, ask, "pending") for ask in asks(definition)]
+                except Unsupported as error:
+                    _LOG.error("no past", action="view_refused", rule=definition.name, error=str(error))
+                    continue
+                self._known[definition.name, definition.version] = _Known(running, askings, *found)
+
+    def _work(
+        self, known: _Known, chunk: Chunk, marks: Mapping[str, int | None], view: View | None, asked: bool
+    ) -> Work | None:
+        part = span_to_find(chunk, known.corpus_from, known.found_to(marks), view or View(None, 0))
+        if part is None:
+            return None
+        definition = known.rule.definition
+        return Work(definition.name, definition.version, chunk.id, *part, known.live_from, asked)
+
+    def _marks(self, catalog: Catalog) -> dict[str, int | None]:
+        """The watermark of each stream; see `archiver.ingest.Archive.watermark`."""
+        progress = catalog.progress()
+        return {
+            name: late_bound(progress[name].newest, span(schema.lateness), progress[name].advanced)
+            if name in progress
+            else None
+            for name, schema in self._schemas.items()
+        }
+
+    # Doing it
+
+    def make(self, work: Work | StreamWork, spark: SparkSession) -> None:
+        """Find the past that `work` names and store it. What cannot be found is said in the view."""
+        with self._doing:
+            if isinstance(work, StreamWork):
+                self._streams.make(work, spark)
+                return
+            known = self._known.get((work.rule, work.version))
+            if known is None:
+                return
+            began = time.monotonic()
+            self._working.begin(work)
+            try:
+                count = self._find(work, known.rule, spark, began)
+            except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
+                message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                self._working.failed(work, message)
+                _LOG.error("past not found", action="view_failed", rule=work.rule, chunk=work.chunk, error=message)
+                return
+            _LOG.info("past found", action="view_found", rule=work.rule, chunk=work.chunk, events=count)
+
+    def _find(self, work: Work, rule: Running, spark: SparkSession, began: float) -> int:
+        definition, store = rule.definition, self._working
+        newest = max((p.newest for p in self._marks_of_work.progress().values() if p.newest is not None), default=0)
+        finder = Finder(spark, self._reader, self._relations)
+        beside = overlap(definition)
+        low = None if work.low is None else work.low - beside.before
+        events = finder.events(rule, low, work.high + beside.after)
+        if definition.rule.spec.absent is not None:
+            # What falls silent with the end of its input is not absent.
+            events = [event for event in events if event.ts <= newest]
+        of_rule = source(definition)
+        decided = decide(events, work, of_rule.timing, definition.rule.spec.recall_on == "every")
+        missing = store.without_context(work, decided.corpus)
+        store.put_events(of_rule, decided)
+        store.put_contexts(work, missing, finder.contexts(rule, missing))
+        store.enter_corpus(work, decided.corpus)
+        chunk = next(c for c in self._marks_of_work.chunks() if c.id == work.chunk)
+        store.done(work, chunk.from_ts, of_rule.timing.keep, time.monotonic() - began)
+        return len(decided.events)

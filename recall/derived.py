@@ -1,0 +1,89 @@
+"""Derived streams that are archived: read where they are there for a whole piece of history, else computed as ever."""
+
+import hashlib
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+from psycopg import Connection
+
+import sql
+from archiver.catalog import Catalog
+from archiver.chunk import Chunk
+from archiver.derived import TIME, opened, root_of
+from archiver.reader import Lending, Reader
+from recall.engines.template import Template
+from recall.query.lift import tables_used
+
+_QUERIES = sql.load("streams")
+# Seconds between two looks at what is archived.
+_LOOK = 1.0
+
+
+def version_of(stream: str, derived: Mapping[str, str]) -> str:
+    """Changes with the SQL of a derived stream, and of those that it reads."""
+    needed: frozenset[str] = frozenset()
+    more = frozenset({stream})
+    while more:
+        needed |= more
+        more = frozenset().union(*(tables_used(derived[name], derived.keys()) for name in more)) - needed
+    text = orjson.dumps({name: derived[name] for name in needed}, option=orjson.OPT_SORT_KEYS)
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+class Derived:
+    """What is archived of derived streams, for one worker, which asks one thing at a time.
+
+    `reader` finds the rows of declared streams, and those of derived ones as the question last given has them.
+    """
+
+    def __init__(self, connection: Connection[Any], root: Path, streams: Reader) -> None:
+        self._connection = connection
+        self._root = root
+        self.reader = Lending(streams)
+        self._looked = -_LOOK
+        self._chunks: list[Chunk] = []
+        self._there: dict[tuple[str, str], set[int]] = {}
+        self._readers: dict[tuple[str, str], Reader] = {}
+        self._read: dict[int, tuple[Template, Template, Mapping[str, str]]] = {}
+
+    def instead(self, template: Template, low: int | None, high: int) -> Template:
+        """The question with its derived streams read as streams, if all of [low, high) is archived; else as it is."""
+        if not template.question.derived:
+            return template
+        _, other, versions = self._read.setdefault(id(template), (template, *_as_streams(template)))
+        if not versions or not all(self._holds(one, low, high) for one in versions.items()):
+            return template
+        for key in versions.items():
+            if key not in self._readers:
+                self._readers[key] = Reader(root_of(self._root, key[1]), [opened(self._root, *key).schema])
+            self.reader.lent[key[0]] = self._readers[key]
+        return other
+
+    def _holds(self, key: tuple[str, str], low: int | None, high: int) -> bool:
+        now = time.monotonic()
+        if now - self._looked >= _LOOK:
+            self._looked = now
+            self._chunks = Catalog(self._connection).chunks()
+            self._there = {}
+            for stream, version, chunk in self._connection.execute(_QUERIES["there"]):
+                self._there.setdefault((stream, version), set()).add(chunk)
+        inside = [
+            chunk.id
+            for chunk in self._chunks
+            if (low is None or chunk.to_ts is None or chunk.to_ts > low)
+            and (chunk.from_ts is None or chunk.from_ts < high)
+        ]
+        return bool(inside) and self._there.get(key, set()).issuperset(inside)
+
+
+def _as_streams(template: Template) -> tuple[Template, Mapping[str, str]]:
+    question = template.question
+    used = tables_used(question.sql, question.derived.keys())
+    streams = {**question.streams, **dict.fromkeys(used, TIME)}
+    read = tables_used(question.sql, streams.keys())
+    other = replace(question, derived={}, streams={name: streams[name] for name in read})
+    return Template(other), {name: version_of(name, question.derived) for name in used}

@@ -1,0 +1,155 @@
+"""Derived streams in the archive: all their rows, once, whatever falls; recalls read them and answer the same."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from archiver.derived import opened, root_of
+from archiver.reader import Reader
+from moirae import database
+from moirae.deployments.registry import Registry
+from moirae.live.relations import Relations
+from moirae.live.schemas import schema
+from moirae.rules.definition import tables_of
+from moirae.rules.requests import questions
+from moirae.settings import Settings
+from moirae.views import derived
+from moirae.views.derived import DerivedStreams, StreamWork
+from moirae.views.find import Related
+from moirae.views.views import Views
+from recall.derived import Derived, version_of
+from recall.engines.local import LocalEngine
+from recall.engines.spark import SparkEngine
+from recall.engines.template import Template
+from recall.request import Asked, SqlQuestion
+from tests.property.world import LOAD, Plan, World, definitions, workspace
+
+pytestmark = pytest.mark.spark
+
+RULES = """
+groups:
+- name: g
+  derived:
+  - stream: load
+    expr: SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute')
+  - stream: kept
+    archive: true
+    expr: SELECT host, at AS ts, w FROM b WHERE w > 3
+  - stream: other
+    expr: SELECT host, at AS ts FROM b
+  rules:
+  - alert: Asks
+    expr: SELECT host, ts, v FROM a WHERE v > 90
+    recall:
+      norm: {sql: "SELECT count(*) AS n, max(l.v) AS top FROM load l WHERE l.host = event.host"}
+"""
+
+
+class Killed(BaseException):
+    """The process falls."""
+
+
+@pytest.fixture
+def world(spark: SparkSession, public_folder: Path, tmp_path: Path) -> Iterator[tuple[World, Settings]]:
+    place = workspace(public_folder)
+    with database.connect(place, "derived") as connection:
+        made = World(spark, connection, place, definitions(spark, place, RULES), tmp_path)
+        plan = Plan.draw(7)
+        for batch in plan.batches:
+            made.take(batch, at_once=False)
+        made.end()
+        yield made, place
+
+
+def _fall_after(step: Any) -> Any:
+    def fall(*values: Any) -> None:
+        step(*values)
+        raise Killed
+
+    return fall
+
+
+def _views(world: World, place: Settings, connection: Connection[Any]) -> Views:
+    schemas = [schema(name, declared) for name, declared in place.streams.items()]
+    related = Related(Relations(connection, place.relations).table, frozenset(place.relations))
+    return Views(connection, connection, world.root, schemas, related)
+
+
+def _make_all(views: Views, spark: SparkSession) -> list[StreamWork]:
+    made = []
+    while (work := views.next()) is not None:
+        assert isinstance(work, StreamWork)
+        views.make(work, spark)
+        made.append(work)
+    return made
+
+
+def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Settings], spark: SparkSession) -> None:
+    made, place = world
+    session, connection = spark.newSession(), made.connection
+    work = _views(made, place, connection).next()
+    assert isinstance(work, StreamWork)
+    with patch.object(derived, "write", _fall_after(derived.write)), pytest.raises(Killed):
+        _views(made, place, connection).make(work, session)
+    works = _make_all(_views(made, place, connection), session)
+    closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
+    assert len(closed) > 1
+    assert {(one.stream.name, one.chunk) for one in works} == {(n, c.id) for n in ("load", "kept") for c in closed}
+    end = closed[-1].to_ts
+    for name, query in {"load": LOAD, "kept": "SELECT host, at AS ts, w FROM b WHERE w > 3"}.items():
+        version = next(one.stream.version for one in works if one.stream.name == name)
+        found = opened(made.root, name, version).read(["ts", "host", "v" if name == "load" else "w"]).to_pylist()
+        made.batch()  # its views of whole tables
+        text = f"SELECT * FROM ({query}) WHERE ts < timestamp_micros({end})"
+        wanted = made.spark.sql(text).toArrow().select(["ts", "host", "v" if name == "load" else "w"]).to_pylist()
+        assert sorted(map(repr, found)) == sorted(map(repr, wanted))
+        assert found
+    _answers_are_the_same(made, connection, session, end)
+    _forgotten(made, place, connection, works)
+
+
+def _answers_are_the_same(world: World, connection: Connection[Any], session: SparkSession, end: int | None) -> None:
+    assert end is not None
+    (definition,) = Registry(connection).desired()
+    streams = {name: table.schema.time for name, table in world.archive.tables.items()}
+    question = questions(definition, tables_of(definition.rule, streams, frozenset({"hosts"})))["norm"]
+    assert isinstance(question, SqlQuestion)
+    reader = Reader(world.root, [table.schema for table in world.archive.tables.values()])
+    template, archived = Template(question), Derived(connection, world.root, reader)
+    engine = SparkEngine(lambda: session, archived.reader, lambda name: pytest.fail(name))
+    shares = [(Asked(UUID(int=n), end, {}, {"host": f"h{n}", "v": 1.0}), (0, None, end)) for n in range(3)]
+    raw = engine.partial(template, shares, {})
+    other = archived.instead(template, None, end)
+    assert other is not template and not other.partial.used.derived
+    plain = {eid: table.to_pylist() for eid, table in raw.items()}
+    assert {eid: table.to_pylist() for eid, table in engine.partial(other, shares, {}).items()} == plain
+    local = LocalEngine(archived.reader).partial(other, shares, {})
+    assert {eid: sorted(table.to_pylist()[0].values(), key=repr) for eid, table in local.items()} == {
+        eid: sorted(rows[0].values(), key=repr) for eid, rows in plain.items()
+    }
+    assert archived.instead(template, None, end + 1) is template  # the newest chunk is not archived
+
+
+def _forgotten(world: World, place: Settings, connection: Connection[Any], works: list[StreamWork]) -> None:
+    """Without the rule nobody reads the streams any more; their files go after a while."""
+    Registry(connection).apply([])
+    assert _views(world, place, connection).next() is None
+    assert connection.execute("SELECT count(*) FROM derived_chunks").fetchone() == (0,)
+    folder = root_of(world.root, works[0].stream.version)
+    assert folder.is_dir()
+    related = Related(lambda name: pytest.fail(name), frozenset())
+    streams = DerivedStreams(connection, connection, world.root, Reader(world.root, []), related)
+    streams.forget([], folder.stat().st_mtime + 100_000)
+    assert not folder.exists()
+
+
+def test_a_version_is_that_of_all_its_sql() -> None:
+    first = {"a": "SELECT ts FROM s", "b": "SELECT ts FROM a", "c": "SELECT ts FROM s"}
+    assert version_of("b", first) == version_of("b", {**first, "c": "SELECT ts, 1 AS x FROM s"})
+    assert version_of("b", first) != version_of("b", {**first, "a": "SELECT ts FROM s WHERE true"})

@@ -1,0 +1,252 @@
+"""What views find of a rule's past is what live would have found: events, alerts, contexts, E and C_k; whatever the
+borders of chunks, whichever way and in whatever order they are made, killed wherever they are."""
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from moirae import database
+from moirae.deployments.registry import Registry
+from moirae.live.relations import Relations
+from moirae.live.schemas import schema
+from moirae.rules.definition import Definition
+from moirae.settings import Settings
+from moirae.views.find import Related
+from moirae.views.store import ViewStore
+from moirae.views.views import Views
+from recall.corpora import Corpora
+from recall.request import SimilarQuestion
+from recall.similarity.index import Comparison, past
+from recall.similarity.measure import MEASURES
+from recall.similarity.ranking import TopK
+from tests.property.world import START, Plan, World, definitions, workspace
+
+pytestmark = pytest.mark.spark
+
+RULES = """
+groups:
+- name: g
+  derived:
+  - stream: load
+    expr: SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute')
+  rules:
+  - alert: Filter
+    expr: SELECT host, n, ts, v * 2 AS double FROM a WHERE v > 60
+    id: [host, n]
+    key: [host]
+    for: 40s
+    keep_firing_for: 1m
+    delay: 20s
+    context:
+      near: {sql: "SELECT w FROM b WHERE host = event.host", within: 1m}
+      site: {sql: "SELECT site FROM hosts WHERE host = event.host"}
+    recall: {alike: {similar: {k: 3}}}
+  - alert: Every
+    expr: SELECT host, n, ts FROM a WHERE v > 40
+    id: [host, n]
+    key: [host]
+    for: 30s
+    keep_firing_for: 45s
+    recall_on: every
+    context: {own: {sql: SELECT event.n AS n}}
+    recall: {alike: {similar: {k: 3}}}
+  - alert: End
+    expr: >-
+      SELECT host, window.end AS ts, count(*) AS c FROM a
+      GROUP BY host, window(ts, '2 minutes', '1 minute') HAVING count(*) > 1
+    for: 1m
+    keep_firing_for: 90s
+    context: {loads: {sql: "SELECT CAST(v AS int) AS v FROM load WHERE host = event.host", within: 3m}}
+    recall: {alike: {similar: {k: 3}}}
+  - alert: Silent
+    absent: 2m
+    stream: b
+    key: [host]
+    keep_firing_for: 1m
+    context: {near: {sql: "SELECT n FROM a WHERE host = event.host", within: 2m}}
+    recall: {alike: {similar: {k: 3}}}
+"""
+CONTEXTS = {"Filter": ("near", "site"), "Every": ("own",), "End": ("loads",), "Silent": ("near",)}
+
+Make = Callable[[bool], World]
+
+
+class Killed(BaseException):
+    """The process falls."""
+
+
+@pytest.fixture(scope="module")
+def place(public_folder: Any) -> Settings:
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def connections(place: Settings) -> Iterator[list[Connection[Any]]]:
+    made = [database.connect(place, f"properties {number}") for number in range(3)]
+    yield made
+    for connection in made:
+        connection.close()
+
+
+@pytest.fixture(scope="module")
+def rules(spark: SparkSession, place: Settings) -> list[Definition]:
+    return definitions(spark, place, RULES)
+
+
+@pytest.fixture(scope="module")
+def make(
+    spark: SparkSession,
+    connections: list[Connection[Any]],
+    place: Settings,
+    rules: list[Definition],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Make:
+    """Makes new worlds, with rules from the start or without."""
+    return lambda with_rules: World(
+        spark, connections[0], place, rules if with_rules else [], tmp_path_factory.mktemp("archive")
+    )
+
+
+def _drive(world: World, plan: Plan, rng: random.Random, late: list[Definition], place: int) -> None:
+    """All of the plan; rules that come late are added before a batch."""
+    for number, batch in enumerate(plan.batches):
+        if number == place and late:
+            Registry(world.connection).apply(late)
+            world.judge.reload(START)
+        world.take(batch, at_once=rng.random() < 0.5)
+    world.end()
+    world.judge.follow_to_end()
+
+
+def _make_views(
+    world: World, connections: list[Connection[Any]], place: Settings, rules: list[Definition], rng: random.Random
+) -> int:
+    """Some chunks are old and found because a recall asks, the others by themselves; some are killed on the way."""
+    chunks = [chunk.id for chunk in world.archive.chunks]
+    old = [chunk for chunk in chunks if rng.random() < 0.5]
+    world.connection.execute("UPDATE chunks SET state = 'old' WHERE id = ANY(%s)", (old,))
+    asked = [(rule, chunk) for rule in rules for chunk in old]
+    rng.shuffle(asked)
+    count = 0
+    spark = world.spark.newSession()
+    views = _views(world, connections, place)
+    while True:
+        by_itself = not asked or rng.random() < 0.3
+        if by_itself:
+            work = views.next()
+        else:
+            rule, chunk = asked.pop()
+            work = views.wanted(rule.name, rule.version, chunk)
+        if work is None and by_itself and not asked:
+            return count
+        if work is not None:
+            count += 1
+            try:
+                with _fall(rng) if rng.random() < 0.2 else nullcontext():
+                    views.make(work, spark)
+            except Killed:
+                views = _views(world, connections, place)
+                if work.asked:
+                    asked.append(next((rule, work.chunk) for rule in rules if rule.name == work.rule))
+        elif by_itself:
+            views = _views(world, connections, place)  # one that has found nothing looks again after a while
+
+
+def _fall(rng: random.Random) -> Any:
+    """The process falls before or after something was stored."""
+    name = rng.choice(["put_events", "put_contexts", "enter_corpus", "done"])
+    store, after = getattr(ViewStore, name), rng.random() < 0.5
+
+    def fall(*values: Any) -> None:
+        if after:
+            store(*values)
+        raise Killed
+
+    return patch.object(ViewStore, name, fall)
+
+
+def _views(world: World, connections: list[Connection[Any]], place: Settings) -> Views:
+    schemas = [schema(name, declared) for name, declared in place.streams.items()]
+    related = Related(Relations(connections[1], place.relations).table, frozenset(place.relations))
+    return Views(connections[1], connections[2], world.root, schemas, related)
+
+
+def _found(world: World, rules: list[Definition]) -> dict[str, Any]:
+    """Events, corpora with their contexts, E and C_k at each of their events."""
+    execute = world.connection.execute
+    events = execute("SELECT rule, eid, ts, attributes FROM events WHERE settled ORDER BY rule, ts, eid").fetchall()
+    query = "SELECT rule, eid, contexts, surroundings FROM contexts WHERE corpus IS NOT NULL ORDER BY rule, ts, eid"
+    counted = {}
+    corpora = Corpora(world.connection, world.root)
+    for rule in rules:
+        question = SimilarQuestion(None, 1.0, "newest", CONTEXTS[rule.rule.spec.alert], 3, "tfidf", 0)
+        index = corpora.index(rule.name, rule.version, question)
+        rows = execute(
+            "SELECT eid, (extract(epoch FROM ts) * 1000000)::bigint, contexts FROM contexts "
+            "WHERE rule = %s AND corpus IS NOT NULL ORDER BY ts, eid",
+            (rule.name,),
+        )
+        for eid, ts, contexts in rows:
+            event = past(ts, str(eid), index.number, contexts, question.contexts, index.numeric)
+            counts = index.counted(Comparison(event, index.pin(event), MEASURES["tfidf"], TopK(1), ts, index.number))
+            words = index.vocabulary.words(range(len(index.vocabulary)))
+            held = {word: n for word, n in zip(words, counts.holding, strict=False) if n}
+            counted[rule.name, eid] = (counts.events, held)
+    return {"events": events, "corpus": execute(query).fetchall(), "counts": counted}
+
+
+def _alerts(world: World, before: Any) -> list[Any]:
+    """Alerts that have fired and were over before some event times of their rules."""
+    found = world.connection.execute(
+        "SELECT rule, fingerprint, eid, starts_at, fired_at, last_at, ends_at, events FROM alerts "
+        "WHERE state = 'resolved' ORDER BY 1, 2, 4"
+    )
+    return [row for row in found if row[0] in before and (before[row[0]] is None or row[6] < before[row[0]])]
+
+
+def _property(
+    make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
+) -> None:
+    plan, rng = Plan.draw(seed), random.Random(seed)
+    world = make(True)
+    _drive(world, plan, rng, [], 0)
+    # PostgreSQL is one, so what live has found is kept before the next world is made.
+    live, ended = _found(world, rules), _alerts(world, {rule.name: None for rule in rules})
+    late = make(False)
+    _drive(late, plan, rng, rules, rng.randrange(1, len(plan.batches)))
+    count = _make_views(late, connections, place, rules, rng)
+    found = _found(late, rules)
+    assert found["events"] == live["events"]
+    assert found["corpus"] == live["corpus"]
+    assert found["counts"] == live["counts"]
+    starts = dict(late.connection.execute("SELECT rule, live_from FROM deployments").fetchall())
+    starts = {rule: start for rule, start in starts.items() if start is not None}
+    assert _alerts(late, starts) == [row for row in ended if row[0] in starts and row[6] < starts[row[0]]]
+    assert count or not starts
+    doubled = "SELECT count(*) - count(DISTINCT corpus) FROM contexts WHERE corpus IS NOT NULL"
+    assert late.connection.execute(doubled).fetchone() == (0,)
+
+
+@settings(max_examples=2)
+@given(seed=st.integers(0, 10**9))
+def test_the_past_is_what_live_would_have_found(
+    make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
+) -> None:
+    _property(make, connections, place, rules, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=40)
+@given(seed=st.integers(0, 10**9))
+def test_the_past_is_what_live_would_have_found_at_length(
+    make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
+) -> None:
+    _property(make, connections, place, rules, seed)
