@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from recall.query.shape import Tables, Unsupported, parse
+from recall.query.joins import anchor
+from recall.query.shape import Tables, Unsupported, parse, windows_of
 
 # Columns that a relation's physical table has beside the declared ones: the event time in which a row holds.
 VALID_FROM, VALID_TO = "_valid_from", "_valid_to"
@@ -49,8 +50,10 @@ def _select(select: exp.Select, tables: Tables, physical: Physical, local: froze
     joins = select.args.get("joins") or []
     places = [from_, *joins]
     times = [_time(place.this, tables, local) for place in places]
-    (owner,) = [place for place, time in zip(places, times, strict=True) if time is not None]
-    moment = exp.column(times[places.index(owner)] or "", table=owner.this.alias_or_name, quoted=True)
+    known = {p.this.alias_or_name.lower(): t for p, t in zip(places, times, strict=True) if t is not None}
+    owner = anchor(select, known, windows_of(select))
+    assert owner is not None  # the query has a shape
+    moment = exp.column(known[owner], table=owner, quoted=True)
     for place in places:
         relation = _is(place.this, tables.relations, local)
         alias = place.this.alias_or_name

@@ -6,9 +6,8 @@ w > ts + lag. Filters have lag 0; a window whose rows carry `window.end` is comp
 Because nothing else of the past is looked at, live, batch and replica find the same rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from typing import ClassVar
 
 import sqlglot
@@ -16,8 +15,12 @@ from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import TokenType
 
-from archiver.times import LONGEST, span
+from archiver.times import span
+from recall.query.intervals import parse_interval
+from recall.query.joins import anchor, apart
 
+# A row of a join is complete some time after it has come: joins are judged at each such step of event time.
+_JOINED = 1_000_000
 # Levels of a syntax tree: what walks it must not run out of stack.
 _DEEPEST = 250
 
@@ -179,14 +182,9 @@ def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) ->
     relations = frozenset().union(*(s.shape.relations for s in sources.values()))
     if not streams:
         raise Unsupported("an event query reads a stream; this reads none", select)
-    if len(streams) > 1:
-        raise Unsupported(
-            "a join of two streams is not supported; join a stream with relations", select.args["joins"][0]
-        )
-    source = replace(streams[0], shape=replace(streams[0].shape, relations=relations))
-    windows = [
-        w for w in select.find_all(exp.Anonymous, exp.Func) if is_window(w) and w.find_ancestor(exp.Select) is select
-    ]
+    windows = windows_of(select)
+    source = _joined(select, sources, windows)
+    source = replace(source, shape=replace(source.shape, relations=relations))
     group = select.args.get("group")
     if group is None and not any(_own(select, exp.AggFunc)):
         if windows:
@@ -196,6 +194,39 @@ def _select(select: exp.Select, tables: Tables, local: Mapping[str, _Source]) ->
     if not grouped:
         raise Unsupported("an aggregate over a stream needs GROUP BY window(ts, '…')", group or select)
     return _windowed(select, source, grouped[0])
+
+
+def _joined(select: exp.Select, sources: Mapping[str, _Source], windows: Sequence[exp.Expr]) -> _Source:
+    """The streams of a SELECT as one, at the times of one of them."""
+    times = {alias: source.time for alias, source in sources.items() if source.time is not None}
+    own = anchor(select, times, windows)
+    if own is None:
+        raise Unsupported("a join of streams says at whose time its rows stand: alias.time AS ts", select)
+    whole = sources[own].shape
+    from_ = select.args["from_"].this.alias_or_name.lower()
+    for alias, time in times.items():
+        if alias == own:
+            continue
+        join = next((j for j in select.args["joins"] if j.this.alias_or_name.lower() == alias), None)
+        outer = [j for j in select.args["joins"] if j.side]
+        if join is None:  # the anchor is joined to this one
+            join = next(j for j in select.args["joins"] if j.this.alias_or_name.lower() == own)
+        if any(j.side != "LEFT" for j in outer) or (outer and own != from_):
+            raise Unsupported("an outer join of streams is a LEFT JOIN, and ts the time of what FROM names", join)
+        found = apart(select, join, (own, times[own].lower()), (alias, time.lower()))
+        if found is None:
+            bound = f"{alias}.{time} BETWEEN {own}.{times[own]} - INTERVAL 5 MINUTES AND {own}.{times[own]}"
+            raise Unsupported(f"a join of streams says how far apart in time its rows may be: AND {bound}", join)
+        other = sources[alias].shape
+        whole = replace(
+            whole,
+            streams=whole.streams | other.streams,
+            reach=max(whole.reach, other.reach - found[0]),
+            lag=max(whole.lag, other.lag + found[1]),
+            period=_JOINED,
+            offset=0,
+        )
+    return _Source(whole, times[own])
 
 
 def _refuse_parts(select: exp.Select) -> None:
@@ -292,27 +323,6 @@ def spans(window: exp.Expr, arguments: list[exp.Expr]) -> tuple[int, int, int]:
     return size, slide, found[2] if len(found) > 2 else 0
 
 
-_UNITS = {
-    name: timedelta(**{name + "s": 1})
-    for name in ("microsecond", "millisecond", "second", "minute", "hour", "day", "week")
-}
-
-
-def parse_interval(text: str) -> timedelta:
-    """A fixed interval as Spark writes it: `5 minutes`, `1 hour 30 minutes`. Raises `ValueError`."""
-    words = text.lower().removeprefix("interval ").split()
-    total = timedelta(0)
-    for count, unit in zip(words[::2], words[1::2], strict=False):
-        length = _UNITS.get(unit.removesuffix("s"))
-        if length is None or not count.removeprefix("-").isdigit():
-            raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
-        if len(count) > 12 or (total := total + int(count) * length) > LONGEST:
-            raise ValueError(f"{text!r} is longer than 100 years")
-    if not words or len(words) % 2:
-        raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
-    return total
-
-
 def _kind(value: exp.Expr, time: str) -> str:
     text = value.sql(dialect="spark").lower().replace("`", "")
     if text in ("window.end", "window.start"):
@@ -334,6 +344,11 @@ def _output(select: exp.Select, name: str) -> exp.Expr:
             value: exp.Expr = projection.this if isinstance(projection, exp.Alias) else projection
             return value
     raise Unsupported("every row of an event query has a time: select it AS ts", select)
+
+
+def windows_of(select: exp.Select) -> list[exp.Expr]:
+    """The windows by which a SELECT groups, not those of parts inside it."""
+    return [w for w in select.find_all(exp.Func) if is_window(w) and w.find_ancestor(exp.Select) is select]
 
 
 def is_window(node: exp.Expr) -> bool:

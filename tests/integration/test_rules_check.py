@@ -68,7 +68,7 @@ REFUSED = {
     "SELECT host FROM events": "AS ts",
     "SELECT host, CAST(ts AS STRING) AS ts FROM events": "ts must be",
     "SELECT host, count(*) AS n FROM events GROUP BY host": "window",
-    "SELECT a.host, a.ts FROM events a JOIN ping p ON a.host = p.host": "join of two streams",
+    "SELECT a.host, a.ts FROM events a JOIN ping p ON a.host = p.host": "says how far apart in time",
     "SELECT host, ts FROM events ORDER BY ts LIMIT 5": "LIMIT",
     "SELECT host, ts, lag(cpu) OVER (PARTITION BY host ORDER BY ts) AS l FROM events": "OVER",
     "SELECT host, ts FROM hosts": "stream",

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from archiver.chunk import FIRST, Chunk, CutPolicy, Newest, cut, locate, plan_cuts
-from archiver.lifecycle import to_close
 
 NEVER = 10**12
 
@@ -134,18 +133,3 @@ def test_batch_borders_move_no_row_of_an_ordered_stream(
     for part in parts:
         piece_by_piece.add(part)
     assert piece_by_piece.chunks == at_once.chunks
-
-
-@given(policies, batches, st.one_of(st.none(), times), st.data())
-def test_chunks_close_behind_the_watermark(
-    policy: CutPolicy, arriving: list[list[int]], watermark: int | None, data: st.DataObject
-) -> None:
-    cutter = Cutter(policy)
-    for batch in arriving:
-        cutter.add(batch)
-    states = st.sampled_from(["present", "recent", "old"])
-    chunks = [Chunk(c.id, c.from_ts, c.to_ts, data.draw(states)) for c in cutter.chunks]
-    closing = to_close(chunks, watermark)
-    for chunk in chunks:
-        passed = watermark is not None and chunk.to_ts is not None and watermark >= chunk.to_ts
-        assert (chunk in closing) == (passed and chunk.state == "present")

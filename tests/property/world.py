@@ -87,6 +87,22 @@ groups:
     expr: SELECT window.end AS ts, max(v) AS m FROM load GROUP BY window(ts, '3 minutes')
   - alert: Both
     expr: SELECT host, ts FROM a WHERE v > 90 UNION ALL SELECT host, at AS ts FROM b WHERE w > 8
+  - alert: Near
+    expr: >-
+      SELECT a.host, a.n, a.ts, b.w FROM a JOIN b ON b.host = a.host
+      AND b.at BETWEEN a.ts - INTERVAL 40 SECONDS AND a.ts + INTERVAL '20' SECOND WHERE a.v > 50
+    id: [host, n, w]
+    key: [host]
+  - alert: Alone
+    expr: >-
+      SELECT a.host, a.n, a.ts FROM a LEFT JOIN b ON b.host = a.host AND b.at >= a.ts - INTERVAL '30 seconds'
+      AND a.ts > b.at WHERE b.at IS NULL
+    id: [host, n]
+    key: [host]
+  - alert: Meet
+    expr: >-
+      SELECT a.host, window.end AS ts, count(*) AS c FROM load l JOIN a ON a.host = l.host AND a.ts <= l.ts
+      AND a.ts > l.ts - INTERVAL 1 MINUTE GROUP BY a.host, window(a.ts, '2 minutes')
   - alert: Silent
     absent: 2m
     stream: b
@@ -108,6 +124,12 @@ BATCH = {
     "Twice": f"SELECT window.end AS ts, max(v) AS m FROM {LOAD} GROUP BY window(ts, '3 minutes')",
     "Both": "SELECT DISTINCT host, ts FROM (SELECT host, ts FROM a WHERE v > 90 "
     "UNION ALL SELECT host, at AS ts FROM b WHERE w > 8)",
+    "Near": "SELECT a.host, a.n, a.ts, b.w FROM a JOIN b ON b.host = a.host AND b.at >= a.ts - INTERVAL 40 SECONDS "
+    "AND b.at <= a.ts + INTERVAL 20 SECONDS WHERE a.v > 50",
+    "Alone": "SELECT a.host, a.n, a.ts FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.host = a.host "
+    "AND b.at >= a.ts - INTERVAL 30 SECONDS AND b.at < a.ts)",
+    "Meet": f"SELECT a.host, window.end AS ts, count(*) AS c FROM {LOAD} l JOIN a ON a.host = l.host "
+    "AND a.ts <= l.ts AND a.ts > l.ts - INTERVAL 1 MINUTE GROUP BY a.host, window(a.ts, '2 minutes')",
     "Silent": "SELECT host, at + INTERVAL '120' SECOND AS ts FROM (SELECT host, at, lead(at) OVER (PARTITION BY host "
     "ORDER BY at) AS later FROM b) WHERE (later IS NULL OR later > at + INTERVAL '120' SECOND) "
     "AND at + INTERVAL '120' SECOND <= {newest}",
