@@ -55,15 +55,13 @@ class Done:
 
 class Roller:
     """Carries out the work that `archiver.lifecycle` asks for. `retention`: seconds that replaced files stay on disk,
-    longer than any reader reads a list of files; `more`: preparations beside clustering."""
+    longer than any reader reads a list of files."""
 
-    def __init__(
-        self, root: Path, schemas: Sequence[StreamSchema], retention: float, more: Sequence[Preparation] = ()
-    ) -> None:
+    def __init__(self, root: Path, schemas: Sequence[StreamSchema], retention: float) -> None:
         self._tables = [StreamTable(root, schema) for schema in schemas]
         self._retention = retention
         closed = Need(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER)
-        self._preparations = {one.need.name: one for one in (Preparation(closed, self._cluster), *more)}
+        self._preparations = {CLUSTER: Preparation(closed, self._cluster)}
         self.needs = [one.need for one in self._preparations.values()]
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._queued: set[Work] = set()

@@ -10,7 +10,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PrivateAttr, SecretStr, ValidationInfo, field_validator
 
 from moirae.contract import (
     Contract,
@@ -29,7 +29,7 @@ from moirae.contract import (
 from moirae.documents import read_document
 from moirae.durations import PositiveDuration
 from moirae.errors import ProblemsError, UsageError
-from moirae.places import LocalFolder, LocalPath, Place, Secret, Surroundings
+from moirae.places import LocalFolder, LocalPath, Place, Secret, Surroundings, is_url
 from moirae.streams import Relation, Stream
 from moirae.validation import sorted_problems, validate
 
@@ -179,6 +179,15 @@ def _archive_place(value: Any, info: ValidationInfo) -> Any:
     return f"{info.data.get('home', '')}/archive"  # without a home the workspace is refused anyway
 
 
+def _archive_folder(place: str) -> str:
+    """An archive is kept by hard links, renames and flushed files: a folder of a local file system has these."""
+    if place.startswith("file:///"):
+        return place.removeprefix("file://")
+    if is_url(place):
+        raise ValueError("an archive is a folder of a local file system; object storage is not supported yet")
+    return place
+
+
 class Settings(Contract):
     """A workspace: its data, its processes and where alerts go."""
 
@@ -190,10 +199,12 @@ class Settings(Contract):
     database: Secret | None = Field(
         default=None, description="PostgreSQL DSN, or ${VAR} that holds it; null: the embedded database."
     )
-    archive: Annotated[Place, BeforeValidator(_archive_place, json_schema_input_type=str | None)] = Field(
+    archive: Annotated[
+        Place, BeforeValidator(_archive_place, json_schema_input_type=str | None), AfterValidator(_archive_folder)
+    ] = Field(
         default=None,
         validate_default=True,
-        description="Path or URL (file, s3a, abfss, hdfs …) of the archive; null: <home>/archive.",
+        description="Folder of the archive, as a path or file:// URL; null: <home>/archive.",
     )
     spark: Spark = Field(default=Spark(), description="How Spark runs.")
     server: Server = Field(default=Server(), description="The API and the dashboard.")

@@ -34,6 +34,8 @@ _LOG = structlog.get_logger()
 
 # In seconds. Between two looks at the statement under way; processor time until a cancelled one must have ended.
 _LOOK, _GRACE = 0.1, 5.0
+# Processor time, in seconds, that a JVM needs to get going, beside its first statements: no rule is to blame for it.
+_COLD = 20.0
 # Exit codes: of a JVM without memory (-XX:+ExitOnOutOfMemoryError); of this process, as sysexits.h names it.
 _NO_MEMORY, _FELL = 3, 70
 # How long, in seconds, a rule is a suspect after a fall.
@@ -70,6 +72,7 @@ class Guard:
         self._limits = settings.limits
         self._registry = Registry(connection)
         self._numbers = count()
+        self._warm = False
         self._statement: _Statement | None = None
         self._suspects: dict[str, float] = {}
         self.failing: set[str] = set()
@@ -98,14 +101,16 @@ class Guard:
 
     def run(self, rules: Sequence[Running], rows: int, work: Callable[[], _T]) -> _T:
         """What `work` returns or raises. `TookTooLong`: it was over its limit, and Spark is free of it again."""
-        limit = seconds(self._limits.statement.total_seconds(), rows, len(rules))
+        limit = seconds(self._limits.statement.total_seconds(), rows, len(rules)) + (0.0 if self._warm else _COLD)
         context = self._spark.sparkContext
         before = {name: context.getLocalProperty(name) for name in _OF_JOBS}
         statement = _Statement(f"rules {next(self._numbers)}", rules, limit, self._now())
         context.setJobGroup(statement.group, statement.group, interruptOnCancel=True)
         self._statement = statement
         try:
-            return work()
+            done = work()
+            self._warm = True
+            return done
         except Exception as error:
             if statement.cancelled is not None:
                 self._await_quiet(statement)
