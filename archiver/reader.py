@@ -134,7 +134,7 @@ class Reader:
 
 
 class Lending(Reader):
-    """A reader that has some streams from other readers: `lent`, by stream."""
+    """A reader that has some streams from other readers: `lent`, by stream, as their lender has refreshed them."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -145,8 +145,7 @@ class Lending(Reader):
 
     def refresh(self) -> None:
         """See what was archived since."""
-        for reader in (self._reader, *self.lent.values()):
-            reader.refresh()
+        self._reader.refresh()
 
     def follow(self, present: Collection[int]) -> None:
         """See what was archived since, and have the rows of the present chunks at hand."""

@@ -35,6 +35,8 @@ class Comparisons:
 
     def _best(self, work: Work, index: Index) -> set[Key]:
         """The best so far; a task that is new here begins, or goes on from what was kept."""
+        if work.state is not None and work.state.index is not index:
+            work.state = None  # the corpus was freed meanwhile, and its terms have other numbers now
         if work.state is None and work.task.next == 0:
             # Now its first piece is ready: what there is counts.
             work.task.corpus = index.number

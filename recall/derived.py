@@ -52,6 +52,7 @@ class Derived:
 
     def instead(self, template: Template, low: int | None, high: int) -> Template:
         """The question with its derived streams read as streams, if all of [low, high) is archived; else as it is."""
+        self.reader.lent.clear()
         if not template.question.derived:
             return template
         _, other, versions = self._read.setdefault(id(template), (template, *_as_streams(template)))
@@ -60,6 +61,7 @@ class Derived:
         for key in versions.items():
             if key not in self._readers:
                 self._readers[key] = Reader(root_of(self._root, key[1]), [opened(self._root, *key).schema])
+            self._readers[key].refresh()
             self.reader.lent[key[0]] = self._readers[key]
         return other
 
@@ -71,6 +73,8 @@ class Derived:
             self._there = {}
             for stream, version, chunk in self._connection.execute(_QUERIES["there"]):
                 self._there.setdefault((stream, version), set()).add(chunk)
+            # What is forgotten leaves the disk: nobody may look there again.
+            self._readers = {key: reader for key, reader in self._readers.items() if key in self._there}
         inside = [
             chunk.id
             for chunk in self._chunks

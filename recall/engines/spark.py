@@ -95,8 +95,7 @@ class SparkEngine:
         waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]
         low = None if any(w.low is None for w in waiting) else min(w.low for w in waiting if w.low is not None)
         high = max(w.high for w in waiting)
-        self._reader.refresh()
-        if not any(self._reader.files(name, low, high) for name in used.streams | used.derived):
+        if not self.files(template, low, high):
             return {}
         self._pending(waiting, question)
         for name in used.streams:

@@ -21,6 +21,8 @@ _TIE = 1 - 1e-9
 class SimilarState:
     """Everything between two pieces of history. E and C_k stay as they were at the first."""
 
+    index: Index
+    """The corpus in which the comparison's terms and counts are numbered."""
     comparison: Comparison
     seen: list[tuple[int, int]] = field(default_factory=list)
     """Up to which number of the corpus pieces were compared: how many pieces in a row, and the number."""
@@ -47,7 +49,7 @@ class SimilarState:
         newest = event.ts - question.gap + 1 if question.gap else event.ts
         measure, top = MEASURES[question.measure], restored(question.k, hits)
         comparison = Comparison(event, index.pin(event), measure, top, newest, number)
-        return cls(comparison, [(pieces, seen) for pieces, seen in kept["seen"]])
+        return cls(index, comparison, [(pieces, seen) for pieces, seen in kept["seen"]])
 
     def dump(self) -> bytes:
         """What must be kept to go on."""
