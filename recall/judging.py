@@ -8,6 +8,8 @@ from typing import Any
 import structlog
 
 from recall.desk import TRIES
+from recall.engines.condition import holds
+from recall.engines.subset import NotServed
 from recall.ledger import Ledger, Task
 from recall.request import SqlQuestion
 from recall.workers import Asking, EngineLost, GivenUp, Job, Workers, words
@@ -37,7 +39,7 @@ class _Condition:
 
 
 class Judging:
-    """Alerts held to their history."""
+    """Alerts held to their history: at once, where that is sure in this process, else by an engine."""
 
     def __init__(self, ledger: Ledger, workers: Workers) -> None:
         self.jobs: list[Job[bool | None]] = []
@@ -62,7 +64,12 @@ class Judging:
         if any(one is None or one["state"] in ("waiting", "running", "suspended") for one in named.values()):
             return
         known = {name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()}
-        self._waiting.append(_Condition(task, question, known))
+        try:
+            if not self._workers.here:
+                raise NotServed("Spark judges all")
+            self._ledger.verdict(task.rule, task.asked.eid, _VERDICTS[holds(question, task.asked, known)])
+        except NotServed:
+            self._waiting.append(_Condition(task, question, known))
 
     def judge(self) -> None:
         """Give conditions that wait a free engine, and take in what was found."""

@@ -61,12 +61,12 @@ def plain_pending(events: Sequence[Waiting], attributes: Mapping[str, str]) -> p
     }
     for name, type_name in attributes.items():
         kind = PLAIN[type_name]
-        values = [_number(event.asked.attributes.get(name), kind) for event in events]
+        values = [plain_value(event.asked.attributes.get(name), kind) for event in events]
         columns[attribute_column(name)] = pa.array(values, kind)
     return pa.table(columns)
 
 
-def _number(value: Any, kind: pa.DataType) -> Any:
+def plain_value(value: Any, kind: pa.DataType) -> Any:
     """A value from JSON, where numbers that are none are texts."""
     return float(value) if value is not None and pa.types.is_floating(kind) else value
 

@@ -64,10 +64,12 @@ class Job(Generic[Found]):
 
 
 class Workers:
-    """`stuck`: seconds that a query may take. `places`: queries that may run at once, at most as many as engines."""
+    """`stuck`: seconds that a query may take. `places`: queries that may run at once, at most as many as engines.
+    `here`: see `Engines.here`."""
 
     def __init__(self, engines: Sequence[Engines], ledger: Ledger, stuck: float) -> None:
         self.places = len(engines)
+        self.here = all(one.here for one in engines)
         self._idle = list(engines)
         self._engines = len(engines)
         self._ledger = ledger

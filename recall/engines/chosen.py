@@ -43,6 +43,11 @@ class Engines:
         self._costs = costs if costs is not None else Costs()
         self._choice = choice
 
+    @property
+    def here(self) -> bool:
+        """Whether what is sure to be the same may be computed in this process."""
+        return self._local is not None
+
     def cancel(self) -> None:
         """End what these engines are asked now; may be called by another thread."""
         self.spark.cancel()

@@ -48,7 +48,7 @@ def served(template: Template, columns: Mapping[str, str]) -> str:
         raise NotServed("joins and subqueries are Spark's")
     types = {name.lower(): kind for name, kind in columns.items()}
     events = {name.lower(): kind for name, kind in question.attributes.items()} | {"ts": "timestamp", "eid": "string"}
-    typing = _Typing(types, events)
+    typing = Typing(types, events)
     for output in partial.expressions:
         _check_output(output.unalias(), typing)
     if any(a.kind in LISTS and a.kind != "count_distinct" for a in chosen.aggregates):
@@ -62,7 +62,7 @@ def served(template: Template, columns: Mapping[str, str]) -> str:
     return sqlglot.transpile(template.partial.sql, read="spark", write="duckdb")[0]
 
 
-def _check_output(node: exp.Expr, typing: "_Typing") -> None:
+def _check_output(node: exp.Expr, typing: "Typing") -> None:
     """An aggregate over something simple, products of such, or a column that is grouped by."""
     if isinstance(node, exp.Filter):
         if typing.kind(node.expression.this) not in ("boolean", "null"):
@@ -90,7 +90,7 @@ def _check_output(node: exp.Expr, typing: "_Typing") -> None:
         typing.kind(node)
 
 
-class _Typing:
+class Typing:
     """The kinds of expressions; what is not listed here is left to Spark."""
 
     def __init__(self, columns: Mapping[str, str], events: Mapping[str, str]) -> None:

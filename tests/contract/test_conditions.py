@@ -1,0 +1,79 @@
+"""A rule's condition is judged alike by Spark and in this process, over answers with nulls, NaN, none and many rows."""
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from archiver.reader import Reader
+from recall.engines.condition import holds
+from recall.engines.spark import SparkEngine
+from recall.engines.subset import NotServed
+from recall.request import Asked, SqlQuestion
+
+pytestmark = pytest.mark.spark
+
+TYPES = {"cpu": "double", "n": "bigint", "host": "string", "ok": "boolean"}
+COLUMNS = {"mean": "double", "sd": "double", "n": "bigint", "site": "string"}
+_NUMBERS = ["event.cpu", "event.n", "norm.mean", "norm.sd", "norm.n", "3", "(norm.mean + 3 * norm.sd)", "-norm.mean"]
+_NUMBERS += ["(event.cpu - norm.mean)", "other.n"]
+_COMPARED = st.builds(
+    "{} {} {}".format, st.sampled_from(_NUMBERS), st.sampled_from("= <> < <= > >=".split()), st.sampled_from(_NUMBERS)
+)
+_SIMPLE = _COMPARED | st.sampled_from(
+    ["event.host = norm.site", "event.ok", "norm.mean IS NULL", "norm.n IS NOT NULL", "NOT event.ok", "norm.site > 'a'"]
+)
+_CONDITIONS = _SIMPLE | st.builds("({}) {} ({})".format, _SIMPLE, st.sampled_from(["AND", "OR"]), _SIMPLE)
+_DOUBLES = st.sampled_from([None, "NaN", -0.0, 0.0, 1.5, 95.0, "Infinity"])
+_ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "mean": _DOUBLES,
+            "sd": _DOUBLES,
+            "n": st.sampled_from([None, 0, 3, 1 << 40]),
+            "site": st.sampled_from([None, "a", "b"]),
+        }
+    ),
+    max_size=3,
+)
+_EVENTS = st.fixed_dictionaries(
+    {
+        "cpu": _DOUBLES,
+        "n": st.sampled_from([None, 0, 7]),
+        "host": st.sampled_from([None, "a"]),
+        "ok": st.sampled_from([None, True, False]),
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> SparkEngine:
+    def relations(name: str) -> Any:
+        raise AssertionError(name)
+
+    return SparkEngine(spark.newSession, Reader(tmp_path_factory.mktemp("none"), []), relations)
+
+
+def _question(where: str) -> SqlQuestion:
+    return SqlQuestion(None, 1.0, "newest", "SELECT 1", {}, (), {}, TYPES, {}, COLUMNS, where)
+
+
+@settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@given(_CONDITIONS, _EVENTS, _ROWS, _ROWS)
+def test_both_judge_alike(
+    engine: SparkEngine, where: str, event: dict[str, Any], norm: list[dict[str, Any]], other: list[dict[str, Any]]
+) -> None:
+    asked = Asked(UUID(int=1), 0, {}, event)
+    answers = {"norm": (norm, COLUMNS), "other": (other, COLUMNS)}
+    assert holds(_question(where), asked, answers) == engine.judge(_question(where), asked, answers)
+
+
+@pytest.mark.parametrize(
+    "where", ["norm.mean / 2 > 1", "abs(norm.mean) > 1", "event.cpu > 0.5 + norm.sd", "event.host > 3"]
+)
+def test_what_is_not_sure_is_left_to_spark(where: str) -> None:
+    with pytest.raises(NotServed):
+        holds(_question(where), Asked(UUID(int=1), 0, {}, {"cpu": 1.0}), {"norm": ([], COLUMNS)})
