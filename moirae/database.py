@@ -1,5 +1,6 @@
 """The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process to need it."""
 
+import hashlib
 import subprocess
 import warnings
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import orjson
 import psycopg
 from psycopg import Connection
+from psycopg.sql import SQL
 from psycopg.types.json import set_json_loads
 
 import sql
@@ -18,16 +20,21 @@ from moirae.settings import Settings
 _SCHEMA_LOCK = 0x6D6F6972
 
 
-def connect(settings: Settings, name: str) -> Connection[Any]:
-    """A connection in autocommit, its session in UTC, the schema in place. `name` is what the server lists."""
+def connect(settings: Settings, name: str, options: str = "") -> Connection[Any]:
+    """A connection in autocommit, its session in UTC, the schema in place. `name` is what the server lists,
+    `options` are more of the session's, as `-c statement_timeout=10s`. Raises `Unreachable`."""
     dsn = settings.database.get_secret_value() if settings.database else _embedded(settings.home)
+    connection = None
     try:
-        connection = psycopg.connect(dsn, autocommit=True, application_name=f"moirae {name}", options="-c timezone=UTC")
+        options = f"-c timezone=UTC {options}"
+        connection = psycopg.connect(dsn, autocommit=True, application_name=f"moirae {name}", options=options)
         # PostgreSQL writes the number 1e20 with all its digits; as an integer of Python's it fits nowhere else.
         set_json_loads(orjson.loads, connection)
+        _apply_schema(connection)
     except psycopg.OperationalError as error:
+        if connection is not None:
+            connection.close()
         raise Unreachable(f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}") from error
-    _apply_schema(connection)
     return connection
 
 
@@ -43,13 +50,29 @@ def _embedded(home: Path) -> str:
         )
     try:
         home.mkdir(parents=True, exist_ok=True)
-        uri: str = get_server(home / "postgresql").get_uri()
+        server = get_server(home / "postgresql")
+        if not server.get_postmaster_info().is_running():  # it was, when this process first asked
+            server.start()
+        uri: str = server.get_uri()
     except (OSError, subprocess.SubprocessError) as error:
         raise MoiraeError(f"the embedded database in {home} does not start: {error}") from error
     return uri
 
 
 def _apply_schema(connection: Connection[Any]) -> None:
+    """Only where another text was applied last: even a statement that changes nothing locks the table it names."""
+    schema = sql.schema()
+    digest = hashlib.sha256(schema.as_string().encode()).hexdigest()
+    if _applied(connection) == digest:
+        return
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
-        connection.execute(sql.schema())
+        if _applied(connection) != digest:
+            connection.execute(schema)
+            connection.execute(SQL("COMMENT ON TABLE schema_version IS {}").format(digest))
+
+
+def _applied(connection: Connection[Any]) -> str | None:
+    """The SHA-256 of the schema that was applied last."""
+    row = connection.execute("SELECT obj_description(to_regclass('schema_version'), 'pg_class')").fetchone()
+    return None if row is None else row[0]

@@ -16,7 +16,7 @@ _NAME = re.compile(r"^-- ([a-z_]+) --$", re.MULTILINE)
 
 
 def schema() -> sql.SQL:
-    """The whole schema, written so that applying it to a database that has it changes nothing."""
+    """The whole schema, written so that applying it to a database of this or an older one brings that up to date."""
     return sql.SQL(_read("schema.sql"))
 
 

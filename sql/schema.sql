@@ -1,5 +1,6 @@
 -- The control plane of one workspace. Data lives in Delta tables; here is what steers it and what people ask for.
--- Every statement may run again on a database that has it. Times are UTC.
+-- Applied once to each database, and again when this text has changed: every statement may run on a database that an
+-- older text has made. Times are UTC.
 
 CREATE TABLE IF NOT EXISTS schema_version (
     version integer PRIMARY KEY
@@ -68,19 +69,14 @@ ALTER TABLE units ADD COLUMN IF NOT EXISTS forgotten bigint NOT NULL DEFAULT 0;
 CREATE TABLE IF NOT EXISTS dead_letters (
     unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,
     line     bigint NOT NULL,
-    reason   text NOT NULL CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired')),
+    reason   text NOT NULL,
     detail   text NOT NULL,
     raw      bytea NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (unit_id, line)
 );
-DO $$ BEGIN
-    IF pg_get_constraintdef((SELECT oid FROM pg_constraint WHERE conname = 'dead_letters_reason_check'))
-        NOT LIKE '%expired%' THEN
-        ALTER TABLE dead_letters DROP CONSTRAINT dead_letters_reason_check, ADD CONSTRAINT dead_letters_reason_check
-            CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired'));
-    END IF;
-END $$;
+ALTER TABLE dead_letters DROP CONSTRAINT IF EXISTS dead_letters_reason_check, ADD CONSTRAINT dead_letters_reason_check
+    CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired'));
 
 -- Somebody wants it retried; the live process does that.
 ALTER TABLE dead_letters ADD COLUMN IF NOT EXISTS retry boolean NOT NULL DEFAULT false;
@@ -128,6 +124,7 @@ CREATE TABLE IF NOT EXISTS chunks (
 ALTER TABLE chunks ADD COLUMN IF NOT EXISTS expired_at timestamptz;
 ALTER TABLE chunks ADD COLUMN IF NOT EXISTS version bigint NOT NULL DEFAULT 0;
 ALTER TABLE chunks ADD COLUMN IF NOT EXISTS late_at timestamptz;
+ALTER TABLE chunks DROP COLUMN IF EXISTS clustered_at;
 
 -- What was done for a chunk (see `archiver.lifecycle`), and at which version of it.
 CREATE TABLE IF NOT EXISTS preparations (
@@ -357,8 +354,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     -- What is asked, and about what: see `recall.request`.
     request    jsonb NOT NULL,
     event      jsonb NOT NULL,
-    state      text NOT NULL DEFAULT 'waiting'
-        CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed')),
+    state      text NOT NULL DEFAULT 'waiting',
     -- 0: somebody may be waiting; 1: the event was long past when it was found.
     level      integer NOT NULL DEFAULT 0,
     tickets    integer NOT NULL CHECK (tickets >= 1),
@@ -395,6 +391,15 @@ CREATE TABLE IF NOT EXISTS tasks (
     first_at   timestamptz,
     ended_at   timestamptz
 );
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS skipped integer NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS results bigint NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS exceeded boolean NOT NULL DEFAULT false;
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS fence bigint NOT NULL DEFAULT 0;
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS unasked_since timestamptz;
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS deadline timestamptz;
+ALTER TABLE tasks DROP CONSTRAINT IF EXISTS tasks_state_check, ADD CONSTRAINT tasks_state_check
+    CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed'));
+DROP INDEX IF EXISTS tasks_open;
 CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
 CREATE INDEX IF NOT EXISTS tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;
@@ -433,11 +438,23 @@ CREATE TABLE IF NOT EXISTS commands (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Named by who asks: the same again is the same command.
     key     text NOT NULL UNIQUE,
-    command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate', 'refine')),
+    command text NOT NULL,
     target  jsonb NOT NULL,
     author  text NOT NULL,
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     done_at timestamptz,
     effect  jsonb
 );
+ALTER TABLE commands DROP CONSTRAINT IF EXISTS commands_command_check, ADD CONSTRAINT commands_command_check
+    CHECK (command IN ('cancel', 'finalize', 'accelerate', 'refine'));
+-- They once meant one event, had no key and told their effect in words.
+DO $$ BEGIN
+    IF EXISTS (SELECT FROM information_schema.columns WHERE table_schema = current_schema()
+        AND (table_name, column_name) = ('commands', 'eid')) THEN
+        ALTER TABLE commands ADD COLUMN key text, ADD COLUMN target jsonb;
+        UPDATE commands SET key = 'command ' || id, target = jsonb_build_object('eid', eid);
+        ALTER TABLE commands ALTER COLUMN key SET NOT NULL, ADD UNIQUE (key), ALTER COLUMN target SET NOT NULL,
+            DROP COLUMN eid, ALTER COLUMN effect TYPE jsonb USING NULL;
+    END IF;
+END $$;
 CREATE INDEX IF NOT EXISTS commands_open ON commands (id) WHERE done_at IS NULL;

@@ -1,0 +1,125 @@
+"""The control plane's schema: applied once, and again where an older one is found."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Identifier
+from pydantic import SecretStr
+
+from moirae import database
+from moirae.settings import Settings
+from tests.property.world import workspace
+
+# Tables of the first published schema that have changed since.
+OLD = """
+CREATE TABLE units (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, stream text NOT NULL, unit text NOT NULL,
+    done boolean NOT NULL DEFAULT false, newest timestamptz, read bigint NOT NULL DEFAULT 0,
+    archived bigint NOT NULL DEFAULT 0, late bigint NOT NULL DEFAULT 0, duplicates bigint NOT NULL DEFAULT 0,
+    malformed bigint NOT NULL DEFAULT 0, quarantined bigint NOT NULL DEFAULT 0, conflicts bigint NOT NULL DEFAULT 0,
+    done_at timestamptz, UNIQUE (stream, unit)
+);
+CREATE TABLE dead_letters (
+    unit_id bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE, line bigint NOT NULL,
+    reason text NOT NULL CHECK (reason IN ('malformed', 'quarantined', 'conflict')),
+    detail text NOT NULL, raw bytea NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (unit_id, line)
+);
+CREATE TABLE chunks (
+    id integer PRIMARY KEY, from_ts timestamptz, to_ts timestamptz,
+    state text NOT NULL CHECK (state IN ('present', 'recent', 'old', 'expired')),
+    closed_at timestamptz, clustered_at timestamptz,
+    UNIQUE NULLS NOT DISTINCT (from_ts), UNIQUE NULLS NOT DISTINCT (to_ts), CHECK (from_ts < to_ts)
+);
+CREATE TABLE deployments (
+    rule text NOT NULL, version text NOT NULL, settled_to timestamptz,
+    state text NOT NULL CHECK (state IN ('running', 'quarantined', 'stopped')),
+    failures integer NOT NULL DEFAULT 0, error text,
+    started_at timestamptz NOT NULL DEFAULT clock_timestamp(), PRIMARY KEY (rule, version)
+);
+CREATE TABLE tasks (
+    id uuid PRIMARY KEY, eid uuid NOT NULL, rule text NOT NULL, version text NOT NULL, recall text NOT NULL,
+    request jsonb NOT NULL, event jsonb NOT NULL,
+    state text NOT NULL DEFAULT 'waiting'
+        CHECK (state IN ('waiting', 'running', 'done', 'finalized', 'cancelled', 'failed')),
+    level integer NOT NULL DEFAULT 0, tickets integer NOT NULL CHECK (tickets >= 1), pieces jsonb, corpus bigint,
+    next integer NOT NULL DEFAULT 0, failed integer NOT NULL DEFAULT 0, held bytea,
+    revision integer NOT NULL DEFAULT 0, rows bigint NOT NULL DEFAULT 0, seconds double precision NOT NULL DEFAULT 0,
+    error text, tries integer NOT NULL DEFAULT 0, lease bigint, lease_until timestamptz,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(), started_at timestamptz, first_at timestamptz,
+    ended_at timestamptz
+);
+CREATE INDEX tasks_open ON tasks (level, created_at, id) WHERE state IN ('waiting', 'running');
+CREATE TABLE revisions (
+    task uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE, number integer NOT NULL, final boolean NOT NULL,
+    coverage jsonb NOT NULL, answer jsonb NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (task, number)
+);
+CREATE TABLE commands (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate')),
+    eid uuid NOT NULL, author text NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    done_at timestamptz, effect text
+);
+CREATE INDEX commands_open ON commands (id) WHERE done_at IS NULL;
+INSERT INTO units (stream, unit) VALUES ('cpu', 'a');
+INSERT INTO tasks (id, eid, rule, version, recall, request, event, tickets)
+    VALUES (gen_random_uuid(), gen_random_uuid(), 'g/A', '1', 'r', '{}', '{}', 1);
+INSERT INTO commands (command, eid, author) VALUES ('cancel', '00000000-0000-0000-0000-000000000001', 'ada');
+"""
+
+
+@pytest.fixture(scope="module")
+def place(public_folder: Path) -> Settings:
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def fresh(place: Settings) -> Iterator[Connection[Any]]:
+    with database.connect(place, "tests") as made:
+        yield made
+
+
+def _shape(connection: Connection[Any]) -> set[tuple[Any, ...]]:
+    """Columns with their types and defaults, constraints and indexes, all by name."""
+    found: set[tuple[Any, ...]] = set()
+    for statement in (
+        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+        "WHERE table_schema = 'public'",
+        "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
+        "WHERE connamespace = 'public'::regnamespace",
+        "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'",
+    ):
+        found.update(connection.execute(statement).fetchall())
+    return found
+
+
+def test_a_database_of_the_first_schema_becomes_one_of_todays(place: Settings, fresh: Connection[Any]) -> None:
+    fresh.execute("CREATE DATABASE old")
+    dsn = make_conninfo(
+        user=fresh.info.user, password=fresh.info.password, host=fresh.info.host, port=fresh.info.port, dbname="old"
+    )
+    with psycopg.connect(dsn) as old:
+        old.execute(OLD)
+    with database.connect(place.model_copy(update={"database": SecretStr(dsn)}), "tests") as upgraded:
+        assert _shape(upgraded) == _shape(fresh)
+        upgraded.execute("UPDATE tasks SET state = 'suspended'")
+        upgraded.execute("INSERT INTO dead_letters VALUES (1, 1, 'expired', '', '')")
+        upgraded.execute("INSERT INTO commands (key, command, target, author) VALUES ('k', 'refine', '{}', 'ada')")
+        kept = upgraded.execute("SELECT command, target, author FROM commands WHERE id = 1").fetchone()
+        assert kept == ("cancel", {"eid": "00000000-0000-0000-0000-000000000001"}, "ada")
+
+
+def test_connecting_waits_for_no_lock_of_a_table(place: Settings, fresh: Connection[Any]) -> None:
+    """Tables in use, by transactions that take their time, hold up nobody who connects."""
+    tables = fresh.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
+    with fresh.transaction():
+        for table in tables:
+            fresh.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*table)))
+        with database.connect(place, "tests", "-c statement_timeout=5s") as other:
+            assert other.execute("SHOW statement_timeout").fetchone() == ("5s",)
