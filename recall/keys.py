@@ -2,24 +2,31 @@
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import structlog
+from deltalake.exceptions import DeltaError
 
+from archiver.errors import ArchiverError
 from archiver.reader import Reader
 from recall.engines.template import Template
 from recall.request import Asked, Piece
+
+_LOG = structlog.get_logger()
 
 # Keys of a file, beyond which it is not summarised; files in memory.
 _KEYS, _FILES = 4096, 20_000
 
 
 class Keys:
-    """How many rows each file has of each key; files never change. `None`: too many keys."""
+    """How many rows each file has of each key; files never change. `None`: too many keys, or it cannot be read."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._wanted: dict[tuple[str, str], None] = {}
         self._files: dict[tuple[str, str], Mapping[str, int] | None] = {}
+        self._said = ""
 
     def promises(self, template: Template, asked: Asked, pieces: Sequence[Piece]) -> list[float | None]:
         """How many rows with the event's key each piece holds at most; None: not known."""
@@ -29,8 +36,12 @@ class Keys:
         stream, column, attribute = pin
         value = asked.attributes.get(attribute)
         self._wanted[stream, column] = None
-        self._reader.refresh()
-        return [self._rows(stream, column, value, piece) for piece in pieces]
+        try:
+            self._reader.refresh()
+            return [self._rows(stream, column, value, piece) for piece in pieces]
+        except (ArchiverError, DeltaError, OSError) as error:
+            self._say(error)
+            return [None] * len(pieces)
 
     def _pin(self, template: Template) -> tuple[str, str, str] | None:
         """(stream, column, attribute) where rows of one stream with one key are all that counts."""
@@ -53,18 +64,41 @@ class Keys:
         return float(total)
 
     def learn(self) -> bool:
-        """Look through one more file; False: there is none."""
-        self._reader.refresh()
+        """Look through one more file; False: there is none. What cannot be read is for the queries to say."""
+        try:
+            self._reader.refresh()
+            files = {stream: self._reader.files(stream, None, None) for stream, _ in self._wanted}
+        except (ArchiverError, DeltaError, OSError) as error:
+            self._say(error)
+            return False
         for stream, column in self._wanted:
-            for file in reversed(self._reader.files(stream, None, None)):
+            for file in reversed(files[stream]):
                 if (file, column) not in self._files and len(self._files) < _FILES:
-                    self._files[file, column] = _summary(file, column)
+                    self._files[file, column] = self._summary(file, column)
                     return True
+        there = {(file, column) for stream, column in self._wanted for file in files[stream]}
+        for gone in self._files.keys() - there:
+            del self._files[gone]
         return False
 
+    def _summary(self, file: str, column: str) -> dict[str, int] | None:
+        try:
+            return _counts(file, column)
+        except (OSError, pa.ArrowException) as error:
+            self._say(error)
+            return None
 
-def _summary(file: str, column: str) -> dict[str, int] | None:
-    values = pq.ParquetFile(file, read_dictionary=[column]).read(columns=[column])[column]
+    def _say(self, error: Exception) -> None:
+        if str(error) != self._said:
+            self._said = str(error)
+            _LOG.warning("history is not summarised", action="keys_failed", error=self._said)
+
+
+def _counts(file: str, column: str) -> dict[str, int] | None:
+    if column not in pq.read_schema(file).names:
+        return {}
+    with pq.ParquetFile(file, read_dictionary=[column]) as parquet:
+        values = parquet.read(columns=[column])[column]
     counts = pc.value_counts(values.cast("string"))
     if len(counts) > _KEYS:
         return None
