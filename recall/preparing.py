@@ -71,7 +71,7 @@ class Preparing:
         else:
             self._desk.stride.served({work.task.id: 1})
             work.busy, self._turn = True, work
-            self._start(needed, [work.task])
+            self._start(needed)
         return True
 
     def idle(self) -> None:
@@ -81,16 +81,17 @@ class Preparing:
         if all(work.background for work in self._desk.works.values()):
             needed = self._background.next()
             if needed is not None:
-                self._start(needed, [])
+                self._start(needed)
 
-    def _start(self, needed: Any, tasks: list[Task]) -> None:
+    def _start(self, needed: Any) -> None:
         background = self._background
         assert background is not None
 
         def make(asking: Asking) -> None:
             background.make(needed, asking.engines.spark.session)
 
-        self.jobs.append(self._workers.start(tasks, "preparing history", make))
+        # Whoever falls over it, no task is charged: what is prepared has its own count.
+        self.jobs.append(self._workers.start([], "preparing history", make))
 
     def collect(self) -> None:
         """What was prepared is there: its task may go on, and others may have theirs prepared."""
@@ -104,6 +105,5 @@ class Preparing:
                 job.future.result()
             except Exception as error:
                 if not job.asking.engines.spark.alive():
-                    self._workers.charge(job.tasks, "engine lost")
                     raise EngineLost from error
                 _LOG.error("history not prepared", action="preparing_failed", error=words(error))
