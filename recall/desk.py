@@ -17,7 +17,6 @@ from recall.engines.template import Template
 from recall.keys import Keys
 from recall.ledger import Ledger, Step, Task
 from recall.order import by_turns, ranked
-from recall.query.shape import Unsupported
 from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces
 from recall.schedule import Stride
 from recall.similarity.answer import SimilarState
@@ -126,8 +125,10 @@ class Desk:
             for task in self._ledger.claim(level, room, _EACH, full) if room > 0 else []:
                 try:
                     self._take(task)
-                except Unsupported as error:
-                    self.fail(task, str(error))
+                except psycopg.Error:
+                    raise
+                except Exception as error:  # what is odd about one task is its own
+                    self.fail(task, words(error))
 
     def _take(self, task: Task) -> None:
         if task.tries >= TRIES:

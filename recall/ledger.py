@@ -1,11 +1,12 @@
 """The recall ledger in PostgreSQL: tasks, their progress and answers, and what people ask of them."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+import structlog
 from psycopg import Connection
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
@@ -13,6 +14,7 @@ from psycopg.types.json import Jsonb
 import sql
 from recall.request import TICKETS, AnyQuestion, Asked, Coverage, Piece, Request, question, task_id
 
+_LOG = structlog.get_logger()
 _QUERIES = sql.load("recalls")
 
 # A process that gives no sign for so long is taken for dead.
@@ -141,7 +143,12 @@ class Ledger:
             held = {"lease": self._lease, "length": LEASE}
             values = {**held, "level": level, "limit": limit, "each": each, "full": list(full)}
             rows = cursor.execute(_QUERIES["claim"], values).fetchall()
-        return [_task(row) for row in rows]
+        return list(_readable(rows, self._unreadable))
+
+    def _unreadable(self, row: Mapping[str, Any], error: Exception) -> None:
+        """A claimed task that this version cannot read has failed."""
+        values = {"id": row["id"], "fence": row["fence"], "error": sql.storable(_strange(error))}
+        self._connection.execute(_QUERIES["unreadable"], values)
 
     def unanswered(self) -> bool:
         """Whether tasks of the first level wait that have no answer yet."""
@@ -227,7 +234,8 @@ class Ledger:
     def unjudged(self) -> list[Task]:
         """Ended tasks with a condition whose alert has no verdict: a process fell before it could judge."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            return [_task(row) for row in cursor.execute(_QUERIES["unjudged"])]
+            rows = cursor.execute(_QUERIES["unjudged"]).fetchall()
+        return list(_readable(rows, lambda row, _: self.verdict(row["rule"], row["eid"], "no history")))
 
     def verdict(self, rule: str, eid: UUID, verdict: str) -> None:
         """What history says of an alert."""
@@ -250,6 +258,24 @@ def put_revision(connection: Connection[Any], task: UUID, number: int, revision:
 def pinned_chunks(connection: Connection[Any]) -> set[int]:
     """Chunks that open tasks may still read: their files are needed."""
     return {row[0] for row in connection.execute(_QUERIES["pinned_chunks"])}
+
+
+def _readable(
+    rows: Iterable[Mapping[str, Any]], otherwise: Callable[[Mapping[str, Any], Exception], None]
+) -> Iterator[Task]:
+    """The tasks of rows; what was stored by an earlier version and cannot be read is `otherwise` dealt with."""
+    for row in rows:
+        try:
+            task = _task(row)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            _LOG.error("recall failed", action="recall_failed", rule=row["rule"], error=_strange(error))
+            otherwise(row, error)
+        else:
+            yield task
+
+
+def _strange(error: Exception) -> str:
+    return f"what is asked was stored in a form that is not known here: {type(error).__name__}: {error}"
 
 
 def _task(row: Mapping[str, Any]) -> Task:

@@ -137,6 +137,6 @@ def rest(jobs: Iterable[Job[Found]], seconds: float) -> bool:
 
 def words(error: Exception) -> str:
     """What is wrong, in a line: Spark names it in brackets, somewhere in many lines."""
-    text = str(error).strip()
+    text = f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error).strip()
     named = re.search(r"\[[A-Z][A-Z_.0-9]+\] [^\n]+", text)
     return (named[0] if named else (text.splitlines() or [type(error).__name__])[0])[:1000]

@@ -37,6 +37,11 @@ WHERE id IN (
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped, held,
     revision, tries, fence, created_at
 
+-- unreadable --
+-- A task was asked for in a form that is not known any more: it has failed.
+UPDATE tasks SET state = 'failed', error = %(error)s, held = NULL, ended_at = clock_timestamp()
+WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+
 -- unanswered --
 -- Whether tasks of the first level wait that have no answer yet.
 SELECT EXISTS (SELECT FROM tasks WHERE level = 0 AND state = 'waiting' AND revision = 0)

@@ -3,10 +3,15 @@
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from archiver.errors import LogDamaged
+from archiver.reader import Reader
 from archiver.times import to_micros
 from recall.commands import KeyTaken, Target, ask, effect
 from recall.engines.local import LocalEngine
@@ -273,6 +278,51 @@ def test_the_most_promising_chunk_first(past: History) -> None:
     ]
     assert per_chunk == sorted(per_chunk, reverse=True)
     assert past.revisions(task)[-1]["answer"] == [past.whole(1)]
+
+
+# What cannot be read
+
+
+def test_files_that_cannot_be_summarised_are_left_to_queries(past: History) -> None:
+    """A file without the column holds no key; of a damaged one nothing is known; a damaged log ends nothing."""
+    _learn(past)
+    learned = dict(past.keys._files)
+    try:
+        (newest, column), *_ = learned
+        past.keys._files.clear()
+        healthy = Path(newest).read_bytes()
+        pq.write_table(pa.table({"other": [1]}), newest)
+        assert past.keys.learn() and past.keys._files == {(newest, column): {}}
+        past.keys._files.clear()
+        Path(newest).write_bytes(b"PAR1")
+        assert past.keys.learn() and past.keys._files == {(newest, column): None}
+        past.keys._files["gone", column] = {}
+        while past.keys.learn():
+            pass
+        assert past.keys._files == {**learned, (newest, column): None}
+        with pytest.MonkeyPatch.context() as damaged:
+            damaged.setattr(Reader, "refresh", _damaged)
+            assert not past.keys.learn()
+    finally:
+        Path(newest).write_bytes(healthy)
+        past.keys._files = learned
+
+
+def _damaged(reader: Reader) -> None:
+    raise LogDamaged("cannot be read")
+
+
+def test_what_is_odd_about_one_task_is_its_own(past: History) -> None:
+    """A stream that is no longer there, a request of another shape: they fail, the others go on."""
+    stream, shape, fine = past.ask(1, rule="g/stream"), past.ask(2, rule="g/shape"), past.ask(3)
+    past.connection.execute(
+        """UPDATE tasks SET request = replace(request::text, 'past', 'gone')::jsonb WHERE id = %s""", (stream,)
+    )
+    past.connection.execute("UPDATE tasks SET request = request || '{\"older\": 1}' WHERE id = %s", (shape,))
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(fine)["state"] == "done")
+    for task, reason in (stream, "gone"), (shape, "older"):
+        assert past.task(task)["state"] == "failed" and reason in past.task(task)["error"]
 
 
 # Storms, and what needs too much
