@@ -11,25 +11,10 @@ import sql
 from archiver.chunk import FIRST, Chunk, State
 from archiver.decode import Refused
 from archiver.lifecycle import Kept, Work
+from archiver.progress import Partition, Progress, watermark
 from archiver.times import optional_datetime, optional_micros
 
 _QUERIES = sql.load("catalog")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a stream has been read, in microseconds of event time; None: not at all."""
-
-    newest: int | None = None
-    advanced: int | None = None
-
-
-@dataclass(frozen=True)
-class Partition:
-    """How far a partition of a stream has been read: the number of its next record, and in event time."""
-
-    next: int
-    progress: Progress
 
 
 @dataclass(frozen=True)
@@ -145,6 +130,15 @@ class Catalog:
             progress = Progress(optional_micros(newest), optional_micros(advanced))
             found.setdefault(stream, {})[name] = Partition(following, progress)
         return found
+
+    def watermarks(self, lateness: Mapping[str, int]) -> dict[str, int | None]:
+        """See `archiver.progress.watermark`; for streams with their lateness in microseconds."""
+        progress = self.progress()
+        partitions = self.partitions()
+        return {
+            stream: watermark(progress.get(stream, Progress()), partitions.get(stream, {}), span)
+            for stream, span in lateness.items()
+        }
 
     def put_partition(self, stream: str, name: str, partition: Partition) -> None:
         """A partition has been read so far."""

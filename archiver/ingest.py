@@ -18,11 +18,12 @@ from psycopg import Connection
 
 from archiver import chunk as chunks
 from archiver.admission import Mask, column, judge, late, late_bound, late_in_order
-from archiver.catalog import Catalog, Counters, Letter, Partition, Progress
+from archiver.catalog import Catalog, Counters, Letter
 from archiver.chunk import Chunk, CutPolicy, Newest
 from archiver.decode import Format, Refused
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
 from archiver.lifecycle import FORGET, Becomes, Need, Policy, Work, steps
+from archiver.progress import Partition, Progress, partition_watermarks, watermark
 from archiver.recent import RecentRows
 from archiver.roller import Done
 from archiver.schema import StreamSchema
@@ -144,17 +145,11 @@ class Archive:
     def watermark(self, stream: str) -> int | None:
         """Rows of the stream before this event time (microseconds) are complete or late. None: nothing read."""
         lateness = span(self.tables[stream].schema.lateness)
-        progress = self.progress[stream]
-        marks = [mark for mark in self.partition_watermarks(stream).values() if mark is not None]
-        if not marks:
-            return late_bound(progress.newest, lateness, progress.advanced)
-        return min(marks) if progress.advanced is None else max(min(marks), progress.advanced)
+        return watermark(self.progress[stream], self.partitions.get(stream, {}), lateness)
 
     def partition_watermarks(self, stream: str) -> dict[str, int | None]:
         """The same for each partition of a stream, by itself: the one furthest behind holds the stream back."""
-        lateness = span(self.tables[stream].schema.lateness)
-        found = self.partitions.get(stream, {}).items()
-        return {name: late_bound(p.progress.newest, lateness, p.progress.advanced) for name, p in found}
+        return partition_watermarks(self.partitions.get(stream, {}), span(self.tables[stream].schema.lateness))
 
     def ingest(self, units: Iterable[Unit], now: int) -> Ingested:
         """Archive the units, those of one stream in the given order. `now` is the clock, for rows of the future."""

@@ -109,10 +109,6 @@ class Log:
         held = self.chunks.get(_chunk_of(path))
         return held is not None and path in held.paths
 
-    def paths(self) -> set[str]:
-        """All files of the version that is known."""
-        return {path for held in self.chunks.values() for path in held.paths}
-
     def follow(self) -> None:
         """See what was committed since. Raises `LogDamaged` for a commit that cannot be read."""
         while True:

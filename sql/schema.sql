@@ -40,7 +40,7 @@ CREATE TABLE IF NOT EXISTS streams (
     advanced timestamptz
 );
 
--- The ingest ledger: one row for each source unit (a file, later a pushed batch or a Kafka range).
+-- The ingest ledger: one row for each source unit (a file, a pushed batch, a range of a Kafka partition).
 -- Counters belong to the unit and are replaced when it is read again, never added.
 CREATE TABLE IF NOT EXISTS units (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -149,7 +149,7 @@ CREATE TABLE IF NOT EXISTS relation_versions (
 CREATE TABLE IF NOT EXISTS rules (
     rule       text PRIMARY KEY,
     version    text NOT NULL,
-    -- Everything needed to run it, see `moirae.deployments.model`.
+    -- Everything needed to run it, see `moirae.rules.definition`.
     definition jsonb NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );

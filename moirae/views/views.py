@@ -18,7 +18,6 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from archiver.admission import late_bound
 from archiver.catalog import Catalog
 from archiver.chunk import Chunk
 from archiver.reader import Reader
@@ -75,6 +74,7 @@ class Views:
         self._looking, self._registry, self._catalog = ViewStore(looking), Registry(looking), Catalog(looking)
         self._working, self._marks_of_work = ViewStore(working), Catalog(working)
         self._schemas = {schema.name: schema for schema in schemas}
+        self._lateness = {name: span(schema.lateness) for name, schema in self._schemas.items()}
         self._relations = relations
         self._reader = Reader(root, self._schemas.values())
         self._doing = threading.Lock()
@@ -95,7 +95,7 @@ class Views:
             return None
         self._look(now)
         if self._known or self._derived:
-            marks, chunks = self._marks(self._catalog), self._catalog.chunks()
+            marks, chunks = self._catalog.watermarks(self._lateness), self._catalog.chunks()
             views = {key: self._looking.views(*key) for key in self._known}
             for chunk in reversed([c for c in chunks if c.state in ("present", "recent")]):
                 for key, known in self._known.items():
@@ -127,7 +127,7 @@ class Views:
         if wanted is None or (view is not None and view.upto is not None and view.upto >= wanted):
             self._whole.add((*key, chunk, known.corpus_from))
             return None
-        return self._work(known, part, self._marks(self._catalog), view, asked=True)
+        return self._work(known, part, self._catalog.watermarks(self._lateness), view, asked=True)
 
     def missing(self, rule: str, version: str) -> set[int]:
         """The chunks whose part of a rule's past is not whole."""
@@ -168,16 +168,6 @@ class Views:
             return None
         definition = known.rule.definition
         return Work(definition.name, definition.version, chunk.id, *part, known.live_from, asked)
-
-    def _marks(self, catalog: Catalog) -> dict[str, int | None]:
-        """The watermark of each stream; see `archiver.ingest.Archive.watermark`."""
-        progress = catalog.progress()
-        return {
-            name: late_bound(progress[name].newest, span(schema.lateness), progress[name].advanced)
-            if name in progress
-            else None
-            for name, schema in self._schemas.items()
-        }
 
     # Doing it
 

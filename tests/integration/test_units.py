@@ -12,10 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg import Connection
 
+from archiver.catalog import Catalog
 from archiver.chunk import CutPolicy
 from archiver.ingest import Archive
 from archiver.schema import StreamSchema
-from archiver.times import to_micros
+from archiver.times import span, to_micros
 from archiver.units import Unit
 from moirae import database
 from moirae.doctor import examine
@@ -335,3 +336,28 @@ def test_what_is_unread_is_told_by_offsets(reached: Any, latest: Any, behind: tu
     progress = {"sources": [{"endOffset": reached, "latestOffset": json.dumps(latest) if latest else None}]}
     assert tuple(kafka.behind(progress, "t", part) for part in ("0", "1", None)) == behind
     assert kafka.behind(None, "t", "0")
+
+
+# How far a stream is complete
+
+
+def test_the_partition_furthest_behind_holds_the_stream_back_for_all_who_look(world: World) -> None:
+    def looked() -> int | None:
+        return Catalog(world.connection).watermarks({"cpu": span(SCHEMA.lateness)})["cpu"]
+
+    def seen(hour: int) -> int:
+        return to_micros(datetime(2026, 1, 1, hour, tzinfo=UTC) - SCHEMA.lateness)
+
+    def part(name: str, hour: int, number: int) -> Unit:
+        raw = [json.dumps(_row(name, hour)).encode()]
+        return Unit("cpu", f"t/{name}/{number}", "jsonl", lambda: iter(raw), [number], None, name)
+
+    assert looked() is None
+    world.ingest(part("0", 5, 0), part("1", 9, 0))
+    assert looked() == world.archive.watermark("cpu") == seen(5)
+    world.ingest(part("0", 7, 1))
+    assert looked() == world.archive.watermark("cpu") == seen(7)
+    world.archive.advance({"cpu": seen(8)})
+    assert looked() == world.archive.watermark("cpu") == seen(8)
+    world.archive.advance_partitions({("cpu", "0"): seen(12)})
+    assert looked() == world.archive.watermark("cpu") == seen(9)

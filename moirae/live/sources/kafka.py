@@ -7,7 +7,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from archiver.catalog import Partition
+from archiver.progress import Partition
 from archiver.units import Unit
 from moirae.streams import KafkaSource, Stream
 
