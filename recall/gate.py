@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
@@ -25,6 +26,9 @@ _PATIENCE = 20.0
 
 _COMPARISONS = frozenset("EqualTo EqualNullSafe LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual In".split())
 _NUMBERS = ("double", "float", "integer", "long", "short", "byte", "decimal")
+
+# What is raised when there is no Spark any more, which is no fault of what was asked.
+SPARK_GONE = (Py4JNetworkError, ConnectionError)
 
 _T = TypeVar("_T")
 
@@ -83,6 +87,10 @@ def judge(session: SparkSession, sql: str, own: bool = False) -> StructType:
         return _within(_PATIENCE, judged)
     except PySparkException as error:
         raise _refusal(error, sql) from error
+    except SPARK_GONE:
+        raise
+    except Py4JError as error:
+        raise Refusal(f"Spark cannot understand it: {_thrown(error)}") from error
 
 
 def _check_parsed(root: Any, own: bool) -> None:
@@ -215,6 +223,12 @@ def _refusal(error: PySparkException, sql: str) -> Refusal:
     if isinstance(error, ParseException):
         return Refusal(first, *_parsed_place(str(error)))
     return Refusal(first)
+
+
+def _thrown(error: Py4JError) -> str:
+    """What Java threw, in one line."""
+    java = getattr(error, "java_exception", None)
+    return str(error if java is None else java.getClass().getSimpleName()).strip().splitlines()[0]
 
 
 def _place(sql: str, offset: int) -> tuple[int, int]:

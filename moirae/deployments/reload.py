@@ -20,6 +20,7 @@ from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError, ProblemsError
 from moirae.rules.definition import Definition
 from moirae.settings import Settings
+from recall.gate import SPARK_GONE
 
 _LOG = structlog.get_logger()
 
@@ -53,7 +54,10 @@ class RuleFiles:
         self._known: list[Definition] = []
 
     def apply(self) -> list[Step]:
-        """Make them the desired rules. Raises `MoiraeError` if any is bad: then no rule changes, and why is noted."""
+        """Make them the desired rules. Raises `MoiraeError` if any is bad: then no rule changes, and why is noted.
+
+        Files over which the check itself fails are refused like bad ones: checked again they would fail again.
+        """
         asked = self._registry.rule_files().asked
         found = digest(self._settings.rule_files())
         try:
@@ -62,6 +66,13 @@ class RuleFiles:
         except MoiraeError as error:
             self._registry.looked(asked, found, _texts(error))
             raise
+        except SPARK_GONE:
+            raise
+        except Exception as error:
+            _LOG.exception("checking rule files failed", action="rules_check_failed")
+            refused = MoiraeError(f"the rule files cannot be checked: {type(error).__name__}: {error}")
+            self._registry.looked(asked, found, _texts(refused))
+            raise refused from error
         for problem in warnings:
             _LOG.warning("rule file", action="rules_warning", problem=str(problem))
         steps = self._registry.apply(self._known)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import structlog
 from pyspark.sql import SparkSession
 
 from moirae.errors import Problem
@@ -9,6 +10,9 @@ from moirae.rules.check import check
 from moirae.rules.definition import Definition
 from moirae.rules.ruleset import RuleSet
 from moirae.settings import Settings
+from recall import gate
+
+_LOG = structlog.get_logger()
 
 
 class Admission:
@@ -30,12 +34,27 @@ class Admission:
             else:
                 fresh.setdefault(definition.rule.group, []).append(definition)
         for members in fresh.values():
-            rules = RuleSet(tuple(d.rule for d in members), members[0].rule.derived)
-            passed, problems = check(self._spark, self._settings, rules)
-            found = {definition.name: definition for definition in passed}
+            found, refused = self._check(members)
             self._passed |= found
-            reasons |= {d.name: _reason(d, problems) for d in members if d.name not in found}
+            reasons |= refused
         return [self._passed[d.name] for d in stored if d.name in self._passed], reasons
+
+    def _check(self, members: Sequence[Definition]) -> tuple[dict[str, Definition], dict[str, str]]:
+        """Rules of one group. Where the check itself fails each is checked alone, and those at fault are refused."""
+        rules = RuleSet(tuple(d.rule for d in members), members[0].rule.derived)
+        try:
+            passed, problems = check(self._spark, self._settings, rules)
+        except gate.SPARK_GONE:
+            raise
+        except Exception as error:
+            if len(members) == 1:
+                _LOG.exception("checking a rule failed", action="rule_check_failed", rule=members[0].name)
+                return {}, {members[0].name: f"the rule gate cannot check it: {type(error).__name__}: {error}"}
+            alone = [self._check([member]) for member in members]
+            found = {name: d for definitions, _ in alone for name, d in definitions.items()}
+            return found, {name: reason for _, reasons in alone for name, reason in reasons.items()}
+        found = {definition.name: definition for definition in passed}
+        return found, {d.name: _reason(d, problems) for d in members if d.name not in found}
 
 
 def _reason(definition: Definition, problems: Sequence[Problem]) -> str:

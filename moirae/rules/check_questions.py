@@ -108,7 +108,11 @@ class _Checking:
         spec = self._rule.spec
         if spec.where is None:
             return
-        named = named_in_where(self.definition)
+        try:
+            named = named_in_where(self.definition)
+        except Unsupported as error:
+            yield self._rule.problem(str(error), "where")
+            return
         if not named:
             yield self._rule.problem(
                 "where names no recall of the rule; a condition on the event belongs in expr", "where"

@@ -1,6 +1,7 @@
 """Rules as Spark sees them: what is sound, what is refused, and where the fault is shown."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,6 +11,7 @@ from moirae.rules.check import check
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.settings import Settings, load_settings
+from recall import gate
 
 pytestmark = pytest.mark.spark
 
@@ -138,6 +140,13 @@ def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Se
     }
 
 
+def test_an_error_of_java_for_which_spark_has_no_words_is_a_refusal(spark: SparkSession) -> None:
+    session = gate.guarded(spark.newSession())
+    nothing: Any = None  # the parser throws a NullPointerException
+    with pytest.raises(gate.Refusal, match="NullPointerException"):
+        gate.judge(session, nothing)
+
+
 ASKED = """
 groups:
 - name: g
@@ -179,6 +188,8 @@ def test_a_rule_with_questions_is_sound_and_knows_its_answers(spark: SparkSessio
         ("event.cpu > norm.mean", "event.cpu + norm.mean", "condition"),
         ("event.cpu > norm.mean", "event.cpu > 95", "belongs in expr"),
         ("event.cpu > norm.mean", "similar.score > 0.5", "SQL recalls"),
+        ("event.cpu > norm.mean", "event.cpu > (norm.mean", "SQL syntax"),
+        ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "one SELECT"),
     ],
 )
 def test_wrong_questions_are_refused_with_rule_and_place(
