@@ -170,10 +170,10 @@ class Catalog:
         if newest is not None:
             self._connection.execute(_QUERIES["move_newest"], {"name": stream, "newest": optional_datetime(newest)})
 
-    def letters_to_retry(self, limit: int) -> list[Letter]:
-        """Dead letters that somebody wants retried, unit by unit, in the order of their lines."""
+    def letters_to_retry(self, streams: Sequence[str], limit: int) -> list[Letter]:
+        """Dead letters of some streams that somebody wants retried, unit by unit, in the order of their lines."""
         with self._connection.cursor(row_factory=class_row(Letter)) as cursor:
-            return cursor.execute(_QUERIES["letters_to_retry"], {"limit": limit}).fetchall()
+            return cursor.execute(_QUERIES["letters_to_retry"], {"streams": list(streams), "limit": limit}).fetchall()
 
     def retried(self, unit: int, stream: str, lines: Sequence[int], change: Counters, newest: int | None) -> None:
         """Dead letters of a unit have been retried: they leave, its counters change by so much."""
@@ -189,9 +189,10 @@ class Catalog:
         values = {"named": bool(ids), "units": units, "lines": lines, "stream": stream, "reason": reason, "most": most}
         return self._connection.execute(_QUERIES["mark_for_retry"], values).fetchall()
 
-    def still_to_retry(self) -> int:
-        """How many dead letters wait to be retried."""
-        row = self._connection.execute(_QUERIES["still_to_retry"]).fetchone()
+    def still_to_retry(self, streams: Sequence[str] | None = None) -> int:
+        """How many dead letters, of some streams or of all, wait to be retried."""
+        named = None if streams is None else list(streams)
+        row = self._connection.execute(_QUERIES["still_to_retry"], {"streams": named}).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -220,9 +221,10 @@ class Catalog:
                     ],
                 )
 
-    def done_units(self, stream: str) -> set[str]:
-        """The names of a stream's finished units."""
-        return {row[0] for row in self._connection.execute(_QUERIES["done_units"], {"stream": stream})}
+    def done_units(self, stream: str, among: Collection[str] | None = None) -> set[str]:
+        """The names of a stream's finished units, of all or of those `among` some."""
+        values = {"stream": stream, "units": None if among is None else list(among)}
+        return {row[0] for row in self._connection.execute(_QUERIES["done_units"], values)}
 
     def counters_of(self, stream: str, units: Sequence[str]) -> list[dict[str, Any]]:
         """The counters of those of the named units that are finished."""

@@ -335,18 +335,17 @@ class Archive:
     def retry(self, now: int) -> Ingested:
         """Take up dead letters that somebody wants retried, as part of the units that they came with.
 
-        What is archived now leaves the dead letters in the transaction that moves its unit's counters. A row that a
-        process appended before it died is recognised by unit and line, like any other.
+        Those of streams that are not declared any more wait until they are again. What is archived now leaves the dead
+        letters in the transaction that moves its unit's counters. A row that a process appended before it died is
+        recognised by unit and line, like any other.
         """
-        letters = self.catalog.letters_to_retry(_RETRIED)
+        letters = self.catalog.letters_to_retry(list(self.tables), _RETRIED)
         self._batch += 1
         readings: list[tuple[_Reading, list[Letter]]] = []
         on_time: dict[str, list[pa.Table]] = {}
         progress = dict(self.progress)
         appended = 0
         for (stream, number), found in groupby(letters, key=lambda letter: (letter.stream, letter.unit_id)):
-            if stream not in self.tables:
-                continue  # it is not declared any more; should it be again, the letters are there
             lines = list(found)
             reading = _Reading(_again(lines), number, self.watermark(stream))
             readings.append((reading, lines))
@@ -369,6 +368,10 @@ class Archive:
         self._late_into = set()
         self.progress = progress
         return Ingested({name: pa.concat_tables(parts) for name, parts in on_time.items()}, appended)
+
+    def still_to_retry(self) -> int:
+        """How many dead letters wait for `retry`."""
+        return self.catalog.still_to_retry(list(self.tables))
 
     def advance(self, points: Mapping[str, int]) -> None:
         """Move streams on without data to event times (microseconds): idle streams, and all at the end of time."""

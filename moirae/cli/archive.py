@@ -189,19 +189,19 @@ def retry_dead_letters(
     if not (ids or stream or reason or everything):
         raise UsageError("name ids, a --stream, a --reason, or --all")
     named = [_letter(text) for text in ids or ()]
-    with database(workspace) as (_, connection):
+    with database(workspace) as (settings, connection):
         catalog = Catalog(connection)
         asked = catalog.mark_for_retry(named, stream, reason, limit)
         running = state.lives(connection)
         deadline = time.monotonic() + _RETRY_PATIENCE
-        while running and catalog.still_to_retry() and time.monotonic() < deadline:
+        while running and catalog.still_to_retry(list(settings.streams)) and time.monotonic() < deadline:
             time.sleep(0.2)
         waiting = catalog.still_to_retry()
         refused = catalog.still_dead(asked)
     if output is Output.JSON:
         print_json({"asked": len(asked), "waiting": waiting, "refused": refused})
     elif waiting:
-        print(f"{waiting:,} lines are retried when the workspace runs: `moirae up`")
+        print(f"{waiting:,} lines are retried when the workspace runs (`moirae up`) and declares their streams")
     else:
         again = f", {refused:,} refused again: see `moirae dead-letters list`" if refused else ""
         print(f"{len(asked) - refused:,} of {len(asked):,} lines taken{again}")

@@ -31,7 +31,7 @@ from moirae.errors import MoiraeError, Unreachable
 from moirae.landing import Landed
 from moirae.live import stream
 from moirae.live.guard import Guard
-from moirae.live.idle import Idle, Source
+from moirae.live.idle import Idle, Source, UnreadFiles
 from moirae.live.judge import Judge
 from moirae.live.outbox import outboxes
 from moirae.live.relations import Relations
@@ -114,6 +114,7 @@ class Live:
         self._topics: dict[str, StreamingQuery] = {}
         self._landings = Landings(home, settings.streams)
         self._idle = Idle({name: declared.idle for name, declared in settings.streams.items()})
+        self._unread_files = UnreadFiles(self._archive.catalog.done_units)
         self._beat_at = 0.0
         self._flushed_at = 0.0
         self._retried_at = 0.0
@@ -241,10 +242,11 @@ class Live:
 
     def _retry(self) -> None:
         """Take up dead letters that somebody wants retried."""
-        while self._archive.catalog.still_to_retry():
-            before = self._archive.catalog.still_to_retry()
+        waiting = self._archive.still_to_retry()
+        while waiting:
             self._judge_all(self._archive.retry(to_micros(datetime.now(UTC))))
-            if self._archive.catalog.still_to_retry() >= before:
+            before, waiting = waiting, self._archive.still_to_retry()
+            if waiting >= before:
                 return
 
     def _judge_all(self, ingested: Ingested) -> None:
@@ -301,8 +303,8 @@ class Live:
         if not isinstance(declared, FileSource):
             return False
         base = self._settings.file.parent
-        done = self._archive.catalog.done_units(name)
-        return any(files.name(path, base) not in done for path in files.listed(declared.files))
+        names = {files.name(path, base) for path in files.listed(declared.files)}
+        return self._unread_files.any(name, names, time.monotonic())
 
     def _event_time(self) -> datetime:
         newest = [p.newest for p in self._archive.progress.values() if p.newest is not None]

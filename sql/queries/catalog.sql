@@ -87,13 +87,14 @@ UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, 
 WHERE id = %(id)s
 
 -- letters_to_retry --
--- Dead letters that are to be retried, by unit.
+-- Dead letters of some streams that are to be retried, by unit.
 SELECT u.stream, d.unit_id, d.line, d.reason, d.raw, u.fields FROM dead_letters d JOIN units u ON u.id = d.unit_id
-WHERE d.retry ORDER BY u.stream, d.unit_id, d.line LIMIT %(limit)s
+WHERE d.retry AND u.stream = ANY(%(streams)s::text[]) ORDER BY u.stream, d.unit_id, d.line LIMIT %(limit)s
 
 -- still_to_retry --
--- How many dead letters wait to be retried.
-SELECT count(*) FROM dead_letters WHERE retry
+-- How many dead letters, of some streams or of all, wait to be retried.
+SELECT count(*) FROM dead_letters d JOIN units u ON u.id = d.unit_id
+WHERE d.retry AND (%(streams)s::text[] IS NULL OR u.stream = ANY(%(streams)s::text[]))
 
 -- still_dead --
 -- How many of the named lines are dead letters that do not wait to be retried.
@@ -129,8 +130,9 @@ INSERT INTO dead_letters (unit_id, line, reason, detail, raw)
 VALUES (%(unit_id)s, %(line)s, %(reason)s, %(detail)s, %(raw)s) ON CONFLICT DO NOTHING
 
 -- done_units --
--- The finished units of a stream.
+-- The finished units of a stream, all or those of some names.
 SELECT unit FROM units WHERE stream = %(stream)s AND done
+  AND (%(units)s::text[] IS NULL OR unit = ANY(%(units)s::text[]))
 
 -- counters_of --
 -- What became of the records of some finished units.

@@ -133,6 +133,17 @@ def test_a_letter_whose_cause_is_mended_is_archived_and_counted_once(world: Worl
     assert [(letter["source"], letter["line"], letter["retry"]) for letter in left] == [("a", 3, False)]
 
 
+def test_letters_of_a_stream_that_is_not_declared_wait_and_hold_nobody_back(world: World) -> None:
+    world.ingest(_lines("a", b"{broken"))
+    world.open(replace(SCHEMA, name="other"))
+    assert world.retry() == 0
+    assert world.archive.still_to_retry() == 0
+    assert world.archive.catalog.letters_to_retry(["other"], 10) == []
+    assert world.archive.catalog.still_to_retry() == 1
+    world.open()
+    assert world.archive.still_to_retry() == 1
+
+
 def test_a_row_of_the_future_is_taken_when_its_time_has_come(world: World) -> None:
     world.ingest(_lines("a", _row("a"), {"ts": "2026-01-03T00:00:00Z", "host": "z", "n": 5}))
     assert world.counters() == (2, 1, 0, 0, 0, 1, 0)
