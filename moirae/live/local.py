@@ -3,6 +3,7 @@
 What it serves is what `recall.query.plain` can write; where it fails, Spark is asked.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import UTC
 from math import isnan
@@ -20,6 +21,8 @@ from moirae.live.share import Shared
 Places = list[tuple[int, Found]]
 
 _ROWS = "_rows_"
+# Tables of constants that stay registered. Which rules are judged together changes, and each set has its own.
+_KEPT = 256
 
 
 class LocalJudge:
@@ -28,7 +31,7 @@ class LocalJudge:
     def __init__(self) -> None:
         self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
         self._duck.execute("SET TimeZone = 'UTC'")
-        self._constants: dict[int, str] = {}
+        self._constants: OrderedDict[int, str] = OrderedDict()
 
     def found(
         self, groups: Sequence[Shared], rows: Mapping[str, pa.Table]
@@ -68,6 +71,9 @@ class LocalJudge:
         if group.number not in self._constants:
             self._duck.register(group.table, group.constants)
             self._constants[group.number] = group.table
+        self._constants.move_to_end(group.number)
+        if len(self._constants) > _KEPT:
+            self._duck.unregister(self._constants.popitem(last=False)[1])
         return group.table
 
 

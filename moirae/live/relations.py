@@ -45,6 +45,8 @@ class Relations:
     def __init__(self, connection: Connection[Any], declared: Mapping[str, Relation]) -> None:
         self._connection = connection
         self._declared = declared
+        # Read by this process; where the source had no rows nothing else tells.
+        self._read: set[str] = set()
         self._sources: dict[str, Rows] = {name: _source(name, relation) for name, relation in declared.items()}
 
     def changed(self) -> list[str]:
@@ -70,10 +72,15 @@ class Relations:
                     self._put(name, _key(relation, row), row, valid_from)
             else:
                 self._differ(name, relation, rows, now)
+        self._read.add(name)
 
     def known(self, name: str) -> bool:
-        """Whether any version of the relation has been read, ever."""
-        return bool(self._connection.execute(_QUERIES["latest"], {"relation": name}).fetchall())
+        """Whether the relation has been read by this process, or any row of it ever."""
+        if name in self._read:
+            return True
+        row = self._connection.execute(_QUERIES["known"], {"relation": name}).fetchone()
+        assert row is not None
+        return bool(row[0])
 
     def _differ(self, name: str, relation: Relation, rows: list[dict[str, Any]], now: datetime) -> None:
         latest = {

@@ -2,6 +2,10 @@
 -- The newest version of each key of a relation.
 SELECT DISTINCT ON (key) key, row FROM relation_versions WHERE relation = %(relation)s ORDER BY key, valid_from DESC
 
+-- known --
+-- Whether there is any version of any row of a relation.
+SELECT EXISTS (SELECT FROM relation_versions WHERE relation = %(relation)s)
+
 -- put --
 -- A version of a row.
 INSERT INTO relation_versions (relation, key, valid_from, row)

@@ -104,6 +104,22 @@ def test_a_source_that_fails_changes_nothing_and_is_told_once(
     relations.stop()
 
 
+def test_a_relation_that_had_no_rows_is_known_when_its_table_fails(
+    settings: Settings, connection: Connection[Any]
+) -> None:
+    connection.execute("DELETE FROM inventory.hosts")
+    relations = Relations(connection, settings.relations)
+    relations.changed()
+    assert not relations.known("hosts")
+    relations.read("hosts", START)
+    connection.execute("ALTER TABLE inventory.hosts RENAME TO gone")
+    _await(relations)
+    with pytest.raises(MoiraeError):
+        relations.read("hosts", START)
+    assert relations.known("hosts")
+    relations.stop()
+
+
 def test_a_database_that_is_away_is_an_error_that_names_no_password(settings: Settings) -> None:
     source = {"table": "hosts", "database": "postgresql://u:hush@127.0.0.1:1/x", "every": timedelta(hours=1)}
     declared = settings.relations["hosts"].model_copy(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archiver.units import PIECE, SourceDamaged, Unit
+from moirae.errors import Unreachable
 from moirae.streams import Format
 
 
@@ -48,22 +49,35 @@ def name(path: Path, base: Path) -> str:
 
 
 def lines(path: Path) -> Iterator[bytes]:
-    """Lines without their ends. Raises `SourceDamaged` where a packed file breaks off or the file is gone."""
+    """Lines without their ends. Raises `SourceDamaged` where a packed file breaks off, is gone or is closed to us, and
+    `Unreachable` where the disk fails."""
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
             for line in file:
                 yield line.rstrip(b"\r\n")
-    except (FileNotFoundError, IsADirectoryError) as error:
-        raise SourceDamaged("the file is gone, or is none") from error
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise SourceDamaged(f"packed file is damaged: {error}") from error
+    except OSError as error:
+        raise _unreadable(path, error) from error
 
 
 def tables(path: Path) -> Iterator[pa.Table]:
-    """Rows of a Parquet file. Raises `SourceDamaged` where it is none, or is gone."""
+    """Rows of a Parquet file. Raises `SourceDamaged` where it is none, is gone or is closed to us, and `Unreachable`
+    where the disk fails."""
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(PIECE):
                 yield pa.Table.from_batches([batch])
     except (OSError, pa.ArrowException) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise _unreadable(path, error) from error
         raise SourceDamaged(f"not a Parquet file that can be read: {str(error)[:200]}") from error
+
+
+def _unreadable(path: Path, error: OSError) -> SourceDamaged | Unreachable:
+    """What is wrong with the file itself is kept as a dead letter; what is wrong with its disk may pass."""
+    if isinstance(error, FileNotFoundError | IsADirectoryError):
+        return SourceDamaged("the file is gone, or is none")
+    if isinstance(error, PermissionError):
+        return SourceDamaged("the file may not be read: permission denied")
+    return Unreachable(f"the file {path} cannot be read: {error.strerror or error}")
