@@ -146,12 +146,18 @@ class Log:
         return DataFile(path, chunk, stats["numRecords"], add["size"], oldest, _end(path, newest))
 
     def commit(
-        self, operation: str, add: Sequence[DataFile], remove: Iterable[str], moment: int, note: Mapping[str, str]
+        self,
+        operation: str,
+        add: Sequence[DataFile],
+        remove: Iterable[str],
+        moment: int,
+        note: Mapping[str, str],
+        whole: int | None = None,
     ) -> None:
         """Make files part of the table, and others not, at once. `moment`: the clock, in milliseconds.
 
-        Raises `Superseded` when some of the files to remove are gone already. Rows that are only rewritten are no
-        change of data.
+        `whole`: a chunk of which the files to remove are all there are. Raises `Superseded` when some of them are gone
+        already, or that chunk has others by now. Rows that are only rewritten are no change of data.
         """
         removed = list(remove)
         change = not (add and removed)
@@ -165,7 +171,8 @@ class Log:
         try:
             while True:
                 self.follow()
-                if not all(map(self.holds, removed)):
+                held = None if whole is None else self.chunks.get(whole)
+                if not all(map(self.holds, removed)) or (held is not None and held.files > len(removed)):
                     raise Superseded
                 try:
                     os.link(written, self._commit_file(self.version + 1))

@@ -24,6 +24,7 @@ from archiver.errors import ArchiverError
 from archiver.lifecycle import CLUSTER, COUNT, FORGET, Need, Work
 from archiver.log import Superseded
 from archiver.schema import StreamSchema
+from archiver.sweep import Sweeper
 from archiver.table import StreamTable
 
 _LOG = structlog.get_logger()
@@ -66,7 +67,7 @@ class Roller:
         self._done: SimpleQueue[Done] = SimpleQueue()
         self._queued: set[Work] = set()
         self._changed = threading.Condition()
-        self._gone: dict[Path, float] = {}
+        self._sweeper = Sweeper(retention)
         self._scheduler = BackgroundScheduler(executors={"default": ThreadPoolExecutor(1)}, timezone="UTC")
         self._scheduler.start()
         self._sweep_later()
@@ -136,16 +137,7 @@ class Roller:
     def _sweep(self) -> None:
         """Delete files that have been no part of a table for longer than readers may need them; gather logs."""
         try:
-            now = time.monotonic()
-            orphans = {table.path / path for table in self._tables for path in table.orphans()}
-            self._gone = {path: self._gone.get(path, now) for path in orphans}
-            for path in [path for path, seen in self._gone.items() if now - seen >= self._retention]:
-                path.unlink(missing_ok=True)
-                del self._gone[path]
-                with suppress(OSError):
-                    path.parent.rmdir()  # when it was the last
-            for table in self._tables:
-                table.checkpoint()
+            self._sweeper.sweep(self._tables, time.monotonic())
         except (ArchiverError, DeltaError, OSError) as error:
             _LOG.warning("not swept", action="sweep_failed", error=str(error))
         finally:

@@ -68,13 +68,15 @@ class StreamTable:
         self._log.commit("WRITE", files, (), int(time.time() * 1000), {"batch": str(batch)})
 
     def replace(self, rows: pa.Table, chunk: int) -> None:
-        """Commit rows of the table's schema as all that the chunk holds."""
+        """Commit rows of the table's schema as all that the chunk holds. Raises `Superseded` when it has changed since
+        this began."""
         self._log.follow()
         held = self._log.chunks.get(chunk)
+        before = [] if held is None else list(held.paths)
         rows = rows.select(self._arrow.names).cast(self._arrow)
         files = [self._write(chunk, rows, True)] if len(rows) else []
-        if files or held is not None:
-            self._log.commit("WRITE", files, [] if held is None else list(held.paths), int(time.time() * 1000), {})
+        if files or before:
+            self._log.commit("WRITE", files, before, int(time.time() * 1000), {}, whole=chunk)
 
     def _write(self, chunk: int, rows: pa.Table, clustered: bool) -> DataFile:
         """A file that is not part of the table yet, on disk."""

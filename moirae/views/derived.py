@@ -24,8 +24,12 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunk import Chunk
-from archiver.derived import TIME, made, root_of, write
+from archiver.derived import TIME, made, opened, root_of, write
+from archiver.errors import ArchiverError
+from archiver.log import Superseded
 from archiver.reader import Reader
+from archiver.sweep import Sweeper
+from archiver.table import StreamTable
 from archiver.times import from_micros
 from moirae.live.plan import horizon
 from moirae.live.rows import OldRows
@@ -43,6 +47,8 @@ _QUERIES = sql.load("streams")
 
 # Seconds that files stay after nobody can begin to read them any more: longer than a history query takes.
 _GRACE = 3600.0
+# Seconds between two looks for such files.
+_SWEEP = 60.0
 
 
 @dataclass(frozen=True)
@@ -108,6 +114,7 @@ class DerivedStreams:
         self._root = root
         self._reader = reader
         self._relations = relations
+        self._sweeper, self._swept = Sweeper(_GRACE), -_SWEEP
 
     def next(
         self, streams: Collection[DerivedStream], chunks: Collection[Chunk], marks: Mapping[str, int | None]
@@ -138,14 +145,36 @@ class DerivedStreams:
             if folder.name not in known and now - newest > _GRACE:
                 shutil.rmtree(folder, ignore_errors=True)
 
+    def sweep(self, streams: Collection[DerivedStream], now: float) -> None:
+        """What is archived of expired chunks goes after a while, and files that were replaced; logs are gathered.
+        `now`: seconds of a clock that goes on."""
+        if now - self._swept < _SWEEP:
+            return
+        self._swept = now
+        gone = [chunk for (chunk,) in self._looking.execute(_QUERIES["gone"], {"grace": _GRACE})]
+        self._looking.execute(_QUERIES["forget_chunks"], {"chunks": gone})
+        try:
+            there = [one for one in streams if StreamTable.exists(root_of(self._root, one.version), one.name)]
+            tables = [opened(self._root, one.name, one.version) for one in there]
+            for table in tables:
+                for chunk in table.chunks().keys() & set(gone):
+                    table.forget(chunk)
+            self._sweeper.sweep(tables, now)
+        except (ArchiverError, DeltaError, OSError, Superseded) as error:
+            _LOG.warning("not swept", action="sweep_failed", error=str(error))
+
     def make(self, work: StreamWork, spark: SparkSession) -> None:
-        """Archive a chunk of a stream. What cannot be is said beside it."""
+        """Archive a chunk of a stream, if that is still to be done. What cannot be is said beside it."""
         began = time.monotonic()
         values: dict[str, Any] = {"stream": work.stream.name, "version": work.stream.version, "chunk": work.chunk}
+        if any(chunk == work.chunk and done for chunk, done, _ in self._working.execute(_QUERIES["known"], values)):
+            return
         self._working.execute(_QUERIES["begin"], values)
         try:
             rows = self._rows(work, spark)
             write(made(self._root, work.stream.name, work.stream.version, rows.schema), rows, work.chunk)
+        except Superseded:
+            return  # another process did it, or does it again
         except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, LookupError, ValueError) as error:
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
             self._working.execute(_QUERIES["failed"], {**values, "error": sql.storable(message[:2000])})

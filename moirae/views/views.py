@@ -30,6 +30,7 @@ from moirae.live.around import Asking, asking
 from moirae.live.plan import Running, horizon
 from moirae.rules.definition import event_shape, tables_of
 from moirae.rules.requests import asks
+from moirae.views.claim import claimed
 from moirae.views.derived import DerivedStream, DerivedStreams, StreamWork, needed
 from moirae.views.find import Finder, Related
 from moirae.views.plan import View, Work, decide, goal, overlap, span_to_find
@@ -72,7 +73,7 @@ class Views:
         relations: Related,
     ) -> None:
         self._looking, self._registry, self._catalog = ViewStore(looking), Registry(looking), Catalog(looking)
-        self._working, self._marks_of_work = ViewStore(working), Catalog(working)
+        self._working, self._marks_of_work, self._claims = ViewStore(working), Catalog(working), working
         self._schemas = {schema.name: schema for schema in schemas}
         self._lateness = {name: span(schema.lateness) for name, schema in self._schemas.items()}
         self._relations = relations
@@ -106,6 +107,7 @@ class Views:
             if rows is not None:
                 return rows
         self._streams.forget(self._derived, time.time())
+        self._streams.sweep(self._derived, time.monotonic())
         self._idle_since = now
         return None
 
@@ -172,24 +174,31 @@ class Views:
     # Doing it
 
     def make(self, work: Work | StreamWork, spark: SparkSession) -> None:
-        """Find the past that `work` names and store it. What cannot be found is said in the view."""
-        with self._doing:
-            if isinstance(work, StreamWork):
+        """Find what `work` names and store it, unless another process does."""
+        with self._doing, claimed(self._claims, *_name(work)) as mine:
+            if not mine:
+                time.sleep(_LOOK)  # a while later it may be done
+            elif isinstance(work, StreamWork):
                 self._streams.make(work, spark)
-                return
-            known = self._known.get((work.rule, work.version))
-            if known is None:
-                return
-            began = time.monotonic()
-            self._working.begin(work)
-            try:
-                count = self._find(work, known.rule, spark, began)
-            except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
-                message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                self._working.failed(work, message)
-                _LOG.error("past not found", action="view_failed", rule=work.rule, chunk=work.chunk, error=message)
-                return
-            _LOG.info("past found", action="view_found", rule=work.rule, chunk=work.chunk, events=count)
+            else:
+                self._make(work, spark)
+
+    def _make(self, work: Work, spark: SparkSession) -> None:
+        """What cannot be found is said in the view."""
+        known = self._known.get((work.rule, work.version))
+        view = self._working.views(work.rule, work.version).get(work.chunk)
+        if known is None or (view is not None and view.upto not in (None, work.low)):
+            return  # it is not deployed any more, or another has been here
+        began = time.monotonic()
+        self._working.begin(work)
+        try:
+            count = self._find(work, known.rule, spark, began)
+        except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
+            message = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            self._working.failed(work, message)
+            _LOG.error("past not found", action="view_failed", rule=work.rule, chunk=work.chunk, error=message)
+            return
+        _LOG.info("past found", action="view_found", rule=work.rule, chunk=work.chunk, events=count)
 
     def _find(self, work: Work, rule: Running, spark: SparkSession, began: float) -> int:
         definition, store = rule.definition, self._working
@@ -210,3 +219,10 @@ class Views:
         chunk = next(c for c in self._marks_of_work.chunks() if c.id == work.chunk)
         store.done(work, chunk.from_ts, of_rule.timing.keep, time.monotonic() - began)
         return len(decided.events)
+
+
+def _name(work: Work | StreamWork) -> tuple[str | int, ...]:
+    """What several processes may want to do at the same time."""
+    if isinstance(work, StreamWork):
+        return "stream", work.stream.name, work.stream.version, work.chunk
+    return "view", work.rule, work.version, work.chunk

@@ -1,6 +1,7 @@
 -- there --
--- Which chunks of which versions of derived streams are archived.
-SELECT stream, version, chunk FROM derived_chunks WHERE done_at IS NOT NULL
+-- Which chunks of which versions of derived streams are archived, and to be read.
+SELECT d.stream, d.version, d.chunk FROM derived_chunks d JOIN chunks c ON c.id = d.chunk
+WHERE d.done_at IS NOT NULL AND c.state <> 'expired'
 
 -- known --
 -- The chunks of a version that are archived, or cannot be.
@@ -29,6 +30,14 @@ SELECT DISTINCT stream, version FROM derived_chunks
 -- forget --
 -- A version that no rule needs any more: from now on nobody begins to read it.
 DELETE FROM derived_chunks WHERE stream = %(stream)s AND version = %(version)s
+
+-- gone --
+-- Chunks that expired so long ago that nobody reads what was archived of them.
+SELECT id FROM chunks WHERE state = 'expired' AND expired_at < clock_timestamp() - make_interval(secs => %(grace)s)
+
+-- forget_chunks --
+-- Their rows leave.
+DELETE FROM derived_chunks WHERE chunk = ANY(%(chunks)s)
 
 -- progress --
 -- What is archived of derived streams.

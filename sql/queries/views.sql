@@ -9,6 +9,14 @@ SELECT rule, version, (extract(epoch FROM live_from) * 1000000)::bigint AS live_
     (extract(epoch FROM corpus_from) * 1000000)::bigint AS corpus_from
 FROM deployments WHERE state = 'running' AND corpus_from IS NOT NULL
 
+-- claim --
+-- What is so named is for this session to do, unless it is for another.
+SELECT pg_try_advisory_lock(hashtextextended('moirae past ' || %(name)s, 0))
+
+-- release --
+-- It is done, or left to another.
+SELECT pg_advisory_unlock(hashtextextended('moirae past ' || %(name)s, 0))
+
 -- begin --
 -- A view is begun; if the process falls over it, that was a try.
 INSERT INTO views (rule, version, chunk, tries, asked) VALUES (%(rule)s, %(version)s, %(chunk)s, 1, %(asked)s)

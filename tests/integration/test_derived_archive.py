@@ -10,6 +10,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.derived import opened, root_of
 from archiver.reader import Reader
 from moirae import database
@@ -20,9 +21,10 @@ from moirae.rules.definition import tables_of
 from moirae.rules.requests import questions
 from moirae.settings import Settings
 from moirae.views import derived
+from moirae.views.claim import claimed
 from moirae.views.derived import DerivedStreams, StreamWork
 from moirae.views.find import Related
-from moirae.views.views import Views
+from moirae.views.views import Views, _name
 from recall.derived import Derived, version_of
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
@@ -97,7 +99,14 @@ def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Setting
     assert isinstance(work, StreamWork)
     with patch.object(derived, "write", _fall_after(derived.write)), pytest.raises(Killed):
         _views(made, place, connection).make(work, session)
+    with database.connect(place, "another process") as other, claimed(other, *_name(work)):
+        begun = "SELECT tries FROM derived_chunks WHERE chunk = %s AND stream = %s"
+        before = connection.execute(begun, (work.chunk, work.stream.name)).fetchall()
+        _views(made, place, connection).make(work, session)
+        assert connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
     works = _make_all(_views(made, place, connection), session)
+    with patch.object(derived, "write", lambda *_: pytest.fail("it is there")):
+        _views(made, place, connection).make(work, session)
     closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
     assert {(one.stream.name, one.chunk) for one in works} == {(n, c.id) for n in ("load", "kept") for c in closed}
@@ -111,6 +120,7 @@ def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Setting
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
         assert found
     _answers_are_the_same(made, connection, session, end)
+    _expired(made, connection, works)
     _forgotten(made, place, connection, works)
 
 
@@ -134,6 +144,32 @@ def _answers_are_the_same(world: World, connection: Connection[Any], session: Sp
         eid: sorted(rows[0].values(), key=repr) for eid, rows in plain.items()
     }
     assert archived.instead(template, None, end + 1) is template  # the newest chunk is not archived
+
+
+def _expired(world: World, connection: Connection[Any], works: list[StreamWork]) -> None:
+    """What is archived of an expired chunk is read no more, and goes after a while."""
+    chunk = min(work.chunk for work in works)
+    folders = [
+        root_of(world.root, work.stream.version) / "streams" / work.stream.name / f"chunk={chunk}"
+        for work in works
+        if work.chunk == chunk
+    ]
+    folders = [folder for folder in folders if folder.exists()]
+    assert folders
+    connection.execute("UPDATE chunks SET state = 'expired', expired_at = clock_timestamp() WHERE id = %s", (chunk,))
+    related = Related(lambda name: pytest.fail(name), frozenset())
+    streams = DerivedStreams(connection, connection, world.root, Reader(world.root, []), related)
+    known, rows = [work.stream for work in works], "SELECT count(*) FROM derived_chunks WHERE chunk = %s"
+    readable = {row[2] for row in connection.execute(sql.load("streams")["there"])}
+    assert chunk not in readable and readable
+    streams.sweep(known, 0.0)
+    streams.sweep(known, 100_000.0)
+    assert connection.execute(rows, (chunk,)).fetchone() != (0,) and all(folder.exists() for folder in folders)
+    connection.execute("UPDATE chunks SET expired_at = expired_at - interval '1 day' WHERE id = %s", (chunk,))
+    streams.sweep(known, 200_000.0)
+    assert connection.execute(rows, (chunk,)).fetchone() == (0,) and all(folder.exists() for folder in folders)
+    streams.sweep(known, 300_000.0)
+    assert not any(folder.exists() for folder in folders)
 
 
 def _forgotten(world: World, place: Settings, connection: Connection[Any], works: list[StreamWork]) -> None:
