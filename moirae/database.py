@@ -2,6 +2,7 @@
 
 import hashlib
 import subprocess
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from moirae.settings import Settings
 
 # Any number, the same in all processes: only one of them applies the schema at a time.
 _SCHEMA_LOCK = 0x6D6F6972
+# One thread of a process at a time starts the embedded server.
+_STARTING = threading.Lock()
 
 
 def connect(settings: Settings, name: str, options: str = "") -> Connection[Any]:
@@ -50,12 +53,16 @@ def _embedded(home: Path) -> str:
         )
     try:
         home.mkdir(parents=True, exist_ok=True)
-        server = get_server(home / "postgresql")
-        if not server.get_postmaster_info().is_running():  # it was, when this process first asked
-            server.start()
-        uri: str = server.get_uri()
-    except (OSError, subprocess.SubprocessError) as error:
+        with _STARTING:
+            server = get_server(home / "postgresql")
+            lock = home / "postgresql" / "postmaster.pid"
+            if not (lock.exists() and server.get_postmaster_info().is_running()):
+                server.start()  # it ran when this process first asked
+            uri: str = server.get_uri()
+    except OSError as error:
         raise MoiraeError(f"the embedded database in {home} does not start: {error}") from error
+    except subprocess.SubprocessError as error:
+        raise Unreachable(f"the embedded database in {home} does not start: {error}") from error
     return uri
 
 

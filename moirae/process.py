@@ -2,15 +2,19 @@
 
 import os
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import psycopg
+import structlog
 from psycopg import Connection
 
 import sql
 from moirae.errors import MoiraeError
 
 _QUERIES = sql.load("processes")
+_LOG = structlog.get_logger()
 
 
 class Replaced(MoiraeError):
@@ -57,10 +61,58 @@ class Role:
         if row is None or row[0] != self.epoch:
             raise Replaced(f"another {self._role} process has taken over")
 
+    def move(self, connection: Connection[Any]) -> None:
+        """Hold it over another connection. Raises `Replaced`, or `Taken` where the one before still has it."""
+        self._connection = connection
+        self.fence()
+        self._lock(0.0)
+        self.fence()
+
     def beat(self, state: str, first_commit_seconds: float | None = None) -> None:
         """Say that the process lives, and what it does."""
         values = {"role": self._role, "epoch": self.epoch, "state": state}
         self._connection.execute(_QUERIES["beat"], {**values, "first_commit_seconds": first_commit_seconds})
+
+
+class Kept:
+    """A role of a process that goes on while PostgreSQL is away: it connects and takes the role again afterwards."""
+
+    def __init__(self, connect: Callable[[], Connection[Any]], role: str, patience: float) -> None:
+        """As `Role`."""
+        self._connect = connect
+        self._name = role
+        self.connection = connect()
+        self._role = Role(self.connection, role, patience)
+        self._away = False
+
+    def beat(self, state: str) -> None:
+        """Say that the process lives, as soon as it can be said. Raises `Replaced`."""
+        try:
+            if self.connection.closed:
+                self._again()
+            self._role.beat(state)
+            self._away = False
+        except Replaced:
+            raise
+        except (psycopg.Error, MoiraeError) as error:
+            if not self._away:
+                _LOG.warning("database is away", action="database_away", process=self._name, error=str(error))
+            self._away = True
+
+    def end(self) -> None:
+        """Say that the process ends, where that can be said."""
+        with suppress(psycopg.Error):
+            self._role.beat("ended")
+
+    def _again(self) -> None:
+        connection = self._connect()
+        try:
+            self._role.move(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self.connection = connection
+        _LOG.info("database is back", action="database_back", process=self._name)
 
 
 def processes(connection: Connection[Any]) -> list[dict[str, Any]]:

@@ -6,18 +6,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+import psycopg
 import structlog
 from psycopg import Connection
 
 import sql
 from moirae import database
 from moirae.deployments.registry import Registry
-from moirae.process import Role
+from moirae.process import Kept
 from moirae.settings import Settings
 from recall.commands import Commands
 
@@ -86,8 +88,7 @@ class Child:
 
 def up(settings: Settings, drain: bool) -> int:
     """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns an exit code."""
-    connection = database.connect(settings, "up")
-    role = Role(connection, "up", patience=0.0)
+    role = Kept(partial(database.connect, settings, "up"), "up", patience=0.0)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -101,21 +102,20 @@ def up(settings: Settings, drain: bool) -> int:
         children.append(Child("server", ["run", "server", *workspace], vital=False))
     role.beat("running")
     try:
-        code = _supervise(children, stop, role, drain, lambda: _pass_on(reload, connection))
+        code = _supervise(children, stop, role, drain, reload)
         if drain and code == 0 and not stop.is_set():
-            code = _await_recalls(connection, children[1:], stop, role)
+            code = _await_recalls(children[1:], stop, role)
         return code
     finally:
         deadline = time.monotonic() + _GRACE
         for child in children:
             child.end(deadline)
-        role.beat("ended")
+        role.end()
 
 
-def _await_recalls(connection: Connection[Any], children: list[Child], stop: threading.Event, role: Role) -> int:
+def _await_recalls(children: list[Child], stop: threading.Event, role: Kept) -> int:
     """Input is settled: until no recall goes on. Nobody is waited for: those that wait for feedback end."""
-    expire = Commands(connection, 1).expire
-    while not stop.is_set() and (_open_recalls(connection) or expire(everything=True)):
+    while not stop.is_set() and _recalls_go_on(role.connection):
         code = _look_after(children)
         if code is not None:
             return code
@@ -124,10 +124,13 @@ def _await_recalls(connection: Connection[Any], children: list[Child], stop: thr
     return 0
 
 
-def _open_recalls(connection: Connection[Any]) -> int:
-    row = connection.execute(sql.load("recalls")["open"]).fetchone()
-    assert row is not None
-    return int(row[0])
+def _recalls_go_on(connection: Connection[Any]) -> bool:
+    try:
+        row = connection.execute(sql.load("recalls")["open"]).fetchone()
+        assert row is not None
+        return row[0] > 0 or Commands(connection, 1).expire(everything=True)
+    except psycopg.Error:
+        return True  # as far as anybody knows; the next sign of life connects again
 
 
 def _look_after(children: list[Child]) -> int | None:
@@ -147,15 +150,16 @@ def _pass_on(reload: threading.Event, connection: Connection[Any]) -> None:
     """Who signals the supervisor wants its rule files looked at."""
     if reload.is_set():
         reload.clear()
-        Registry(connection).ask_reload()
+        try:
+            Registry(connection).ask_reload()
+        except psycopg.Error:
+            reload.set()  # until the database is back
 
 
-def _supervise(
-    children: list[Child], stop: threading.Event, role: Role, drain: bool, between: Callable[[], None]
-) -> int:
+def _supervise(children: list[Child], stop: threading.Event, role: Kept, drain: bool, reload: threading.Event) -> int:
     beat = time.monotonic()
     while not stop.is_set():
-        between()
+        _pass_on(reload, role.connection)
         live = children[0].process
         if drain and live is not None and live.poll() == 0:
             return 0

@@ -9,6 +9,7 @@ from psycopg import Connection, InterfaceError, OperationalError
 
 from moirae import database
 from moirae.errors import Unreachable
+from moirae.server.answers import Refused
 from moirae.settings import Settings
 
 
@@ -21,16 +22,17 @@ class Connections:
 
     @contextmanager
     def lend(self) -> Iterator[Connection[Any]]:
-        """A connection in autocommit. Raises `Unreachable` where PostgreSQL is away."""
+        """A connection in autocommit. Raises `Unreachable` where PostgreSQL is away, `Refused` where it gives up a
+        statement: it took too long, or a lock was not to be had."""
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = database.connect(self._settings, "server")
-            connection.execute("SET statement_timeout = '10s'")
+            connection = database.connect(self._settings, "server", "-c statement_timeout=10s")
         try:
             yield connection
         except (OperationalError, InterfaceError) as error:
-            connection.close()
+            if not connection.closed:
+                raise Refused(503, "the database is busy", 5) from error
             self.close()  # the others have lost their server too
             raise Unreachable("PostgreSQL is away") from error
         finally:

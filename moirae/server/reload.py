@@ -1,5 +1,6 @@
 """Reloading rules: the live process does it, and says in the database what came of it."""
 
+import threading
 import time
 
 from moirae.deployments.registry import Registry
@@ -9,10 +10,21 @@ from moirae.server.connections import Connections
 
 # Seconds: for the files to be checked; between two looks for the answer.
 _PATIENCE, _LOOK = 60.0, 0.1
+# Who waits holds a thread and a connection.
+_ONE = threading.Lock()
 
 
 def reload(connections: Connections) -> list[str]:
     """Have the rule files looked at: what is wrong with them, nothing where they are applied. Raises `Refused`."""
+    if not _ONE.acquire(blocking=False):
+        raise Refused(429, "the rule files are being looked at already", 1)
+    try:
+        return _reload(connections)
+    finally:
+        _ONE.release()
+
+
+def _reload(connections: Connections) -> list[str]:
     with connections.lend() as connection:
         registry = Registry(connection)
         if not any(p["role"] == "live" and p["alive"] for p in processes(connection)):

@@ -4,14 +4,17 @@ import ipaddress
 import socket
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 
 import structlog
 import uvicorn
 
 from moirae import database
-from moirae.errors import MoiraeError, UsageError
-from moirae.process import Role
+from moirae.errors import MoiraeError, Unreachable, UsageError
+from moirae.process import Kept
 from moirae.server import tokens
+from moirae.server.answers import Refused
 from moirae.server.app import application
 from moirae.server.connections import Connections
 from moirae.server.push import Limits, Push
@@ -29,9 +32,8 @@ _BEAT, _PATIENCE, _GRACE, _FORGET = 2.0, 15.0, 5, 3600.0
 def run(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
     """Serve until `stop` is set. `parent`: the process with which this one ends. Raises `MoiraeError`."""
     watch_parent(parent, stop)
-    connection = database.connect(settings, "server")
-    role = Role(connection, "server", _PATIENCE)
-    if not _loopback(settings.server.host) and not tokens.any_valid(connection):
+    role = Kept(partial(database.connect, settings, "server"), "server", _PATIENCE)
+    if not _loopback(settings.server.host) and not tokens.any_valid(role.connection):
         raise UsageError(
             f"server.listen is {settings.server.listen}, which others can reach, and nobody has a token: "
             "make one with `moirae tokens create NAME`, or listen on 127.0.0.1"
@@ -52,19 +54,22 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         timeout_graceful_shutdown=_GRACE,
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="server")
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="server", daemon=True)
     thread.start()
     address = "{}:{}".format(*listening.getsockname()[:2])
     _LOG.info("server listens", action="server_listens", address=address)
     forgotten = float("-inf")
-    while not stop.wait(_BEAT) and thread.is_alive():
-        role.beat(f"listening on {address}")
-        if time.monotonic() - forgotten > _FORGET:
-            forgotten = time.monotonic()
-            push.forget_keys()
-    server.should_exit = True
-    thread.join()
-    role.beat("ended")
+    try:
+        while not stop.wait(_BEAT) and thread.is_alive():
+            role.beat(f"listening on {address}")
+            if time.monotonic() - forgotten > _FORGET:
+                forgotten = time.monotonic()
+                with suppress(Unreachable, Refused):  # there is time
+                    push.forget_keys()
+    finally:
+        server.should_exit = True
+        thread.join(2 * _GRACE)  # a request that takes longer ends with the process
+        role.end()
 
 
 def _posted(settings: Settings) -> list[str]:

@@ -1,6 +1,11 @@
-"""The control plane's schema: applied once, and again where an older one is found."""
+"""The control plane: its schema, and processes that outlive its server."""
 
+import os
+import signal
+import threading
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,9 @@ from psycopg.sql import SQL, Identifier
 from pydantic import SecretStr
 
 from moirae import database
+from moirae.process import Kept, Replaced, Role, Taken
 from moirae.settings import Settings
+from moirae.up import _pass_on, _recalls_go_on
 from tests.property.world import workspace
 
 # Tables of the first published schema that have changed since.
@@ -123,3 +130,54 @@ def test_connecting_waits_for_no_lock_of_a_table(place: Settings, fresh: Connect
             fresh.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*table)))
         with database.connect(place, "tests", "-c statement_timeout=5s") as other:
             assert other.execute("SHOW statement_timeout").fetchone() == ("5s",)
+
+
+def test_a_process_keeps_its_role_over_a_lost_connection(place: Settings, fresh: Connection[Any]) -> None:
+    role = Kept(partial(database.connect, place, "tests"), "kept", 0.0)
+    _end(fresh, role)
+    for _ in range(2):
+        role.beat("running")  # the first finds the connection broken, the second makes another
+    with pytest.raises(Taken):
+        Role(fresh, "kept", 0.0)
+    _end(fresh, role)
+    Role(fresh, "kept", 2.0)
+    role.beat("running")
+    with pytest.raises(Replaced):
+        role.beat("running")
+    role.end()
+
+
+def test_the_supervisor_waits_for_a_lost_database(place: Settings, fresh: Connection[Any]) -> None:
+    role = Kept(partial(database.connect, place, "tests"), "up", 0.0)
+    _end(fresh, role)
+    reload = threading.Event()
+    reload.set()
+    _pass_on(reload, role.connection)
+    assert reload.is_set()
+    assert _recalls_go_on(role.connection)
+    role.beat("running")
+    _pass_on(reload, role.connection)
+    assert not reload.is_set()
+    assert not _recalls_go_on(role.connection)
+    assert fresh.execute("SELECT asked FROM rule_files").fetchone() == (1,)
+    role.connection.close()
+
+
+def test_a_fallen_embedded_server_is_started_again(place: Settings, fresh: Connection[Any]) -> None:
+    role = Kept(partial(database.connect, place, "tests"), "embedded", 0.0)
+    os.kill(int((place.home / "postgresql" / "postmaster.pid").read_text().splitlines()[0]), signal.SIGQUIT)
+    deadline = time.monotonic() + 60
+    while not role.connection.closed:  # the first beats may find it still there, or going
+        assert time.monotonic() < deadline
+        role.beat("running")
+    while role.connection.closed:
+        assert time.monotonic() < deadline
+        role.beat("running")
+    with database.connect(place, "tests") as other, pytest.raises(Taken):
+        Role(other, "embedded", 0.0)
+    role.end()
+
+
+def _end(connection: Connection[Any], role: Kept) -> None:
+    """End a role's connection at its server."""
+    connection.execute("SELECT pg_terminate_backend(%s, 5000)", (role.connection.info.backend_pid,))

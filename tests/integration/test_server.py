@@ -18,8 +18,10 @@ import pytest
 from psycopg import Connection
 
 from moirae import database
+from moirae.errors import Unreachable
 from moirae.landing import Landing
 from moirae.server import tokens
+from moirae.server.answers import Refused
 from moirae.server.app import application
 from moirae.server.connections import Connections
 from moirae.server.push import Limits, Push
@@ -416,3 +418,34 @@ def test_an_address_that_others_reach_needs_tokens() -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         assert done.returncode == 2
         assert "nobody has a token" in done.stderr
+
+
+# A database that is busy or away
+
+
+def test_a_statement_that_is_given_up_breaks_nothing(served: Served) -> None:
+    connections = Connections(served.settings)
+    with connections.lend() as first, connections.lend() as second:
+        pass
+    with pytest.raises(Refused, match="busy"), connections.lend() as connection:
+        connection.execute("SET statement_timeout = '10ms'; SELECT pg_sleep(5)")
+    assert not first.closed
+    assert not second.closed
+    with pytest.raises(Unreachable), connections.lend() as connection:
+        connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+    assert first.closed
+    assert second.closed
+    connections.close()
+
+
+def test_the_server_outlives_its_connections(served: Served) -> None:
+    ended = "SELECT pid, pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'moirae server'"
+    before = {row[0] for row in served.connection.execute(ended)}
+    deadline = time.monotonic() + 60
+    held = "SELECT pid FROM pg_locks WHERE locktype = 'advisory'"
+    while not {row[0] for row in served.connection.execute(held)} - before:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    served.ask("GET", "/api/v1/rules")  # the first may find a connection that is gone
+    assert served.ask("GET", "/api/v1/rules").status_code == 200
+    assert served.process.is_running()
