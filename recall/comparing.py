@@ -15,11 +15,17 @@ from recall.similarity.index import Index, Key
 class Comparisons:
     """Events compared with the corpora of their rules."""
 
-    def __init__(self, corpora: Corpora, ledger: Ledger, missing: Callable[[Task], Collection[int]]) -> None:
-        """`missing`: the chunks of which the corpus of a task's rule is not whole yet."""
+    def __init__(
+        self,
+        corpora: Corpora,
+        ledger: Ledger,
+        missing: Callable[[Task], Collection[int]],
+        lost: Callable[[Task], Collection[int]],
+    ) -> None:
+        """`missing`: the chunks of which the corpus of a task's rule is not whole yet; `lost`: nor will it ever be."""
         self._corpora = corpora
         self._ledger = ledger
-        self._missing = missing
+        self._missing, self._lost = missing, lost
 
     def compare(self, works: Sequence[Work]) -> list[Step]:
         """Compare the events of some tasks of one rule, each with its next pieces of history, in one pass."""
@@ -61,7 +67,9 @@ class Comparisons:
         task, state = work.task, work.state
         assert task.pieces is not None and state is not None
         changes = sum(hit.event not in before for hit in state.top.hits)
-        covered = coverage(task.pieces, work.upto, task.failed, task.skipped)
+        lost = self._lost(task)
+        failed = task.failed + sum(chunk in lost for chunk, _, _ in task.pieces[task.next : work.upto])
+        covered = coverage(task.pieces, work.upto, failed, task.skipped)
         due = covered.final or task.revision == 0 or (work.better and work.due(time.monotonic()))
         revision = None
         if due:
@@ -72,4 +80,4 @@ class Comparisons:
             revision = Revision(replace(covered, hopeful=hopeful(index, state, left) + unknown), state.answer(index))
         held = None if covered.final else state.dump()
         ended = "done" if covered.final else "running"
-        return Step(task, work.upto, task.failed, held, compared, changes, seconds, ended, revision)
+        return Step(task, work.upto, failed, held, compared, changes, seconds, ended, revision)

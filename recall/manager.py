@@ -54,7 +54,7 @@ class Manager:
         self._workers = Workers(engines, ledger, stuck)
         self._desk = Desk(connection, ledger, corpora, keys, stride if stride is not None else Stride())
         self._preparing = Preparing(self._desk, self._workers, background)
-        comparisons = Comparisons(corpora, ledger, self._preparing.missing)
+        comparisons = Comparisons(corpora, ledger, self._preparing.missing, self._preparing.lost)
         self._turns = Turns(connection, self._desk, comparisons, self._preparing, self._workers)
         self._judging = Judging(ledger, self._workers)
         self._commands = Commands(connection, len(engines))

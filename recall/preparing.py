@@ -29,6 +29,9 @@ class Background(Protocol):
     def missing(self, rule: str, version: str) -> Collection[int]:
         """The chunks in which events of a rule may lie that are not found yet."""
 
+    def lost(self, rule: str, version: str) -> Collection[int]:
+        """Those of them in which nobody will look for events of the rule any more: it has failed too often."""
+
     def make(self, work: Any, spark: SparkSession) -> None:
         """Do it. What cannot be done is not raised but kept, and not wanted again."""
 
@@ -48,6 +51,10 @@ class Preparing:
     def missing(self, task: Task) -> Collection[int]:
         """The chunks that are not prepared for a task's comparison."""
         return () if self._background is None else self._background.missing(task.rule, task.version)
+
+    def lost(self, task: Task) -> Collection[int]:
+        """Those that will never be."""
+        return () if self._background is None else self._background.lost(task.rule, task.version)
 
     def first(self, work: Work) -> bool:
         """Whether something must be prepared before the next piece of a comparison: it is, or waits, as its turn.

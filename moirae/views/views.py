@@ -33,7 +33,7 @@ from moirae.rules.requests import asks
 from moirae.views.claim import claimed
 from moirae.views.derived import DerivedStream, DerivedStreams, StreamWork, needed
 from moirae.views.find import Finder, Related
-from moirae.views.plan import View, Work, decide, goal, overlap, span_to_find
+from moirae.views.plan import TRIES, View, Work, decide, goal, overlap, span_to_find
 from moirae.views.store import ViewStore
 from recall.query.shape import Unsupported
 
@@ -140,6 +140,12 @@ class Views:
         wanted = {chunk.id: goal(chunk, known.corpus_from) for chunk in self._catalog.chunks()}
         found = {chunk: view.upto for chunk, view in views.items() if view.upto is not None}
         return {chunk for chunk, to in wanted.items() if to is not None and (chunk not in found or found[chunk] < to)}
+
+    def lost(self, rule: str, version: str) -> set[int]:
+        """Those of them whose view is given up."""
+        views = self._looking.views(rule, version)
+        given_up = {chunk for chunk, view in views.items() if view.tries >= TRIES}
+        return given_up & self.missing(rule, version) if given_up else given_up
 
     def _look(self, now: float) -> None:
         self._looked = now

@@ -34,6 +34,7 @@ from recall.engines.spark import SparkEngine
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
 from recall.manager import Manager
+from recall.preparing import Background
 from recall.request import Asked, Order, Request, SqlQuestion, task_id
 from recall.schedule import Stride
 
@@ -82,7 +83,12 @@ class History:
 
     @contextmanager
     def manager(
-        self, workers: int = 1, stride: Stride[UUID] | None = None, terms: Terms = Terms(), stuck: float = 600.0
+        self,
+        workers: int = 1,
+        stride: Stride[UUID] | None = None,
+        terms: Terms = Terms(),
+        stuck: float = 600.0,
+        background: Background | None = None,
     ) -> Iterator[Manager]:
         """A manager on a connection of its own."""
         connection = database.connect(self.settings, "recall")
@@ -97,6 +103,7 @@ class History:
             engines,
             stuck,
             stride=stride,
+            background=background,
         )
         try:
             yield manager

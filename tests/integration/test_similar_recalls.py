@@ -106,6 +106,41 @@ def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_c
     assert none_left
 
 
+class _GivenUp:
+    """Of one chunk the past cannot be found."""
+
+    def __init__(self, chunk: int) -> None:
+        self._chunks = {chunk}
+
+    def next(self) -> None:
+        """Nothing else is to be done."""
+
+    def wanted(self, rule: str, version: str, chunk: int) -> None:
+        """What is not given up is there."""
+
+    def missing(self, rule: str, version: str) -> set[int]:
+        return self._chunks
+
+    def lost(self, rule: str, version: str) -> set[int]:
+        return self._chunks
+
+    def make(self, work: object, spark: object) -> None:
+        pytest.fail("nothing was wanted")
+
+
+def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
+    corpus = _Corpus(past, 4)
+    corpus.settle(list(range(0, _END, 5)))
+    task = _ask(past, corpus.alerts[-1])
+    chunk = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
+    assert chunk is not None
+    with past.manager(background=_GivenUp(chunk[0])) as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    coverage = past.revisions(task)[-1]["coverage"]
+    assert (coverage["failed"], coverage["left"], coverage["final"], coverage["partial"]) == (1, 0, True, True)
+    assert coverage["read"] == len(past.task(task)["pieces"]) - 1
+
+
 def test_answers_can_be_repeated_whatever_came_since(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """After more events, older and newer ones; by a process that reads the corpus from files."""
     monkeypatch.setattr(recall.corpora, "_EVENTS", 10)

@@ -233,6 +233,20 @@ def _property(
     assert count or not starts
     doubled = "SELECT count(*) - count(DISTINCT corpus) FROM contexts WHERE corpus IS NOT NULL"
     assert late.connection.execute(doubled).fetchone() == (0,)
+    _given_up(late, connections, place)
+
+
+def _given_up(world: World, connections: list[Connection[Any]], place: Settings) -> None:
+    """A view that has failed too often is not wanted any more, and its chunk known to be lost."""
+    row = world.connection.execute(
+        "UPDATE views SET upto = NULL, tries = 3 WHERE ctid = (SELECT min(ctid) FROM views) "
+        "RETURNING rule, version, chunk"
+    ).fetchone()
+    if row is not None:
+        rule, version, chunk = row
+        views = _views(world, connections, place)
+        assert views.wanted(rule, version, chunk) is None
+        assert views.lost(rule, version) == {chunk}
 
 
 @settings(max_examples=2)
