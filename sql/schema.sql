@@ -186,6 +186,8 @@ CREATE TABLE IF NOT EXISTS deployments (
 -- itself what is the first event of an alert. What lies before is found by views.
 ALTER TABLE deployments ADD COLUMN IF NOT EXISTS live_from timestamptz;
 ALTER TABLE deployments ADD COLUMN IF NOT EXISTS corpus_from timestamptz;
+-- Whether it is quarantined because it was not admitted, and for nothing that it did.
+ALTER TABLE deployments ADD COLUMN IF NOT EXISTS refused boolean NOT NULL DEFAULT false;
 
 -- Views: the events of a rule's version in a chunk that live has not judged are found, with the corpus they belong to.
 CREATE TABLE IF NOT EXISTS views (

@@ -22,6 +22,15 @@ class Deployment:
 
 
 @dataclass(frozen=True)
+class Damaged:
+    """A stored rule that cannot be read, and why."""
+
+    rule: str
+    version: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class RuleError:
     """What a rule is charged with. `event`: the row at fault, where one was found; `times`: how often, or for a flood
     how many events were left out."""

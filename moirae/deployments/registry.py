@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import optional_datetime
-from moirae.deployments.model import Deployment, RuleError, RuleFilesState
+from moirae.deployments.model import Damaged, Deployment, RuleError, RuleFilesState
 from moirae.deployments.plan import Applied, Step, changes, plan
 from moirae.rules.definition import Definition
 
@@ -29,12 +29,26 @@ class Registry:
         self._connection = connection
 
     def desired(self) -> list[Definition]:
-        """The rules as applied."""
-        return [Definition.from_json(row[2]) for row in self._connection.execute(_QUERIES["desired"])]
+        """The rules as applied, but for those that cannot be read."""
+        return self.stored()[0]
+
+    def stored(self) -> tuple[list[Definition], list[Damaged]]:
+        """The rules as applied, and those of them that cannot be read: of another shape than ours, or damaged."""
+        found: list[Definition] = []
+        damaged: list[Damaged] = []
+        for rule, version, definition, _ in self._connection.execute(_QUERIES["desired"]):
+            try:
+                found.append(Definition.from_json(definition))
+            except Exception as error:
+                reason = f"the stored rule cannot be read, apply it again: {type(error).__name__}: {error}"
+                damaged.append(Damaged(rule, version, reason))
+        return found, damaged
 
     def diff(self, wanted: Sequence[Definition]) -> list[Step]:
         """What applying the rules would change, and what would stay."""
-        return plan(*({d.name: _applied(d) for d in side} for side in (wanted, self.desired())))
+        stored, damaged = self.stored()
+        running = {d.name: _applied(d) for d in stored} | {d.rule: Applied(d.version, "") for d in damaged}
+        return plan({d.name: _applied(d) for d in wanted}, running)
 
     def apply(self, wanted: Sequence[Definition]) -> list[Step]:
         """Make these the desired rules, all at once; returns what changed."""
@@ -132,9 +146,14 @@ class Registry:
         return sorted(row[0] for row in rows)
 
     def refuse(self, rule: str, version: str, reason: str) -> None:
-        """A rule may not run; it is set aside at once."""
+        """A rule may not run; it is set aside at once, until it is admitted or somebody resumes it."""
         values = {"rule": rule, "version": version, "error": sql.storable(reason[:2000])}
         self._connection.execute(_QUERIES["refuse"], values)
+
+    def lift(self, admitted: Mapping[str, str]) -> set[str]:
+        """These versions, by rule, may run. Those that were refused go on where they stood; returns their names."""
+        values = {"rules": list(admitted), "versions": list(admitted.values())}
+        return {row[0] for row in self._connection.execute(_QUERIES["lift"], values)}
 
     # The rule files of the workspace
 

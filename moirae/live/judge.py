@@ -7,6 +7,7 @@ one statement. Where that fails, each half of its rules is judged again, down to
 import gc
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
@@ -24,6 +25,7 @@ from archiver.times import span
 from moirae.alerts.event import Event, Found, distinct
 from moirae.alerts.source import Source, source
 from moirae.alerts.store import AlertStore
+from moirae.deployments.model import Damaged
 from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
 from moirae.live.around import Around
@@ -100,49 +102,60 @@ class Judge:
         revision = self._registry.revision()
         if revision != self._revision:
             self.save()
-            self._reconcile(self._registry.desired())
+            self._reconcile(*self._registry.stored())
             self._revision = revision
 
-    def _reconcile(self, desired: Sequence[Definition]) -> None:
-        """Start, change and stop only what differs, all at once; a new version takes over where the old one stood."""
+    def _reconcile(self, desired: Sequence[Definition], damaged: Sequence[Damaged]) -> None:
+        """Start, change and stop only what differs, all at once; a new version takes over where the old one stood.
+
+        What is refused has its place too, from which it goes on when it is admitted.
+        """
         wanted = {d.name: d for d in desired if d.rule.spec.enabled}
         admitted, refused = self._admission.admit(list(wanted.values()))
         wanted |= {d.name: d for d in admitted}
-        started: list[Definition] = []
+        refused |= {one.rule: one.reason for one in damaged}
+        versions = {name: d.version for name, d in wanted.items()} | {one.rule: one.version for one in damaged}
+        started: set[str] = set()
         with self._registry.transaction():
             deployed = {deployment.rule: deployment for deployment in self._registry.deployments()}
-            for deployment in deployed.values():
-                definition = wanted.get(deployment.rule)
-                if definition is None or definition.version != deployment.version:
-                    self._registry.stop(deployment.rule, deployment.version)
-                if definition is None:
-                    self._registry.end_alerts(deployment.rule)
-            for name, definition in wanted.items():
-                before = deployed.get(name)
-                if before is None or before.version != definition.version:
-                    settled = before.settled_to if before else None if name in refused else self._begin(definition)
-                    self._registry.start(name, definition.version, settled, undecided(definition))
-                    started.append(definition)
+            for rule, deployment in deployed.items():
+                if versions.get(rule) != deployment.version:
+                    self._registry.stop(rule, deployment.version)
+                if rule not in versions:
+                    self._registry.end_alerts(rule)
+            for name, version in versions.items():
+                before, definition = deployed.get(name), wanted.get(name)
+                if before is None or before.version != version:
+                    settled = before.settled_to if before else self._begin(definition)
+                    self._registry.start(name, version, settled, undecided(definition) if definition else 0)
+                    started.add(name)
             for name, reason in refused.items():
-                self._registry.refuse(name, wanted[name].version, reason)
+                self._registry.refuse(name, versions[name], reason)
                 _LOG.error("rule refused", action="rule_refused", rule=name, error=reason)
-        for definition in started:
-            _LOG.info("rule started", action="rule_started", rule=definition.name, version=definition.version)
+            lifted = self._registry.lift({name: version for name, version in versions.items() if name not in refused})
+        for name in sorted((started | lifted) - refused.keys()):
+            _LOG.info("rule started", action="rule_started", rule=name, version=versions[name])
         self._load(wanted)
-        names = {definition.name for definition in started}
-        self.detect_unsettled([rule for rule in self.running if rule.rule in names])
+        self.detect_unsettled([rule for rule in self.running if rule.rule in started | lifted])
 
-    def _begin(self, definition: Definition) -> int | None:
-        """A new rule begins with what is not settled yet; in a workspace without data, at the beginning of time."""
-        tables = tables_of(definition.rule, self._streams, self._relation_names)
-        return horizon(event_shape(definition.rule, tables), self.watermarks())
+    def _begin(self, definition: Definition | None) -> int | None:
+        """A new rule begins with what is not settled yet; in a workspace without data, at the beginning of time.
+
+        One that cannot be read begins with the stream that has come the least far.
+        """
+        marks = self.watermarks()
+        if definition is not None:
+            tables = tables_of(definition.rule, self._streams, self._relation_names)
+            with suppress(Exception):  # a refused one may be anything
+                return horizon(event_shape(definition.rule, tables), marks)
+        return min((mark for mark in marks.values() if mark is not None), default=None)
 
     def _load(self, wanted: Mapping[str, Definition]) -> None:
         self.running = []
         deployments = self._registry.deployments()
         self._guard.loaded(deployment.rule for deployment in deployments if deployment.suspect)
         for deployment in deployments:
-            if deployment.state == "running":
+            if deployment.state == "running" and deployment.rule in wanted:
                 definition = wanted[deployment.rule]
                 tables = tables_of(definition.rule, self._streams, self._relation_names)
                 shape = event_shape(definition.rule, tables)

@@ -38,7 +38,7 @@ FROM deployments d WHERE state <> 'stopped' ORDER BY rule
 INSERT INTO deployments AS d (rule, version, settled_to, state, live_from, corpus_from)
 VALUES (%(rule)s, %(version)s, %(settled_to)s, 'running', %(settled_to)s,
     %(settled_to)s::timestamptz + make_interval(secs => %(begins)s))
-ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error = NULL,
+ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error = NULL, refused = false,
     settled_to = greatest(d.settled_to, excluded.settled_to), started_at = clock_timestamp(),
     live_from = greatest(d.settled_to, excluded.settled_to),
     corpus_from = greatest(d.settled_to, excluded.settled_to) + make_interval(secs => %(begins)s)
@@ -88,12 +88,19 @@ WHERE %(rule)s::text IS NULL OR rule = %(rule)s ORDER BY last_at DESC, id DESC
 
 -- resume --
 -- Quarantines end.
-UPDATE deployments SET state = 'running', failures = 0, error = NULL, started_at = clock_timestamp()
+UPDATE deployments SET state = 'running', failures = 0, error = NULL, refused = false, started_at = clock_timestamp()
 WHERE rule = ANY(%(rules)s) AND state = 'quarantined' RETURNING rule
 
 -- refuse --
--- A rule may not run.
-UPDATE deployments SET state = 'quarantined', error = %(error)s WHERE rule = %(rule)s AND version = %(version)s
+-- A rule may not run. One that was quarantined for what it did stays so when it may.
+UPDATE deployments SET state = 'quarantined', error = %(error)s, refused = refused OR state <> 'quarantined'
+WHERE rule = %(rule)s AND version = %(version)s
+
+-- lift --
+-- Versions that were refused may run now.
+UPDATE deployments d SET state = 'running', failures = 0, error = NULL, refused = false, started_at = clock_timestamp()
+FROM unnest(%(rules)s::text[], %(versions)s::text[]) AS w(rule, version)
+WHERE d.rule = w.rule AND d.version = w.version AND d.refused AND d.state = 'quarantined' RETURNING d.rule
 
 -- end_alerts --
 -- Open alerts of a rule that was taken away end with their last event.

@@ -1,0 +1,127 @@
+"""Stored rules that are refused: the others run, and the refused ones go on from their place when they are admitted."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from archiver.ingest import Unit
+from moirae import database
+from moirae.deployments.model import Deployment
+from moirae.deployments.registry import Registry
+from moirae.rules import admission
+from moirae.rules.definition import Definition
+from moirae.rules.model import Alert
+from moirae.rules.ruleset import Rule
+from moirae.settings import Settings
+from recall import gate
+from tests.property.world import START, World, workspace
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def place(public_folder: Path) -> Settings:
+    return workspace(public_folder)
+
+
+@pytest.fixture(scope="module")
+def connection(place: Settings) -> Iterator[Connection[Any]]:
+    with database.connect(place, "refused") as made:
+        yield made
+
+
+def _definition(name: str) -> Definition:
+    rule = Rule("g", Alert(alert=name, expr="SELECT host, n, ts FROM a WHERE v > 10"))
+    return Definition(rule, {"host": "string", "n": "bigint"}, ("host",), ("host",))
+
+
+def _batch(number: int) -> Unit:
+    times = [START + timedelta(minutes=5 * number, seconds=i) for i in range(10)]
+    rows = [{"ts": ts.isoformat(), "host": "h", "v": 50.0, "n": number * 10 + i} for i, ts in enumerate(times)]
+    return Unit("a", str(number), "jsonl", lambda: iter([json.dumps(row).encode() for row in rows]))
+
+
+def _deployed(connection: Connection[Any], rule: str) -> Deployment:
+    (found,) = [d for d in Registry(connection).deployments() if d.rule == rule]
+    return found
+
+
+def _running(world: World) -> list[str]:
+    return [rule.rule for rule in world.judge.running]
+
+
+def test_a_stored_rule_that_is_damaged_is_refused_alone_and_mended_by_applying_it(
+    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
+) -> None:
+    definitions = [_definition("Bad"), _definition("Good")]
+    world = World(spark, connection, place, definitions, tmp_path)
+    connection.execute("UPDATE rules SET definition = definition - 'answers' WHERE rule = 'g/Bad'")
+    world.reopen()
+    assert _running(world) == ["g/Good"]
+    bad = _deployed(connection, "g/Bad")
+    assert bad.state == "quarantined"
+    assert "cannot be read" in (bad.error or "")
+    registry = Registry(connection)
+    assert [(step.action, step.rule) for step in registry.apply(definitions)] == [("update", "g/Bad")]
+    world.judge.reload(START)
+    assert _running(world) == ["g/Bad", "g/Good"]
+    connection.execute("UPDATE rules SET definition = '{}' WHERE rule = 'g/Bad'")
+    assert [(step.action, step.rule) for step in registry.apply(definitions[1:])] == [("stop", "g/Bad")]
+
+
+def test_a_rule_that_was_refused_for_a_while_begins_where_it_would_have_begun(
+    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good, new = _definition("Good"), _definition("New")
+    world = World(spark, connection, place, [good], tmp_path)
+    world.take([_batch(0), _batch(1)], at_once=True)
+    begins = world.archive.watermark("a")
+    with monkeypatch.context() as busy:
+        busy.setattr(gate, "_PATIENCE", 0.0)
+        Registry(connection).apply([good, new])
+        world.judge.reload(START)
+    refused = _deployed(connection, "g/New")
+    assert (refused.state, refused.settled_to) == ("quarantined", begins)
+    assert _running(world) == ["g/Good"]
+    world.take([_batch(2)], at_once=True)
+    world.reopen()
+    assert _running(world) == ["g/Good", "g/New"]
+    world.end()
+    counts = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
+    assert counts["g/Good"] == 30
+    # Of the second batch all rows lie beyond the watermark, as the stream's lateness is 30 s; of the first, none.
+    assert counts["g/New"] == 20
+
+
+def test_a_quarantine_for_what_a_rule_did_is_not_lifted(
+    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
+) -> None:
+    world = World(spark, connection, place, [_definition("Bad")], tmp_path)
+    registry, version = Registry(connection), _definition("Bad").version
+    assert registry.fail("g/Bad", version, "error", "fell", None, 1)
+    registry.refuse("g/Bad", version, "no time")
+    world.reopen()
+    assert _running(world) == []
+
+
+def test_a_check_that_fails_over_one_rule_refuses_that_rule(
+    spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = admission.check
+
+    def falls(spark: SparkSession, settings: Settings, rules: Any) -> Any:
+        if any(rule.id == "g/Bad" for rule in rules.rules):
+            raise RuntimeError("a fault of the check")
+        return check(spark, settings, rules)
+
+    monkeypatch.setattr(admission, "check", falls)
+    admitted, refused = admission.Admission(spark, place).admit([_definition("Bad"), _definition("Good")])
+    assert [definition.name for definition in admitted] == ["g/Good"]
+    assert refused.keys() == {"g/Bad"}
+    assert "a fault of the check" in refused["g/Bad"]
