@@ -18,9 +18,6 @@ from recall.workers import Asking, words
 
 _LOG = structlog.get_logger()
 
-# Rows of a partial answer, such as groups, that a task may hold.
-_ROWS = 100_000
-
 
 def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
@@ -92,9 +89,6 @@ def _step(
     assert task.pieces is not None and work.template is not None
     failed = task.failed + (upto - task.next if not_read is not None else 0)
     covered = coverage(task.pieces, upto, failed, task.skipped)
-    if held is not None and len(held) > _ROWS:
-        reason = f"its partial answer has {len(held):,} rows; {_ROWS:,} are the most that are kept"
-        return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=reason, exceeded=True)
     error = not_read or not_answered
     if covered.final and error is not None and (answer is None or failed == len(task.pieces) - task.skipped):
         return Step(task, upto, failed, None, rows, rows, seconds, "failed", error=error)
@@ -111,7 +105,7 @@ def _exceeded(task: Task, fault: Exceeded, seconds: float) -> Step:
     """The end of a task that holds more than it may: reading on would only add to it."""
     error = f"recall {task.recall} of rule {task.rule}: {fault}"
     _LOG.error("recall exceeds its limit", action="recall_exceeded", rule=task.rule, recall=task.recall, error=error)
-    return Step(task, task.next, task.failed, None, 0, 0, seconds, "failed", error=error)
+    return Step(task, task.next, task.failed, None, 0, 0, seconds, "failed", error=error, exceeded=True)
 
 
 def _length(work: Work) -> float:

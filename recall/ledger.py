@@ -184,6 +184,10 @@ class Ledger:
         values = {"id": task.id, "fence": task.fence, "pieces": Jsonb(task.pieces), "corpus": task.corpus}
         self._connection.execute(_QUERIES["pin"], {**values, "skipped": task.skipped})
 
+    def asked(self, tasks: Iterable[Task]) -> None:
+        """A query for the next piece of these tasks begins: should the process be killed, it is taken to be over it."""
+        self._connection.execute(_QUERIES["asked"], {"ids": [task.id for task in tasks], "lease": self._lease})
+
     def charge(self, tasks: Iterable[Task]) -> None:
         """The process falls over the next piece of these tasks."""
         self._connection.execute(_QUERIES["charge"], {"ids": [task.id for task in tasks], "lease": self._lease})

@@ -18,7 +18,7 @@ from recall.preparing import Preparing
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
 from recall.schedule import run
-from recall.workers import Asking, EngineLost, GivenUp, Job, Workers, words
+from recall.workers import EngineLost, GivenUp, Job, Workers, words
 
 _CONTEXTS = sql.load("contexts")
 
@@ -78,7 +78,7 @@ class Turns:
         self._end_of_turn(work, alone)
         try:
             return self._turn_of(work, able)
-        except psycopg.Error:
+        except (psycopg.Error, EngineLost):
             raise
         except Exception as error:  # what is odd about one task is its own
             self._desk.fail(work.task, words(error))
@@ -86,10 +86,12 @@ class Turns:
 
     def _turn_of(self, work: Work, able: Iterable[UUID]) -> list[Task] | None:
         workers = self._workers
-        if work.template is None or not work.left:
-            if work.template is None and self._preparing.first(work):
+        if work.template is None:
+            if self._preparing.first(work):
                 return []
-            return self._at_once(work, able)
+            works = self._together(work, able)
+            self._desk.stride.served({one.task.id: max(one.upto - one.task.next, 1) for one in works})
+            return self._compare(works)
         if not workers.free or (work.background and not workers.spare):
             return None
         suspects = [task for job in self.jobs for task in job.tasks if task.tries]
@@ -100,7 +102,7 @@ class Turns:
         for one in works:
             one.busy = True
         tasks = [one.task for one in works]
-        self._desk.stride.served({one.task.id: one.upto - one.task.next for one in works})
+        self._desk.stride.served({one.task.id: max(one.upto - one.task.next, 1) for one in works})
         job = workers.start(tasks, "history query", lambda asking: read(asking, works, own))
         self.jobs.append(job)
         self._works[id(job)] = works
@@ -126,16 +128,20 @@ class Turns:
                     same.append(other)
         return [work, *same[: _TOGETHER - 1]]
 
-    def _at_once(self, work: Work, able: Iterable[UUID]) -> list[Task]:
-        """What needs no engine: similarity over the index in memory, for all that wait for the same chunk; a question
-        without any history."""
-        if work.template is None:
-            works = self._together(work, able)
+    def _compare(self, works: list[Work]) -> list[Task]:
+        """What needs no engine: similarity over the index in memory, for all that wait for the same chunk. A comparison
+        that fails is tried for each task by itself."""
+        try:
             steps = self._comparisons.compare(works)
-        else:
-            works = [work]
-            steps = read(Asking(self._workers.at_hand), works, self._own(works))
-        self._desk.stride.served({one.task.id: max(one.upto - one.task.next, 1) for one in works})
+        except psycopg.Error:
+            raise
+        except Exception as error:
+            for one in works:
+                one.state = None  # some are compared, some not: they go on from what was kept
+            if len(works) > 1:
+                return [ended for one in works for ended in self._compare([one])]
+            self._desk.fail(works[0].task, words(error))
+            return []
         return self._take_in(works, steps)
 
     def _own(self, works: list[Work]) -> Own:

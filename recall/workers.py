@@ -87,13 +87,10 @@ class Workers:
         them, so the last place is not theirs."""
         return max(self.free - 1, 0) if self.places > 1 else self.free
 
-    @property
-    def at_hand(self) -> Engines:
-        """Any engine, for what asks it nothing."""
-        return self._idle[-1]
-
     def start(self, tasks: Sequence[Task], what: str, ask: Callable[[Asking], Found]) -> Job[Found]:
         """Ask a free engine something."""
+        if tasks:
+            self._ledger.asked(tasks)
         asking = Asking(self._idle.pop())
         return Job(tasks, what, asking, self._pool.submit(ask, asking))
 

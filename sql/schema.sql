@@ -402,6 +402,8 @@ ALTER TABLE tasks ADD COLUMN IF NOT EXISTS deadline timestamptz;
 ALTER TABLE tasks DROP CONSTRAINT IF EXISTS tasks_state_check, ADD CONSTRAINT tasks_state_check
     CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed'));
 DROP INDEX IF EXISTS tasks_open;
+-- Since when a query for it is under way: if its process does not come to its end, that counts as a try.
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS asked_at timestamptz;
 CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
 CREATE INDEX IF NOT EXISTS tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;
@@ -435,7 +437,7 @@ CREATE TABLE IF NOT EXISTS revisions (
 -- For each row of an SQL answer, by output: value, low and high of what is likely over all that was asked for.
 ALTER TABLE revisions ADD COLUMN IF NOT EXISTS estimates jsonb;
 
--- What people ask of recalls. `target`: which are meant, see `recall.command`.
+-- What people ask of recalls. `target`: which are meant, see `recall.commands`.
 CREATE TABLE IF NOT EXISTS commands (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Named by who asks: the same again is the same command.

@@ -9,7 +9,7 @@ is no index: it is made again from the archive.
 import hashlib
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -129,8 +129,3 @@ def _publish(path: Path, data: Any) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def saved_events(segments: Sequence[Segment]) -> int:
-    """How many events are in files."""
-    return sum(len(segment) for segment in segments if segment.file is not None)

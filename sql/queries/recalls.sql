@@ -14,8 +14,8 @@ SELECT lease, pg_advisory_lock(hashtext('moirae leases'), lease) FROM taken
 SET idle_in_transaction_session_timeout = '5s'
 
 -- reclaim --
--- What dead processes worked on, and what those did that have given no sign, waits for another.
-UPDATE tasks SET state = 'waiting', lease = NULL WHERE id IN (SELECT id FROM tasks
+-- What dead processes worked on, and what those did that have given no sign, waits for another. They may have died of it.
+UPDATE tasks SET state = 'waiting', lease = NULL, tries = tries + (asked_at IS NOT NULL)::integer, asked_at = NULL WHERE id IN (SELECT id FROM tasks
 WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
     SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
         AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
@@ -25,7 +25,8 @@ FOR UPDATE SKIP LOCKED)
 -- claim --
 -- Take tasks that nobody works on: those without an answer first, of each rule only some, so that none takes all.
 UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(length)s, fence = fence + 1,
-    started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp())
+    started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
+    asked_at = NULL
 WHERE id IN (
     SELECT t.id
     FROM (SELECT DISTINCT rule FROM tasks WHERE level = %(level)s AND state = 'waiting') r
@@ -60,7 +61,8 @@ WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s AND exce
 
 -- renew --
 -- The process still works on its tasks.
-UPDATE tasks SET lease_until = clock_timestamp() + %(length)s WHERE lease = %(lease)s AND state = 'running'
+UPDATE tasks SET lease_until = clock_timestamp() + %(length)s WHERE id IN (
+    SELECT id FROM tasks WHERE lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
 
 -- at_work --
 -- The tasks of a process as they stand.
@@ -76,21 +78,28 @@ WHERE state IN ('waiting', 'running', 'suspended')
 UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
+-- asked --
+-- A query for the next piece of some tasks begins.
+UPDATE tasks SET asked_at = clock_timestamp() WHERE id IN (
+    SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
+
 -- charge --
 -- A process falls over the next piece of some tasks, or over the condition of an ended one.
-UPDATE tasks SET tries = tries + 1
-WHERE id = ANY(%(ids)s) AND (lease = %(lease)s OR state NOT IN ('waiting', 'running'))
+UPDATE tasks SET tries = tries + 1, asked_at = NULL WHERE id IN (
+    SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND (lease = %(lease)s OR state NOT IN ('waiting', 'running'))
+    ORDER BY id FOR UPDATE)
 
 -- release --
 -- The process ends: what it has begun goes on in the next.
-UPDATE tasks SET state = 'waiting', lease = NULL WHERE lease = %(lease)s AND state = 'running'
+UPDATE tasks SET state = 'waiting', lease = NULL, asked_at = NULL WHERE id IN (
+    SELECT id FROM tasks WHERE lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
 
 -- advance --
 -- A piece of history is in: its result and the cursor move together, so that it counts once. A task loses tickets for
 -- its results, and is suspended when it has gone on without feedback for as long as its rule says.
 UPDATE tasks SET next = %(next)s, failed = %(failed)s, held = %(held)s, rows = rows + %(rows)s,
     results = results + %(results)s, tickets = greatest(1, tickets - %(lost)s),
-    seconds = seconds + %(seconds)s, tries = 0, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
+    seconds = seconds + %(seconds)s, tries = 0, asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
     ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
     state = CASE WHEN d.unasked AND %(state)s = 'running' THEN 'suspended' ELSE %(state)s END,

@@ -1,23 +1,29 @@
 """The Recall Manager over a history in chunks: what becomes of tasks, whoever works on them."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import recall.comparing
 from archiver.errors import LogDamaged
 from archiver.reader import Reader
 from archiver.times import to_micros
 from recall.commands import KeyTaken, Target, ask, effect
+from recall.desk import TRIES
 from recall.engines.local import LocalEngine
 from recall.engines.template import Own, Template
-from recall.ledger import Terms
-from recall.request import Asked, Order, Piece
+from recall.ledger import Ledger, Terms
+from recall.request import Asked, Order, Piece, Request, SimilarQuestion, task_id
+from recall.similarity.answer import SimilarState
+from recall.similarity.index import Index, Span
+from recall.similarity.measure import TfIdf
 from tests.integration.history import COUNT, HOSTS, START, History, go_on, history
 
 
@@ -325,6 +331,36 @@ def test_what_is_odd_about_one_task_is_its_own(past: History) -> None:
         assert past.task(task)["state"] == "failed" and reason in past.task(task)["error"]
 
 
+def test_tasks_compared_together_fail_one_by_one(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdf.name, 0)
+    events = [Asked(UUID(int=number), to_micros(START), {}, {}) for number in (1, 2, 3)]
+    Ledger(past.connection).add([Request("g/r", "1", "similar", question, asked, 0) for asked in events])
+    first, odd, last = (task_id("g/r", "1", "similar", asked.eid) for asked in events)
+
+    def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+        found = real(index, states, spans)
+        if any(state.comparison.event.eid == str(events[1].eid) for state in states):
+            raise ValueError("odd")
+        return found
+
+    real = recall.comparing.compare
+    monkeypatch.setattr(recall.comparing, "compare", compare)
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] in ("done", "failed") for task in (first, odd, last)))
+    assert [past.task(task)["state"] for task in (first, odd, last)] == ["done", "failed", "done"]
+    assert past.task(odd)["error"] == "odd"
+
+
+def test_a_question_without_any_history_is_answered(past: History) -> None:
+    task = past.ask(1)
+    past.connection.execute("UPDATE tasks SET event = jsonb_set(event, '{ts}', '0')")
+    past.connection.execute("UPDATE tasks SET pieces = '[]'")
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    (revision,) = past.revisions(task)
+    assert revision["answer"] == [{"n": 0, "total": None}]
+
+
 # Storms, and what needs too much
 
 
@@ -355,7 +391,7 @@ def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
 def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.history._ROWS", 30)
+    monkeypatch.setattr("recall.operators.aggregates.ROWS", 30)
     monkeypatch.setattr("recall.desk._LOOK", 0.0)
     groups = "SELECT h.ts AS t, count(*) AS n FROM past h GROUP BY h.ts"
     with past.manager() as manager:
@@ -380,6 +416,52 @@ def test_a_query_that_takes_too_long_is_cancelled_and_given_up(past: History, mo
         go_on(manager, lambda: past.task(endless)["state"] == "failed")
         go_on(manager, lambda: past.task(fine)["state"] == "done")
     assert past.task(endless)["exceeded"] and "too much" in past.task(endless)["error"]
+
+
+def test_a_task_over_which_processes_die_is_given_up(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+        if template.question.sql == COUNT:
+            return real(engine, template, shares, own)
+        began.set()
+        end.wait(60)
+        return {}
+
+    real = LocalEngine.partial
+    monkeypatch.setattr(LocalEngine, "partial", partial)
+    deadly = past.ask(1, f"{COUNT} AND h.v > -1")
+    for _ in range(TRIES):
+        began.clear()
+        with past.manager() as dies:
+            go_on(dies, began.is_set)
+    fine = past.ask(2)
+    with past.manager() as lives:
+        go_on(lives, lambda: past.task(fine)["state"] == "done" and past.task(deadly)["state"] == "failed")
+    end.set()
+    assert past.task(deadly)["exceeded"] and past.task(deadly)["tries"] == 0
+    assert past.task(fine)["fence"] == 1
+
+
+def test_a_process_that_ends_in_order_charges_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    began, end = threading.Event(), threading.Event()
+
+    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+        began.set()
+        end.wait(60)
+        return {}
+
+    monkeypatch.setattr(LocalEngine, "partial", partial)
+    task = past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, began.is_set)
+        assert past.task(task)["asked_at"] is not None
+        stop = threading.Event()
+        stop.set()
+        manager.run(stop, lambda: None)
+    end.set()
+    left = past.task(task)
+    assert (left["state"], left["tries"], left["asked_at"]) == ("waiting", 0, None)
 
 
 def test_a_query_that_nobody_waits_for_is_cancelled(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
