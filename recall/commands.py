@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
@@ -12,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 import sql
 from recall.forecast import Ahead, finishes
-from recall.ledger import Revision, put_revision
+from recall.ledger import Revision, put_revision, twice
 from recall.request import Coverage
 
 _LOG = structlog.get_logger()
@@ -89,7 +90,7 @@ class Commands:
         """Carry out what is asked, in order; returns whether there was anything."""
         waiting = [row[0] for row in self._connection.execute(_QUERIES["open_commands"])]
         for number in waiting:
-            self._obey(number)
+            twice(partial(self._obey, number))
         return bool(waiting)
 
     def _obey(self, number: int) -> None:
@@ -114,6 +115,9 @@ class Commands:
     def expire(self, everything: bool = False) -> bool:
         """End tasks of events for which feedback was waited in vain, or of all that wait: their last answers stay.
         Returns whether there were any."""
+        return twice(lambda: self._expire(everything))
+
+    def _expire(self, everything: bool) -> bool:
         with self._connection.transaction():
             tasks = self._ids("silent", {"all": everything})
             if tasks:

@@ -51,16 +51,21 @@ class Judging:
     def ended(self, tasks: Iterable[Task]) -> None:
         """Tasks have ended: where all recalls that the rule's `where` names are answered, it can be judged."""
         for task in tasks:
-            question = task.question
-            if isinstance(question, SqlQuestion) and question.where is not None:
-                self._answered(task, question)
+            self._ended(task, all_there=False)
 
-    def _answered(self, task: Task, question: SqlQuestion) -> None:
+    def _ended(self, task: Task, all_there: bool) -> None:
+        """`all_there`: recalls of the event that have not begun will not."""
+        question = task.question
+        if not isinstance(question, SqlQuestion) or question.where is None:
+            return
         if task.tries >= TRIES:
             self._failed(task, "needs too much memory or time")
             return
         answers = self._ledger.answers(task.asked.eid)
         named = {name: answers.get(name) for name in question.judged}
+        if all_there and None in named.values():
+            self._failed(task, "a recall that it names was never asked")
+            return
         if any(one is None or one["state"] in ("waiting", "running", "suspended") for one in named.values()):
             return
         known = {name: ((one["answer"] if one else None) or [], question.judged[name]) for name, one in named.items()}
@@ -76,7 +81,8 @@ class Judging:
         now = time.monotonic()
         if now - self._searched > _SEARCH and not self._waiting and not self.jobs:
             self._searched = now
-            self.ended(self._ledger.unjudged())  # ended by a command, or by the fall of a process
+            for task in self._ledger.unjudged():  # ended by a command, or by the fall of a process
+                self._ended(task, all_there=True)
         while self._waiting and self._workers.free:
             condition = self._waiting[0]
             # One at a time may take the last place: Spark may only be starting for the first.

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import structlog
 from psycopg import Connection
+from psycopg.errors import DeadlockDetected
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
@@ -19,6 +20,10 @@ _QUERIES = sql.load("recalls")
 
 # A process that gives no sign for so long is taken for dead.
 LEASE = timedelta(seconds=30)
+# Alerts without a verdict that are looked at together.
+_UNJUDGED = 200
+
+Done = TypeVar("Done")
 
 
 @dataclass
@@ -127,9 +132,10 @@ class Ledger:
                 },
             )
 
-    def again(self, eid: UUID, version: str) -> None:
-        """The event's context has changed: what was compared with it is compared again."""
-        self._connection.execute(_QUERIES["again"], {"eid": eid, "version": version})
+    def again(self, changed: Collection[tuple[UUID, str]]) -> None:
+        """Contexts of events of a rule's version have changed: what was compared with them is compared again."""
+        values = {"eids": [eid for eid, _ in changed], "versions": [version for _, version in changed]}
+        self._connection.execute(_QUERIES["again"], values)
 
     def again_where_incomplete(self, rule: str, version: str, oldest: int) -> None:
         """Events from a time on (microseconds) entered a corpus: compare again what was compared without them."""
@@ -167,7 +173,7 @@ class Ledger:
 
     def renew(self) -> None:
         """A sign of life."""
-        self._connection.execute(_QUERIES["renew"], {"lease": self._lease, "length": LEASE})
+        self._change("renew", {"lease": self._lease, "length": LEASE})
 
     def reclaim(self) -> None:
         """What processes that have died worked on waits for another."""
@@ -186,15 +192,22 @@ class Ledger:
 
     def asked(self, tasks: Iterable[Task]) -> None:
         """A query for the next piece of these tasks begins: should the process be killed, it is taken to be over it."""
-        self._connection.execute(_QUERIES["asked"], {"ids": [task.id for task in tasks], "lease": self._lease})
+        self._change("asked", {"ids": [task.id for task in tasks], "lease": self._lease})
 
     def charge(self, tasks: Iterable[Task]) -> None:
         """The process falls over the next piece of these tasks."""
-        self._connection.execute(_QUERIES["charge"], {"ids": [task.id for task in tasks], "lease": self._lease})
+        self._change("charge", {"ids": [task.id for task in tasks], "lease": self._lease})
 
     def release(self) -> None:
         """Give all tasks back."""
-        self._connection.execute(_QUERIES["release"], {"lease": self._lease})
+        self._change("release", {"lease": self._lease})
+
+    def hold(self, tasks: Iterable[Task]) -> None:
+        """Let nobody else change some tasks before the caller's transaction ends, which begins with this."""
+        self._connection.execute(_QUERIES["hold"], {"ids": [task.id for task in tasks]})
+
+    def _change(self, query: str, values: Mapping[str, Any]) -> None:
+        twice(lambda: self._connection.execute(_QUERIES[query], values))
 
     def advance(self, step: Step) -> str | None:
         """Take in a step, cursor, partial answer and revision together; returns the task's state after it. None: the
@@ -236,14 +249,23 @@ class Ledger:
             return {row["recall"]: row for row in cursor.execute(_QUERIES["answers"], {"eid": eid})}
 
     def unjudged(self) -> list[Task]:
-        """Ended tasks with a condition whose alert has no verdict: a process fell before it could judge."""
+        """Some ended tasks with a condition whose alert has no verdict: a process fell before it could judge. What else
+        the condition names has ended, or will never begin."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["unjudged"]).fetchall()
+            rows = cursor.execute(_QUERIES["unjudged"], {"limit": _UNJUDGED}).fetchall()
         return list(_readable(rows, lambda row, _: self.verdict(row["rule"], row["eid"], "no history")))
 
     def verdict(self, rule: str, eid: UUID, verdict: str) -> None:
         """What history says of an alert."""
         self._connection.execute(_QUERIES["verdict"], {"rule": rule, "eid": eid, "verdict": verdict})
+
+
+def twice(change: Callable[[], Done]) -> Done:
+    """Change rows; once again where others held some of them and waited for the rest: the database ends one of both."""
+    try:
+        return change()
+    except DeadlockDetected:
+        return change()
 
 
 def put_revision(connection: Connection[Any], task: UUID, number: int, revision: Revision) -> None:

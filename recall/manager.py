@@ -55,7 +55,7 @@ class Manager:
         self._desk = Desk(connection, ledger, corpora, keys, stride if stride is not None else Stride())
         self._preparing = Preparing(self._desk, self._workers, background)
         comparisons = Comparisons(corpora, ledger, self._preparing.missing, self._preparing.lost)
-        self._turns = Turns(connection, self._desk, comparisons, self._preparing, self._workers)
+        self._turns = Turns(connection, ledger, self._desk, comparisons, self._preparing, self._workers)
         self._judging = Judging(ledger, self._workers)
         self._commands = Commands(connection, len(engines))
         self._load = None if least is None else Load(connection, least, len(engines))

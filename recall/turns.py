@@ -13,7 +13,7 @@ from recall.comparing import Comparisons
 from recall.desk import Desk, Work
 from recall.engines.template import Own
 from recall.history import read
-from recall.ledger import Step, Task
+from recall.ledger import Ledger, Step, Task, twice
 from recall.preparing import Preparing
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
@@ -34,6 +34,7 @@ class Turns:
     def __init__(
         self,
         connection: Connection[Any],
+        ledger: Ledger,
         desk: Desk,
         comparisons: Comparisons,
         preparing: Preparing,
@@ -41,6 +42,7 @@ class Turns:
     ) -> None:
         self.jobs: list[Job[list[Step]]] = []
         self._connection = connection
+        self._ledger = ledger
         self._desk = desk
         self._comparisons = comparisons
         self._preparing = preparing
@@ -185,8 +187,13 @@ class Turns:
 
     def _take_in(self, works: Sequence[Work], steps: Sequence[Step]) -> list[Task]:
         """Store what a query has brought for all its tasks, with one commit; returns those that have ended."""
+        return twice(lambda: self._store(works, steps))
+
+    def _store(self, works: Sequence[Work], steps: Sequence[Step]) -> list[Task]:
         ended = []
         with self._connection.transaction():
+            if len(works) > 1:
+                self._ledger.hold(work.task for work in works)
             for work, step in zip(works, steps, strict=True):
                 work.busy = False
                 if self._desk.take_in(work, step):
@@ -197,7 +204,9 @@ class Turns:
         """One piece or a run of them; in the background, where nobody waits for answers on the way, many."""
         task, total = work.task, len(work.task.pieces or ())
         done = task.next - task.skipped
-        work.upto = work.reach(_RUN if work.background else run(done, total - task.next, work.each, alone))
+        # Where nothing else can begin beside it, it should end soon.
+        most = _RUN if self._workers.places > 1 else 1
+        work.upto = work.reach(most if work.background else run(done, total - task.next, work.each, alone))
 
 
 def _alike(work: Work, other: Work) -> bool:

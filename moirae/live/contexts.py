@@ -16,7 +16,7 @@ import sql
 from archiver.times import from_micros
 from moirae.live.around import Around, Found
 from moirae.live.plan import Running
-from recall.ledger import Ledger
+from recall.ledger import Ledger, twice
 from recall.request import Asked
 
 _QUERIES = sql.load("contexts")
@@ -60,13 +60,23 @@ class Contexts:
                 wanted.append((rule, [_asked(row) for row in rows]))
         if wanted:
             found = self._around.compute(wanted)
-            with self._connection.transaction():
-                for rule, events in wanted:
-                    missing = {e.eid for e in events if (rule.rule, e.eid) not in found}
-                    found |= {(rule.rule, eid): self._around.found(rule, {}) for eid in missing}
-                    self._put(rule, events, found, settled - missing)
-                self._enter_corpus(running)
+            empty = [(rule, e.eid) for rule, events in wanted for e in events if (rule.rule, e.eid) not in found]
+            found |= {(rule.rule, eid): self._around.found(rule, {}) for rule, eid in empty}
+            settled -= {eid for _, eid in empty}
+            twice(lambda: self._store_begun(running, wanted, found, settled))
         return more
+
+    def _store_begun(
+        self,
+        running: Sequence[Running],
+        wanted: Sequence[tuple[Running, list[Asked]]],
+        found: Mapping[tuple[str, UUID], Found],
+        settled: Collection[UUID],
+    ) -> None:
+        with self._connection.transaction():
+            for rule, events in wanted:
+                self._put(rule, events, found, settled)
+            self._enter_corpus(running)
 
     def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> bool:
         """Contexts of settled events that every stream of their rule has passed; they enter the corpus.
@@ -87,17 +97,31 @@ class Contexts:
                 before |= {(rule.rule, row["eid"]): row["contexts"] for row in rows}
         found = self._around.compute(due) if due else {}
         due = [(rule, [event for event in events if self._may_settle(rule, event, found)]) for rule, events in due]
+        changed = [
+            (event.eid, rule.definition.version)
+            for rule, events in due
+            for event in events
+            if sql.storable(found[rule.rule, event.eid].contexts) != before[rule.rule, event.eid]
+        ]
+        twice(lambda: self._store_settled(running, due, found, changed))
+        return any(events for _, events in due)
+
+    def _store_settled(
+        self,
+        running: Sequence[Running],
+        due: Sequence[tuple[Running, list[Asked]]],
+        found: Mapping[tuple[str, UUID], Found],
+        changed: Collection[tuple[UUID, str]],
+    ) -> None:
         with self._connection.transaction():
             for rule, events in due:
                 self._put(rule, events, found, {event.eid for event in events})
                 # Recalls that wait for this look at alerts that have changed.
                 self._connection.execute(_QUERIES["touch"], {**_of_rule(rule), "eids": [e.eid for e in events]})
-                for event in events:
-                    if sql.storable(found[rule.rule, event.eid].contexts) != before[rule.rule, event.eid]:
-                        self._ledger.again(event.eid, rule.definition.version)
+            if changed:
+                self._ledger.again(changed)
             self._connection.execute(_QUERIES["forget"], {"every": _every_of(running)})
             self._enter_corpus(running)
-        return any(events for _, events in due)
 
     def _may_settle(self, rule: Running, event: Asked, found: dict[tuple[str, UUID], Found]) -> bool:
         """Whether its context was computed, or has failed too often: then it is empty for good."""

@@ -109,6 +109,10 @@ FROM (SELECT id, clock_timestamp() >= unasked_since + make_interval(secs => (req
 WHERE tasks.id = d.id AND fence = %(fence)s AND state = 'running' AND next = %(before)s
 RETURNING state, tickets
 
+-- hold --
+-- Rows of tasks that are to be changed together; everybody takes them in this order.
+SELECT id FROM tasks WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE
+
 -- put_revision --
 -- A numbered answer.
 INSERT INTO revisions (task, number, final, coverage, answer, estimates)
@@ -189,21 +193,27 @@ SELECT id FROM tasks WHERE state IN ('waiting', 'running', 'suspended') AND eid 
 ORDER BY id FOR UPDATE
 
 -- again --
--- The event's context has changed: its similarity recalls begin again, their revisions go on.
+-- The contexts of events have changed: their similarity recalls begin again, their revisions go on.
 UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
     held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
-WHERE eid = %(eid)s AND version = %(version)s AND request->>'kind' = 'similar'
-  AND state IN ('waiting', 'running', 'suspended', 'done')
+WHERE id IN (
+    SELECT id FROM tasks
+    WHERE (eid, version) IN (SELECT * FROM unnest(%(eids)s::uuid[], %(versions)s::text[]))
+      AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'suspended', 'done')
+    ORDER BY id FOR UPDATE)
 
 -- again_where_incomplete --
 -- Events have entered a corpus: similarity recalls about later events that were compared without them begin again.
-UPDATE tasks t SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
     held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
-WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
-  AND t.state IN ('waiting', 'running', 'suspended', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
-  AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND NOT c.past
-    AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
-    AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
+WHERE id IN (
+    SELECT t.id FROM tasks t
+    WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
+      AND t.state IN ('waiting', 'running', 'suspended', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
+      AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND NOT c.past
+        AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
+        AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
+    ORDER BY t.id FOR UPDATE OF t)
 
 -- find --
 -- Tasks by how their ids begin.
@@ -267,7 +277,7 @@ FROM tasks WHERE state = 'waiting' AND level = 0
 -- open --
 -- How many tasks are not ended, and how many alerts wait for their condition.
 SELECT (SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running'))
-     + (SELECT count(*) FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
+     + (SELECT count(*) FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL AND a.state <> 'withdrawn'
         WHERE t.request->>'where' IS NOT NULL AND t.state IN ('done', 'finalized', 'failed'))
 
 -- first_answers --
@@ -279,11 +289,19 @@ FROM tasks t JOIN alerts a ON a.eid = t.eid AND a.rule = t.rule
 WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 
 -- unjudged --
--- Ended tasks with a condition whose alert has no verdict yet.
+-- Some ended tasks with a condition whose alert has no verdict yet, and that can be judged: no recall of the event goes
+-- on, and those that the condition names are there, or will not come since the version is not live any more.
 SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
     t.failed, t.skipped, t.held, t.revision, t.tries, t.fence, t.created_at
 FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
 WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
+  AND a.state <> 'withdrawn'
+  AND NOT EXISTS (SELECT FROM tasks o WHERE o.eid = t.eid AND o.state IN ('waiting', 'running', 'suspended'))
+  AND (NOT EXISTS (SELECT FROM jsonb_object_keys(t.request->'judged') AS named WHERE NOT EXISTS (
+        SELECT FROM tasks o WHERE o.eid = t.eid AND o.rule = t.rule AND o.version = t.version AND o.recall = named))
+    OR NOT EXISTS (SELECT FROM deployments d
+        WHERE d.rule = t.rule AND d.version = t.version AND d.state <> 'stopped'))
+ORDER BY t.ended_at LIMIT %(limit)s
 
 -- verdict --
 -- What history says of an alert.

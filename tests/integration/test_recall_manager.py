@@ -10,6 +10,7 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from psycopg.errors import DeadlockDetected
 
 import recall.comparing
 from archiver.errors import LogDamaged
@@ -19,7 +20,7 @@ from recall.commands import KeyTaken, Target, ask, effect
 from recall.desk import TRIES
 from recall.engines.local import LocalEngine
 from recall.engines.template import Own, Template
-from recall.ledger import Ledger, Terms
+from recall.ledger import Ledger, Terms, twice
 from recall.request import Asked, Order, Piece, Request, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Span
@@ -359,6 +360,53 @@ def test_a_question_without_any_history_is_answered(past: History) -> None:
         go_on(manager, lambda: past.task(task)["state"] == "done")
     (revision,) = past.revisions(task)
     assert revision["answer"] == [{"n": 0, "total": None}]
+
+
+# Conditions
+
+
+def _alert(past: History, task: UUID, state: str) -> Any:
+    past.connection.execute(
+        """INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,
+        events) VALUES (%(eid)s, %(eid)s, %(rule)s, '1', %(eid)s, '{}', '{}', '{}', %(state)s, now(), now(), 1)""",
+        {"eid": past.task(task)["eid"], "rule": past.task(task)["rule"], "state": state},
+    )
+    return past.task(task)["eid"]
+
+
+def test_a_condition_on_what_was_never_asked_passes_without_history(past: History) -> None:
+    """Its rule is not live any more. While it is, the recall may still begin; nobody is told of what is withdrawn."""
+    judged = {"where": "norm.n > 0", "judged": {"norm": {"n": "bigint"}, "other": {"n": "bigint"}}}
+    rules = ("g/gone", "g/live", "g/withdrawn")
+    tasks = [past.ask(number, rule=rule, **judged) for number, rule in enumerate(rules, 1)]
+    states = ("firing", "firing", "withdrawn")
+    eids = [_alert(past, task, state) for task, state in zip(tasks, states, strict=True)]
+    past.connection.execute("INSERT INTO deployments (rule, version, state) VALUES ('g/live', '1', 'running')")
+
+    def verdicts() -> list[str | None]:
+        found = dict(past.connection.execute("SELECT eid, verdict FROM alerts").fetchall())
+        return [found[eid] for eid in eids]
+
+    try:
+        with past.manager() as manager:
+            go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+            assert verdicts() == [None, None, None]
+            go_on(manager, lambda: verdicts()[0] is not None)
+        assert verdicts() == ["no history", None, None]
+    finally:
+        past.connection.execute("TRUNCATE alerts, deployments CASCADE")
+
+
+def test_whom_the_database_ended_for_another_tries_again() -> None:
+    tries: list[int] = []
+
+    def change() -> int:
+        tries.append(1)
+        if len(tries) == 1:
+            raise DeadlockDetected
+        return len(tries)
+
+    assert twice(change) == 2
 
 
 # Storms, and what needs too much
