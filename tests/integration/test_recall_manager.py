@@ -352,6 +352,31 @@ def test_tasks_compared_together_fail_one_by_one(past: History, monkeypatch: pyt
     assert past.task(odd)["error"] == "odd"
 
 
+def test_comparisons_begin_again_with_their_context_and_with_their_corpus(past: History) -> None:
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdf.name, 0)
+    events = [Asked(UUID(int=number), to_micros(START) + number, {}, {}) for number in (1, 2, 3)]
+    ledger = Ledger(past.connection)
+    ledger.add([Request("g/r", "1", "similar", question, asked, 0) for asked in events])
+    tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
+    past.connection.execute("UPDATE tasks SET state = 'done', corpus = 5")
+
+    def waiting() -> list[bool]:
+        return [past.task(task)["state"] == "waiting" for task in tasks]
+
+    ledger.again([(events[0].eid, "1"), (events[1].eid, "0")])
+    assert waiting() == [True, False, False]
+    past.connection.execute(
+        "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus) "
+        "SELECT rule, version, eid, %s, '{}', '{}', true, 6 FROM tasks WHERE id = %s",
+        (START + timedelta(microseconds=2), tasks[1]),
+    )
+    try:
+        ledger.again_where_incomplete("g/r", "1", events[1].ts)
+    finally:
+        past.connection.execute("TRUNCATE contexts")
+    assert waiting() == [True, False, True]
+
+
 def test_a_question_without_any_history_is_answered(past: History) -> None:
     task = past.ask(1)
     past.connection.execute("UPDATE tasks SET event = jsonb_set(event, '{ts}', '0')")
