@@ -178,7 +178,7 @@ def test_yaml_is_refused(text: str) -> None:
 # Recalls are started by alerts, never by hand: what these lines ask for is asked of the commands that take such values.
 COMMANDS = {
     "--rule no-such-rule": (["rules", "show", "no-such-rule"], "no rule 'no-such-rule'"),
-    "--stride -1": (["recalls", "list", "--limit", "-1"], "1<=x<=100000"),
+    "--stride -1": (["recalls", "list", "--limit", "-1"], "greater than or equal to 1"),
 }
 
 
@@ -194,6 +194,6 @@ def test_a_wrong_command_is_one_line(public_folder: Path, line: dict[str, Any]) 
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert message in done.stderr
+    assert message in " ".join(done.stderr.replace("│", " ").split())  # in a frame, lines break anywhere
     assert "Traceback" not in done.stderr
     assert "java" not in done.stderr.lower()
