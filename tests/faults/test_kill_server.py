@@ -107,7 +107,7 @@ def _reload(made: Stage, address: str) -> None:
             assert "keep_fring_for" in answer.json()["problems"][0]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
 def test_answered_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
     print(f"seed {SEED}")

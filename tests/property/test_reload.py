@@ -44,7 +44,7 @@ def connection(place: Settings) -> Iterator[Connection[Any]]:
         yield made
 
 
-@pytest.mark.parametrize("reloads", [10, pytest.param(100, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reloads", [5, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3000)
 def test_reloads_lose_and_repeat_nothing(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, reloads: int
