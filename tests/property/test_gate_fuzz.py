@@ -260,8 +260,8 @@ def test_queries_have_a_size(sql: str, message: str) -> None:
 @pytest.mark.spark
 def test_names_that_double_are_counted_not_written_out(spark: SparkSession, place: Settings) -> None:
     """Thirty derived streams, each twice the one before: a billion scans."""
-    text = "groups:\n- name: g\n  derived:\n  - {stream: d0, expr: SELECT host, ts FROM events}\n" + "".join(
-        f"  - {{stream: d{n}, expr: SELECT host, ts FROM d{n - 1} UNION ALL SELECT host, ts FROM d{n - 1}}}\n"
+    text = "groups:\n- name: g\n  derived:\n  - {stream: d0, expr: 'SELECT host, ts FROM events'}\n" + "".join(
+        f"  - {{stream: d{n}, expr: 'SELECT host, ts FROM d{n - 1} UNION ALL SELECT host, ts FROM d{n - 1}'}}\n"
         for n in range(1, 30)
     )
     rules, problems = parse_rules("rules.yaml", text + "  rules: []\n", place.table_names)
