@@ -86,7 +86,7 @@ def _crash(world: World, batch: Any) -> None:
         Archive._finish = finish  # type: ignore[method-assign]
 
 
-@settings(max_examples=6)
+@settings(max_examples=4)
 @given(seed=st.integers(0, 10**9), idle=st.booleans(), restarts=st.booleans())
 def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool) -> None:
     plan, world = Plan.draw(seed), make()
@@ -98,7 +98,7 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool) ->
     _alerts(world)
 
 
-@settings(max_examples=3)
+@settings(max_examples=2)
 @given(seed=st.integers(0, 10**9))
 def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
     plan = Plan.draw(seed)
