@@ -17,7 +17,7 @@ from recall.engines.template import Template
 from recall.keys import Keys
 from recall.ledger import Ledger, Step, Task
 from recall.order import by_turns, ranked
-from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces
+from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces, whole
 from recall.schedule import Stride
 from recall.similarity.answer import SimilarState
 from recall.workers import words
@@ -82,8 +82,7 @@ class Work:
         """The pieces that the query at hand reads, as one."""
         assert self.task.pieces is not None
         taken = self.task.pieces[self.task.next : self.upto]
-        lows = [low for _, low, _ in taken if low is not None]
-        return taken[0][0], min(lows) if len(lows) == len(taken) else None, max(high for _, _, high in taken)
+        return taken[0][0], *whole(taken)
 
 
 def _touch(a: Piece, b: Piece) -> bool:

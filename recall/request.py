@@ -161,5 +161,11 @@ def coverage(order: Sequence[Piece], done: int, failed: int, skipped: int = 0) -
     )
 
 
+def whole(some: Iterable[Piece]) -> tuple[int | None, int]:
+    """From the first of some pieces to the end of the last; there is one at least."""
+    taken = list(some)
+    return _first([low for _, low, _ in taken]), max(high for _, _, high in taken)
+
+
 def _first(lows: Sequence[int | None]) -> int | None:
     return None if None in lows else min((low for low in lows if low is not None), default=None)

@@ -17,7 +17,7 @@ from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed, served
 from recall.engines.template import Own, Template, as_of
-from recall.request import Asked, Piece
+from recall.request import Asked, Piece, whole
 
 Choice = Literal["auto", "spark", "local"]
 
@@ -88,9 +88,7 @@ class Engines:
 
     def _read(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         if self._derived is not None and shares:
-            lows = [low for _, (_, low, _) in shares]
-            low = None if None in lows else min(one for one in lows if one is not None)
-            template = self._derived.instead(template, low, max(high for _, (_, _, high) in shares))
+            template = self._derived.instead(template, *whole(piece for _, piece in shares))
         if self._local is None or not self._local.serves(template):
             return self.spark.partial(template, shares, own)
         size, started = self._local.megabytes(template, shares), self.spark.started

@@ -17,7 +17,7 @@ from recall.engines.template import Own, Template, by_event, cut, wanted_only
 from recall.pending import Waiting, plain_pending
 from recall.query.lift import EID
 from recall.query.split import VARIANCES
-from recall.request import Asked, Piece
+from recall.request import Asked, Piece, whole
 
 
 class LocalEngine:
@@ -34,9 +34,7 @@ class LocalEngine:
         sql = self._sql(template)
         (stream,) = template.partial.used.streams
         self._reader.refresh()
-        lows = [low for _, (_, low, _) in shares]
-        low = None if None in lows else min(one for one in lows if one is not None)
-        pinned = self._reader.pin(stream, low, max(high for _, (_, _, high) in shares))
+        pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
         if not pinned.rows and not pinned.files:
             return {}
         waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]
@@ -89,10 +87,8 @@ class LocalEngine:
 
     def megabytes(self, template: Template, shares: Sequence[tuple[Asked, Piece]]) -> float:
         """How much is to be read for some events."""
-        lows = [low for _, (_, low, _) in shares]
-        low = None if None in lows else min(one for one in lows if one is not None)
         (stream,) = template.partial.used.streams
-        pinned = self._reader.pin(stream, low, max(high for _, (_, _, high) in shares))
+        pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
         return float(sum(map(_size, pinned.files)) + sum(rows.nbytes for rows in pinned.rows)) / 1e6
 
     def _sql(self, template: Template) -> str:

@@ -21,7 +21,7 @@ from recall.pending import WRITTEN, Waiting, own_table, pending
 from recall.query.lift import EID
 from recall.query.parts import EVENT
 from recall.query.split import MERGED, SKETCHES, Aggregate, Split
-from recall.request import Asked, Piece, SqlQuestion
+from recall.request import Asked, Piece, SqlQuestion, whole
 
 
 class SparkEngine:
@@ -93,8 +93,7 @@ class SparkEngine:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""
         used, question = template.partial.used, template.question
         waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]
-        low = None if any(w.low is None for w in waiting) else min(w.low for w in waiting if w.low is not None)
-        high = max(w.high for w in waiting)
+        low, high = whole(piece for _, piece in shares)
         if not self.files(template, low, high):
             return {}
         self._pending(waiting, question)
