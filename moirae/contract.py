@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Strict,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 # Of one query: characters, and brackets inside brackets.
@@ -44,6 +53,20 @@ def matching(pattern: str, words: str) -> tuple[AfterValidator, WithJsonSchema]:
         return value
 
     return AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
+
+
+def told_by_key(error: str, **models: type[Contract]) -> Discriminator:
+    """Which of some models a mapping is, by the key that it has: `Tag("<key>")` of a union. `error`: where it has none
+    of the keys, or several. The angle brackets keep tags apart from keys of the file."""
+
+    def kind(value: Any) -> str | None:
+        if isinstance(value, Contract):
+            found = [key for key, model in models.items() if isinstance(value, model)]
+        else:
+            found = [key for key in models if isinstance(value, Mapping) and key in value]
+        return f"<{found[0]}>" if len(found) == 1 else None
+
+    return Discriminator(kind, custom_error_type="choice", custom_error_message=error)
 
 
 def _not_blank(value: str) -> str:

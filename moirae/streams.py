@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validator
 
-from moirae.contract import Contract, KeyPath, Text, matching, refuse
+from moirae.contract import Contract, KeyPath, Text, matching, refuse, told_by_key
 from moirae.durations import Duration, PositiveDuration
 from moirae.places import Interpolated, LocalPath, Secret
 
@@ -121,23 +121,15 @@ class KafkaSource(Contract):
     )
 
 
-def _source_kind(value: Any) -> str | None:
-    if isinstance(value, FileSource | HttpSource | KafkaSource):
-        return f"<{next(iter(type(value).model_fields))}>"
-    kinds = [kind for kind in ("files", "http", "kafka") if isinstance(value, Mapping) and kind in value]
-    return f"<{kinds[0]}>" if len(kinds) == 1 else None
-
-
-# The tags stand in angle brackets so that they are never taken for keys of the file.
 Source = Annotated[
     Annotated[FileSource, Tag("<files>")]
     | Annotated[HttpSource, Tag("<http>")]
     | Annotated[KafkaSource, Tag("<kafka>")],
-    Discriminator(
-        _source_kind,
-        custom_error_type="choice",
-        custom_error_message="a source is exactly one of {files: GLOB}, {http: true} and "
-        "{kafka: {servers: …, topic: …}}",
+    told_by_key(
+        "a source is exactly one of {files: GLOB}, {http: true} and {kafka: {servers: …, topic: …}}",
+        files=FileSource,
+        http=HttpSource,
+        kafka=KafkaSource,
     ),
 ]
 
@@ -240,19 +232,12 @@ class TableSource(Contract):
     every: PositiveDuration = Field(default=timedelta(minutes=1), description="Time, by the clock, between two looks.")
 
 
-def _relation_kind(value: Any) -> str | None:
-    if isinstance(value, RelationFile | TableSource):
-        return "<file>" if isinstance(value, RelationFile) else "<table>"
-    kinds = [kind for kind in ("file", "table") if isinstance(value, Mapping) and kind in value]
-    return f"<{kinds[0]}>" if len(kinds) == 1 else None
-
-
 RelationSource = Annotated[
     Annotated[RelationFile, Tag("<file>")] | Annotated[TableSource, Tag("<table>")],
-    Discriminator(
-        _relation_kind,
-        custom_error_type="choice",
-        custom_error_message="a relation's source is exactly one of {file: PATH} and {table: NAME, database: DSN}",
+    told_by_key(
+        "a relation's source is exactly one of {file: PATH} and {table: NAME, database: DSN}",
+        file=RelationFile,
+        table=TableSource,
     ),
 ]
 

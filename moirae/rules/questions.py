@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Field, Tag
 
-from moirae.contract import Contract, Count, KeyPath, Number, Sql, TableName, Text, refuse
+from moirae.contract import Contract, Count, KeyPath, Number, Sql, TableName, Text, refuse, told_by_key
 from moirae.durations import Duration, PositiveDuration
 
 # What the system itself puts beside an event's attributes.
@@ -125,21 +125,9 @@ class SimilarRecall(Recall):
     similar: Similarity = Field(description="How past events are compared.")
 
 
-def _recall_kind(value: Any) -> str | None:
-    if isinstance(value, SqlRecall | SimilarRecall):
-        return "<sql>" if isinstance(value, SqlRecall) else "<similar>"
-    kinds = [kind for kind in ("sql", "similar") if isinstance(value, Mapping) and kind in value]
-    return f"<{kinds[0]}>" if len(kinds) == 1 else None
-
-
-# The tags stand in angle brackets so that they are never taken for keys of the file.
 AnyRecall = Annotated[
     Annotated[SqlRecall, Tag("<sql>")] | Annotated[SimilarRecall, Tag("<similar>")],
-    Discriminator(
-        _recall_kind,
-        custom_error_type="choice",
-        custom_error_message="a recall has exactly one of sql and similar",
-    ),
+    told_by_key("a recall has exactly one of sql and similar", sql=SqlRecall, similar=SimilarRecall),
 ]
 
 
