@@ -2,6 +2,7 @@
 
 import getpass
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -33,52 +34,29 @@ Key = Annotated[
 ]
 
 
-def cancel(
-    which: Which = None,
-    workspace: Workspace = WORKSPACE,
-    rule: Rule = None,
-    older_than: Older = None,
-    key: Key = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """End recalls and discard their answers."""
-    _command("cancel", which, workspace, rule, older_than, key, output)
+def _verb(verb: Verb, words: str) -> Callable[..., None]:
+    """One of the four, with its help: all take the same."""
+
+    def run(
+        which: Which = None,
+        workspace: Workspace = WORKSPACE,
+        rule: Rule = None,
+        older_than: Older = None,
+        key: Key = None,
+        output: OutputOption = Output.TABLE,
+    ) -> None:
+        _command(verb, which, workspace, rule, older_than, key, output)
+
+    run.__doc__ = words
+    return run
 
 
-def finalize(
-    which: Which = None,
-    workspace: Workspace = WORKSPACE,
-    rule: Rule = None,
-    older_than: Older = None,
-    key: Key = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """End recalls and keep the answers they have."""
-    _command("finalize", which, workspace, rule, older_than, key, output)
-
-
-def accelerate(
-    which: Which = None,
-    workspace: Workspace = WORKSPACE,
-    rule: Rule = None,
-    older_than: Older = None,
-    key: Key = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Give recalls more tickets: they run more often than others."""
-    _command("accelerate", which, workspace, rule, older_than, key, output)
-
-
-def refine(
-    which: Which = None,
-    workspace: Workspace = WORKSPACE,
-    rule: Rule = None,
-    older_than: Older = None,
-    key: Key = None,
-    output: OutputOption = Output.TABLE,
-) -> None:
-    """Let recalls that wait for feedback go on."""
-    _command("refine", which, workspace, rule, older_than, key, output)
+COMMANDS: dict[str, Callable[..., None]] = {
+    "cancel": _verb("cancel", "End recalls and discard their answers."),
+    "finalize": _verb("finalize", "End recalls and keep the answers they have."),
+    "accelerate": _verb("accelerate", "Give recalls more tickets: they run more often than others."),
+    "refine": _verb("refine", "Let recalls that wait for feedback go on."),
+}
 
 
 def _command(
