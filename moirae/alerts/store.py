@@ -115,22 +115,9 @@ class AlertStore:
                 if row.shown != _shown(want):
                     self._connection.execute(_QUERIES["move_alert"], {"id": row.id, **_alert_values(want)})
             else:
-                event = events[want.shown.eid]
-                number = row.id if row else alert_id(source.rule, event.eid)
-                self._connection.execute(
-                    _QUERIES["put_alert"],
-                    {
-                        "id": number,
-                        "eid": event.eid,
-                        "rule": source.rule,
-                        "version": source.version,
-                        "fingerprint": event.fingerprint,
-                        "key": Jsonb(sql.storable(event.key)),
-                        "labels": Jsonb(sql.storable(source.labels)),
-                        "annotations": Jsonb(sql.storable(source.render(event))),
-                        **_alert_values(want),
-                    },
-                )
+                begun = began(source, events[want.shown.eid])
+                number = row.id if row else begun["id"]
+                self._connection.execute(_QUERIES["put_alert"], {**begun, "id": number, **_alert_values(want)})
         for row in free:
             if row.settled is None:
                 self._connection.execute(_QUERIES["withdraw"], {"id": row.id})
@@ -197,6 +184,20 @@ def _shown(want: _Wanted) -> tuple[Any, ...]:
     values = _alert_values(want)
     settled = None if want.settled is None else _life_json(want.settled)
     return (*(values[name] for name in ("state", "fired_at", "last_at", "ends_at", "events")), settled)
+
+
+def began(source: Source, event: Event) -> dict[str, Any]:
+    """The columns of an alert that its first event decides, and the id that follows from it."""
+    return {
+        "id": alert_id(source.rule, event.eid),
+        "eid": event.eid,
+        "rule": source.rule,
+        "version": source.version,
+        "fingerprint": event.fingerprint,
+        "key": Jsonb(sql.storable(event.key)),
+        "labels": Jsonb(sql.storable(source.labels)),
+        "annotations": Jsonb(sql.storable(source.render(event))),
+    }
 
 
 def _alert_values(want: _Wanted) -> dict[str, Any]:

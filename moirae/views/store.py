@@ -13,9 +13,9 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros, optional_datetime
-from moirae.alerts.event import Event, alert_id
+from moirae.alerts.event import Event
 from moirae.alerts.source import Source
-from moirae.alerts.store import event_values
+from moirae.alerts.store import began, event_values
 from moirae.live.around import Found
 from moirae.views.plan import Decided, PastAlert, View, Work
 
@@ -117,16 +117,9 @@ def _of(work: Work) -> dict[str, Any]:
 
 
 def _alert(source: Source, alert: PastAlert) -> dict[str, Any]:
-    event, life = alert.first, alert.life
+    life = alert.life
     return {
-        "id": alert_id(source.rule, event.eid),
-        "eid": event.eid,
-        "rule": source.rule,
-        "version": source.version,
-        "fingerprint": event.fingerprint,
-        "key": Jsonb(sql.storable(event.key)),
-        "labels": Jsonb(sql.storable(source.labels)),
-        "annotations": Jsonb(sql.storable(source.render(event))),
+        **began(source, alert.first),
         "starts_at": from_micros(life.starts),
         "fired_at": optional_datetime(life.fired),
         "last_at": from_micros(life.last),
