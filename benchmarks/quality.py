@@ -12,9 +12,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.results import Result, kernel, result
+from moirae.evaluation.cases import cases
 from moirae.evaluation.files import read_alerts, read_groups, read_judgements
 from moirae.evaluation.judged import Judged
-from moirae.evaluation.workspace import cases
 from recall.similarity.baselines import BASELINES
 from recall.similarity.calibration import reliability
 from recall.similarity.measure import MEASURES

@@ -137,8 +137,8 @@ def _of_files(
 
 
 def _report(known: "Judged", gains: "Callable[[Question], Gains]", leave_one_out: bool) -> "Report":
+    from moirae.evaluation.cases import cases
     from moirae.evaluation.report import Report
-    from moirae.evaluation.workspace import cases
     from recall.similarity.baselines import BASELINES
     from recall.similarity.calibration import reliability
     from recall.similarity.measure import MEASURES

@@ -11,7 +11,8 @@ from psycopg import Error as DatabaseError
 from psycopg.types.json import Jsonb
 
 import sql
-from moirae.evaluation.workspace import cases, judged
+from moirae.evaluation.cases import cases
+from moirae.evaluation.workspace import judged
 from recall.similarity.calibration import learn
 
 _LOG = structlog.get_logger()

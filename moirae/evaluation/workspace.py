@@ -13,10 +13,8 @@ from moirae.errors import UsageError
 from moirae.evaluation.judged import Judged, Opinion
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SimilarRecall
-from recall.similarity.calibration import Case, case_of
 from recall.similarity.index import facts
-from recall.similarity.measure import MEASURES
-from recall.similarity.run import Alert, by, questions
+from recall.similarity.run import Alert
 
 _QUERIES = sql.load("judgements")
 
@@ -56,14 +54,3 @@ def _judged(connection: Connection[Any], definition: Definition, name: str, reca
     found = connection.execute(_QUERIES["said"], {"rule": definition.name})
     said = {(eid, past): helps for eid, past, helps in found}
     return Judged(f"{definition.name} {name}", alerts, kinds, said, asked.gap, asked.measure, asked.k)
-
-
-def cases(known: Judged) -> list[Case]:
-    """The answers to events of known kind, as they would have been then, with what they were worth."""
-    ranker = by(MEASURES[known.measure])
-    asked = {*known.kinds, *(event for event, _ in known.said)}
-    found = (
-        case_of(question, ranker, known.k, known.kinds, known.same)
-        for question in questions(known.alerts, known.gap, only=asked)
-    )
-    return [case for case in found if case is not None]

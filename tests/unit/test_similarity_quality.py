@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from moirae.errors import MoiraeError
+from moirae.evaluation.cases import cases
 from moirae.evaluation.files import read_judgements, read_labels
 from moirae.evaluation.judged import Judged
-from moirae.evaluation.workspace import cases
 from recall.similarity.baselines import BASELINES
 from recall.similarity.calibration import Case, learn, reliability
 from recall.similarity.comparable import Calibration, features
