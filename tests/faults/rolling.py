@@ -1,10 +1,9 @@
-"""`python -m tests.faults.rolling WORKSPACE`: archives numbered rows and rolls chunks as fast as it can, until killed.
+"""A process that archives numbered rows and rolls chunks as fast as it can, until killed.
 
 Unit k holds the rows k·100 … k·100+99, a millisecond of event time each; every fifth unit also one late row, which lies
 3,000 rows behind. A unit that was read before is read again from the same rows.
 """
 
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,7 +55,3 @@ def main(workspace: Path) -> None:
         archive.done(roller.done())
         roller.take(archive.roll(policy, roller.needs, [archive.watermark("s")], set))
         time.sleep(0.005)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -1,10 +1,9 @@
 """A reader reads on and on while chunks go from present to expired, and who rolls them is killed at any moment: it sees
 each row that is kept exactly once."""
 
+import multiprocessing
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -18,7 +17,7 @@ from moirae.doctor import examine
 from moirae.live.schemas import schema
 from moirae.settings import from_environment
 from tests.faults.harness import workspace
-from tests.faults.rolling import RETENTION, START, rows
+from tests.faults.rolling import RETENTION, START, main, rows
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 WORKSPACE = """
@@ -77,20 +76,25 @@ def test_a_reader_sees_each_row_once(kills: int) -> None:
     """The short one sees all states; what is left behind is found to be whole by `moirae doctor`."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
+    # Each of them is a copy of a process that has imported all it needs: a kill costs as little as it can.
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.faults.rolling"])
     with workspace(WORKSPACE, "groups: []\n") as root:
         look, seen = Look(root), 0
         for number in range(kills + 1):
-            process = subprocess.Popen([sys.executable, "-m", "tests.faults.rolling", str(root / "moirae.yaml")])
+            process = processes.Process(target=main, args=(root / "moirae.yaml",))
+            process.start()
             try:
                 before = len(look.catalog.done_units("s"))
                 goal = before + (rng.randrange(5, 60) if number < kills else 30)
                 while len(look.catalog.done_units("s")) < goal or (number == kills and not _expired(look)):
-                    assert process.poll() is None, "who rolls has ended by itself"
+                    assert process.is_alive(), "who rolls has ended by itself"
                     seen += look.read()
             finally:
                 process.kill()
-                process.wait()
+                process.join()
             seen += look.read()
+            print(f"kill {number + 1}: {goal} units, {seen} rows seen", flush=True)
         assert seen > 1000
         states = Counter(chunk.state for chunk in look.catalog.chunks())
         assert states["expired"] and states["recent"] == 2 and states["old"]
