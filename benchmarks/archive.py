@@ -39,7 +39,7 @@ _MEMORY = 256 << 20
 _COLUMNS = {"ts": "timestamp", "host": "string", "n": "bigint", "v": "double"}
 _SCHEMA = StreamSchema("past", _COLUMNS, "ts", ("host", "n"), ("host",), timedelta(0), timedelta(0))
 _SQL = "SELECT avg(h.v) AS mean, count(*) AS n FROM past h WHERE h.host = event.host"
-_QUESTION = SqlQuestion(None, 1.0, False, _SQL, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
+_QUESTION = SqlQuestion(None, 1.0, "newest", _SQL, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
 
 
 @dataclass

@@ -22,14 +22,17 @@ from pyspark.sql import SparkSession
 
 from archiver.chunk import CutPolicy
 from archiver.engine.session import jvm, start_session
-from archiver.ingest import Archive, Unit
+from archiver.ingest import Archive
 from archiver.times import span, to_micros
+from archiver.units import Unit
 from benchmarks.results import Result, kernel, result
 from moirae import database
 from moirae.deployments.registry import Registry
+from moirae.live.guard import Guard
 from moirae.live.judge import Judge
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema
+from moirae.rules.admission import Admission
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
 from moirae.rules.ruleset import Rule
@@ -193,7 +196,7 @@ def _rate(spark: SparkSession, setup: Setup, seed: int) -> float:
 def _processor() -> float:
     process = jvm()
     times = [psutil.Process().cpu_times()] + ([psutil.Process(process.pid).cpu_times()] if process else [])
-    return sum(one.user + one.system for one in times)
+    return float(sum(one.user + one.system for one in times))
 
 
 def _unit(rng: random.Random, number: int, rows: int, rate: int) -> Unit:
@@ -225,7 +228,9 @@ def _stage(spark: SparkSession, setup: Setup) -> Iterator[Callable[[Unit], None]
             schemas = [schema(name, declared) for name, declared in settings.streams.items()]
             policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
             archive = Archive(root / "archive", schemas, policy, connection, lambda: None)
-            judge = Judge(spark, archive, connection, Relations(connection, settings.relations), setup.local)
+            relations = Relations(connection, settings.relations)
+            admission, guard = Admission(spark, settings), Guard(spark, settings, connection)
+            judge = Judge(spark, archive, connection, relations, admission, guard, setup.local)
             judge.reload(_START)
 
             def take(unit: Unit) -> None:

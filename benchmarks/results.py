@@ -53,24 +53,28 @@ def result(
 def save(rows: Sequence[Result]) -> None:
     """Replace the rows of the goals that were measured; keep the others."""
     measured = {row.goal for row in rows}
-    kept = json.loads(RESULTS.read_text()) if RESULTS.is_file() else []
-    all_rows = [row for row in kept if row["goal"] not in measured] + [asdict(row) for row in rows]
-    RESULTS.write_text(json.dumps(all_rows, indent=2) + "\n")
-    _write_table(all_rows)
+    kept = [Result(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.is_file() else []
+    every = sorted([row for row in kept if row.goal not in measured] + list(rows), key=lambda row: _number(row.goal))
+    RESULTS.write_text(json.dumps([asdict(row) for row in every], indent=2) + "\n")
+    _write_table(every)
 
 
-def _write_table(rows: Sequence[dict[str, object]]) -> None:
+def _number(goal: str) -> tuple[int, str]:
+    """G2 stands before G10."""
+    return int("".join(filter(str.isdigit, goal)) or 99), goal
+
+
+def _write_table(rows: Sequence[Result]) -> None:
     lines = [
         "| goal | what | median | range | target | beside | repetitions | noise kernel (s) |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        beside = ", ".join(f"{name} {value}" for name, value in dict(row["beside"]).items())  # type: ignore[call-overload]
-        low, high = row["spread"]  # type: ignore[misc]
-        quiet, loud = row["noise"]  # type: ignore[misc]
+        beside = ", ".join(f"{name} {value}" for name, value in row.beside.items())
+        (low, high), (quiet, loud) = row.spread, row.noise
         lines.append(
-            f"| {row['goal']} | {row['what']} | {row['value']} | {low}–{high} | {row['target']} | {beside} "
-            f"| {row['repetitions']} | {quiet}–{loud} |"
+            f"| {row.goal} | {row.what} | {row.value} | {low}–{high} | {row.target} | {beside} "
+            f"| {row.repetitions} | {quiet}–{loud} |"
         )
     text = _DOCUMENT.read_text()
     before, after = text.split(_BEGIN)[0], text.split(_END)[1]

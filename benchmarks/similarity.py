@@ -116,7 +116,7 @@ def _zipf(rng: np.random.Generator, count: int) -> Bags:
 
 def _like_one(rng: np.random.Generator, parts: Sequence[Bags]) -> Terms:
     """Half of a past context, half anything."""
-    sizes, terms = parts[rng.integers(len(parts))]
+    sizes, terms = parts[int(rng.integers(len(parts)))]
     row = rng.integers(len(sizes))
     first = int(sizes[:row].sum())
     mine = rng.permutation(terms[first : first + sizes[row]])[: _TERMS // 2]
@@ -129,9 +129,12 @@ def _indexed(parts: Sequence[Bags]) -> Index:
     index.vocabulary.numbered(f"t={word}" for word in range(_WORDS))
     for chunk, (sizes, terms) in enumerate(parts):
         numbers = np.arange(index.number + 1, index.number + 1 + len(sizes))
-        eids = np.char.zfill(numbers.astype(np.bytes_), 9)
-        index.put(Segment.made(chunk, numbers * _SECOND, eids, numbers, sizes, terms, np.ones(len(terms))))
+        index.put(Segment.made(chunk, numbers * _SECOND, _eids(numbers), numbers, sizes, terms, np.ones(len(terms))))
     return index
+
+
+def _eids(numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bytes_]:
+    return np.array([f"{number:09}".encode() for number in numbers.tolist()])
 
 
 def _event(number: int, terms: Terms) -> Past:
@@ -224,8 +227,7 @@ def _of_kinds(rng: np.random.Generator, bursty: bool) -> tuple[Index, list[Terms
         bags = [_of_kind(rng, kinds[rng.choice(there or range(_KINDS))]) for _ in range(_IN_CHUNK)]
         numbers = np.arange(index.number + 1, index.number + 1 + len(bags))
         sizes, terms = np.array([len(bag) for bag in bags]), np.concatenate(bags)
-        eids = np.char.zfill(numbers.astype(np.bytes_), 9)
-        index.put(Segment.made(chunk, numbers * _SECOND, eids, numbers, sizes, terms, np.ones(len(terms))))
+        index.put(Segment.made(chunk, numbers * _SECOND, _eids(numbers), numbers, sizes, terms, np.ones(len(terms))))
     return index, kinds
 
 
