@@ -1,5 +1,6 @@
 """How rows lie in a file: small and quick to write where they have just come, clustered where they stay."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,3 +37,12 @@ def write(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool) -> 
         store_schema=False,
     )
     flush([path])
+
+
+def shaped(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+    """The fields of some rows in their types; what the rows lack is null."""
+    columns = [
+        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
+        for field in fields
+    ]
+    return pa.table(columns, schema=pa.schema(list(fields)))

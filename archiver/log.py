@@ -25,6 +25,9 @@ from archiver.times import from_micros, to_micros
 # Delta cut times off to milliseconds.
 LOOSE, CLUSTERED = "a-", "c-"
 _CUT_OFF = 999
+CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
+# Commits between two checkpoints of the log: often enough to open fast, rare enough to cost little.
+_CHECKPOINT = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +74,26 @@ class ChunkFiles:
 
 
 class Superseded(Exception):
-    """Files that a commit was to replace have been replaced by another."""
+    """What a commit was to replace, or to go on from, has been replaced by another."""
 
 
 class Log:
-    """Which files make up the newest version of a table. `time` names its event time column."""
+    """Which files make up the newest version of a table. `time` names its event time column.
 
-    def __init__(self, path: Path, time: str, table: DeltaTable) -> None:
+    `application`: under that name commits say up to which number they hold rows (a transaction identifier of Delta's);
+    `number` is the last, 0 for none.
+    """
+
+    def __init__(self, path: Path, time: str, table: DeltaTable, application: str | None = None) -> None:
         self._path = path
         self._folder = path / "_delta_log"
         self._time = time
+        self._application = application
         self._load(table)
 
     def _load(self, table: DeltaTable) -> None:
         self.version = int(table.version())
+        self.number = 0 if self._application is None else table.transaction_version(self._application) or 0
         self.chunks: dict[int, ChunkFiles] = {}
         actions = pa.table(table.get_add_actions(flatten=True))
         if not len(actions):
@@ -109,6 +118,13 @@ class Log:
         held = self.chunks.get(_chunk_of(path))
         return held is not None and path in held.paths
 
+    def orphans(self) -> list[str]:
+        """Files on disk that are no part of the newest version: superseded, never committed, or commits never made."""
+        found = [*self._path.glob("chunk=*/*.parquet"), *self._folder.glob(".*.tmp")]
+        self.follow()
+        names = [f"{path.parent.name}/{path.name}" for path in found]
+        return [name for name in names if name.startswith("_") or not self.holds(name)]
+
     def follow(self) -> None:
         """See what was committed since. Raises `LogDamaged` for a commit that cannot be read."""
         while True:
@@ -126,6 +142,8 @@ class Log:
             actions = [orjson.loads(line) for line in text.splitlines() if line.strip()]
             added = [self._file(action["add"]) for action in actions if "add" in action]
             removed = [unquote(action["remove"]["path"]) for action in actions if "remove" in action]
+            marks = [action["txn"] for action in actions if "txn" in action]
+            numbers = [int(mark["version"]) for mark in marks if mark["appId"] == self._application]
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
             raise LogDamaged(f"{self._commit_file(number)} is damaged: {error}") from error
         if not actions:
@@ -134,6 +152,7 @@ class Log:
             self._add(file)
         for path in removed:
             self._remove(path)
+        self.number = numbers[-1] if numbers else self.number
         self.version = number
 
     def _file(self, add: Mapping[str, Any]) -> DataFile:
@@ -153,17 +172,22 @@ class Log:
         moment: int,
         note: Mapping[str, str],
         whole: int | None = None,
+        numbers: tuple[int, int] | None = None,
     ) -> None:
         """Make files part of the table, and others not, at once. `moment`: the clock, in milliseconds.
 
-        `whole`: a chunk of which the files to remove are all there are. Raises `Superseded` when some of them are gone
-        already, or that chunk has others by now. Rows that are only rewritten are no change of data.
+        `whole`: a chunk of which the files to remove are all there are. `numbers`: the table holds rows up to the first
+        and then up to the second. Raises `Superseded` when some of the files to remove are gone already, that chunk has
+        others by now, or the table's number is another. Rows that are only rewritten are no change of data.
         """
         removed = list(remove)
         change = not (add and removed)
         actions: list[dict[str, Any]] = [{"commitInfo": {"timestamp": moment, "operation": operation, **note}}]
         actions += [{"remove": self._gone(path, moment, change)} for path in removed]
         actions += [{"add": self._added(file, moment, change)} for file in add]
+        if numbers is not None:
+            mark = {"appId": self._application, "version": numbers[1], "lastUpdated": moment}
+            actions.append({"txn": mark})
         text = b"\n".join(map(orjson.dumps, actions)) + b"\n"
         written = self._folder / f".{uuid4().hex}.tmp"
         written.write_bytes(text)
@@ -173,6 +197,8 @@ class Log:
                 self.follow()
                 held = None if whole is None else self.chunks.get(whole)
                 if not all(map(self.holds, removed)) or (held is not None and held.files > len(removed)):
+                    raise Superseded
+                if numbers is not None and numbers[0] != self.number:
                     raise Superseded
                 try:
                     os.link(written, self._commit_file(self.version + 1))
@@ -211,13 +237,13 @@ class Log:
             "size": file.bytes if file else 0,
         }
 
-    def checkpoint(self, every: int) -> None:
-        """When that many commits have come since the last one: gather the log, so that opening the table stays fast."""
+    def checkpoint(self) -> None:
+        """When many commits have come since the last one: gather the log, so that opening the table stays fast."""
         try:
             last = orjson.loads((self._folder / "_last_checkpoint").read_bytes())["version"]
         except FileNotFoundError:
             last = 0
-        if self.version - last >= every:
+        if self.version - last >= _CHECKPOINT:
             table = DeltaTable(self._path)
             table.create_checkpoint()
             table.cleanup_metadata()

@@ -23,6 +23,7 @@ from deltalake.exceptions import DeltaError
 from archiver.errors import ArchiverError
 from archiver.lifecycle import CLUSTER, COUNT, FORGET, Need, Work
 from archiver.log import Superseded
+from archiver.numbered import Kind, NumberedTable
 from archiver.schema import StreamSchema
 from archiver.sweep import Sweeper
 from archiver.table import StreamTable
@@ -56,10 +57,13 @@ class Done:
 
 class Roller:
     """Carries out the work that `archiver.lifecycle` asks for. `retention`: seconds that replaced files stay on disk,
-    longer than any reader reads a list of files."""
+    longer than any reader reads a list of files. `kinds`: the numbered tables whose small files it merges."""
 
-    def __init__(self, root: Path, schemas: Sequence[StreamSchema], retention: float) -> None:
+    def __init__(
+        self, root: Path, schemas: Sequence[StreamSchema], retention: float, kinds: Sequence[Kind] = ()
+    ) -> None:
         self._tables = [StreamTable(root, schema) for schema in schemas]
+        self._numbered = [NumberedTable(root, kind) for kind in kinds]
         self._retention = retention
         closed = Need(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER)
         self._preparations = {CLUSTER: Preparation(closed, self._cluster)}
@@ -135,10 +139,13 @@ class Roller:
         self._scheduler.add_job(self._sweep, "date", run_date=at, misfire_grace_time=None)
 
     def _sweep(self) -> None:
-        """Delete files that have been no part of a table for longer than readers may need them; gather logs."""
+        """Merge small files, delete those that have been no part of a table for longer than readers may need them, and
+        gather logs."""
         try:
-            self._sweeper.sweep(self._tables, time.monotonic())
-        except (ArchiverError, DeltaError, OSError) as error:
+            for table in self._numbered:
+                table.merge()
+            self._sweeper.sweep([*self._tables, *self._numbered], time.monotonic())
+        except (ArchiverError, DeltaError, OSError, Superseded) as error:
             _LOG.warning("not swept", action="sweep_failed", error=str(error))
         finally:
             self._sweep_later()

@@ -3,8 +3,21 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Protocol
 
-from archiver.table import StreamTable
+
+class Swept(Protocol):
+    """A table, as far as it grows files that nobody needs."""
+
+    @property
+    def path(self) -> Path:
+        """Where it stands."""
+
+    def orphans(self) -> list[str]:
+        """Files below that which are no part of it."""
+
+    def checkpoint(self) -> None:
+        """Gather its log, when that has grown."""
 
 
 class Sweeper:
@@ -15,7 +28,7 @@ class Sweeper:
         self._retention = retention
         self._gone: dict[Path, float] = {}
 
-    def sweep(self, tables: Iterable[StreamTable], now: float) -> None:
+    def sweep(self, tables: Iterable[Swept], now: float) -> None:
         """Of all tables; `now`: seconds of a clock that goes on. Raises `OSError`, `DeltaError` and `ArchiverError`."""
         known = list(tables)
         orphans = {table.path / path for table in known for path in table.orphans()}

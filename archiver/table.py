@@ -10,22 +10,18 @@ from typing import Any
 from uuid import uuid4
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
+from deltalake import DeltaTable, Field
 from deltalake.exceptions import TableNotFoundError
 
 from archiver.admission import column
-from archiver.files import write
+from archiver.files import shaped, write
 from archiver.identity import ENTRY, entries, fingerprint
-from archiver.log import CLUSTERED, LOOSE, ChunkFiles, DataFile, Log, flush
+from archiver.log import CLUSTERED, CONFIGURATION, LOOSE, ChunkFiles, DataFile, Log
 from archiver.schema import IDENTITY, StreamSchema
 
-_CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
-# Commits between two checkpoints of the log: often enough to open fast, rare enough to cost little.
-_CHECKPOINT = 200
 # An append of so many rows to a chunk is clustered at once, and not written again.
 _LARGE = 50_000
 # A clustered file is rewritten together with new ones that have at least one row for so many of its rows.
@@ -55,7 +51,7 @@ class StreamTable:
             return DeltaTable(self.path)
         except TableNotFoundError:
             self.path.mkdir(parents=True, exist_ok=True)
-            return DeltaTable.create(self.path, self._arrow, partition_by=["chunk"], configuration=_CONFIGURATION)
+            return DeltaTable.create(self.path, self._arrow, partition_by=["chunk"], configuration=CONFIGURATION)
 
     def append(self, rows: pa.Table, batch: int) -> None:
         """Commit rows of the table's schema at once. `batch` is kept with the commit, for people who look."""
@@ -127,7 +123,7 @@ class StreamTable:
         if set(IDENTITY).intersection(columns) and not known.issuperset(IDENTITY):
             return self._identified(path).select(list(columns))
         rows = file.read(columns=[name for name in columns if name in known])
-        return _shaped(rows, [self._arrow.field(name) for name in columns])
+        return shaped(rows, [self._arrow.field(name) for name in columns])
 
     def _identified(self, path: str) -> pa.Table:
         """All columns of a file that was written without identities, with them."""
@@ -181,13 +177,11 @@ class StreamTable:
 
     def checkpoint(self) -> None:
         """When many commits have come: gather the log, so that opening the table stays fast."""
-        self._log.checkpoint(_CHECKPOINT)
+        self._log.checkpoint()
 
     def orphans(self) -> list[str]:
         """Files on disk that are no part of the newest version: superseded, or never committed."""
-        found = [f"{path.parent.name}/{path.name}" for path in self.path.glob("chunk=*/*.parquet")]
-        self._log.follow()
-        return [path for path in found if not self._log.holds(path)]
+        return self._log.orphans()
 
     @property
     def version(self) -> int:
@@ -209,57 +203,3 @@ def to_merge(files: Sequence[DataFile]) -> list[DataFile]:
 
 def _is_loose(path: str) -> bool:
     return not path.split("/", 1)[1].startswith(CLUSTERED)
-
-
-def _shaped(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-    columns = [
-        rows[field.name].cast(field.type) if field.name in rows.column_names else pa.nulls(len(rows), field.type)
-        for field in fields
-    ]
-    return pa.table(columns, schema=pa.schema(list(fields)))
-
-
-class NumberedTable:
-    """Rows of the control plane as a Delta table, partitioned by chunk; each appended exactly once, by its number."""
-
-    def __init__(self, root: Path, name: str, columns: Sequence[str]) -> None:
-        """`columns` beside the event's time, id, rule and version: texts."""
-        names = ["eid", "rule", "version", *columns]
-        kinds = [("ts", pa.timestamp("us", tz="UTC")), *((column, pa.string()) for column in names)]
-        self._schema = pa.schema([*kinds, ("chunk", pa.int32())])
-        self._application = name
-        self.path = root / name
-        try:
-            self._table = DeltaTable(self.path)
-        except TableNotFoundError:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._table = DeltaTable.create(
-                self.path, self._schema, partition_by=["chunk"], configuration=_CONFIGURATION
-            )
-
-    def last(self) -> int:
-        """The number of the last archived row, 0 for none."""
-        return self._table.transaction_version(self._application) or 0
-
-    def append(self, rows: pa.Table, last: int) -> None:
-        """Commit rows up to the number `last`, which the same commit records."""
-        write_deltalake(
-            self._table,
-            rows.cast(self._schema),
-            mode="append",
-            commit_properties=CommitProperties(app_transactions=[Transaction(self._application, last)]),
-        )
-        commit = self.path / "_delta_log" / f"{self._table.version():020d}.json"
-        actions = [orjson.loads(line) for line in commit.read_bytes().splitlines()]
-        flush([*(self.path / action["add"]["path"] for action in actions if "add" in action), commit])
-
-    def read(self, rule: str | None = None, version: str | None = None) -> pa.Table:
-        """The archived rows, or those of a rule's version."""
-        given = (("rule", "=", rule), ("version", "=", version))
-        filters = [one for one in given if one[2] is not None]
-        return pa.table(self._table.to_pyarrow_table(filters=filters or None))
-
-    @staticmethod
-    def exists(root: Path, name: str) -> bool:
-        """Whether there is such a table."""
-        return (root / name / "_delta_log").is_dir()

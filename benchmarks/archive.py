@@ -27,6 +27,7 @@ from archiver.identity import fingerprint
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
+from benchmarks import numbered
 from benchmarks.results import Result, kernel, result
 from recall.engines.local import LocalEngine
 from recall.engines.template import Template
@@ -107,7 +108,8 @@ def _rows(first: int, count: int, chunk: int) -> pa.Table:
 
 def run() -> list[Result]:
     """Measure, interleaved."""
-    return [*_many_appends(), *_long_history()]
+    with _folder() as root:
+        return [*_many_appends(), *_long_history(), *numbered.run(root, _REPETITIONS)]
 
 
 def _many_appends() -> list[Result]:

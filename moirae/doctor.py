@@ -14,9 +14,9 @@ from archiver.admission import column
 from archiver.catalog import Catalog
 from archiver.chunk import Chunk, State
 from archiver.lifecycle import COUNT
-from archiver.table import NumberedTable, StreamTable
+from archiver.numbered import CONTEXTS, EVENTS, Kind, NumberedTable
+from archiver.table import StreamTable
 from archiver.times import from_micros
-from moirae.live.outbox import CONTEXTS, EVENTS
 from moirae.live.schemas import schema
 from moirae.settings import Settings
 
@@ -142,12 +142,10 @@ def _dead_letters(stream: str, connection: Connection[Any], ledger: list[Any]) -
     return Finding(f"{stream}: each dead letter is kept", wrong, f"{sum(kept.values()):,} dead letters")
 
 
-def _archived(
-    settings: Settings, connection: Connection[Any], kind: tuple[str, tuple[str, ...]], stored: str
-) -> Finding:
+def _archived(settings: Settings, connection: Connection[Any], kind: Kind, stored: str) -> Finding:
     """`stored`: a query of (rule, version, eid) up to a number."""
     name = kind[0]
-    table = NumberedTable(Path(settings.archive), *kind)
+    table = NumberedTable(Path(settings.archive), kind)
     archived = table.read()
     keys = list(zip(*(archived[column].to_pylist() for column in ("rule", "version", "eid")), strict=True))
     kept = set(connection.execute(stored.encode(), (table.last(),)).fetchall())

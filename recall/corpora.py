@@ -14,7 +14,7 @@ import sql
 from archiver.admission import column
 from archiver.catalog import Catalog
 from archiver.chunk import locate
-from archiver.table import NumberedTable
+from archiver.numbered import CONTEXTS, NumberedTable
 from recall.ledger import Task
 from recall.request import Piece, SimilarQuestion
 from recall.similarity.answer import SimilarState
@@ -24,7 +24,6 @@ from recall.similarity.store import Store
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
-TABLE = ("contexts", ("contexts", "surroundings", "number"))
 # A corpus is written down when so many events came in since, or this part of it.
 _EVENTS, _PART = 500, 1 / 20
 # Seconds after which a corpus that nobody asks for is no longer held in memory.
@@ -93,9 +92,9 @@ class Corpora:
     def _archived(self, name: _Name) -> Index:
         rule, version, contexts, numeric = name
         index = Index(dict(numeric))
-        if not NumberedTable.exists(self._root, TABLE[0]):
+        if not NumberedTable.exists(self._root, CONTEXTS):
             return index
-        rows = NumberedTable(self._root, *TABLE).read(rule, version)
+        rows = NumberedTable(self._root, CONTEXTS).read(rule, version)
         ts = column(rows, "ts").tolist()
         chunks: dict[int, list[Past]] = {}
         texts = (rows[name].to_pylist() for name in ("eid", "number", "contexts", "chunk"))

@@ -1,59 +1,71 @@
 """What the control plane has settled, into the archive: events and contexts, each exactly once.
 
-The tables' own commits record the last number they hold: after a crash the next run goes on from there.
+The tables' own commits record the last number they hold: after a crash the next run goes on from there. Rows wait in
+PostgreSQL until there are enough of them for a file, or their chunk is closed.
 """
 
+import math
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
-from psycopg import Connection, sql
+from psycopg import Connection
 from psycopg.rows import dict_row
 
-import sql as queries
+import sql
 from archiver.admission import column
 from archiver.chunk import Chunk, locate
-from archiver.table import NumberedTable
+from archiver.log import Superseded
+from archiver.numbered import CONTEXTS, ENOUGH, EVENTS, Kind, NumberedTable, enough
+from archiver.times import from_micros
 
-_IN_TURN = queries.load("contexts")["in_turn"]
+_QUERIES = sql.load("outbox")
+_IN_TURN = sql.load("contexts")["in_turn"]
 
 # Rows in one commit.
 _ROWS = 50_000
 
-EVENTS = ("events", ("key", "attributes"))
-CONTEXTS = ("contexts", ("contexts", "surroundings", "number"))
-
 
 class Outbox:
-    """What of one kind of rows is not archived yet. `query` yields them by number (`seq`), after one."""
+    """What of one kind of rows is not archived yet."""
 
-    def __init__(
-        self, connection: Connection[Any], root: Path, kind: tuple[str, tuple[str, ...]], query: sql.SQL
-    ) -> None:
+    def __init__(self, connection: Connection[Any], root: Path, kind: Kind) -> None:
         self._connection = connection
-        self._query = query
-        self._columns = kind[1]
-        self._table = NumberedTable(root, *kind)
+        name, self._columns = kind
+        self._after, self._waiting = _QUERIES[f"{name}_after"], _QUERIES[f"{name}_waiting"]
+        self._table = NumberedTable(root, kind)
         self._last = self._table.last()
+        self._flushed_at = -math.inf
 
-    def flush(self, chunks: Sequence[Chunk]) -> int:
-        """Archive all that is settled, in the chunks of its event time; returns how many rows."""
-        count = 0
+    def flush_enough(self, chunks: Sequence[Chunk], now: float) -> None:
+        """Archive what is settled when that makes good files. `now`: seconds of a clock that goes on."""
+        ends = [chunk.to_ts for chunk in chunks if chunk.state != "present" and chunk.to_ts is not None]
+        closed = from_micros(max(ends)) if ends else None
+        values = {"seq": self._last, "limit": ENOUGH, "closed": closed}
+        row = self._connection.execute(self._waiting, values).fetchone()
+        assert row is not None
+        waiting, of_closed = row
+        if enough(waiting, of_closed, now - self._flushed_at):
+            self._flushed_at = now
+            self.flush(chunks)
+
+    def flush(self, chunks: Sequence[Chunk]) -> None:
+        """Archive all that is settled, in the chunks of its event time."""
         while rows := self._next():
             table = self._arrow(rows)
             parts = pa.array(locate(chunks, column(table, "ts")), pa.int32())
-            self._table.append(table.append_column("chunk", parts), rows[-1]["seq"])
-            self._last = rows[-1]["seq"]
-            count += len(rows)
-        return count
+            with suppress(Superseded):  # a process that this one has replaced was just committing
+                self._table.append(table.append_column("chunk", parts), self._last, rows[-1]["seq"])
+            self._last = self._table.last()
 
     def _next(self) -> list[dict[str, Any]]:
         """The next rows. No process may be about to give a number below theirs: it would be passed over."""
         with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(_IN_TURN)
-            return cursor.execute(self._query, {"seq": self._last, "limit": _ROWS}).fetchall()
+            return cursor.execute(self._after, {"seq": self._last, "limit": _ROWS}).fetchall()
 
     def _arrow(self, rows: list[dict[str, Any]]) -> pa.Table:
         columns = {
@@ -66,10 +78,7 @@ class Outbox:
 
 def outboxes(connection: Connection[Any], root: Path) -> list[Outbox]:
     """Of all that is archived from the control plane."""
-    return [
-        Outbox(connection, root, EVENTS, queries.load("alerts")["settled_after"]),
-        Outbox(connection, root, CONTEXTS, queries.load("contexts")["corpus_after"]),
-    ]
+    return [Outbox(connection, root, kind) for kind in (EVENTS, CONTEXTS)]
 
 
 def _text(value: Any) -> str:

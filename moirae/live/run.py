@@ -21,6 +21,7 @@ from archiver.chunk import CutPolicy
 from archiver.engine.session import start_session
 from archiver.ingest import Archive, Ingested
 from archiver.lifecycle import Policy
+from archiver.numbered import CONTEXTS, EVENTS
 from archiver.roller import Roller
 from archiver.times import from_micros, span, to_micros
 from archiver.units import Unit
@@ -48,9 +49,9 @@ from recall.ledger import pinned_chunks
 
 _LOG = structlog.get_logger()
 
-# Seconds: between two looks at what moves without data; between two signs of life; between two commits of settled
-# events; between two looks at what becomes of chunks; between two looks for dead letters to retry; for a predecessor
-# to end.
+# Seconds: between two looks at what moves without data; between two signs of life; between two looks for settled
+# events to archive; between two looks at what becomes of chunks; between two looks for dead letters to retry; for a
+# predecessor to end.
 _TICK, _BEAT, _FLUSH, _ROLL, _RETRY, _PATIENCE = 0.1, 2.0, 5.0, 1.0, 1.0, 15.0
 # Seconds that files which nobody should need any more stay, beyond the longest history query.
 _RETENTION = 60.0
@@ -100,7 +101,7 @@ class Live:
         # What readers may still need stays longer than any of them may take.
         patience = settings.recall.query_timeout.total_seconds() + _RETENTION
         self._policy = Policy(settings.chunks.recent, None if kept is None else span(kept), patience)
-        self._roller = Roller(root, schemas, patience)
+        self._roller = Roller(root, schemas, patience, (EVENTS, CONTEXTS))
         self._rolled_at = 0.0
         home = Path(settings.home)
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
@@ -273,7 +274,7 @@ class Live:
         if now - self._flushed_at >= _FLUSH:
             self._flushed_at = now
             for outbox in self._outboxes:
-                outbox.flush(self._archive.chunks)
+                outbox.flush_enough(self._archive.chunks, now)
         if now - self._beat_at >= _BEAT:
             self._beat_at = now
             self._role.beat("draining" if self._drain else "running", self._first_commit)

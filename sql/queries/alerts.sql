@@ -44,11 +44,6 @@ WHERE id = %(id)s
 -- A provisional alert that settling did not confirm.
 UPDATE alerts SET state = 'withdrawn', ends_at = last_at, updated_at = clock_timestamp() WHERE id = %(id)s
 
--- settled_after --
--- Settled events by sequence number, for the archive.
-SELECT seq, eid, rule, version, ts, key, attributes FROM events
-WHERE settled AND seq > %(seq)s ORDER BY seq LIMIT %(limit)s
-
 -- events --
 -- Events, newest first.
 SELECT eid, rule, version, ts, key, attributes, settled, past, at FROM events

@@ -63,11 +63,6 @@ DELETE FROM contexts c WHERE c.corpus IS NULL AND NOT c.past AND (
     OR (NOT c.rule = ANY(%(every)s) AND NOT EXISTS (
         SELECT FROM alerts a WHERE a.rule = c.rule AND a.eid = c.eid AND a.state <> 'withdrawn')))
 
--- corpus_after --
--- The corpus by number, for the archive and for those who compare.
-SELECT corpus AS seq, corpus AS number, rule, version, eid, ts, contexts, surroundings
-FROM contexts WHERE corpus > %(seq)s ORDER BY corpus LIMIT %(limit)s
-
 -- tail --
 -- The newest of a version's corpus, by number.
 SELECT corpus AS number, eid, (extract(epoch FROM ts) * 1000000)::bigint AS ts, contexts FROM contexts

@@ -1,0 +1,158 @@
+"""Rows of the control plane as a Delta table, partitioned by chunk: each archived exactly once, by its number.
+
+The commit that adds rows also says up to which number the table holds them, and is refused where that was another: who
+died before it goes on from there, and whoever was replaced meanwhile adds nothing twice. Files are meant to be large
+from the start (see `enough`), since a row that is written once costs least; small ones that add up are merged.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+from archiver.admission import column
+from archiver.files import shaped
+from archiver.log import CLUSTERED, CONFIGURATION, LOOSE, DataFile, Log, flush
+
+# A table's name and its columns beside time, id, rule, version: the settled events; the corpora of all rules.
+Kind = tuple[str, tuple[str, ...]]
+EVENTS: Kind = ("events", ("key", "attributes"))
+CONTEXTS: Kind = ("contexts", ("contexts", "surroundings", "number"))
+
+# Rows that are enough for a commit; a file of half as many is not written again.
+ENOUGH = 8_192
+_WHOLE = ENOUGH // 2
+# Seconds between commits of fewer rows.
+_PAUSE = 60.0
+# Files of about the same size that become one, and how much larger the next size is.
+_MANY = 8
+# Rows between which a reader can skip, by rule and version.
+_GROUP = 20_000
+
+
+class NumberedTable:
+    """One table, created when absent. Of its objects each is for one thread; commits of several come in some order."""
+
+    def __init__(self, root: Path, kind: Kind) -> None:
+        """Columns beside the event's time are texts."""
+        self._application, columns = kind
+        kinds = [
+            ("ts", pa.timestamp("us", tz="UTC")),
+            *((c, pa.string()) for c in ("eid", "rule", "version", *columns)),
+        ]
+        self._schema = pa.schema([*kinds, ("chunk", pa.int32())])
+        self.path = root / self._application
+        self._log = Log(self.path, "ts", self._open(), self._application)
+
+    @staticmethod
+    def exists(root: Path, kind: Kind) -> bool:
+        """Whether there is such a table."""
+        return (root / kind[0] / "_delta_log").is_dir()
+
+    def _open(self) -> DeltaTable:
+        try:
+            return DeltaTable(self.path)
+        except TableNotFoundError:
+            self.path.mkdir(parents=True, exist_ok=True)
+            return DeltaTable.create(self.path, self._schema, partition_by=["chunk"], configuration=CONFIGURATION)
+
+    def last(self) -> int:
+        """The number of the last archived row, 0 for none, in the newest version, which this object sees then."""
+        self._log.follow()
+        return self._log.number
+
+    def append(self, rows: pa.Table, after: int, last: int) -> None:
+        """Commit the rows with numbers beyond `after` up to `last`. Raises `Superseded` when the table's last is
+        another."""
+        rows = rows.select(self._schema.names).cast(self._schema)
+        parts = [(part, rows.filter(pc.equal(rows["chunk"], part))) for part in pc.unique(rows["chunk"]).to_pylist()]
+        files = [self._write(part, held, len(held) >= _WHOLE) for part, held in parts]
+        self._log.commit("WRITE", files, (), int(time.time() * 1000), {}, numbers=(after, last))
+
+    def held(self) -> list[DataFile]:
+        """The files of the version that this object sees: each row once. Replaced files stay for a while."""
+        return [file for chunk in self._log.chunks.values() for file in chunk.paths.values()]
+
+    def read(self, rule: str | None = None, version: str | None = None) -> pa.Table:
+        """The archived rows, or those of a rule's version."""
+        self._log.follow()
+        parts = [self.read_file(file, rule, version) for file in self.held()]
+        return pa.concat_tables(parts) if parts else self._schema.empty_table()
+
+    def read_file(self, file: DataFile, rule: str | None = None, version: str | None = None) -> pa.Table:
+        """The rows of one file, or those of a rule's version."""
+        given = (("rule", "=", rule), ("version", "=", version))
+        wanted = [one for one in given if one[2] is not None]
+        rows = pq.read_table(self.path / file.path, partitioning=None, filters=wanted or None)
+        return shaped(rows.append_column("chunk", pa.repeat(pa.scalar(file.chunk), len(rows))), list(self._schema))
+
+    def merge(self) -> None:
+        """Make one file of small ones, in each chunk where there are many. Raises `Superseded` where another did."""
+        self._log.follow()
+        for chunk, held in list(self._log.chunks.items()):
+            chosen = to_merge(list(held.paths.values()))
+            if chosen:
+                rows = pa.concat_tables([self.read_file(file) for file in chosen])
+                written = self._write(chunk, rows, True)
+                names = [file.path for file in chosen]
+                self._log.commit("OPTIMIZE", [written], names, int(time.time() * 1000), {})
+
+    def _write(self, chunk: int, rows: pa.Table, sort: bool) -> DataFile:
+        """A file that is not part of the table yet, on disk."""
+        folder = self.path / f"chunk={chunk}"
+        folder.mkdir(exist_ok=True)
+        name = f"chunk={chunk}/{CLUSTERED if sort else LOOSE}{uuid4().hex}.parquet"
+        rows = rows.drop_columns(["chunk"])
+        if sort:
+            rows = rows.sort_by([(key, "ascending") for key in ("rule", "version", "ts")])
+        pq.write_table(
+            rows,
+            self.path / name,
+            compression="zstd",
+            use_dictionary=["rule", "version", "key"],
+            column_encoding={"ts": "DELTA_BINARY_PACKED"},
+            write_statistics=["rule", "version", "ts"] if sort else False,
+            row_group_size=_GROUP if sort else max(len(rows), 1),
+            store_schema=False,
+        )
+        flush([self.path / name])
+        ts = column(rows, "ts")
+        return DataFile(name, chunk, len(rows), (self.path / name).stat().st_size, int(ts.min()), int(ts.max()))
+
+    def checkpoint(self) -> None:
+        """When many commits have come: gather the log, so that opening the table stays fast."""
+        self._log.checkpoint()
+
+    def orphans(self) -> list[str]:
+        """Files on disk that are no part of the newest version: superseded, or never committed."""
+        return self._log.orphans()
+
+
+def enough(waiting: int, closed: bool, paused: float) -> bool:
+    """Whether rows that wait to be archived are to be committed: many, or some of a closed chunk (`closed`), into which
+    few more will come, some seconds (`paused`) after the last commit."""
+    return waiting >= ENOUGH or (closed and paused >= _PAUSE)
+
+
+def to_merge(files: Sequence[DataFile]) -> list[DataFile]:
+    """Which files of a chunk become one: small ones, when there are many of about the same size, and all below that.
+
+    Sizes grow by `_MANY`, so that a row is rewritten as often as there are sizes at most, and few files are left.
+    """
+    small = [(_size(file), file) for file in files if file.rows < _WHOLE]
+    many = [size for size, count in Counter(size for size, _ in small).items() if count >= _MANY]
+    return [file for size, file in small if many and size <= max(many)]
+
+
+def _size(file: DataFile) -> int:
+    size = 0
+    while file.rows >= _MANY ** (size + 1):
+        size += 1
+    return size

@@ -1,0 +1,33 @@
+"""A process that archives numbered events as fast as it can, in small commits, while their files are merged and swept
+behind it, until killed."""
+
+from itertools import cycle
+from pathlib import Path
+
+import pyarrow as pa
+
+from archiver.numbered import EVENTS, NumberedTable
+from archiver.roller import Roller
+
+RETENTION = 2.0
+# Events of a chunk.
+CHUNK = 500
+
+
+def rows(after: int, last: int) -> pa.Table:
+    """Events with the numbers beyond one up to another."""
+    numbers = range(after + 1, last + 1)
+    texts = {name: [f"{name} {n % 3}" for n in numbers] for name in ("rule", "version", "key", "attributes")}
+    ts = pa.array([n * 1000 for n in numbers], pa.timestamp("us", tz="UTC"))
+    parts = pa.array([n // CHUNK for n in numbers], pa.int32())
+    return pa.table({"ts": ts, "eid": [str(n) for n in numbers], **texts, "chunk": parts})
+
+
+def main(root: Path) -> None:
+    """Until killed."""
+    Roller(root, [], RETENTION, (EVENTS,))
+    table = NumberedTable(root, EVENTS)
+    last = table.last()
+    for count in cycle((1, 7, 2, 30)):
+        table.append(rows(last, last + count), last, last + count)
+        last += count

@@ -1,0 +1,63 @@
+"""A reader reads on and on while settled events are archived, their files merged and removed, and who does that is
+killed at any moment: it sees each event exactly once."""
+
+import multiprocessing
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from archiver.numbered import EVENTS, NumberedTable
+from tests.faults.numbering import RETENTION, main
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+
+
+def read(table: NumberedTable) -> int:
+    """How many events one version was found to hold, each once; it was seen before it is read, file by file."""
+    last, files, began = table.last(), table.held(), time.monotonic()
+    try:
+        found = Counter(int(eid) for file in files for eid in table.read_file(file)["eid"].to_pylist())
+    except FileNotFoundError:
+        assert time.monotonic() - began > RETENTION, "a file of a version that a reader may still read is gone"
+        return 0
+    assert max(found.values(), default=1) == 1, "an event is seen twice"
+    assert found.keys() == set(range(1, last + 1)), "an event is not seen"
+    return len(found)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.faults)])
+@pytest.mark.timeout(1200)
+def test_a_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
+    """What is left behind is few files, and nothing that nobody needs."""
+    print(f"seed {SEED}")
+    rng = random.Random(SEED)
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.faults.rolling", "tests.faults.numbering"])
+    table, seen = NumberedTable(tmp_path, EVENTS), 0
+    for number in range(kills + 1):
+        process = processes.Process(target=main, args=(tmp_path,))
+        process.start()
+        try:
+            merged = _merged(table)
+            goal = table.last() + rng.randrange(20, 800)
+            while table.last() < goal or (number == kills and _merged(table) == merged):
+                assert process.is_alive(), "who archives has ended by itself"
+                seen += read(table)
+            if number < kills:
+                time.sleep(rng.random() * RETENTION / 4)
+        finally:
+            process.kill()
+            process.join()
+        seen += read(table)
+    assert seen > 1000
+    commits = len(list((table.path / "_delta_log").glob("*.json")))
+    assert len(table.held()) < commits / 2, "small files were merged"
+
+
+def _merged(table: NumberedTable) -> int:
+    """How many of the files are of several commits."""
+    return sum("/c-" in file.path for file in table.held())
