@@ -171,6 +171,9 @@ CREATE TABLE IF NOT EXISTS rule_files (
     problems  jsonb
 );
 INSERT INTO rule_files VALUES (true) ON CONFLICT DO NOTHING;
+-- The hash of files that are being checked, and how many processes have begun to and have not told what they found.
+ALTER TABLE rule_files ADD COLUMN IF NOT EXISTS checking text;
+ALTER TABLE rule_files ADD COLUMN IF NOT EXISTS tries integer NOT NULL DEFAULT 0;
 CREATE TABLE IF NOT EXISTS deployments (
     rule       text NOT NULL,
     version    text NOT NULL,

@@ -175,6 +175,12 @@ class Registry:
         found = self.rule_files()
         return (found.problems or []) if found.answered >= request else None
 
+    def begin_look(self, digest: str) -> int:
+        """They are about to be checked; how often the same ones were before, without an end."""
+        row = self._connection.execute(_QUERIES["begin_look"], {"digest": digest}).fetchone()
+        assert row is not None
+        return int(row[0])
+
     def looked(self, asked: int, digest: str, problems: list[str] | None) -> None:
         """They were looked at, on account of all requests up to a number."""
         values = {"asked": asked, "digest": digest, "problems": None if problems is None else Jsonb(problems)}

@@ -26,6 +26,8 @@ _LOG = structlog.get_logger()
 
 # Seconds between two looks at the files. Files that change from one look to the next are still being written.
 _LOOK = 0.5
+# How often a process may end over the same files before they are refused unchecked.
+_FALLS = 2
 # Seconds that the end of the process waits for a check at hand.
 _PATIENCE = 5.0
 
@@ -60,6 +62,14 @@ class RuleFiles:
         """
         asked = self._registry.rule_files().asked
         found = digest(self._settings.rule_files())
+        falls = self._registry.begin_look(found)
+        if falls >= _FALLS:
+            refused = MoiraeError(
+                f"the rule files are not checked again: {falls} processes have ended while they did so, "
+                "as where a query takes all memory to be understood; change them, or ask for another look"
+            )
+            self._registry.looked(asked, found, _texts(refused))
+            raise refused
         try:
             paths = rule_files(self._settings, [])
             self._known, warnings = checked(self._spark, self._settings, paths, self._known)
@@ -126,6 +136,8 @@ class Reloading:
             try:
                 with database.connect(self._settings, "rules") as connection:
                     self._look(RuleFiles(self._spark, self._settings, connection))
+            except SPARK_GONE:
+                return  # the process ends
             except Exception:
                 _LOG.exception("looking after rule files failed", action="rules_look_failed")
 

@@ -120,7 +120,12 @@ UPDATE rule_files SET asked = asked + 1 RETURNING asked
 -- What became of the rule files.
 SELECT asked, answered, digest, looked_at, problems FROM rule_files
 
+-- begin_look --
+-- The rule files are about to be checked; how often the same ones were before, without an end.
+UPDATE rule_files SET tries = CASE WHEN checking = %(digest)s THEN tries + 1 ELSE 1 END, checking = %(digest)s
+RETURNING tries - 1
+
 -- looked --
 -- The rule files were looked at, on account of all requests up to a number.
 UPDATE rule_files SET answered = greatest(answered, %(asked)s), digest = %(digest)s, problems = %(problems)s,
-    looked_at = clock_timestamp()
+    looked_at = clock_timestamp(), checking = NULL, tries = 0
