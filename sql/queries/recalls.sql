@@ -10,8 +10,9 @@ WITH taken AS (SELECT nextval('leases')::integer AS lease)
 SELECT lease, pg_advisory_lock(hashtext('moirae leases'), lease) FROM taken
 
 -- end_frozen_transactions --
--- The session of a process that does not go on ends with its locks.
-SET idle_in_transaction_session_timeout = '5s'
+-- The session of a process that does not go on ends with its locks, before its lease does. One that only gets the
+-- leavings of a busy machine may not move for seconds and is well.
+SET idle_in_transaction_session_timeout = '20s'
 
 -- reclaim --
 -- What dead processes worked on, and what those did that have given no sign, waits for another. They may have died of it.
