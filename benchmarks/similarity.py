@@ -27,7 +27,9 @@ from recall.similarity.segment import Segment
 
 _REPETITIONS, _QUERIES, _K = 7, 10, 10
 _CONTEXTS, _TERMS, _WORDS, _SEGMENT = 1_000_000, 40, 100_000, 50_000
-_CHUNKS, _IN_CHUNK, _KINDS, _ASKED = 100, 1000, 300, 60
+_CHUNKS, _KINDS, _ASKED = 100, 300, 60
+# Contexts of a chunk: with the second number each kind is in each chunk, so that summaries tell least.
+_IN_CHUNK = (100, 1000)
 _SECOND = 1_000_000
 _FAR = 1 << 60
 
@@ -38,7 +40,8 @@ Bags = tuple[npt.NDArray[np.int64], Terms]
 
 def run() -> list[Result]:
     """Measure, interleaved."""
-    return [*_speed(_CONTEXTS), *_early(bursty=False), *_early(bursty=True)]
+    early = [_early(size, bursty) for bursty in (False, True) for size in _IN_CHUNK]
+    return [*_speed(_CONTEXTS), *early]
 
 
 # G5
@@ -193,21 +196,22 @@ class _Lists:
 # G4
 
 
-def _early(bursty: bool) -> list[Result]:
+def _early(size: int, bursty: bool) -> Result:
     found, newest, noise = [], [], []
     for repetition in range(_REPETITIONS):
         noise.append(kernel())
         rng = np.random.default_rng(repetition)
-        index, kinds = _of_kinds(rng, bursty)
-        pairs = [_found(index, _of_kind(rng, kinds[rng.integers(len(kinds))])) for _ in range(_ASKED)]
+        index, kinds = _of_kinds(rng, size, bursty)
+        pairs = [_found(index, size, _of_kind(rng, kinds[rng.integers(len(kinds))])) for _ in range(_ASKED)]
         found.append(statistics.mean(ranked for ranked, _ in pairs))
         newest.append(statistics.mean(plain for _, plain in pairs))
-        print(f"G4 {'bursty' if bursty else 'uniform'} {found[-1]:.3f}, newest first {newest[-1]:.3f}", file=sys.stderr)
+        kind = f"{'bursty' if bursty else 'uniform'}, {size} a chunk"
+        print(f"G4 {kind}: {found[-1]:.3f}, newest first {newest[-1]:.3f}", file=sys.stderr)
     ratio = statistics.median(found) / max(statistics.median(newest), 1e-9)
     beside = {"newest_first": round(statistics.median(newest), 3), "ratio": round(ratio, 2)}
-    what = f"recall@{_K} after 10 % of {_CHUNKS} chunks, {'bursts' if bursty else 'uniform'}"
+    what = f"recall@{_K} after 10 % of {_CHUNKS} chunks of {size} contexts, {'bursts' if bursty else 'uniform'}"
     target = "≥ 0.9" if bursty else "≥ 4 × newest first"
-    return [result("G4b" if bursty else "G4", what, found, target, beside, noise)]
+    return result("G4b" if bursty else "G4", what, found, target, beside, noise)
 
 
 def _of_kind(rng: np.random.Generator, kind: Terms) -> Terms:
@@ -217,28 +221,28 @@ def _of_kind(rng: np.random.Generator, kind: Terms) -> Terms:
     return np.unique(np.concatenate([own, rng.permutation(other)[: _TERMS - len(own)]]))
 
 
-def _of_kinds(rng: np.random.Generator, bursty: bool) -> tuple[Index, list[Terms]]:
+def _of_kinds(rng: np.random.Generator, size: int, bursty: bool) -> tuple[Index, list[Terms]]:
     kinds = [rng.choice(_WORDS, _TERMS // 2, replace=False).astype(np.int32) for _ in range(_KINDS)]
     homes = [rng.choice(_CHUNKS, 3, replace=False) for _ in range(_KINDS)]
     index = Index()
     index.vocabulary.numbered(f"t={word}" for word in range(_WORDS))
     for chunk in range(_CHUNKS):
         there = [k for k in range(_KINDS) if chunk in homes[k]] if bursty else list(range(_KINDS))
-        bags = [_of_kind(rng, kinds[rng.choice(there or range(_KINDS))]) for _ in range(_IN_CHUNK)]
+        bags = [_of_kind(rng, kinds[rng.choice(there or range(_KINDS))]) for _ in range(size)]
         numbers = np.arange(index.number + 1, index.number + 1 + len(bags))
         sizes, terms = np.array([len(bag) for bag in bags]), np.concatenate(bags)
         index.put(Segment.made(chunk, numbers * _SECOND, _eids(numbers), numbers, sizes, terms, np.ones(len(terms))))
     return index, kinds
 
 
-def _found(index: Index, terms: Terms) -> tuple[float, float]:
+def _found(index: Index, size: int, terms: Terms) -> tuple[float, float]:
     """Parts of the best that are in the tenth of the chunks read first: by promise, newest first."""
     one = _search(index, terms)
-    edges = [None, *(1 + at * _IN_CHUNK for at in range(1, _CHUNKS)), index.number + 1]
+    edges = [None, *(1 + at * size for at in range(1, _CHUNKS)), index.number + 1]
     spans = [(None if low is None else low * _SECOND, (high or 0) * _SECOND) for low, high in pairwise(edges)]
     promises = index.promises(one, spans)
     tenth = sorted(range(_CHUNKS), key=lambda chunk: (-promises[chunk], -chunk))[: _CHUNKS // 10]
-    homes = [(hit.event[0] // _SECOND - 1) // _IN_CHUNK for hit in one.top.hits]
+    homes = [(hit.event[0] // _SECOND - 1) // size for hit in one.top.hits]
     return (
         statistics.mean(home in tenth for home in homes),
         statistics.mean(home >= _CHUNKS - _CHUNKS // 10 for home in homes),

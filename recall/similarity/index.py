@@ -65,6 +65,7 @@ class Index:
         self._shared = False
         # Terms whose C_k has changed, piece by piece, since the oldest bounds.
         self._journal: list[Ids] = []
+        self._told: tuple[tuple[int, int, int], tuple[Ids, Floats]] = (-1, -1, -1), (_NONE, np.zeros(0))
         self._room = Room()
 
     def __len__(self) -> int:
@@ -258,10 +259,19 @@ class Index:
 
     def _heed(self, segment: Segment) -> None:
         """Bring a segment's bounds up to E and C_k of now."""
-        new = self._journal[segment.heeded :]
-        terms = np.unique(np.concatenate(new)) if new else _NONE
-        segment.up_to_date(self._level, self._held, terms)
+        if segment.aged(self._level):
+            segment.weigh(self._level, self._held)
+        elif segment.heeded < len(self._journal):
+            segment.lower(*self._news(segment.heeded))
         segment.heeded = len(self._journal)
+
+    def _news(self, since: int) -> tuple[Ids, Floats]:
+        """Terms whose C_k has changed since a place in the journal, with its logarithm; most segments ask the same."""
+        asked = since, self.number, len(self._journal)
+        if asked != self._told[0]:
+            terms = np.unique(np.concatenate(self._journal[since:]))
+            self._told = asked, (terms, np.log10(np.maximum(self._held[terms], 1)))
+        return self._told[1]
 
     # What unread history can bring
 

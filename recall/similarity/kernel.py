@@ -165,6 +165,8 @@ def rests(asked, gains, weights, norm, ids, order, impacts, local, left):
 @compiled
 def search(
     asked,
+    targets,
+    level,
     counted,
     gains,
     weights,
@@ -182,6 +184,10 @@ def search(
     heads,
     docs,
     times,
+    logs,
+    squares,
+    once,
+    twice,
     inverses,
     impacts,
     numbers,
@@ -197,10 +203,12 @@ def search(
 ):
     """The k best rows in [first, last) that score at least `least`, into `rows` and `scores`; returns how many.
 
-    The query's terms `asked`, rarest first, with their `counted` tf; E, C_k (`holding`, and what is to be added to it,
-    `changes` of the terms `changed`, ascending). `known`: the ids of the segment's terms. `sums`, `mine`: room, zeros
-    before and after. Of equal scores the later row is the better one.
+    The query's terms `asked`, rarest first, with their log C_k (`targets`) and `counted` tf; `level`: see `weigh`; E,
+    C_k (`holding`, and what is to be added to it, `changes` of the terms `changed`, ascending). `known`: the ids of the
+    segment's terms. `sums`, `mine`: room, zeros before and after. Of equal scores the later row is the better one.
     """
+    bounds_of = (starts, terms, counts, heads, docs, times, logs, squares, once, twice, inverses, impacts)
+    lower(asked, targets, level, ids, order, *bounds_of)
     local = np.empty(len(asked), dtype=np.int64)
     left = np.empty(len(asked) + 1)
     rests(asked, gains, weights, norm, ids, order, impacts, local, left)

@@ -124,6 +124,7 @@ ARRAYS = (
     "values",
 )
 BOUNDS = ("logs", "squares", "once", "twice", "inverses", "impacts")
+_LOWERED = ("starts", "terms", "counts", "heads", "docs", "times", *BOUNDS)
 
 
 class Segment:
@@ -267,14 +268,13 @@ class Segment:
 
     # Bounds
 
-    def up_to_date(self, level: float, held: Floats, terms: Ids) -> None:
-        """Bounds for counts as they are now: log E, C_k by term, and what terms have changed since the last time."""
-        if self.level is None or level > self.level + _GROWN:
-            self._weigh(level, np.log10(np.maximum(held[self.known], 1)))
-        elif len(terms):
-            self._lower(terms, np.log10(np.maximum(held[terms], 1)))
+    def aged(self, level: float) -> bool:
+        """Whether bounds have to be made anew, for a log E of now."""
+        return self.level is None or level > self.level + _GROWN
 
-    def _weigh(self, level: float, logs: Floats) -> None:
+    def weigh(self, level: float, held: Floats) -> None:
+        """Make bounds for counts as they are now: log E, C_k by term."""
+        logs = np.log10(np.maximum(held[self.known], 1))
         bounds = {
             "logs": np.minimum(logs, level),
             **{name: np.empty(len(self)) for name in ("squares", "once", "twice")},
@@ -285,10 +285,9 @@ class Segment:
         self.level = level
         kernel.weigh(level, *(self.arrays[name] for name in ("starts", "terms", "counts", *BOUNDS)))
 
-    def _lower(self, terms: Ids, targets: Floats) -> None:
-        names = ("starts", "terms", "counts", "heads", "docs", "times", *BOUNDS)
-        arrays = (self.arrays[name] for name in names)
-        kernel.lower(terms, targets, self.level, self._ids, self._order, *arrays)
+    def lower(self, terms: Ids, targets: Floats) -> None:
+        """Lower bounds to counts as they are now, log C_k of the terms that have changed since the last time."""
+        kernel.lower(terms, targets, self.level, self._ids, self._order, *(self.arrays[name] for name in _LOWERED))
 
     def bound(self, query: Query, known_norms: bool) -> float:
         """No row scores more. `known_norms`: bounds are up to date with the question's counts."""
@@ -296,7 +295,7 @@ class Segment:
             return 0.0
         impacts = np.empty(0, dtype=np.float32)
         if known_norms:
-            self._lower(query.terms, query.logs)
+            self.lower(query.terms, query.logs)
             impacts = self.arrays["impacts"]
         local, left = np.empty(len(query.terms), dtype=np.int64), np.empty(len(query.terms) + 1)
         asked = (query.terms, query.gains, query.weights, query.norm)
@@ -304,27 +303,27 @@ class Segment:
         return float(left[0])
 
     def promise(self, query: Query) -> float:
-        """What to expect of the best row: rare terms of the query that weigh much in some row here."""
+        """What to expect of the best row: rare terms of the query that weigh much in some row here, more so where
+        many rows hold them, which may be the same rows."""
         places = np.minimum(np.searchsorted(self._ids, query.terms), max(len(self._ids) - 1, 0))
         if not len(self._ids):
             return 0.0
         there = self._ids[places] == query.terms
-        impacts = np.where(there, self.arrays["impacts"][self._order[places]], 0.0)
-        parts = np.minimum(query.weights, query.gains * np.minimum(impacts, 1e30)) / (query.norm or 1.0)
-        return float(np.sum(parts**2))
+        terms = self._order[places[there]]
+        impacts, heads = self.arrays["impacts"][terms], self.arrays["heads"]
+        parts = np.minimum(query.weights[there], query.gains[there] * np.minimum(impacts, 1e30)) / (query.norm or 1.0)
+        return float(np.sum(parts**2 * np.sqrt(heads[terms + 1] - heads[terms])))
 
     def search(
         self, query: Query, pinned: Pinned, number: int, rows: tuple[int, int], k: int, least: float, room: Room
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """The rows that are among the k best and score `least` or more, best first, with their scores."""
         best, scores = np.empty(k, dtype=np.int64), np.empty(k)
-        self._lower(query.terms, query.logs)
-        names = ("starts", "terms", "counts", "heads", "docs", "times", "inverses", "impacts", "numbers")
         found = kernel.search(
-            *(query.terms, query.counts, query.gains, query.weights, query.norm),
+            *(query.terms, query.logs, self.level, query.counts, query.gains, query.weights, query.norm),
             *(float(max(pinned.events, 1)), pinned.base, pinned.changed, pinned.changes),
             *(self._ids, self._order, self.known),
-            *(self.arrays[name] for name in names),
+            *(self.arrays[name] for name in (*_LOWERED, "numbers")),
             *(*rows, number, k, least, room.sums, room.wide(len(self.known)), best, scores),
         )
         return best[:found], scores[:found]
