@@ -13,7 +13,7 @@ import numpy as np
 
 from recall.similarity import kernel
 from recall.similarity.corpus import Context, Counts, Floats, Ids, Rows, Vocabulary
-from recall.similarity.measure import Measure, TfIdf, with_numbers
+from recall.similarity.measure import Binary, Measure, TfIdf, with_numbers
 from recall.similarity.numeric import NOTHING, Scales, Values, flat, products, scales, squares
 from recall.similarity.ranking import Hit, TopK, best
 from recall.similarity.segment import ROWS, Key, Past, Pinned, Query, Room, Segment
@@ -204,7 +204,8 @@ class Index:
                 if query is None:
                     rows, scores = self._plainly(segment, one, first, last)
                 else:
-                    self._heed(segment)
+                    if not query.sets:
+                        self._heed(segment)
                     limits = (first, last), one.top.k, one.top.least
                     rows, scores = segment.search(query, one.pinned, one.seen, *limits, self._room)
                 if len(rows):
@@ -212,11 +213,14 @@ class Index:
         return list(zip(compared, changed, strict=True))
 
     def _query(self, one: Comparison) -> Query | None:
-        """The event as the fast search takes it; None: its measure is another, there are numbers, or its counts lie
-        too far back."""
+        """The event as the fast search takes it; None: its measure is another, or that is TF-IDF and there are numbers
+        or its counts lie too far back."""
+        context = self.vocabulary.context(one.event.facts)
+        if isinstance(one.measure, Binary):
+            return one.pinned.query_of_set(context)
         if not isinstance(one.measure, TfIdf) or self.numeric or one.pinned.level < self._level - kernel.LAG:
             return None
-        return one.pinned.query(self.vocabulary.context(one.event.facts))
+        return one.pinned.query(context)
 
     @property
     def _level(self) -> float:
@@ -301,12 +305,13 @@ class Index:
 
     def _bound(self, segment: Segment, one: Comparison, query: Query | None) -> float:
         context = self.vocabulary.context(one.event.facts)
+        if query is not None:
+            if not query.sets:
+                self._heed(segment)
+            return segment.bound(query, known_norms=True)
         if not isinstance(one.measure, TfIdf):
             # Nothing in common is no hit, whatever the measure.
             return math.inf if np.isin(context.terms, segment.known).any() else 0.0
-        if query is not None:
-            self._heed(segment)
-            return segment.bound(query, known_norms=True)
         query = one.pinned.query(context)
         own, known = flat([one.event.numbers]), self.scales(one) if self.numeric else {}
         both = {at: scale for at, scale in known.items() if (segment.arrays["attributes"] == at).any()}

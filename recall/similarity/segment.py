@@ -42,7 +42,8 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A context as the kernel wants it: terms that weigh, the rarest first; see `kernel.search`."""
+    """A context as the kernel wants it: terms that weigh, the rarest first; see `kernel.search`. `sets`: contexts are
+    compared as sets of terms that all weigh 1."""
 
     terms: Ids
     counts: Floats
@@ -50,6 +51,7 @@ class Query:
     weights: Floats
     norm: float
     logs: Floats
+    sets: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,16 @@ class Pinned:
         counts, gains, kept = context.counts[order], (weights * idf)[order], weights[order]
         return Query(context.terms[order], counts, gains, kept, norm, logs[order])
 
+    def query_of_set(self, context: Context) -> Query:
+        """The set of a context's terms."""
+        order = np.argsort(self.held(context.terms), kind="stable")
+        once = np.ones(len(order))
+        return Query(context.terms[order], once, once, once, math.sqrt(len(order)), np.zeros(len(order)), sets=True)
+
+
+# With these counts every term weighs 1.
+_ALIKE = Pinned(10, np.zeros(0), np.empty(0, dtype=np.int32), np.zeros(0), None)
+
 
 class Room:
     """Scratch for searches, one after the other."""
@@ -134,8 +146,8 @@ class Segment:
         self, chunk: int, arrays: Mapping[str, npt.NDArray[Any]], ids: Ids, level: float | None = None
     ) -> None:
         self.chunk = chunk
-        # Bounds change; all else may lie in a file.
-        self.arrays = {name: array.copy() if name in BOUNDS else array for name, array in arrays.items()}
+        # Bounds change; all else may lie in a file, and is compiled for once wherever it lies.
+        self.arrays = {n: array.copy() if n in BOUNDS else _fixed(array) for n, array in arrays.items()}
         self.known = ids
         self._order = np.argsort(ids).astype(np.int32)
         self._ids = ids[self._order]
@@ -275,13 +287,7 @@ class Segment:
     def weigh(self, level: float, held: Floats) -> None:
         """Make bounds for counts as they are now: log E, C_k by term."""
         logs = np.log10(np.maximum(held[self.known], 1))
-        bounds = {
-            "logs": np.minimum(logs, level),
-            **{name: np.empty(len(self)) for name in ("squares", "once", "twice")},
-            "inverses": np.empty(len(self), dtype=np.float32),
-            "impacts": np.empty(len(self.known), dtype=np.float32),
-        }
-        self.arrays |= bounds
+        self.arrays |= self._bounds(np.minimum(logs, level))
         self.level = level
         kernel.weigh(level, *(self.arrays[name] for name in ("starts", "terms", "counts", *BOUNDS)))
 
@@ -289,14 +295,35 @@ class Segment:
         """Lower bounds to counts as they are now, log C_k of the terms that have changed since the last time."""
         kernel.lower(terms, targets, self.level, self._ids, self._order, *(self.arrays[name] for name in _LOWERED))
 
+    def _weighed(self, query: Query) -> tuple[float | None, Mapping[str, npt.NDArray[Any]]]:
+        """What a query is held against: log E of the bounds, and all arrays."""
+        return (1.0, self._sets) if query.sets else (self.level, self.arrays)
+
+    @cached_property
+    def _sets(self) -> Mapping[str, npt.NDArray[Any]]:
+        """The arrays where contexts are sets: each term once, with log C_k = 0, so that nothing moves the bounds."""
+        counts = _fixed(np.ones(len(self.arrays["terms"]), dtype=np.uint8))
+        found = {**self.arrays, "counts": counts, "times": counts, **self._bounds(np.zeros(len(self.known)))}
+        kernel.weigh(1.0, *(found[name] for name in ("starts", "terms", "counts", *BOUNDS)))
+        return found
+
+    def _bounds(self, logs: Floats) -> dict[str, npt.NDArray[Any]]:
+        """Room for bounds of all rows, by log C_k."""
+        return {
+            "logs": logs,
+            **{name: np.empty(len(self)) for name in ("squares", "once", "twice")},
+            "inverses": np.empty(len(self), dtype=np.float32),
+            "impacts": np.empty(len(self.known), dtype=np.float32),
+        }
+
     def bound(self, query: Query, known_norms: bool) -> float:
         """No row scores more. `known_norms`: bounds are up to date with the question's counts."""
         if not len(query.terms):
             return 0.0
-        impacts = np.empty(0, dtype=np.float32)
-        if known_norms:
+        _, arrays = self._weighed(query)
+        if known_norms and not query.sets:
             self.lower(query.terms, query.logs)
-            impacts = self.arrays["impacts"]
+        impacts = arrays["impacts"] if known_norms else np.empty(0, dtype=np.float32)
         local, left = np.empty(len(query.terms), dtype=np.int64), np.empty(len(query.terms) + 1)
         asked = (query.terms, query.gains, query.weights, query.norm)
         kernel.rests(*asked, self._ids, self._order, impacts, local, left)
@@ -319,11 +346,20 @@ class Segment:
     ) -> tuple[npt.NDArray[np.int64], Floats]:
         """The rows that are among the k best and score `least` or more, best first, with their scores."""
         best, scores = np.empty(k, dtype=np.int64), np.empty(k)
+        level, arrays = self._weighed(query)
+        pinned = _ALIKE if query.sets else pinned
         found = kernel.search(
-            *(query.terms, query.logs, self.level, query.counts, query.gains, query.weights, query.norm),
+            *(query.terms, query.logs, level, query.counts, query.gains, query.weights, query.norm),
             *(float(max(pinned.events, 1)), pinned.base, pinned.changed, pinned.changes),
             *(self._ids, self._order, self.known),
-            *(self.arrays[name] for name in (*_LOWERED, "numbers")),
+            *(arrays[name] for name in (*_LOWERED, "numbers")),
             *(*rows, number, k, least, room.sums, room.wide(len(self.known)), best, scores),
         )
         return best[:found], scores[:found]
+
+
+def _fixed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same, not to be written to."""
+    found = array.view()
+    found.flags.writeable = False
+    return found

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 
 from recall.similarity.corpus import Context, Contexts
 from recall.similarity.index import Comparison, Index, Key, Past, Span, restored
-from recall.similarity.measure import MEASURES
+from recall.similarity.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
 
-TFIDF = MEASURES["tfidf"]
+# Those that are searched in inverted lists.
+FAST = st.sampled_from([MEASURES["tfidf"], MEASURES["binary"]])
 _FAR = 1 << 60
 
 
@@ -47,7 +48,7 @@ def _plain(index: Index, world: list[Past], one: Comparison, low: int | None, hi
     if not candidates:
         return []
     rows: list[Context] = [index.vocabulary.context(p.facts) for p in candidates]
-    scores = TFIDF.scores(
+    scores = one.measure.scores(
         index.vocabulary.context(one.event.facts), Contexts(rows).oldest(len(rows)), index.counted(one)
     )
     top: TopK[Key] = TopK(one.top.k)
@@ -63,21 +64,21 @@ def _found(one: Comparison) -> list[tuple[Key, float]]:
     return [(hit.event, hit.score) for hit in one.top.hits]
 
 
-def _asked(index: Index, rng: random.Random, number: int, k: int = 3) -> Comparison:
+def _asked(index: Index, rng: random.Random, number: int, measure: Measure, k: int = 3) -> Comparison:
     event = Past(rng.choice([5000, 20_000]), "q", number, _facts(rng, 50))
-    return Comparison(event, index.pin(event), TFIDF, restored(k, []), event.ts, number)
+    return Comparison(event, index.pin(event), measure, restored(k, []), event.ts, number)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 60), st.lists(st.integers(0, 10_000), max_size=4))
-def test_fast_is_plain_while_events_come_in(seed: int, count: int, cuts: list[int]) -> None:
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.lists(st.integers(0, 10_000), max_size=4), FAST)
+def test_fast_is_plain_while_events_come_in(seed: int, count: int, cuts: list[int], measure: Measure) -> None:
     """Bounds are made once, then moved on with E and C_k; pieces are read in any order; several are asked at once."""
     rng = random.Random(seed)
     borders = sorted(set(cuts))
     index, world = Index(), []
     for _ in range(3):
         _enter(index, world, _events(rng, rng.randint(1, count), len(world) + 1), borders)
-        asked = [_asked(index, rng, rng.choice([len(world), len(world) // 2])) for _ in range(3)]
+        asked = [_asked(index, rng, rng.choice([len(world), len(world) // 2]), measure) for _ in range(3)]
         spans = _spans(borders)
         rng.shuffle(spans)
         for span in spans:
@@ -88,9 +89,9 @@ def test_fast_is_plain_while_events_come_in(seed: int, count: int, cuts: list[in
             ]
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(0, 2**32), st.integers(1, 40), st.lists(st.integers(0, 10_000), min_size=1, max_size=6))
-def test_no_unread_chunk_beats_its_bound(seed: int, count: int, cuts: list[int]) -> None:
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(1, 40), st.lists(st.integers(0, 10_000), min_size=1, max_size=6), FAST)
+def test_no_unread_chunk_beats_its_bound(seed: int, count: int, cuts: list[int], measure: Measure) -> None:
     """Also while events come in between the question and the look, and for questions pinned in the past."""
     rng = random.Random(seed)
     borders = sorted(set(cuts))
@@ -98,7 +99,7 @@ def test_no_unread_chunk_beats_its_bound(seed: int, count: int, cuts: list[int])
     asked: list[Comparison] = []
     for _ in range(3):
         _enter(index, world, _events(rng, rng.randint(1, count), len(world) + 1), borders)
-        asked += [_asked(index, rng, len(world)), _asked(index, rng, len(world) // 2)]
+        asked += [_asked(index, rng, len(world), measure), _asked(index, rng, len(world) // 2, measure)]
         for one in asked:
             spans = _spans(borders)
             for (low, high), bound in zip(spans, index.bounds(one, spans), strict=True):
