@@ -83,8 +83,8 @@ class Catalog:
     def kept(self) -> list[Kept]:
         """All chunks with what was done for them, oldest first."""
         rows = self._connection.execute(_QUERIES["kept"]).fetchall()
-        found = {chunk.id: chunk for chunk in self.chunks()}  # chunks come, none goes
-        kept = [Kept(found[chunk], version, done, expired) for chunk, version, done, expired in rows]
+        found = {chunk.id: chunk for chunk in self.chunks()}  # chunks come, and what has long left goes
+        kept = [Kept(found[chunk], version, done, expired) for chunk, version, done, expired in rows if chunk in found]
         return kept or [Kept(chunk) for chunk in found.values()]
 
     def present(self) -> set[int]:
@@ -100,10 +100,12 @@ class Catalog:
         values = {"chunk": work.chunk, "name": work.name, "version": work.version}
         return self._connection.execute(_QUERIES["prepared"], values).fetchone() is not None
 
-    def forget_rows(self, rows: Mapping[int, int]) -> None:
-        """Rows of source units that leave with their chunk."""
-        values = {"units": list(rows), "rows": list(rows.values())}
-        self._connection.execute(_QUERIES["forget_rows"], values)
+    def forget_rows(self, rows: Mapping[tuple[str, int], int]) -> None:
+        """Rows of source units, by stream and id, that leave with their chunk."""
+        streams, units = [stream for stream, _ in rows], [unit for _, unit in rows]
+        self._connection.execute(
+            _QUERIES["forget_rows"], {"streams": streams, "units": units, "rows": list(rows.values())}
+        )
 
     def came_late(self, chunks: Collection[int]) -> None:
         """Rows came late into chunks: who has read them before has not seen all."""
@@ -237,14 +239,6 @@ class Catalog:
     def dead_letters(self, stream: str | None, reason: str | None, limit: int) -> list[dict[str, Any]]:
         """Refused lines, newest first."""
         return self._rows("dead_letters", {"stream": stream, "reason": reason, "limit": limit})
-
-    def dead_letter_counts(self) -> dict[str, int]:
-        """Refused lines by stream."""
-        return {r["stream"]: r["dead"] for r in self._rows("dead_letter_counts", {})}
-
-    def archived_by_unit(self, stream: str) -> list[dict[str, Any]]:
-        """What each unit says it has archived."""
-        return self._rows("archived_by_unit", {"stream": stream})
 
     def _rows(self, query: str, values: Mapping[str, Any]) -> list[dict[str, Any]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:

@@ -21,6 +21,7 @@ from archiver.admission import Mask, column, judge, late, late_bound, late_in_or
 from archiver.catalog import Catalog, Counters, Letter
 from archiver.chunk import Chunk, CutPolicy, Newest
 from archiver.decode import Format, Refused
+from archiver.folding import Folding
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
 from archiver.lifecycle import FORGET, Becomes, Need, Policy, Work, steps
 from archiver.progress import Partition, Progress, partition_watermarks, watermark
@@ -417,6 +418,12 @@ class Archive:
                     self.catalog.become(step.chunk, step.state)
             self.chunks = self.catalog.chunks()
         return [step for step in plan if isinstance(step, Work)]
+
+    def forget_chunks(self, folding: Folding, oldest: int) -> None:
+        """Chunks have left up to this one, which stands for them from now on."""
+        self.fence()
+        folding.forget_chunks(oldest)
+        self.chunks = self.catalog.chunks()
 
     def done(self, done: Iterable[Done]) -> None:
         """Record work that was done for chunks, and see the files that came of it."""

@@ -6,6 +6,7 @@ takes its time, may be repeated, and is recorded when it is done.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 
 from archiver.chunk import Chunk, State
 
@@ -88,6 +89,12 @@ def steps(
         now = replace(one, chunk=replace(one.chunk, state=states[one.chunk.id]))
         work += [Work(now.chunk.id, name, now.version) for name in _due(now, policy, needs, pinned)]
     return changed + work
+
+
+def left(kept: Sequence[Kept]) -> Chunk | None:
+    """The newest of the oldest chunks that are all gone, files and all; None: there is none."""
+    gone = list(takewhile(lambda one: one.chunk.state == "expired" and FORGET in one.done, kept))
+    return gone[-1].chunk if gone else None
 
 
 _ORDER: tuple[State, ...] = ("present", "recent", "old", "expired")

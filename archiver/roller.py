@@ -49,10 +49,10 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Done:
-    """A piece of work that is done; `rows`: counted rows by source unit."""
+    """A piece of work that is done; `rows`: counted rows by stream and source unit."""
 
     work: Work
-    rows: Mapping[int, int] = field(default_factory=dict)
+    rows: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 class Roller:
@@ -127,11 +127,11 @@ class Roller:
         for table in self._tables:
             table.cluster(chunk)
 
-    def _count(self, chunk: int) -> dict[int, int]:
-        rows: Counter[int] = Counter()
+    def _count(self, chunk: int) -> dict[tuple[str, int], int]:
+        rows: Counter[tuple[str, int]] = Counter()
         for table in self._tables:
             table.refresh()
-            rows.update(table.read(["_unit"], chunk)["_unit"].to_pylist())
+            rows.update((table.schema.name, unit) for unit in table.read(["_unit"], chunk)["_unit"].to_pylist())
         return dict(rows)
 
     def _sweep_later(self) -> None:

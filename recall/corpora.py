@@ -1,6 +1,8 @@
 """The corpora of deployed rules, kept up with what live settles: from files, else the archive, then the newest rows."""
 
+import math
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from recall.request import Piece, SimilarQuestion
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Past, past
 from recall.similarity.measure import TfIdf
-from recall.similarity.store import Store
+from recall.similarity.store import Store, forget_unused
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
@@ -28,6 +30,8 @@ _QUERIES = sql.load("contexts")
 _EVENTS, _PART = 500, 1 / 20
 # Seconds after which a corpus that nobody asks for is no longer held in memory.
 _IDLE = 600.0
+# Where they are written down, and seconds between two looks for those that nobody uses any more.
+_FOLDER, _TIDY = "indexes", 3600.0
 
 # Rule, version, contexts, and what of these is compared as numbers, with its bandwidth.
 _Name = tuple[str, str, tuple[str, ...], tuple[tuple[str, float | None], ...]]
@@ -37,7 +41,7 @@ class Corpora:
     """One index for each rule's version and choice of contexts, read when it is first asked for.
 
     Written down beside the archive, so that a process that starts goes on from there; what is not asked for any more,
-    such as the corpora of earlier versions, is freed.
+    such as the corpora of earlier versions, is freed, and some days later removed.
     """
 
     def __init__(self, connection: Connection[Any], root: Path) -> None:
@@ -46,6 +50,9 @@ class Corpora:
         self._indexes: dict[_Name, Index] = {}
         self._asked: dict[_Name, float] = {}
         self._kept: dict[_Name, int] = {}
+        # Up to which number of all corpora it was looked for what is of each.
+        self._followed: dict[_Name, int] = {}
+        self._tidied = -math.inf
 
     def index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
         """The corpus with all that is settled by now, as a question compares it."""
@@ -87,38 +94,61 @@ class Corpora:
         return index
 
     def _store(self, name: _Name) -> Store:
-        return Store.of(self._root / "indexes", *name[:2], name[2:])
+        return Store.of(self._root / _FOLDER, *name[:2], name[2:])
 
     def _archived(self, name: _Name) -> Index:
-        rule, version, contexts, numeric = name
-        index = Index(dict(numeric))
+        index = Index(dict(name[3]))
         if not NumberedTable.exists(self._root, CONTEXTS):
             return index
-        rows = NumberedTable(self._root, CONTEXTS).read(rule, version)
-        ts = column(rows, "ts").tolist()
-        chunks: dict[int, list[Past]] = {}
-        texts = (rows[name].to_pylist() for name in ("eid", "number", "contexts", "chunk"))
-        for moment, eid, number, found, chunk in zip(ts, *texts, strict=True):
-            one = past(moment, eid, int(number), orjson.loads(found), contexts, index.numeric)
-            chunks.setdefault(chunk, []).append(one)
-        for chunk, events in chunks.items():
-            index.add(chunk, events)
+        table = NumberedTable(self._root, CONTEXTS)
+        self._followed[name] = table.last()
+        self._add(index, self._read(table, index, name))
         return index
 
+    def _read(self, table: NumberedTable, index: Index, name: _Name) -> list[tuple[int, Past]]:
+        """What the archive has beyond what the index knows, with its chunks."""
+        rows = table.read(*name[:2])
+        after, ts = index.number, column(rows, "ts").tolist()
+        texts = (rows[text].to_pylist() for text in ("chunk", "eid", "number", "contexts"))
+        return [
+            (chunk, past(moment, eid, int(number), orjson.loads(found), name[2], index.numeric))
+            for moment, chunk, eid, number, found in zip(ts, *texts, strict=True)
+            if int(number) > after
+        ]
+
+    def _add(self, index: Index, events: Sequence[tuple[int, Past]]) -> None:
+        chunks: dict[int, list[Past]] = {}
+        for chunk, event in events:
+            chunks.setdefault(chunk, []).append(event)
+        for chunk, held in chunks.items():
+            index.add(chunk, held)
+
     def _follow(self, index: Index, name: _Name) -> None:
+        """What has come in since. Numbers come in order: those up to the last one that was there before are known."""
         rule, version, contexts, _ = name
+        last = self._number("last_number")
+        values = {"after": index.number, "rule": rule, "version": version}
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(
-                _QUERIES["tail"], {"after": index.number, "rule": rule, "version": version}
-            ).fetchall()
-        if not rows:
-            return
-        catalog = Catalog(self._connection).chunks()
-        parts = locate(catalog, np.array([row["ts"] for row in rows], dtype=np.int64)).tolist()
-        for part in set(parts):
-            here = [row for row, chunk in zip(rows, parts, strict=True) if chunk == part]
+            rows = cursor.execute(_QUERIES["tail"], values).fetchall()
+        # Asked after the rows: what left them before they were read is told by then.
+        forgotten = self._number("forgotten")
+        events: list[tuple[int, Past]] = []
+        if forgotten > self._followed.get(name, index.number):
+            events = self._read(NumberedTable(self._root, CONTEXTS), index, name)
+        known = {event.number for _, event in events}
+        rows = [row for row in rows if row["number"] not in known]
+        if rows:
+            parts = locate(Catalog(self._connection).chunks(), np.array([row["ts"] for row in rows], dtype=np.int64))
             rest = contexts, index.numeric
-            index.add(part, [past(r["ts"], str(r["eid"]), r["number"], r["contexts"], *rest) for r in here])
+            new = [past(r["ts"], str(r["eid"]), r["number"], r["contexts"], *rest) for r in rows]
+            events += zip(parts.tolist(), new, strict=True)
+        self._add(index, events)
+        self._followed[name] = max(last, forgotten)
+
+    def _number(self, query: str) -> int:
+        row = self._connection.execute(_QUERIES[query]).fetchone()
+        assert row is not None
+        return int(row[0])
 
     def _keep(self, index: Index, name: _Name) -> None:
         new = len(index) - self._kept[name]
@@ -134,3 +164,9 @@ class Corpora:
         self._asked[name] = now
         for idle in [other for other, asked in self._asked.items() if now - asked > _IDLE]:
             del self._indexes[idle], self._asked[idle], self._kept[idle]
+            self._followed.pop(idle, None)
+        if now - self._tidied > _TIDY:
+            self._tidied = now
+            for used in self._indexes:
+                self._store(used).use(time.time())
+            forget_unused(self._root / _FOLDER, time.time())

@@ -65,6 +65,10 @@ CREATE TABLE IF NOT EXISTS units (
 
 ALTER TABLE units ADD COLUMN IF NOT EXISTS expired bigint NOT NULL DEFAULT 0;
 ALTER TABLE units ADD COLUMN IF NOT EXISTS forgotten bigint NOT NULL DEFAULT 0;
+-- Dead letters that are kept no longer. Units that will not be read again are folded into one row of their stream,
+-- named by an empty text: how many.
+ALTER TABLE units ADD COLUMN IF NOT EXISTS dropped bigint NOT NULL DEFAULT 0;
+ALTER TABLE units ADD COLUMN IF NOT EXISTS folded bigint NOT NULL DEFAULT 0;
 
 CREATE TABLE IF NOT EXISTS dead_letters (
     unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,
@@ -80,6 +84,7 @@ ALTER TABLE dead_letters DROP CONSTRAINT IF EXISTS dead_letters_reason_check, AD
 
 -- Somebody wants it retried; the live process does that.
 ALTER TABLE dead_letters ADD COLUMN IF NOT EXISTS retry boolean NOT NULL DEFAULT false;
+CREATE INDEX IF NOT EXISTS dead_letters_by_time ON dead_letters (at);
 CREATE INDEX IF NOT EXISTS dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
 -- Of CSV: how its lines are read. NULL: they are JSON.
 ALTER TABLE units ADD COLUMN IF NOT EXISTS fields text[];
@@ -191,6 +196,8 @@ ALTER TABLE deployments ADD COLUMN IF NOT EXISTS live_from timestamptz;
 ALTER TABLE deployments ADD COLUMN IF NOT EXISTS corpus_from timestamptz;
 -- Whether it is quarantined because it was not admitted, and for nothing that it did.
 ALTER TABLE deployments ADD COLUMN IF NOT EXISTS refused boolean NOT NULL DEFAULT false;
+-- Since when it runs no more; NULL: it runs, or has been stopped for long.
+ALTER TABLE deployments ADD COLUMN IF NOT EXISTS stopped_at timestamptz;
 
 -- Views: the events of a rule's version in a chunk that live has not judged are found, with the corpus they belong to.
 CREATE TABLE IF NOT EXISTS views (
@@ -317,6 +324,7 @@ CREATE TABLE IF NOT EXISTS judgements (
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (eid, past_eid)
 );
+CREATE INDEX IF NOT EXISTS judgements_by_past ON judgements (past_eid);
 
 -- What the scores of a similarity recall were worth, learned from resolved alerts: see `recall.similarity.calibration`.
 CREATE TABLE IF NOT EXISTS calibrations (
@@ -348,6 +356,13 @@ CREATE SEQUENCE IF NOT EXISTS corpus_numbers;
 CREATE UNIQUE INDEX IF NOT EXISTS contexts_by_number ON contexts (corpus);
 CREATE INDEX IF NOT EXISTS contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
 CREATE INDEX IF NOT EXISTS contexts_by_eid ON contexts (eid);
+CREATE INDEX IF NOT EXISTS contexts_by_time ON contexts (ts);
+-- The highest number of the corpus that is in the archive only: its chunk has expired.
+CREATE TABLE IF NOT EXISTS corpus_forgotten (
+    one    boolean PRIMARY KEY DEFAULT true CHECK (one),
+    number bigint NOT NULL
+);
+INSERT INTO corpus_forgotten VALUES (true, 0) ON CONFLICT DO NOTHING;
 
 -- The recall ledger: one task for each event and recall.
 CREATE TABLE IF NOT EXISTS tasks (
@@ -417,6 +432,7 @@ CREATE INDEX IF NOT EXISTS tasks_with_where ON tasks (rule, eid) WHERE request->
 CREATE INDEX IF NOT EXISTS tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
     WHERE request->>'kind' = 'similar';
 CREATE INDEX IF NOT EXISTS tasks_by_eid ON tasks (eid);
+CREATE INDEX IF NOT EXISTS tasks_ended ON tasks (((event->>'ts')::bigint)) WHERE ended_at IS NOT NULL;
 CREATE INDEX IF NOT EXISTS tasks_by_rule ON tasks (rule, version);
 
 -- Into how many of the chunks that a task has read rows have come late since it began: its answers may lack them.

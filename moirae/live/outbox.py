@@ -30,21 +30,21 @@ _ROWS = 50_000
 
 
 class Outbox:
-    """What of one kind of rows is not archived yet."""
+    """What of one kind of rows is not archived yet. `last`: the number up to which they are."""
 
     def __init__(self, connection: Connection[Any], root: Path, kind: Kind) -> None:
         self._connection = connection
         name, self._columns = kind
         self._after, self._waiting = _QUERIES[f"{name}_after"], _QUERIES[f"{name}_waiting"]
         self._table = NumberedTable(root, kind)
-        self._last = self._table.last()
+        self.last = self._table.last()
         self._flushed_at = -math.inf
 
     def flush_enough(self, chunks: Sequence[Chunk], now: float) -> None:
         """Archive what is settled when that makes good files. `now`: seconds of a clock that goes on."""
         ends = [chunk.to_ts for chunk in chunks if chunk.state != "present" and chunk.to_ts is not None]
         closed = from_micros(max(ends)) if ends else None
-        values = {"seq": self._last, "limit": ENOUGH, "closed": closed}
+        values = {"seq": self.last, "limit": ENOUGH, "closed": closed}
         row = self._connection.execute(self._waiting, values).fetchone()
         assert row is not None
         waiting, of_closed = row
@@ -58,14 +58,14 @@ class Outbox:
             table = self._arrow(rows)
             parts = pa.array(locate(chunks, column(table, "ts")), pa.int32())
             with suppress(Superseded):  # a process that this one has replaced was just committing
-                self._table.append(table.append_column("chunk", parts), self._last, rows[-1]["seq"])
-            self._last = self._table.last()
+                self._table.append(table.append_column("chunk", parts), self.last, rows[-1]["seq"])
+            self.last = self._table.last()
 
     def _next(self) -> list[dict[str, Any]]:
         """The next rows. No process may be about to give a number below theirs: it would be passed over."""
         with self._connection.transaction(), self._connection.cursor(row_factory=dict_row) as cursor:
             cursor.execute(_IN_TURN)
-            return cursor.execute(self._after, {"seq": self._last, "limit": _ROWS}).fetchall()
+            return cursor.execute(self._after, {"seq": self.last, "limit": _ROWS}).fetchall()
 
     def _arrow(self, rows: list[dict[str, Any]]) -> pa.Table:
         columns = {
@@ -76,9 +76,9 @@ class Outbox:
         return pa.table(columns)
 
 
-def outboxes(connection: Connection[Any], root: Path) -> list[Outbox]:
-    """Of all that is archived from the control plane."""
-    return [Outbox(connection, root, kind) for kind in (EVENTS, CONTEXTS)]
+def outboxes(connection: Connection[Any], root: Path) -> dict[str, Outbox]:
+    """Of all that is archived from the control plane, by name."""
+    return {kind[0]: Outbox(connection, root, kind) for kind in (EVENTS, CONTEXTS)}
 
 
 def _text(value: Any) -> str:

@@ -36,6 +36,7 @@ from moirae.live.idle import Idle, Source, UnreadFiles
 from moirae.live.judge import Judge
 from moirae.live.outbox import outboxes
 from moirae.live.relations import Relations
+from moirae.live.retention import Retention
 from moirae.live.schemas import schema
 from moirae.live.sources import files, kafka, landed
 from moirae.live.sources.files import Appeared
@@ -50,9 +51,9 @@ from recall.ledger import pinned_chunks
 _LOG = structlog.get_logger()
 
 # Seconds: between two looks at what moves without data; between two signs of life; between two looks for settled
-# events to archive; between two looks at what becomes of chunks; between two looks for dead letters to retry; for a
-# predecessor to end.
-_TICK, _BEAT, _FLUSH, _ROLL, _RETRY, _PATIENCE = 0.1, 2.0, 5.0, 1.0, 1.0, 15.0
+# events to archive; between two looks at what becomes of chunks; between two looks for dead letters to retry; between
+# two looks for what need not be known any more, and two steps of that; for a predecessor to end.
+_TICK, _BEAT, _FLUSH, _ROLL, _RETRY, _FORGET, _STEP, _PATIENCE = 0.1, 2.0, 5.0, 1.0, 1.0, 60.0, 0.5, 15.0
 # Seconds that files which nobody should need any more stay, beyond the longest history query.
 _RETENTION = 60.0
 
@@ -119,6 +120,8 @@ class Live:
         self._beat_at = 0.0
         self._flushed_at = 0.0
         self._retried_at = 0.0
+        self._retention = Retention(connection, settings, self._outboxes, self._landings.names)
+        self._forget_at = self._began + _FORGET
         self._first_commit: float | None = None
         self._failure: Exception | None = None
 
@@ -271,9 +274,11 @@ class Live:
         if now - self._retried_at >= _RETRY:
             self._retried_at = now
             self._retry()
+        if now >= self._forget_at:
+            self._forget_at = now + (_STEP if self._retention.step(self._archive) else _FORGET)
         if now - self._flushed_at >= _FLUSH:
             self._flushed_at = now
-            for outbox in self._outboxes:
+            for outbox in self._outboxes.values():
                 outbox.flush_enough(self._archive.chunks, now)
         if now - self._beat_at >= _BEAT:
             self._beat_at = now
@@ -329,7 +334,7 @@ class Live:
                 self._archive.advance(dict.fromkeys(self._archive.tables, end))
                 self._judge.settle_to_end(max(newest) + 1, end)
                 self._judge.follow_to_end()
-            for outbox in self._outboxes:
+            for outbox in self._outboxes.values():
                 outbox.flush(self._archive.chunks)
             self._roll()
             self._roller.wait()

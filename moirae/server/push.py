@@ -127,7 +127,7 @@ class Push:
         name = f"push-{secrets.token_hex(16)}"
         if key is not None:
             # The digest is part of the name: should the key be forgotten and used again, nothing is taken for archived.
-            name = f"push-{hashlib.sha256(key.encode() + b' ' + digest).hexdigest()[:32]}"
+            name = f"push-key-{hashlib.sha256(key.encode() + b' ' + digest).hexdigest()[:32]}"
             if self._known(landing, name, suffix, key, digest):
                 return {"stream": landing.stream, "batch": name, "rows": rows}
         try:

@@ -151,13 +151,13 @@ class DerivedStreams:
         if now - self._swept < _SWEEP:
             return
         self._swept = now
-        gone = [chunk for (chunk,) in self._looking.execute(_QUERIES["gone"], {"grace": _GRACE})]
-        self._looking.execute(_QUERIES["forget_chunks"], {"chunks": gone})
+        kept = [chunk for (chunk,) in self._looking.execute(_QUERIES["kept"], {"grace": _GRACE})]
+        self._looking.execute(_QUERIES["forget_chunks"], {"kept": kept})
         try:
             there = [one for one in streams if StreamTable.exists(root_of(self._root, one.version), one.name)]
             tables = [opened(self._root, one.name, one.version) for one in there]
             for table in tables:
-                for chunk in table.chunks().keys() & set(gone):
+                for chunk in table.chunks().keys() - set(kept):
                     table.forget(chunk)
             self._sweeper.sweep(tables, now)
         except (ArchiverError, DeltaError, OSError, Superseded) as error:

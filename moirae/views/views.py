@@ -137,7 +137,8 @@ class Views:
         if known is None:
             return set()
         views = self._looking.views(rule, version)
-        wanted = {chunk.id: goal(chunk, known.corpus_from) for chunk in self._catalog.chunks()}
+        chunks = [chunk for chunk in self._catalog.chunks() if chunk.state != "expired"]
+        wanted = {chunk.id: goal(chunk, known.corpus_from) for chunk in chunks}
         found = {chunk: view.upto for chunk, view in views.items() if view.upto is not None}
         return {chunk for chunk, to in wanted.items() if to is not None and (chunk not in found or found[chunk] < to)}
 

@@ -8,6 +8,7 @@ is no index: it is made again from the archive.
 
 import hashlib
 import os
+import shutil
 import zlib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -27,6 +28,8 @@ _FORMAT = 1
 _MANIFEST = "manifest.json"
 # Seconds for which a file that no manifest names may still be on its way into one.
 _ON_ITS_WAY = 3600.0
+# Seconds after which an index that nobody uses goes; should somebody ask after all, it is made again.
+_UNUSED = 7 * 86_400.0
 _BLOCK = 1 << 20
 
 
@@ -69,6 +72,19 @@ class Store:
             with suppress(OSError):
                 if path.name not in named and path.stat().st_mtime < now - _ON_ITS_WAY:
                     path.unlink()
+
+    def use(self, now: float) -> None:
+        """Somebody works with this index. `now`: as of the files' own times."""
+        with suppress(FileNotFoundError):
+            os.utime(self.path / _MANIFEST, (now, now))
+
+
+def forget_unused(root: Path, now: float) -> None:
+    """Remove what under a root has long not been used, such as the corpora of earlier versions of rules."""
+    for folder in root.iterdir() if root.is_dir() else ():
+        manifest = folder / _MANIFEST
+        if now - (manifest if manifest.exists() else folder).stat().st_mtime > _UNUSED:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: Path, segment: Segment, index: Index) -> tuple[str, int, int]:

@@ -34,9 +34,14 @@ ON CONFLICT (chunk, name) DO UPDATE SET version = excluded.version, done_at = cl
 RETURNING chunk
 
 -- forget_rows --
--- Rows of source units leave the archive with their chunk.
+-- Rows of source units leave the archive with their chunk; those of units that are folded count in their stream's row.
+WITH gone AS (
+    SELECT * FROM unnest(%(streams)s::text[], %(units)s::bigint[], %(rows)s::bigint[]) AS g (stream, unit, rows)
+), known AS (
+    UPDATE units u SET forgotten = u.forgotten + g.rows FROM gone g WHERE u.id = g.unit RETURNING u.id)
 UPDATE units u SET forgotten = u.forgotten + f.rows
-FROM unnest(%(units)s::bigint[], %(rows)s::bigint[]) AS f (unit, rows) WHERE u.id = f.unit
+FROM (SELECT stream, sum(rows)::bigint AS rows FROM gone WHERE unit NOT IN (SELECT id FROM known) GROUP BY stream) f
+WHERE u.stream = f.stream AND u.unit = ''
 
 -- came_late --
 -- Rows came late into chunks.
@@ -146,7 +151,8 @@ SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read, coalesce(sum(
        coalesce(sum(u.malformed), 0)::bigint AS malformed, coalesce(sum(u.quarantined), 0)::bigint AS quarantined,
        coalesce(sum(u.conflicts), 0)::bigint AS conflicts,
        coalesce(sum(u.expired), 0)::bigint AS expired, coalesce(sum(u.forgotten), 0)::bigint AS forgotten,
-       count(u.id) FILTER (WHERE u.done) AS units, count(u.id) FILTER (WHERE NOT u.done) AS open_units
+       coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint AS units,
+       count(u.id) FILTER (WHERE NOT u.done) AS open_units
 FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s.name
 
 -- dead_letters --
@@ -155,11 +161,3 @@ SELECT d.unit_id || ':' || d.line AS id, u.stream, u.unit AS source, d.line, d.r
 FROM dead_letters d JOIN units u ON u.id = d.unit_id
 WHERE (%(stream)s::text IS NULL OR u.stream = %(stream)s) AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
 ORDER BY d.at DESC, d.unit_id DESC, d.line DESC LIMIT %(limit)s
-
--- dead_letter_counts --
--- Refused lines by stream, to hold against the counters.
-SELECT u.stream, count(*) AS dead FROM dead_letters d JOIN units u ON u.id = d.unit_id GROUP BY u.stream
-
--- archived_by_unit --
--- Rows that each unit of a stream says it has archived.
-SELECT id, unit, done, archived FROM units WHERE stream = %(stream)s ORDER BY id

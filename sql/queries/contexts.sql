@@ -69,8 +69,12 @@ SELECT corpus AS number, eid, (extract(epoch FROM ts) * 1000000)::bigint AS ts, 
 WHERE corpus > %(after)s AND rule = %(rule)s AND version = %(version)s ORDER BY corpus
 
 -- last_number --
--- How far the corpus goes.
-SELECT coalesce(max(corpus), 0) FROM contexts
+-- How far the corpus goes, here or in the archive.
+SELECT greatest((SELECT max(corpus) FROM contexts), (SELECT number FROM corpus_forgotten))
+
+-- forgotten --
+-- Up to which number the corpus may be in the archive only.
+SELECT number FROM corpus_forgotten
 
 -- context --
 -- The context of an event, the newest version of its rule first.

@@ -39,13 +39,13 @@ INSERT INTO deployments AS d (rule, version, settled_to, state, live_from, corpu
 VALUES (%(rule)s, %(version)s, %(settled_to)s, 'running', %(settled_to)s,
     %(settled_to)s::timestamptz + make_interval(secs => %(begins)s))
 ON CONFLICT (rule, version) DO UPDATE SET state = 'running', failures = 0, error = NULL, refused = false,
-    settled_to = greatest(d.settled_to, excluded.settled_to), started_at = clock_timestamp(),
+    stopped_at = NULL, settled_to = greatest(d.settled_to, excluded.settled_to), started_at = clock_timestamp(),
     live_from = greatest(d.settled_to, excluded.settled_to),
     corpus_from = greatest(d.settled_to, excluded.settled_to) + make_interval(secs => %(begins)s)
 
 -- stop --
 -- A version of a rule runs no more.
-UPDATE deployments SET state = 'stopped' WHERE rule = %(rule)s AND version = %(version)s
+UPDATE deployments SET state = 'stopped', stopped_at = clock_timestamp() WHERE rule = %(rule)s AND version = %(version)s
 
 -- settle --
 -- Events of rules before an event time are settled.

@@ -31,13 +31,13 @@ SELECT DISTINCT stream, version FROM derived_chunks
 -- A version that no rule needs any more: from now on nobody begins to read it.
 DELETE FROM derived_chunks WHERE stream = %(stream)s AND version = %(version)s
 
--- gone --
--- Chunks that expired so long ago that nobody reads what was archived of them.
-SELECT id FROM chunks WHERE state = 'expired' AND expired_at < clock_timestamp() - make_interval(secs => %(grace)s)
+-- kept --
+-- Chunks but for those that expired so long ago that nobody reads what was archived of them.
+SELECT id FROM chunks WHERE state <> 'expired' OR expired_at > clock_timestamp() - make_interval(secs => %(grace)s)
 
 -- forget_chunks --
--- Their rows leave.
-DELETE FROM derived_chunks WHERE chunk = ANY(%(chunks)s)
+-- The rows of all others leave.
+DELETE FROM derived_chunks WHERE NOT chunk = ANY(%(kept)s)
 
 -- progress --
 -- What is archived of derived streams.

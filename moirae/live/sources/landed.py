@@ -23,6 +23,10 @@ class Landings:
         listed = {name: landing.waiting() for name, landing in self._landings.items()}
         return {name: batches for name, batches in listed.items() if batches}
 
+    def names(self, stream: str) -> set[str]:
+        """The names of a stream's batches that wait, as source units."""
+        return {batch.name for batch in self._landings[stream].waiting()}
+
     def unread(self, stream: str) -> bool:
         """Whether a stream has batches that wait."""
         return bool(self._landings[stream].waiting())

@@ -1,0 +1,353 @@
+"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays is what it was.
+On the real PostgreSQL, archive, roller and corpora."""
+
+import random
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+from uuid import UUID, uuid4
+
+import orjson
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg.conninfo import make_conninfo
+from psycopg.sql import SQL, Identifier
+from psycopg.types.json import Jsonb
+from pydantic import SecretStr
+
+import sql
+from archiver.catalog import Catalog
+from archiver.chunk import CutPolicy
+from archiver.ingest import Archive
+from archiver.lifecycle import Policy
+from archiver.roller import Roller
+from archiver.times import from_micros, span
+from archiver.units import Unit
+from moirae import database
+from moirae.doctor import examine
+from moirae.live import retention
+from moirae.live.outbox import Outbox, outboxes
+from moirae.live.retention import Retention
+from moirae.live.schemas import schema
+from moirae.settings import Settings, from_environment
+from moirae.status import accounting, holds
+from recall.corpora import Corpora
+from recall.request import SimilarQuestion
+
+WORKSPACE = """
+home: .moirae
+streams:
+  s:
+    columns: {ts: timestamp, n: bigint, host: string}
+    time: ts
+    id: [n]
+    key: [host]
+    lateness: 0s
+    source: {files: landing/*.jsonl}
+chunks: {rows: 100, age: 1d, recent: 2, keep: 1s}
+rules: []
+"""
+START = 1_767_225_600_000_000
+ROWS, UNITS = 20, 100
+NEVER = timedelta(0)
+QUESTION = SimilarQuestion(None, 0.0, "newest", contexts=("own",), k=5, measure="tfidf", gap=0)
+
+
+@dataclass
+class Place:
+    """A workspace with a history of chunks that have expired, but for the last ones: row n happens at n·10 ms."""
+
+    settings: Settings
+    connection: Connection[Any]
+    archive: Archive
+    outboxes: dict[str, Outbox]
+
+    def retention(self, least: timedelta = NEVER) -> Retention:
+        return Retention(self.connection, self.settings, self.outboxes, lambda _: set(), least, NEVER)
+
+    def retain(self, **options: Any) -> None:
+        made = self.retention(**options)
+        while made.step(self.archive):
+            pass
+
+    def ingest(self, units: range) -> None:
+        made = [Unit("s", f"landing/{number}.jsonl", "jsonl", partial(lines, number)) for number in units]
+        self.archive.ingest(made, 1 << 60)
+
+    def roll(self) -> None:
+        """Until nothing is left to do for any chunk."""
+        roller = Roller(Path(self.settings.archive), [self.archive.tables["s"].schema], 0.1)
+        policy = Policy(2, span(self.settings.chunks.keep or timedelta(0)), 0.0)
+        try:
+            while work := self.archive.roll(policy, roller.needs, [self.archive.watermark("s")], set):
+                roller.take(work)
+                roller.wait()
+                self.archive.done(roller.done())
+        finally:
+            roller.stop()
+
+    def wrong(self) -> list[str]:
+        found = examine(self.settings, self.connection)
+        return [finding.check for finding in found if finding.wrong]
+
+    def accounts(self) -> dict[str, Any]:
+        (account,) = Catalog(self.connection).accounting()
+        assert holds(accounting([account]))
+        return account
+
+    def one(self, query: str) -> Any:
+        row = self.connection.execute(query.encode()).fetchone()
+        assert row is not None
+        return row[0]
+
+
+def lines(unit: int) -> Iterator[bytes]:
+    """Each tenth has a line that is none; each fifth repeats a row."""
+    for n in range(unit * ROWS, (unit + 1) * ROWS):
+        row = orjson.dumps({"ts": from_micros(START + n * 10_000).isoformat(), "n": n, "host": f"h{n % 3}"})
+        yield row
+        if n % 100 == 0:
+            yield row
+    if unit % 10 == 0:
+        yield b"no row"
+
+
+@pytest.fixture(scope="module")
+def server(public_folder: Path) -> Iterator[Connection[Any]]:
+    (public_folder / "moirae.yaml").write_text(WORKSPACE)
+    with database.connect(from_environment(public_folder / "moirae.yaml"), "test") as connection:
+        yield connection
+
+
+@pytest.fixture
+def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
+    (tmp_path / "moirae.yaml").write_text(WORKSPACE)
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing" / ".keep").touch()
+    name = f"d{uuid4().hex}"
+    server.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+    at = server.info
+    dsn = make_conninfo(user=at.user, password=at.password, host=at.host, port=at.port, dbname=name)
+    settings = from_environment(tmp_path / "moirae.yaml").model_copy(update={"database": SecretStr(dsn)})
+    with database.connect(settings, "test") as connection:
+        declared = [schema(name, stream) for name, stream in settings.streams.items()]
+        policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
+        archive = Archive(Path(settings.archive), declared, policy, connection, lambda: None)
+        made = Place(settings, connection, archive, outboxes(connection, Path(settings.archive)))
+        made.ingest(range(UNITS))
+        yield made
+
+
+def test_units_become_one_and_every_record_stays_accounted_for(place: Place) -> None:
+    """Before chunks leave and after; what may still be read, or has dead letters, stays by itself."""
+    (place.settings.file.parent / "landing" / "3.jsonl").touch()
+    place.roll()
+    before = place.accounts()
+    assert place.wrong() == []
+    place.retain()
+    assert place.accounts() == before
+    assert place.wrong() == []
+    left = {name for (name,) in place.connection.execute("SELECT unit FROM units WHERE unit <> ''")}
+    dead = {f"landing/{unit}.jsonl" for unit in range(0, UNITS, 10)}
+    assert left >= dead | {"landing/3.jsonl"}
+    assert len(left) < UNITS / 3
+    # More comes; rows of folded units leave with their chunks, and are counted as theirs.
+    place.ingest(range(UNITS, UNITS + 50))
+    place.roll()
+    place.retain()
+    after = place.accounts()
+    assert after["read"] == before["read"] + 50 * ROWS + 15
+    assert after["forgotten"] > before["forgotten"]
+    assert after["units"] == UNITS + 50
+    assert place.wrong() == []
+    # Dead letters of long ago are dropped, and counted.
+    place.connection.execute("UPDATE dead_letters SET at = at - interval '2 hours'")
+    place.retain()
+    place.retain()
+    assert place.one("SELECT count(*) FROM dead_letters") == 0
+    assert place.accounts() == after
+    assert place.wrong() == []
+
+
+def test_a_falsified_sum_is_found(place: Place) -> None:
+    place.roll()
+    place.retain()
+    assert place.wrong() == []
+    for falsified, check in (
+        (("archived", "read"), "s: the table holds what the ledger says, each source"),
+        (("read",), "s: read = archived + duplicates + dead letters, each source"),
+        (("dropped",), "s: each dead letter is kept, or was for its time"),
+    ):
+        for change, wrong in (("+ 1", [check]), ("- 1", [])):
+            values = ", ".join(f"{name} = {name} {change}" for name in falsified)
+            place.connection.execute(f"UPDATE units SET {values} WHERE unit = ''".encode())
+            assert place.wrong() == wrong
+
+
+def test_a_folder_that_is_empty_may_be_away_for_a_while(place: Place) -> None:
+    (place.settings.file.parent / "landing" / ".keep").unlink()
+    place.roll()
+    place.retain()
+    assert place.one("SELECT count(*) FROM units WHERE unit = ''") == 0
+
+
+def test_chunks_that_have_left_become_one(place: Place) -> None:
+    """Time is covered as before, and what comes for it is still refused."""
+    place.roll()
+    before = Catalog(place.connection).chunks()
+    gone = [chunk for chunk in before if chunk.state == "expired"]
+    assert len(gone) > 2
+    place.retain()
+    assert place.archive.chunks == Catalog(place.connection).chunks()
+    assert [chunk.id for chunk in place.archive.chunks] == [chunk.id for chunk in before[len(gone) - 1 :]]
+    assert place.wrong() == []
+    place.ingest(range(UNITS, UNITS + 1))
+    old = orjson.dumps({"ts": from_micros(START).isoformat(), "n": -1, "host": "h"})
+    place.archive.ingest([Unit("s", "late", "jsonl", lambda: iter([old]))], 1 << 60)
+    assert place.accounts()["expired"] == 1
+
+
+# What is about events
+
+
+def events(place: Place, numbers: range) -> None:
+    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of event time."""
+    rng = random.Random(numbers.start)
+    for n in numbers:
+        eid, ts = UUID(int=n + 1), from_micros(START + n * 100_000)
+        values = {"eid": eid, "ts": ts, "f": f"f{n}", "micros": START + n * 100_000}
+        values |= {"words": Jsonb({"own": [{"t": f"w{rng.randrange(6)}"} for _ in range(3)]}), "n": n + 1}
+        for query in (
+            "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
+            " VALUES (%(eid)s, 'g/r', '1', %(ts)s, %(f)s, '{}', '{}', true)",
+            "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at,"
+            " fired_at, last_at, ends_at, events) VALUES (%(eid)s, %(eid)s, 'g/r', '1', %(f)s, '{}', '{}', '{}',"
+            " 'resolved', %(ts)s, %(ts)s, %(ts)s, %(ts)s, 1)",
+            "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
+            " VALUES ('g/r', '1', %(eid)s, %(ts)s, %(words)s, '{}', true, %(n)s)",
+            "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, revision, ended_at)"
+            " VALUES (%(eid)s, %(eid)s, 'g/r', '1', 'norm', '{\"kind\": \"sql\"}',"
+            " jsonb_build_object('ts', %(micros)s::bigint), 'done', 1, 1, clock_timestamp())",
+            "INSERT INTO revisions VALUES (%(eid)s, 1, true, '{}', '[]')",
+        ):
+            place.connection.execute(query.encode(), values)
+
+
+def kept(place: Place, table: str) -> set[int]:
+    return {eid.int - 1 for (eid,) in place.connection.execute(f"SELECT eid FROM {table}".encode())}
+
+
+def asked_again(place: Place) -> list[Any]:
+    """What live would compute or ask about the events that are there."""
+    queries = sql.load("contexts")
+    values = {"rule": "g/r", "version": "1", "every": True, "since": None, "limit": 1000, "past": from_micros(START)}
+    wanted = place.connection.execute(queries["wanted"], values).fetchall()
+    values |= {"recall": "norm", "context": False}
+    return wanted + place.connection.execute(queries["untasked"], values).fetchall()
+
+
+def test_what_is_about_chunks_that_have_left_goes(place: Place) -> None:
+    """But not what somebody wrote about, what goes on, what is not archived, or what is there since today; and nothing
+    is asked again."""
+    events(place, range(190))
+    chunks = place.archive.chunks
+    for query in (
+        "INSERT INTO alert_notes (alert_id, kind, author, text)"
+        " SELECT id, 'note', 'ada', 'x' FROM alerts ORDER BY starts_at LIMIT 1 OFFSET 5",
+        "UPDATE tasks SET state = 'suspended', ended_at = NULL WHERE id = '00000000-0000-0000-0000-000000000007'",
+        "INSERT INTO judgements VALUES ('00000000-0000-0000-0000-000000000009',"
+        " '00000000-0000-0000-0000-00000000000a', true, 'ada')",
+        "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = '00000000-0000-0000-0000-00000000000c'",
+    ):
+        place.connection.execute(query.encode())
+    words = {5, 6, 8, 9, 11}
+    place.roll()
+    horizon = next(c.from_ts for c in Catalog(place.connection).chunks() if c.state != "expired")
+    young = {n for n in range(190) if START + n * 100_000 >= (horizon or 0)}
+    assert len(young) < 190 - 20
+    place.retain(least=timedelta(days=1))
+    assert kept(place, "events") == kept(place, "tasks") == set(range(190)), "nothing goes on its first day"
+    place.retain()
+    assert kept(place, "events") == kept(place, "contexts") == set(range(190)), "nothing that is not archived"
+    assert kept(place, "alerts") == kept(place, "tasks") == young | words
+    assert asked_again(place) == []
+    for outbox in place.outboxes.values():
+        outbox.flush(chunks)
+    place.retain()
+    for table in ("events", "contexts", "alerts", "tasks"):
+        assert kept(place, table) == young | words, table
+    assert place.one("SELECT count(*) FROM revisions") == len(young | words)
+    assert asked_again(place) == []
+    assert place.wrong() == []
+    place.connection.execute("DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'")
+    assert place.wrong() == ["settled events are archived, each once"]
+
+
+def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
+    """E, and C_k of each word."""
+    index = corpora.index("g/r", "1", QUESTION)
+    words = [f"t=w{n}" for n in range(6)]
+    return len(index), dict(zip(words, index._held[index.vocabulary.numbered(words)].tolist(), strict=True))
+
+
+def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
+    """Whether a recall process has followed it, slept, or starts with files or without: E and C_k are equal."""
+    root = Path(place.settings.archive)
+    events(place, range(60))
+    sleeping, following = Corpora(place.connection, root), Corpora(place.connection, root)
+    with patch("recall.corpora._EVENTS", 1):
+        assert counts(sleeping)[0] == 60
+    events(place, range(60, 190))
+    everything = counts(following)
+    assert everything[0] == 190
+    for outbox in place.outboxes.values():
+        outbox.flush(place.archive.chunks)
+    place.roll()
+    place.retain()
+    assert place.one("SELECT number FROM corpus_forgotten") > 60
+    assert place.one("SELECT max(corpus) FROM contexts") == 190
+    stored, fresh = Corpora(place.connection, root), Corpora(place.connection, root)
+    for corpora in (following, sleeping, stored):
+        assert counts(corpora) == everything
+    shutil.rmtree(root / "indexes")
+    assert counts(fresh) == everything
+
+
+def test_it_may_break_off_anywhere(place: Place) -> None:
+    """After each statement: the rest is done by the next."""
+    events(place, range(190))
+    for outbox in place.outboxes.values():
+        outbox.flush(place.archive.chunks)
+    place.roll()
+    account = place.accounts()
+    for at in range(60):
+        with patch.object(retention, "_ROWS", 7), falling(at), suppress(psycopg.OperationalError):
+            place.retention().step(place.archive)
+        assert place.accounts() == account
+        assert asked_again(place) == []
+    place.retain()
+    assert place.wrong() == []
+    assert len(kept(place, "events")) < 100
+
+
+@contextmanager
+def falling(at: int) -> Iterator[None]:
+    """PostgreSQL goes away after so many statements."""
+    whole, done = Connection.execute, 0
+
+    def execute(self: Any, *values: Any, **named: Any) -> Any:
+        nonlocal done
+        done += 1
+        if done > at:
+            raise psycopg.OperationalError("away")
+        return whole(self, *values, **named)
+
+    with patch.object(Connection, "execute", execute):
+        yield
