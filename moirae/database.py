@@ -12,6 +12,7 @@ import orjson
 import psutil
 import psycopg
 from psycopg import Connection
+from psycopg.conninfo import conninfo_to_dict
 from psycopg.sql import SQL
 from psycopg.types.json import set_json_loads
 
@@ -21,6 +22,8 @@ from moirae.settings import Settings
 
 # Any number, the same in all processes: only one of them applies the schema at a time.
 _SCHEMA_LOCK = 0x6D6F6972
+# Seconds that a server may take to answer who connects, unless the DSN says: a frozen one never does.
+_PATIENCE = 10
 # One thread of a process at a time starts the embedded server.
 _STARTING = threading.Lock()
 
@@ -32,7 +35,10 @@ def connect(settings: Settings, name: str, options: str = "") -> Connection[Any]
     connection = None
     try:
         options = f"-c timezone=UTC {options}"
-        connection = psycopg.connect(dsn, autocommit=True, application_name=f"moirae {name}", options=options)
+        patience = int(conninfo_to_dict(dsn).get("connect_timeout") or _PATIENCE)
+        connection = psycopg.connect(
+            dsn, autocommit=True, connect_timeout=patience, application_name=f"moirae {name}", options=options
+        )
         # PostgreSQL writes the number 1e20 with all its digits; as an integer of Python's it fits nowhere else.
         set_json_loads(orjson.loads, connection)
         _apply_schema(connection)

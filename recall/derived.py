@@ -16,6 +16,7 @@ from archiver.chunk import Chunk
 from archiver.derived import TIME, opened, root_of
 from archiver.reader import Lending, Reader
 from recall.engines.template import Template
+from recall.lately import Lately
 from recall.query.lift import tables_used
 
 _QUERIES = sql.load("streams")
@@ -48,14 +49,14 @@ class Derived:
         self._chunks: list[Chunk] = []
         self._there: dict[tuple[str, str], set[int]] = {}
         self._readers: dict[tuple[str, str], Reader] = {}
-        self._read: dict[int, tuple[Template, Template, Mapping[str, str]]] = {}
+        self._read: Lately[str, tuple[Template, Mapping[str, str]]] = Lately()
 
     def instead(self, template: Template, low: int | None, high: int) -> Template:
         """The question with its derived streams read as streams, if all of [low, high) is archived; else as it is."""
         self.reader.lent.clear()
         if not template.question.derived:
             return template
-        _, other, versions = self._read.setdefault(id(template), (template, *_as_streams(template)))
+        other, versions = self._read.of(repr(template.question), lambda: _as_streams(template))
         if not versions or not all(self._holds(one, low, high) for one in versions.items()):
             return template
         for key in versions.items():

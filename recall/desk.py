@@ -15,6 +15,7 @@ from archiver.catalog import Catalog
 from recall.corpora import Corpora
 from recall.engines.template import Template
 from recall.keys import Keys
+from recall.lately import Lately
 from recall.ledger import Ledger, Step, Task
 from recall.order import by_turns, ranked
 from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces, whole
@@ -101,7 +102,7 @@ class Desk:
         self._ledger = ledger
         self._corpora = corpora
         self._keys = keys
-        self._templates: dict[str, Template] = {}
+        self._templates: Lately[str, Template] = Lately()
         self._exceeded: dict[tuple[str, str, str], tuple[float, bool]] = {}
         self._looked = 0.0
         self._crowded = False
@@ -156,14 +157,17 @@ class Desk:
     def _quarantined(self, task: Task) -> bool:
         recall = (task.rule, task.version, task.recall)
         known = self._exceeded.get(recall)
-        if known is None or time.monotonic() - known[0] > _LOOK:
-            known = self._exceeded[recall] = time.monotonic(), self._ledger.exceeded(*recall) >= _MOST
+        now = time.monotonic()
+        if known is None or now - known[0] > _LOOK:
+            known = now, self._ledger.exceeded(*recall) >= _MOST
+            self._exceeded = {one: old for one, old in self._exceeded.items() if now - old[0] <= _LOOK}
+            self._exceeded[recall] = known
         return known[1]
 
     def _template(self, question: Any) -> Template | None:
         if not isinstance(question, SqlQuestion):
             return None
-        return self._templates.setdefault(repr(question), Template(question))
+        return self._templates.of(repr(question), lambda: Template(question))
 
     def follow(self) -> None:
         """What commands, other processes and late events have made of the tasks in the ledger holds here too."""

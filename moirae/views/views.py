@@ -116,8 +116,8 @@ class Views:
         key = (rule, version)
         now = time.monotonic()
         if key not in self._asked or now - self._looked >= _LOOK:
-            self._asked.add(key)
             self._look(now)
+            self._asked.add(key)
         known = self._known.get(key)
         if known is None or (*key, chunk, known.corpus_from) in self._whole:
             return None
@@ -154,6 +154,9 @@ class Views:
         if (deployed, revision) == self._seen:
             return
         self._seen, self._known = (deployed, revision), {}
+        # What is known of versions that run no more is asked again should they come back.
+        self._asked.clear()
+        self._whole.clear()
         times = {name: schema.time for name, schema in self._schemas.items()}
         definitions = [definition for definition in self._registry.desired() if definition.rule.spec.enabled]
         self._derived = needed(definitions, times, self._relations.names)

@@ -7,6 +7,8 @@ Identification, 2nd ed. 1999, section 11.2) from a guess that counts as one meas
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from recall.lately import QUESTIONS, Lately
+
 # What is expected before anything was measured: seconds, and seconds for a megabyte.
 FIRST: Mapping[str, tuple[float, float]] = {"local": (0.01, 0.01), "spark": (0.25, 0.008)}
 # Seconds until Spark can be asked, where it does not run yet.
@@ -45,13 +47,13 @@ class Model:
 
 @dataclass
 class Costs:
-    """Models of all questions, by question and engine."""
+    """Models of the questions asked last, by question and engine."""
 
-    _models: dict[tuple[str, str], Model] = field(default_factory=dict)
+    _models: Lately[tuple[str, str], Model] = field(default_factory=lambda: Lately(2 * QUESTIONS))
 
     def of(self, question: str, engine: str) -> Model:
         """The model of a question asked of an engine."""
-        return self._models.setdefault((question, engine), Model(*FIRST[engine]))
+        return self._models.of((question, engine), lambda: Model(*FIRST[engine]))
 
     def cheaper(self, question: str, megabytes: float, spark_runs: bool) -> str:
         """Which engine is expected to answer sooner."""

@@ -14,6 +14,7 @@ from recall.engines import merging
 from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
 from recall.engines.subset import NotServed, served
 from recall.engines.template import Own, Template, by_event, cut, wanted_only
+from recall.lately import Lately
 from recall.pending import Waiting, plain_pending
 from recall.query.lift import EID
 from recall.query.split import VARIANCES
@@ -25,7 +26,7 @@ class LocalEngine:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._served: dict[str, str | NotServed] = {}
+        self._served: Lately[str, str | NotServed] = Lately()
         self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
         self._duck.execute("SET TimeZone = 'UTC'")
 
@@ -92,16 +93,17 @@ class LocalEngine:
         return float(sum(map(_size, pinned.files)) + sum(rows.nbytes for rows in pinned.rows)) / 1e6
 
     def _sql(self, template: Template) -> str:
-        question = repr(template.question)  # types of attributes count too
-        if question not in self._served:
-            try:
-                self._served[question] = served(template, self._columns(template))
-            except NotServed as reason:
-                self._served[question] = reason
-        found = self._served[question]
+        # Types of attributes count too.
+        found = self._served.of(repr(template.question), lambda: self._written(template))
         if isinstance(found, NotServed):
             raise found
         return found
+
+    def _written(self, template: Template) -> str | NotServed:
+        try:
+            return served(template, self._columns(template))
+        except NotServed as reason:
+            return reason
 
     def _columns(self, template: Template) -> Mapping[str, str]:
         streams = template.partial.used.streams

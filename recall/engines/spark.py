@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from archiver.engine.session import jvm
 from archiver.reader import Reader
@@ -17,6 +18,7 @@ from archiver.schema import StreamSchema
 from recall import gate
 from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
 from recall.engines.template import PENDING, Own, Template, by_event, cut, wanted_only
+from recall.lately import Lately
 from recall.pending import WRITTEN, Waiting, own_table, pending
 from recall.query.lift import EID
 from recall.query.parts import EVENT
@@ -37,7 +39,7 @@ class SparkEngine:
         self._reader = reader
         self._relations = relations
         self._started = False
-        self._passed: set[str] = set()
+        self._passed: Lately[str, StructType] = Lately()
 
     @cached_property
     def _mine(self) -> SparkSession:
@@ -147,9 +149,7 @@ class SparkEngine:
 
     def _query(self, text: str) -> DataFrame:
         """A query over views. What is asked comes from the database: it passes the rule gate first, `gate.Refusal`."""
-        if text not in self._passed:
-            gate.judge(self._spark, text, own=True)
-            self._passed.add(text)
+        self._passed.of(text, lambda: gate.judge(self._spark, text, own=True))
         return self._spark.sql(text)
 
     def _pending(self, waiting: Sequence[Waiting], question: SqlQuestion) -> None:

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import psutil
 import psycopg
@@ -134,6 +136,14 @@ def test_connecting_waits_for_no_lock_of_a_table(place: Settings, fresh: Connect
             fresh.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*table)))
         with database.connect(place, "tests", "-c statement_timeout=5s") as other:
             assert other.execute("SHOW statement_timeout").fetchone() == ("5s",)
+
+
+def test_a_server_that_never_answers_is_not_waited_for(place: Settings) -> None:
+    """It takes connections, as one that is frozen does."""
+    with socket.create_server(("127.0.0.1", 0)) as frozen, patch.object(database, "_PATIENCE", 2):
+        dsn = SecretStr(f"postgresql://somebody@127.0.0.1:{frozen.getsockname()[1]}/there")
+        with pytest.raises(Unreachable, match="cannot reach PostgreSQL"):
+            database.connect(place.model_copy(update={"database": dsn}), "tests")
 
 
 def test_a_process_keeps_its_role_over_a_lost_connection(place: Settings, fresh: Connection[Any]) -> None:

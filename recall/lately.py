@@ -1,0 +1,36 @@
+"""What was worked out for questions is kept for those that were asked lately: a process lives long, rules change."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+# Questions that a process remembers. One taken apart is 60 kB of objects and takes some ten milliseconds to make again:
+# more questions than this are seldom asked in turns.
+QUESTIONS = 1_000
+
+
+class Lately(Generic[Key, Value]):
+    """Values by key, of the `most` keys asked for last. Many threads may use it."""
+
+    def __init__(self, most: int = QUESTIONS) -> None:
+        self._most = most
+        self._values: OrderedDict[Key, Value] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(self, key: Key, make: Callable[[], Value]) -> Value:
+        """The value of a key, made when it is not known (any more); what `make` raises is not kept."""
+        with self._lock:
+            if key in self._values:
+                self._values.move_to_end(key)
+            else:
+                self._values[key] = make()
+                if len(self._values) > self._most:
+                    self._values.popitem(last=False)
+            return self._values[key]
+
+    def __len__(self) -> int:
+        return len(self._values)
