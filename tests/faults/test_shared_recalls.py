@@ -1,9 +1,6 @@
 """Recall processes that share the work: one is frozen beyond its lease, one is killed; nothing is lost or doubled."""
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from recall.ledger import LEASE
+from tests.faults.recalling import Recaller
 from tests.integration.history import COUNT, History, history
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
@@ -27,23 +25,21 @@ def past() -> Iterator[History]:
 
 
 @contextmanager
-def _process(past: History) -> Iterator[subprocess.Popen[bytes]]:
-    file = Path(past.settings.file)
-    command = [sys.executable, "-m", "moirae", "run", "recall", "--workspace", str(file)]
-    process = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+def _process(past: History) -> Iterator[Recaller]:
+    made = Recaller(Path(past.settings.file))
     try:
-        yield process
+        yield made
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        made.kill()
 
 
-def _until(holds: Callable[[], bool], seconds: float = 400.0) -> None:
+def _until(holds: Callable[[], bool], *processes: Recaller, seconds: float = 400.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it does not get there"
-        time.sleep(0.02)
+        for process in processes:
+            process.look()
+        time.sleep(0.05)
 
 
 def _ask(past: History) -> list[UUID]:
@@ -71,7 +67,8 @@ def _check(past: History, tasks: list[UUID]) -> None:
 
 
 def _ended(past: History, tasks: list[UUID]) -> bool:
-    return all(past.task(task)["state"] == "done" for task in tasks)
+    query = "SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running') AND id = ANY(%s)"
+    return past.connection.execute(query, (tasks,)).fetchone() == (0,)
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -79,29 +76,35 @@ def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits:
     """Three leases long; or its lease is ended by hand, which is quicker."""
     tasks = _ask(past)
     with _process(past) as frozen:
-        _until(lambda: _read(past) > _TASKS)
-        frozen.send_signal(signal.SIGSTOP)
-        with _process(past):
+        _until(lambda: _read(past) > _TASKS, frozen)
+        frozen.send(signal.SIGSTOP)
+        with _process(past) as other:
             if waits:
                 time.sleep(3 * LEASE.total_seconds())
             else:
                 past.connection.execute("UPDATE tasks SET lease_until = clock_timestamp() WHERE state = 'running'")
-            _until(lambda: _ended(past, tasks))
-            frozen.send_signal(signal.SIGCONT)
+            _until(lambda: _ended(past, tasks), other)
+            frozen.send(signal.SIGCONT)
             time.sleep(0.5)
         _check(past, tasks)
-        assert any(past.task(task)["fence"] == 2 for task in tasks)
+        assert any(past.task(task)["fence"] >= 2 for task in tasks)
 
 
 @pytest.mark.parametrize("kills", [1, 20])
 def test_of_two_processes_one_is_killed(past: History, kills: int) -> None:
-    for _ in range(kills):
-        _kill_one(past, _ask(past))
+    taken = 0
+    for number in range(kills):
+        over = _kill_one(past, _ask(past))
+        taken += over > 0
+        print(f"kill {number + 1}: {over} tasks taken over", flush=True)
+    assert taken >= kills // 4, "few kills met a process that had tasks"
 
 
-def _kill_one(past: History, tasks: list[UUID]) -> None:
-    with _process(past) as one, _process(past):
-        _until(lambda: _read(past) > _TASKS)
-        os.killpg(one.pid, signal.SIGKILL)
-        _until(lambda: _ended(past, tasks))
+def _kill_one(past: History, tasks: list[UUID]) -> int:
+    """How many tasks another process took over."""
+    with _process(past) as one, _process(past) as other:
+        _until(lambda: _read(past) > _TASKS, one, other)
+        one.kill()
+        _until(lambda: _ended(past, tasks), other)
     _check(past, tasks)
+    return sum(past.task(task)["fence"] > 1 for task in tasks)

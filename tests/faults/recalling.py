@@ -1,0 +1,69 @@
+"""Recall processes to be killed: copies of a process that has imported all they need, so that a kill costs little."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from contextlib import suppress
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from moirae import logs
+from moirae.recaller import run
+from moirae.settings import from_environment
+
+_COPIES = multiprocessing.get_context("forkserver")
+_COPIES.set_forkserver_preload(["tests.faults.recalling"])
+
+
+def main(workspace: Path, log: Path) -> None:
+    """`moirae run recall`, in a process group of its own."""
+    os.setsid()
+    told = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    os.dup2(told, 1)
+    os.dup2(told, 2)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    logs.configure()
+    run(from_environment(workspace), stop)
+    os._exit(0)
+
+
+class Recaller:
+    """One of them; when it falls by itself it is started again, as `moirae up` does."""
+
+    def __init__(self, workspace: Path) -> None:
+        self._workspace = workspace
+        self._process = self._start()
+
+    def _start(self) -> ForkServerProcess:
+        made = _COPIES.Process(target=main, args=(self._workspace, self._workspace.with_name("recall.log")))
+        made.start()
+        return made
+
+    def look(self) -> None:
+        """Start it where it has fallen."""
+        if not self._process.is_alive():
+            told = self._workspace.with_name("recall.log").read_text()
+            print(f"it fell with {self._process.exitcode}: {told[-1000:]}", flush=True)
+            self.kill()
+            self._process = self._start()
+
+    def send(self, number: signal.Signals) -> None:
+        """A signal."""
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        """With its JVM, if there is one."""
+        assert self._process.pid is not None
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.join()
+
+    def end(self) -> None:
+        """In order."""
+        self._process.terminate()
+        self._process.join(60)
+        self.kill()
