@@ -84,7 +84,7 @@ def _forget_fallen(lock: Path) -> None:
     with suppress(OSError, ValueError, psutil.Error):
         number, _, _, port, folder, *_ = lock.read_text().splitlines()
         process = psutil.Process(int(number))
-        if process.status() == psutil.STATUS_ZOMBIE or process.name() != "postgres":
+        if process.status() == psutil.STATUS_ZOMBIE or not process.name().startswith("postgres"):
             beside = Path(folder) / f".s.PGSQL.{port}.lock"
             if beside.exists() and beside.read_text().splitlines()[:1] == [number]:
                 beside.unlink()
