@@ -2,6 +2,8 @@
 
 import json
 import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,13 @@ from pyspark.sql import SparkSession
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
+from archiver.engine.session import jvm
 from moirae.contract import MAX_NESTING, MAX_SQL
 from moirae.rules.check import check
 from moirae.rules.parse import parse_rules
 from moirae.settings import Settings, load_settings
+from recall import gate
+from tests.progress import Progress
 
 WORKSPACE = """
 streams:
@@ -184,6 +189,9 @@ def test_any_sql_is_taken_or_refused(spark: SparkSession, place: Settings, sql: 
     _judge(spark, place, sql)
 
 
+PROGRESS = Progress("texts", 250)
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
@@ -191,6 +199,7 @@ def test_any_sql_is_taken_or_refused(spark: SparkSession, place: Settings, sql: 
 @given(sql=SQL)
 def test_any_sql_is_taken_or_refused_at_length(spark: SparkSession, place: Settings, sql: str) -> None:
     _judge(spark, place, sql)
+    PROGRESS.step()
 
 
 _SCALARS = st.sampled_from(
@@ -239,6 +248,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @given(text=st.one_of(YAML, st.text(max_size=400)))
 def test_any_text_is_read_or_refused_at_length(text: str) -> None:
     _read(text)
+    PROGRESS.step()
 
 
 @pytest.mark.parametrize(
@@ -269,3 +279,31 @@ def test_names_that_double_are_counted_not_written_out(spark: SparkSession, plac
     _, found = check(spark, place, rules)
     assert "reads 128 tables once every name is written out; at most 64" in found[0].message
     assert found[0].line == 11
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
+def test_what_takes_long_to_understand_gives_way(
+    spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
+    monkeypatch.setattr(gate, "_PATIENCE", 1.0)
+    form = "if(repeat('a', 48) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
+    rules, _ = parse_rules("rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN)
+    _, (problem,) = check(spark, place, rules)
+    assert "takes more than 1 s" in problem.message
+    process = jvm()
+    assert process is not None
+    threads = Path(f"/proc/{process.pid}/task")
+    (thread,) = [one for one in threads.iterdir() if (one / "comm").read_text().startswith("gate ")]
+    assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == 19
+    deadline = time.monotonic() + 120
+    while thread.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells the processor time of a thread")
+def test_what_waits_for_a_busy_machine_is_not_refused(spark: SparkSession) -> None:
+    assert gate._within(0.2, lambda: time.sleep(0.5), spark) is None
