@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from moirae.alerts.event import Found
 from moirae.rules.definition import Definition, event_sql
 from recall.query.bind import Physical, bind
 from recall.query.shape import Shape, Tables
@@ -45,6 +46,11 @@ class Slice:
     def streams(self) -> frozenset[str]:
         """The streams that the rules read."""
         return frozenset().union(*(r.shape.streams for r in self.rules))
+
+    def of(self, finds: Sequence[Found]) -> list[Found]:
+        """Those in the slice of what was found in its input."""
+        low, high = self.low, self.high
+        return [f for f in finds if (low is None or f.ts >= low) and (high is None or f.ts < high)]
 
 
 def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:

@@ -1,0 +1,145 @@
+"""Who judges: this process what is plain, all rules of one shape by one query; Spark the others, and whatever fails
+here, in one statement. Where that fails, each half of its rules is judged again, down to the one at fault.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from archiver.admission import column
+from moirae.alerts.event import Found
+from moirae.live.guard import Guard, TookTooLong
+from moirae.live.limits import culprit
+from moirae.live.local import LocalJudge
+from moirae.live.plan import Running, Slice, view
+from moirae.live.rows import Rows
+from moirae.live.share import Columns, Shares, Sharing
+
+# What each of some rules finds; those that failed are left out.
+Answers = list[tuple[Running, list[Found]]]
+
+
+class Engines:
+    """What rules find in rows, by whichever engine; who fails is charged (see `moirae.live.guard`)."""
+
+    def __init__(self, spark: SparkSession, rows: Rows, guard: Guard, columns: Columns, local: bool) -> None:
+        """`columns`: of each stream, with types. `local`: whether plain rules may be judged in this process."""
+        self._spark = spark
+        self._rows = rows
+        self._guard = guard
+        self._sharing = Sharing(columns)
+        self._local = LocalJudge() if local else None
+
+    def forget(self, running: Sequence[Running]) -> None:
+        """Other rules run than before."""
+        self._sharing.forget(running)
+        if self._local is not None:
+            self._local.forget()
+
+    def judged(self, part: Slice) -> Answers:
+        """What the rules of a slice find in it."""
+        inputs = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
+        count = sum(self._rows.count(name, part.input_low, part.input_high) for name in part.streams)
+        return [(rule, part.of(finds)) for rule, finds in self.found(part.rules, inputs, count)]
+
+    def found(self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], count: int) -> Answers:
+        """What each rule finds in about so many rows."""
+        groups = self._guard.apart(rules, lambda rule: rule.rule)
+        return [pair for group in groups for pair in self._together(group, inputs, count)]
+
+    def _together(self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], count: int) -> Answers:
+        found: list[list[Found]] = [[] for _ in rules]
+        left = self._here(rules, inputs, found)
+        failed: set[int] = set()
+        if left:
+            for name, rows in inputs.items():
+                frame = self._rows.frame(rows) if isinstance(rows, pa.Table) else rows
+                frame.createOrReplaceTempView(view(name))
+            failed = self._by_spark(rules, left, found, inputs, count)
+        return [(rule, found[index]) for index, rule in enumerate(rules) if index not in failed]
+
+    def _here(
+        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], found: list[list[Found]]
+    ) -> list[int]:
+        """Fills in what this process can judge by itself; returns the places of the other rules."""
+        tables = {name: rows for name, rows in inputs.items() if isinstance(rows, pa.Table)}
+        if self._local is None:
+            return list(range(len(rules)))
+        shares = self._sharing.of(rules)
+        held = {view(name) for name in tables}
+        groups = [group for group in shares.groups if group.duck.streams <= held]
+        left = set(range(len(rules)))
+        for group, finds in self._local.found(groups, tables):
+            left -= set(group.members)
+            for place, one in finds:
+                found[place].append(one)
+        return sorted(left)
+
+    def _by_spark(
+        self,
+        rules: Sequence[Running],
+        places: Sequence[int],
+        found: list[list[Found]],
+        inputs: Mapping[str, pa.Table | DataFrame],
+        count: int,
+    ) -> set[int]:
+        """Fills in what Spark finds for some of the rules; returns the places of those that failed.
+
+        Where a statement fails each half of its rules is asked for again, down to the rule at fault; where it was
+        stopped each rule by itself, as the one at fault takes all the time it may each time.
+        """
+        asked = [rules[place] for place in places]
+        shares = self._sharing.of(asked)
+        tables = {group.table: group.constants for group in shares.groups if len(group.members) > 1}
+        for name, constants in tables.items():
+            self._rows.frame(constants).createOrReplaceTempView(name)
+        try:
+            statement = self._sharing.statement(asked, shares)
+            table = self._guard.run(asked, count, lambda: self._spark.sql(statement).toArrow())
+        except (PySparkException, Py4JJavaError, TookTooLong) as error:
+            if len(places) == 1:
+                self._charge(asked[0], error, inputs)
+                return {places[0]}
+            half = 1 if isinstance(error, TookTooLong) else len(places) // 2
+            parts = [places[i : i + half] for i in range(0, len(places), half)]
+            return set().union(*(self._by_spark(rules, part, found, inputs, count) for part in parts))
+        finally:
+            for name in tables:
+                self._spark.catalog.dropTempView(name)
+        for index, ts, text in zip(
+            table["rule"].to_pylist(), column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True
+        ):
+            found[places[index]].append(Found(ts, orjson.loads(text)))
+        return set()
+
+    def _charge(self, rule: Running, error: Exception, inputs: Mapping[str, pa.Table | DataFrame]) -> None:
+        stream, *more = rule.shape.streams
+        rows = inputs[stream]
+        event = None
+        if rule.shape.stateless and not more and isinstance(rows, pa.Table) and not isinstance(error, TookTooLong):
+            event = self._culprit(rule, stream, rows)
+        self._guard.fail(rule, error, event)
+
+    def _culprit(self, rule: Running, stream: str, rows: pa.Table) -> dict[str, Any] | None:
+        """The row at which a rule fails."""
+
+        def fails(part: pa.Table) -> bool:
+            statement = self._sharing.statement([rule], Shares((), (0,)))
+            self._rows.frame(part).createOrReplaceTempView(view(stream))
+            try:
+                self._guard.run([rule], len(part), lambda: self._spark.sql(statement).toArrow())
+            except (PySparkException, Py4JJavaError):
+                return True
+            except TookTooLong:
+                return False
+            return False
+
+        row = rows if len(rows) == 1 else culprit(rows, fails)
+        self._rows.frame(rows).createOrReplaceTempView(view(stream))
+        plain = None if row is None else orjson.loads(orjson.dumps(row.to_pylist()[0], default=str))
+        return None if plain is None else {"stream": stream, "row": plain}
