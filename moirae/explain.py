@@ -11,6 +11,8 @@ from moirae.rules.requests import asks, questions
 from moirae.settings import Settings
 from recall.engines.chosen import why
 from recall.engines.template import Template
+from recall.query.plain import Plain
+from recall.query.shape import windows_in
 from recall.request import SqlQuestion
 
 _SECOND = 1_000_000
@@ -58,12 +60,12 @@ def _judged(settings: Settings, running: Sequence[Running], rule: Running) -> di
         "before": (shape.reach + span(spec.for_) + span(spec.keep_firing_for)) / _SECOND,
         "after": (max(shape.lag, 0) + span(spec.for_) + span(spec.delay)) / _SECOND,
     }
+    local = settings.recall.engine != "spark"
     by: dict[str, Any]
     if group is None:
         query = bound(rule).sql(dialect="spark")
         by = {"by": "spark", "because": sharing.reason(rule), "query": query, "constants": {}, "shared_with": []}
     else:
-        local = settings.recall.engine != "spark"
         plain = group.duck if local else group.spark
         constants = group.constants.take([group.members.index(place)]).drop_columns(["rule"]).to_pylist()[0]
         by = {
@@ -72,7 +74,23 @@ def _judged(settings: Settings, running: Sequence[Running], rule: Running) -> di
             "constants": constants,
             "shared_with": [alike[member].rule for member in group.members if member != place],
         }
-    return {**by, **times, "overlap": overlap}
+    return {**by, **times, "overlap": overlap, **_sliding(rule, group.duck if group is not None and local else None)}
+
+
+def _sliding(rule: Running, here: Plain | None) -> dict[str, Any]:
+    """How windows that overlap are aggregated, if the rule has any; `here`: what this process judges it by."""
+    if not any(size > slide for size, slide, _ in windows_in(bound(rule))):
+        return {}
+    if here is None:
+        return {"windows": "aggregated whole at each slide: spark judges them"}
+    if here.paned is None:
+        return {"windows": "aggregated whole at each slide: one lies over another"}
+    length, count = here.paned.length / _SECOND, here.paned.window[0] // here.paned.length
+    return {
+        "windows": f"each merged of {count} panes of {length:g} s; each row is aggregated once",
+        "partial": "constants".join(here.paned.partial),
+        "merge": "constants".join(here.paned.merge),
+    }
 
 
 def _slice(rule: Running) -> tuple[int, int, bool]:

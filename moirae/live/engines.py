@@ -3,6 +3,7 @@ here, in one statement. Where that fails, each half of its rules is judged again
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from moirae.alerts.event import Found
 from moirae.live.guard import Guard, TookTooLong
 from moirae.live.limits import culprit
 from moirae.live.local import LocalJudge
+from moirae.live.panes import Panes
 from moirae.live.plan import Running, Slice, view
 from moirae.live.rows import Rows
 from moirae.live.share import Columns, Shares, Sharing
@@ -34,18 +36,40 @@ class Engines:
         self._guard = guard
         self._sharing = Sharing(columns)
         self._local = LocalJudge() if local else None
+        self._panes = Panes(self._local, rows) if self._local is not None else None
 
     def forget(self, running: Sequence[Running]) -> None:
         """Other rules run than before."""
         self._sharing.forget(running)
         if self._local is not None:
             self._local.forget()
+        if self._panes is not None:
+            self._panes.forget(running)
 
     def judged(self, part: Slice) -> Answers:
         """What the rules of a slice find in it."""
+        found, left = self._by_panes(part)
+        return [(rule, part.of(finds)) for rule, finds in [*found, *self._whole(replace(part, rules=left))]]
+
+    def _by_panes(self, part: Slice) -> tuple[Answers, tuple[Running, ...]]:
+        """What rules over sliding windows find, and the other rules."""
+        if self._panes is None:
+            return [], part.rules
+        found: dict[int, list[Found]] = {}
+        for group, finds in self._panes.found(part, self._sharing.of(part.rules)):
+            found |= {place: [] for place in group.members}
+            for place, one in finds:
+                found[place].append(one)
+        left = tuple(rule for place, rule in enumerate(part.rules) if place not in found)
+        return [(part.rules[place], finds) for place, finds in found.items()], left
+
+    def _whole(self, part: Slice) -> Answers:
+        """The others, over all rows of the slice's input."""
+        if not part.rules:
+            return []
         inputs = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
         count = sum(self._rows.count(name, part.input_low, part.input_high) for name in part.streams)
-        return [(rule, part.of(finds)) for rule, finds in self.found(part.rules, inputs, count)]
+        return self.found(part.rules, inputs, count)
 
     def found(self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], count: int) -> Answers:
         """What each rule finds in about so many rows."""

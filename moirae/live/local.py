@@ -52,8 +52,8 @@ class LocalJudge:
                     if sources.count(source) > 1 and source not in made:
                         made[source] = f"{_ROWS}{len(made)}"
                         self._duck.register(made[source], self._duck.sql(f"SELECT * FROM {source}").to_arrow_table())
-                    sql = group.duck.sql(self._table(group), made.get(source))
-                    answers.append((group, _finds(group, self._duck.sql(sql).to_arrow_table())))
+                    sql = group.duck.sql(self.constants(group), made.get(source))
+                    answers.append((group, finds(group, self._duck.sql(sql).to_arrow_table())))
                 except (duckdb.Error, pa.ArrowException):
                     continue  # Spark will say what is wrong
         finally:
@@ -61,13 +61,24 @@ class LocalJudge:
                 self._duck.unregister(name)
         return answers
 
+    def ask(self, sql: str, tables: Mapping[str, pa.Table], values: Mapping[str, int]) -> pa.Table:
+        """The answer to a query over some tables, with values for its $names. Raises `duckdb.Error`."""
+        for name, table in tables.items():
+            self._duck.register(name, table)
+        try:
+            return self._duck.sql(sql, params=dict(values)).to_arrow_table()
+        finally:
+            for name in tables:
+                self._duck.unregister(name)
+
     def forget(self) -> None:
         """Other rules run than before: their constants are gone."""
         for table in self._constants.values():
             self._duck.unregister(table)
         self._constants.clear()
 
-    def _table(self, group: Shared) -> str:
+    def constants(self, group: Shared) -> str:
+        """The name of the table of its constants."""
         if group.number not in self._constants:
             self._duck.register(group.table, group.constants)
             self._constants[group.number] = group.table
@@ -77,7 +88,8 @@ class LocalJudge:
         return group.table
 
 
-def _finds(group: Shared, table: pa.Table) -> Places:
+def finds(group: Shared, table: pa.Table) -> Places:
+    """What a group has found, as `Plain` yields it."""
     if not len(table):
         return []
     plain = group.duck

@@ -1,6 +1,6 @@
 """Rows of streams as Spark sees them: what has just come, what is in memory, what lies in files."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,11 @@ from archiver.admission import column
 from archiver.ingest import Archive
 from archiver.reader import Reader, read, within
 from archiver.table import StreamTable
+
+# Rows that are read from files at a time.
+_PIECE = 500_000
+# Before all time, in microseconds.
+_NEVER = -(1 << 62)
 
 
 class Rows:
@@ -40,6 +45,22 @@ class Rows:
         found = read(self._spark, table, low, high, False, {})
         return self.new(stream, None) if found is None else within(found, table.schema.time, low, high)
 
+    def pieces(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+        """The same rows, read here: at once where memory holds them all, else about so many at a time."""
+        recent = self._archive.recent[stream].slice(low, high)
+        if recent is not None:
+            yield recent
+            return
+        table = self._archive.tables[stream]
+        files, rows = [], 0
+        for file in table.held(low, high):
+            files.append(file.path)
+            rows += file.rows
+            if rows >= _PIECE:
+                yield _from_files(table, files, [(_NEVER if low is None else low, high)], {})
+                files, rows = [], 0
+        yield _from_files(table, files, [(_NEVER if low is None else low, high)], {})
+
     def count(self, stream: str, low: int | None, high: int | None) -> int:
         """About how many rows `archived` gives: those of all files that hold some of them."""
         recent = self._archive.recent[stream].slice(low, high)
@@ -52,7 +73,7 @@ class Rows:
         table = self._archive.tables[stream]
         if recent is not None:
             return self.frame(_kept(recent, table.schema.time, merged, only))
-        return self.frame(_from_files(table, merged, only))
+        return self.frame(_from_files(table, _paths(table, merged), merged, only))
 
     def frame(self, rows: pa.Table) -> DataFrame:
         """An Arrow table."""
@@ -80,14 +101,20 @@ class OldRows:
         table = self._reader.table(stream)
         if table is None:
             return self._spark.createDataFrame([], self._reader.schema(stream).ddl())
-        return self._spark.createDataFrame(_from_files(table, _merged(spans), only))
+        merged = _merged(spans)
+        return self._spark.createDataFrame(_from_files(table, _paths(table, merged), merged, only))
 
 
-def _from_files(table: StreamTable, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> pa.Table:
-    files = dict.fromkeys(path for low, high in spans for path in table.files(low, high))
+def _paths(table: StreamTable, spans: Sequence[tuple[int, int]]) -> list[str]:
+    return list(dict.fromkeys(file.path for low, high in spans for file in table.held(low, high)))
+
+
+def _from_files(
+    table: StreamTable, paths: Sequence[str], spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]
+) -> pa.Table:
     columns = list(table.schema.columns)
     parts = [table.schema.arrow().empty_table().select(columns)]
-    for path in files:
+    for path in paths:
         rows = table.on_time(path, columns)
         parts.append(_kept(rows, table.schema.time, spans, only))
     return pa.concat_tables(parts).combine_chunks()

@@ -296,7 +296,7 @@ def _plain(select: exp.Select, source: _Source, relations: set[str]) -> _Source:
 
 
 def _windowed(select: exp.Select, source: _Source, window: exp.Expr) -> _Source:
-    arguments = window.expressions if isinstance(window, exp.Anonymous) else list(window.iter_expressions())
+    arguments = arguments_of(window)
     time = arguments[0] if arguments else None
     if not isinstance(time, exp.Column) or time.name.lower() != (source.time or "").lower():
         raise Unsupported(f"window() takes the time of the stream, {source.time}", window)
@@ -349,6 +349,16 @@ def _output(select: exp.Select, name: str) -> exp.Expr:
 def windows_of(select: exp.Select) -> list[exp.Expr]:
     """The windows by which a SELECT groups, not those of parts inside it."""
     return [w for w in select.find_all(exp.Func) if is_window(w) and w.find_ancestor(exp.Select) is select]
+
+
+def windows_in(query: exp.Expr) -> list[tuple[int, int, int]]:
+    """Size, slide and start, in microseconds, of all windows of a query and what is inside it. Raises `Unsupported`."""
+    return [spans(node, arguments_of(node)[1:]) for node in query.find_all(exp.Func) if is_window(node)]
+
+
+def arguments_of(window: exp.Expr) -> list[exp.Expr]:
+    """Its time, and what follows."""
+    return window.expressions if isinstance(window, exp.Anonymous) else list(window.iter_expressions())
 
 
 def is_window(node: exp.Expr) -> bool:

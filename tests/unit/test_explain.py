@@ -9,7 +9,7 @@ import pytest
 from moirae.explain import explain
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
-from moirae.rules.ruleset import Rule
+from moirae.rules.ruleset import Derived, Rule
 from moirae.settings import Settings, load_settings
 
 WORKSPACE = """
@@ -24,6 +24,7 @@ relations:
 WINDOW = (
     "SELECT host, window.end AS ts, avg(cpu) AS cpu FROM cpu GROUP BY host, window(ts, '5 minutes') HAVING avg(cpu) > "
 )
+SLIDING = "SELECT host, window.end AS ts, avg(cpu) AS cpu"
 
 
 @pytest.fixture
@@ -59,6 +60,33 @@ def test_a_shared_rule_names_its_fellows_and_its_constants(place: Settings) -> N
     assert "SUM(" in found["recalls"]["norm"]["partial"].upper()
     assert found["recalls"]["norm"]["engine"] == "the recall process itself, or spark"
     assert found["recalls"]["most"]["revisions"] == "insert, update and delete rows"
+
+
+@pytest.mark.parametrize(
+    ("expr", "said"),
+    [
+        (f"{SLIDING} FROM cpu GROUP BY host, window(ts, '1 hour', '7 minutes')", "each merged of 60 panes of 60 s; "),
+        (
+            f"SELECT host, ts, cpu FROM ({SLIDING} FROM cpu GROUP BY host, window(ts, '2 minutes', '1 minute')) AS x",
+            "each merged of 2 ",
+        ),
+        (
+            f"{SLIDING} FROM load GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "aggregated whole at each slide: one ",
+        ),
+        (
+            f"{SLIDING}, stddev(cpu) AS sd FROM cpu GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "aggregated whole at each slide: s",
+        ),
+    ],
+)
+def test_windows_that_slide_are_told(place: Settings, expr: str, said: str) -> None:
+    load = Derived("g", "load", f"{WINDOW} 0")
+    types = {"host": "string", "cpu": "double"} | ({"sd": "double"} if "sd" in expr else {})
+    one = Definition(Rule("g", Alert(alert="A", expr=expr), (load,)), types, ("host",), ("host",))
+    judged = explain(place, [one], "g/A")["judged"]
+    assert judged["windows"].startswith(said)
+    assert ("partial" in judged and "_panes" in judged["merge"]) == said.startswith("each")
 
 
 def test_what_is_not_plain_is_sparks_with_a_reason(place: Settings) -> None:

@@ -1,0 +1,117 @@
+"""What a plain query is written as, and what it is written with."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any, Literal, Protocol
+
+Kind = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
+
+KINDS: frozenset[str] = frozenset(("int", "bigint", "double", "string", "boolean", "timestamp"))
+# Columns by name, lower case.
+Columns = Mapping[str, Kind]
+# Size, slide and offset of windows, in microseconds.
+Window = tuple[int, int, int]
+# The table of panes that a merge reads.
+PANES = "_panes"
+
+
+class NotPlain(Exception):
+    """A query, or a part of it, whose meaning is left to Spark."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """An expression, or a constant by its text."""
+
+    sql: str
+    kind: Kind
+    literal: str | None = None
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """count, count_distinct, sum, avg, min or max `of` an expression (of an average: as double), and its value."""
+
+    kind: str
+    of: str
+    value: Value
+
+
+class PaneWords(Protocol):
+    """How windows are merged from the panes in the table `_panes`, which start at `_w` (microseconds)."""
+
+    def rows(self, window: Window) -> str:
+        """FROM with each pane in each of its windows, which start at `_start`, from $low to $high (microseconds), the
+        first of which must be the start of one.
+        """
+
+    def parts(self, aggregate: Aggregate) -> tuple[str, ...]:
+        """What is computed of an aggregate for each pane."""
+
+    def merged(self, aggregate: Aggregate, parts: Sequence[str]) -> str:
+        """What is made of these columns of several panes; of the aggregate's type."""
+
+
+class Words(Protocol):
+    """What engines say differently."""
+
+    def name(self, name: str) -> str:
+        """A quoted identifier."""
+
+    def windowed(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
+        """FROM with each row in each of its windows, and what to group by."""
+
+    def border(self, column: str, side: str, window: Window) -> str:
+        """The `start` or `end` of a window that stands in a column."""
+
+    @property
+    def panes(self) -> PaneWords | None:
+        """How windows are merged from panes; None: this engine keeps none."""
+
+
+@dataclass(frozen=True)
+class Paned:
+    """A query over sliding windows in two steps, so that no row is aggregated twice.
+
+    Windows that overlap are cut into panes, as long as the greatest common divisor of size and slide, so that no
+    border of a window lies inside one. `partial` aggregates rows into their panes, `merge` makes of the panes in the
+    table `_panes` what the query says of windows that start in [$low, $high] (Li, Maier, Tufte, Papadimos and Tucker:
+    No Pane, No Gain. SIGMOD Record 34(1), 2005). Both are texts between which the table of constants belongs, where
+    they need it; the column `_w` of the partial is where a pane starts, in microseconds.
+    """
+
+    stream: str
+    window: Window
+    partial: tuple[str, ...]
+    merge: tuple[str, ...]
+
+    @property
+    def length(self) -> int:
+        """Of a pane, in microseconds."""
+        size, slide, _ = self.window
+        return gcd(size, slide)
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A query whose constants are data. Queries with equal `text`, `kinds` and `names` have one shape.
+
+    `text`: parts between which the source, then the table of constants belong; that table has `rule` and a column
+    `p<n>` for each constant. Result: `rule`, `ts`, and `c<n>` for the attributes, named `names`, of types `types`.
+    """
+
+    text: tuple[str, str, str]
+    source: str
+    nested: bool  # the source is a query, not a table
+    streams: frozenset[str]
+    kinds: tuple[Kind, ...]
+    names: tuple[str, ...]
+    types: tuple[Kind, ...]
+    constants: tuple[Any, ...] = field(compare=False)
+    paned: Paned | None = None
+
+    def sql(self, constants: str, source: str | None = None) -> str:
+        """The query over a table of constants; `source`: where the rows of the source are, if they are made."""
+        head, middle, tail = self.text
+        return head + (self.source if source is None else source) + middle + constants + tail

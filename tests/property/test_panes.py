@@ -1,0 +1,228 @@
+"""What sliding windows say when they are merged of panes is what they say of all their rows."""
+
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from archiver.schema import ARROW_TYPES
+from archiver.times import from_micros, to_micros
+from moirae.alerts.event import Found
+from moirae.live.local import LocalJudge
+from moirae.live.panes import Panes
+from moirae.live.plan import Running, Slice, due, view
+from moirae.live.share import Sharing
+from moirae.rules.definition import Definition
+from moirae.rules.model import Alert
+from moirae.rules.ruleset import Derived, Rule
+from recall.query.shape import Tables, shape
+
+START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
+SECOND = 1_000_000
+COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "ok": "boolean"}
+TYPES = {"host": "string", "c": "bigint", "s": "bigint", "m": "double", "t": "double", "d": "bigint", "x": "bigint"}
+OUTPUTS = ("count(*) AS c", "sum(n) AS s", "avg(v) AS m", "max(v) AS t", "count(DISTINCT n) AS d", "min(n % 7) AS x")
+TIMES = ("window.end", "window.start", "max(ts)", "min(ts)")
+DERIVED = (
+    "SELECT host, window.end AS ts, count(*) AS c, avg(v) AS m FROM s WHERE n <> 3 "
+    "GROUP BY host, window(ts, '{size} seconds', '{slide} seconds')"
+)
+
+
+def running(name: str, expr: str, names: Sequence[str], derived: str) -> Running:
+    """A rule that runs, from the beginning of time."""
+    tables = Tables({"s": "ts"}, frozenset(), {"d": derived})
+    rule = Rule("g", Alert(alert=name, expr=expr), (Derived("g", "d", derived),))
+    definition = Definition(rule, {one: TYPES[one] for one in names}, (), ())
+    return Running(definition, tables, shape(expr, tables), None)
+
+
+@st.composite
+def rules(draw: st.DrawFn) -> list[Running]:
+    """Rules over sliding windows: some of one shape, some over a derived stream that slides."""
+    made = []
+    for group in range(draw(st.integers(1, 3))):
+        slide = draw(st.sampled_from([2, 5, 7, 10]))
+        size = draw(st.integers(slide + 1, 60))
+        outputs = draw(st.lists(st.sampled_from(OUTPUTS), min_size=1, unique=True))
+        names = ["host", *(one.rsplit(" ", 1)[1] for one in outputs)]
+        time, where, having = draw(st.sampled_from(TIMES)), draw(st.booleans()), draw(st.booleans())
+        derived = DERIVED.format(size=size, slide=slide)
+        window = f"window(ts, '{size} seconds', '{slide} seconds', '{draw(st.integers(0, 3))} seconds')"
+        for k in range(draw(st.integers(1, 2))):
+            expr = f"SELECT host, {', '.join(outputs)}, {time} AS ts FROM s {f'WHERE n > {k}' if where else ''} "
+            expr += f"GROUP BY host, {window} {f'HAVING count(*) > {k}' if having else ''}"
+            made.append(running(f"R{group}{k}", expr, names, derived))
+            expr = f"SELECT host, ts, m FROM d WHERE c > {k}"
+            made.append(running(f"D{group}{k}", expr, ["host", "m"], derived))
+    return made
+
+
+def rows(rng: random.Random, count: int) -> pa.Table:
+    """Rows of a few minutes, in no order."""
+    odd = [None, math.nan, math.inf, -0.0, 1e15]
+    held: dict[str, list[Any]] = {
+        "ts": [
+            from_micros(START + rng.randrange(200 * SECOND) // step * step)
+            for step in rng.choices([1, SECOND], k=count)
+        ],
+        "host": [rng.choice(["a", "b", None]) for _ in range(count)],
+        "v": [rng.choice(odd) if rng.random() < 0.1 else rng.uniform(-100, 100) for _ in range(count)],
+        "n": [rng.choice([None, *range(12)]) for _ in range(count)],
+        "ok": [None] * count,
+    }
+    return pa.table({name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in held.items()})
+
+
+class Archived:
+    """All rows, read in pieces of any size."""
+
+    def __init__(self, rows: pa.Table, rng: random.Random) -> None:
+        self.rows, self.rng = rows, rng
+        self.read = 0
+
+    def between(self, low: int | None, high: int) -> pa.Table:
+        """Rows of a span of time."""
+        ts = self.rows["ts"]
+        known = pc.less(ts, pa.scalar(from_micros(high), ts.type))
+        if low is not None:
+            known = pc.and_(known, pc.greater_equal(ts, pa.scalar(from_micros(low), ts.type)))
+        return self.rows.filter(known)
+
+    def pieces(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+        """See `moirae.live.panes.Pieces`."""
+        held, at = self.between(low, high), 0
+        self.read += len(held)
+        while at < len(held):
+            more = self.rng.choice([60, 1000])
+            yield held.slice(at, more)
+            at += more
+
+
+Finds = dict[str, list[Found]]
+
+
+def whole(sharing: Sharing, local: LocalJudge, archived: Archived, part: Slice) -> Finds:
+    """Each window of all its rows."""
+    assert part.input_high is not None
+    held = archived.between(part.input_low, part.input_high)
+    shares = sharing.of(part.rules)
+    assert not shares.rest
+    found: Finds = {rule.rule: [] for rule in part.rules}
+    for _, places in local.found(shares.groups, {view("s"): held, "s": held}):
+        for place, one in places:
+            found[part.rules[place].rule].append(one)
+    return {name: part.of(finds) for name, finds in found.items()}
+
+
+def merged(sharing: Sharing, panes: Panes, part: Slice) -> Finds:
+    """Of the rules that are judged by panes."""
+    found: Finds = {}
+    for group, places in panes.found(part, sharing.of(part.rules)):
+        found |= {part.rules[place].rule: [] for place in group.members}
+        for place, one in places:
+            found[part.rules[place].rule].append(one)
+    return {name: part.of(finds) for name, finds in found.items()}
+
+
+def alike(one: Finds, other: Finds) -> bool:
+    """Equal rows, fractions to nine digits."""
+    return one.keys() == other.keys() and all(
+        len(finds) == len(other[name]) and all(map(_alike, _sorted(finds), _sorted(other[name])))
+        for name, finds in one.items()
+    )
+
+
+def _sorted(finds: Sequence[Found]) -> list[Found]:
+    def rounded(value: Any) -> Any:
+        return f"{value:.6g}" if isinstance(value, float) else value
+
+    return sorted(finds, key=lambda one: (one.ts, repr([rounded(value) for value in one.attributes.values()])))
+
+
+def _alike(one: Found, other: Found) -> bool:
+    return one.ts == other.ts and _same(one.attributes, other.attributes)
+
+
+def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return list(one) == list(other) and all(
+        a == b or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
+        for a, b in zip(one.values(), other.values(), strict=True)
+    )
+
+
+def _drive(running: list[Running], seed: int) -> None:
+    """Judge both ways as time goes on, with restarts, and rules that come and go."""
+    rng = random.Random(seed)
+    archived = Archived(rows(rng, rng.randrange(200)), rng)
+    sharing, local = Sharing({"s": COLUMNS}), LocalJudge()
+    panes, mark = Panes(local, archived), START
+    for _ in range(rng.randrange(2, 12)):
+        mark += rng.choice([1, SECOND, rng.randrange(40 * SECOND), 300 * SECOND])
+        if rng.random() < 0.15:
+            panes = Panes(local, archived)
+        if rng.random() < 0.2:
+            gone = rng.choice(running)
+            panes.forget([rule for rule in running if rule is not gone])
+        for part in due(running, {"s": mark}):
+            assert part.high is not None
+            kept = tuple(rule for rule in part.rules if rng.random() < 0.9)
+            if kept:
+                chosen = replace(part, rules=kept)
+                assert alike(merged(sharing, panes, chosen), whole(sharing, local, archived, chosen))
+            names = {rule.rule for rule in kept}
+            running = [rule.settled(part.high) if rule.rule in names else rule for rule in running]
+
+
+@settings(max_examples=12, deadline=None)
+@given(rules(), st.integers(0, 10**9))
+def test_windows_of_panes_are_windows_of_rows(running: list[Running], seed: int) -> None:
+    """Whatever the borders of batches."""
+    _drive(running, seed)
+
+
+@pytest.mark.slow
+@settings(max_examples=400, deadline=None)
+@given(rules(), st.integers(0, 10**9))
+def test_windows_of_panes_are_windows_of_rows_at_length(running: list[Running], seed: int) -> None:
+    """More of it."""
+    _drive(running, seed)
+
+
+def test_rows_are_aggregated_once() -> None:
+    """But after a restart, when those that windows still need are read again."""
+    rng = random.Random(1)
+    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    expr = "SELECT window.end AS ts, count(*) AS c FROM s WHERE n > {} GROUP BY window(ts, '20 seconds', '1 second')"
+    running_ = [running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1)) for k in range(3)]
+    panes = Panes(local, archived)
+    for second in range(100, 160):
+        if second == 130:
+            before, panes = archived.read, Panes(local, archived)
+        (part,) = due(running_, {"s": START + second * SECOND})
+        assert len(merged(sharing, panes, part)) == 3
+        running_ = [rule.settled(part.high or 0) for rule in running_]
+    spans_ = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
+    known = [len(archived.between(low, high)) for low, high in spans_]
+    assert [before, archived.read - before] == known
+
+
+def test_panes_that_take_too_much_are_given_up() -> None:
+    """The others are kept."""
+    rng = random.Random(2)
+    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    few = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '10 seconds')"
+    many = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY n, host, window(ts, '20 seconds', '1 second')"
+    both = [running(name, expr, ["c"], DERIVED.format(size=2, slide=1)) for name, expr in (("A", few), ("B", many))]
+    panes = Panes(local, archived, limit=2_000)
+    (part,) = due(both, {"s": START + 150 * SECOND})
+    assert merged(sharing, panes, part).keys() == {"g/A"}
+    assert merged(sharing, panes, part).keys() == {"g/A"}
