@@ -27,6 +27,7 @@ _MODULES = {
     "G14": "benchmarks.archive",
     "G15": "benchmarks.scans",
     "G16": "benchmarks.scans",
+    "P1": "benchmarks.panes",
     "Q": "benchmarks.quality",
 }
 

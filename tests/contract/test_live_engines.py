@@ -18,8 +18,10 @@ from pyspark.sql import SparkSession
 
 from archiver.admission import column
 from archiver.schema import ARROW_TYPES
+from archiver.times import to_micros
 from moirae.live.local import LocalJudge
-from moirae.live.plan import Running, branches, view
+from moirae.live.panes import Panes
+from moirae.live.plan import Running, Slice, branches, view
 from moirae.live.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
@@ -29,6 +31,7 @@ from recall.query.shape import Shape, Tables
 pytestmark = pytest.mark.spark
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+END = to_micros(START + timedelta(days=1))
 COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "i": "int", "ok": "boolean", "f": "float"}
 DERIVED = {
     "load": "SELECT host, window.end AS ts, avg(n) AS v, count(*) AS n FROM s GROUP BY host, window(ts, '1 minute')"
@@ -106,6 +109,25 @@ def here(rules: list[Running]) -> tuple[Finds, set[int]]:
         for place, one in finds:
             found.setdefault(place, []).append((one.ts, dict(one.attributes)))
     return found, served
+
+
+def by_panes(rules: list[Running]) -> tuple[Finds, set[int]]:
+    """This process, windows that slide merged of panes; and which rules it served so."""
+    shares, found, served = Sharing({"s": COLUMNS}).of(rules), {}, set()
+    whole = Slice(tuple(rules), None, END, None, END)
+    for group, finds in Panes(LocalJudge(), Halves()).found(whole, shares):
+        served |= set(group.members)
+        for place, one in finds:
+            found.setdefault(place, []).append((one.ts, dict(one.attributes)))
+    return found, served
+
+
+class Halves:
+    """The rows, in two pieces."""
+
+    def pieces(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
+        """See `moirae.live.panes.Pieces`."""
+        return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 
 def _read(session: SparkSession, sql: str) -> Finds:
@@ -239,6 +261,8 @@ def _agree(session: SparkSession, texts: list[str]) -> set[int]:
     assert alike(by_spark(session, rules), wanted)
     found, served = here(rules)
     assert alike(found, {place: rows for place, rows in wanted.items() if place in served})
+    merged, slide = by_panes(rules)
+    assert alike(merged, {place: rows for place, rows in wanted.items() if place in slide})
     return served
 
 
@@ -248,6 +272,7 @@ def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
     rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
     assert all(as_written(session, rules).get(place) for place in (0, 4, 7, 9, 12)), "they find something"
     assert _agree(session, texts) == set(range(len(texts)))
+    assert by_panes([running(session, f"R{number}", text) for number, text in enumerate(EXAMPLES[3])])[1] == {0, 1, 2}
 
 
 @settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))

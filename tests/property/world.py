@@ -57,6 +57,10 @@ groups:
   derived:
   - stream: load
     expr: SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window(ts, '1 minute')
+  - stream: long
+    expr: >-
+      SELECT host, window.end AS ts, max(n) AS top, count(DISTINCT n) AS d FROM a
+      WHERE v IS NOT NULL GROUP BY host, window(ts, '10 minutes', '1 minute', '5 seconds')
   rules:
   - alert: Filter
     expr: SELECT host, n, ts, v * 2 AS double FROM a WHERE v > 70
@@ -81,6 +85,12 @@ groups:
     keep_firing_for: 0s
   - alert: Slide
     expr: SELECT host, window.end AS ts, sum(n) AS s FROM a GROUP BY host, window(ts, '3 minutes', '1 minute')
+  - alert: Wide
+    expr: >-
+      SELECT window.start AS ts, count(*) AS c, min(n) AS m, avg(n) AS s FROM a WHERE n < 30
+      GROUP BY window(ts, '5 minutes', '40 seconds') HAVING count(v) > 3
+  - alert: Long
+    expr: SELECT host, ts, top FROM long WHERE d > 2
   - alert: Inside
     expr: SELECT host, max(ts) AS ts, min(v) AS m FROM a GROUP BY host, window(ts, '90 seconds')
   - alert: Twice
@@ -120,6 +130,10 @@ BATCH = {
     "HAVING count(*) > 2",
     "Start": "SELECT window.start AS ts, max(w) AS m FROM b GROUP BY window(at, '2 minutes')",
     "Slide": "SELECT host, window.end AS ts, sum(n) AS s FROM a GROUP BY host, window(ts, '3 minutes', '1 minute')",
+    "Wide": "SELECT window.start AS ts, count(*) AS c, min(n) AS m, avg(n) AS s FROM a WHERE n < 30 "
+    "GROUP BY window(ts, '5 minutes', '40 seconds') HAVING count(v) > 3",
+    "Long": "SELECT host, window.end AS ts, max(n) AS top FROM a WHERE v IS NOT NULL "
+    "GROUP BY host, window(ts, '10 minutes', '1 minute', '5 seconds') HAVING count(DISTINCT n) > 2",
     "Inside": "SELECT host, max(ts) AS ts, min(v) AS m FROM a GROUP BY host, window(ts, '90 seconds')",
     "Twice": f"SELECT window.end AS ts, max(v) AS m FROM {LOAD} GROUP BY window(ts, '3 minutes')",
     "Both": "SELECT DISTINCT host, ts FROM (SELECT host, ts FROM a WHERE v > 90 "
