@@ -5,6 +5,7 @@ are lost with the process, and made again of the archive. See `recall.query.plai
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -22,15 +23,11 @@ _LOG = structlog.get_logger()
 
 # What all panes may take, in bytes of Arrow memory. Windows whose panes do not fit are aggregated whole.
 _BYTES = 256 << 20
-# Before all time.
+# Before all time, in microseconds.
 _NEVER = -(1 << 62)
 
 _Rule = tuple[str, str]
 _Key = tuple[object, ...]
-
-
-class _TooLarge(Exception):
-    """The panes of some rules do not fit."""
 
 
 class Pieces(Protocol):
@@ -48,14 +45,39 @@ class _Kept:
 
     since: int | None
     to: int | None
-    rows: pa.Table | None = None
+    rows: list[pa.Table] = field(default_factory=list)
     needs: dict[_Rule, int | None] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> int:
+        """What they take."""
+        return sum(rows.nbytes for rows in self.rows)
 
     def covers(self, since: int | None) -> bool:
         """Whether panes from `since` on need only be added to."""
         if since is None or self.since is None:
             return self.since is None
         return self.to is not None and self.since <= since <= self.to
+
+    def drop(self, most: int) -> None:
+        """Panes that nobody needs any more; nor those before `most`: who needs these is far behind."""
+        needs = [_NEVER if need is None else need for need in self.needs.values()]
+        since = max(min(needs, default=most), most)
+        if self.since is None or since > self.since:
+            self.since = since
+            self.rows = [rows.filter(pc.greater_equal(rows["_w"], since)) for rows in self.rows]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Windows that a group looks at: those within [since, to), microseconds; `since` None: all before `to`."""
+
+    group: Shared
+    paned: Paned
+    key: _Key
+    stream: str
+    since: int | None
+    to: int
 
 
 class Panes:
@@ -73,72 +95,38 @@ class Panes:
         """What groups over sliding windows find in a slice's input, with the place of the rule; those that failed, or
         whose panes are too large, are left out.
         """
+        wanted = [one for group in shares.groups if (one := _wanted(group, part)) and one.key not in self._too_large]
+        for one in wanted:
+            self._read_by([part.rules[place] for place in one.group.members], one)
+        self._advance(wanted)
         answers = []
-        for group in shares.groups:
-            paned = group.duck.paned
-            key = () if paned is None else _key(paned, group, part.rules)
-            if paned is None or part.input_high is None or key in self._too_large:
-                continue
-            try:
-                answers.append((group, self._found(key, paned, group, part, part.input_high)))
-            except (duckdb.Error, pa.ArrowException):
-                continue  # as in `LocalJudge.found`
-            except _TooLarge:
-                self._too_large.add(key)
-                self._kept.pop(key, None)
-                names = [part.rules[place].rule for place in group.members]
-                _LOG.warning("panes too large: windows are aggregated whole", action="panes_given_up", rules=names)
+        for one in wanted:
+            if one.key in self._kept:
+                with suppress(duckdb.Error, pa.ArrowException):  # as in `LocalJudge.found`
+                    answers.append((one.group, self._merged(one)))
         return answers
 
     def forget(self, running: Sequence[Running]) -> None:
         """Other rules run than before."""
-        rules = set(map(_rule, running))
-        for gone in self._reads.keys() - rules:
+        for gone in self._reads.keys() - set(map(_rule, running)):
             self._leave(gone)
         self._too_large.clear()
 
-    def _found(self, key: _Key, paned: Paned, group: Shared, part: Slice, input_high: int) -> Places:
-        size, slide, offset = paned.window
-        since = None if part.input_low is None else _up(part.input_low, paned.length, offset)
-        to = input_high - (input_high - offset) % paned.length
-        to = to if since is None else max(to, since)
-        members = [part.rules[place] for place in group.members]
-        kept = self._filled(key, paned, group, members, since, to)
-        for rule in map(_rule, members):
-            if self._reads.get(rule, key) != key:
+    def _read_by(self, rules: Sequence[Running], wanted: _Wanted) -> None:
+        """These rules read these panes, and no others."""
+        kept = self._kept.get(wanted.key)
+        if kept is None or not kept.covers(wanted.since):
+            kept = self._kept[wanted.key] = _Kept(wanted.since, wanted.since)
+        for rule in map(_rule, rules):
+            if self._reads.get(rule, wanted.key) != wanted.key:
                 self._leave(rule)
-            self._reads[rule] = key
-            kept.needs[rule] = since
-        if kept.rows is None:
-            return []
-        sql = self._local.constants(group).join(paned.merge)
-        low = _NEVER if since is None else _up(since, slide, offset)
-        return finds(group, self._local.ask(sql, {PANES: kept.rows}, {"low": low, "high": to - size}))
-
-    def _filled(
-        self, key: _Key, paned: Paned, group: Shared, members: Sequence[Running], since: int | None, to: int
-    ) -> _Kept:
-        """Panes of at least [since, to). Raises `_TooLarge`."""
-        kept = self._kept.pop(key, None)
-        if kept is None or not kept.covers(since):
-            kept = _Kept(since, since)
-        if kept.to is None or to > kept.to:
-            (stream,) = members[0].shape.streams
-            sql = self._local.constants(group).join(paned.partial)
-            room = self._limit - sum(_bytes(one.rows) for one in self._kept.values())
-            held = _needed(kept)
-            for rows in self._rows.pieces(stream, kept.to, to):
-                more = self._local.ask(sql, {paned.stream: rows}, {})
-                held = more if held is None else pa.concat_tables([held, more])
-                if _bytes(held) > room:
-                    raise _TooLarge
-            kept.rows = None if held is None else held.combine_chunks()
-            kept.to = to
-        self._kept[key] = kept
-        return kept
+            self._reads[rule] = wanted.key
+            kept.needs[rule] = wanted.since
+        if wanted.since is not None:
+            kept.drop(wanted.since - wanted.paned.window[0])
 
     def _leave(self, rule: _Rule) -> None:
-        """A rule reads no panes any more."""
+        """A rule reads its panes no more."""
         key = self._reads.pop(rule)
         kept = self._kept.get(key)
         if kept is not None:
@@ -146,12 +134,60 @@ class Panes:
             if not kept.needs:
                 del self._kept[key]
 
+    def _advance(self, wanted: Sequence[_Wanted]) -> None:
+        """Aggregate the rows that the panes lack. Who lacks the same reads them together."""
+        lacking: dict[tuple[str, int | None, int], dict[_Key, _Wanted]] = {}
+        for one in wanted:
+            known = self._kept[one.key].to
+            if known is None or known < one.to:
+                lacking.setdefault((one.stream, known, one.to), {})[one.key] = one
+        for (stream, low, high), some in lacking.items():
+            for rows in self._rows.pieces(stream, low, high):
+                for one in some.values():
+                    if one.key in self._kept:
+                        self._add(one, rows)
+            for kept in [self._kept[key] for key in some if key in self._kept]:
+                kept.rows, kept.to = [pa.concat_tables(kept.rows).combine_chunks()] if kept.rows else [], high
 
-def _key(paned: Paned, group: Shared, rules: Sequence[Running]) -> _Key:
-    """The same for what has the same panes. With constants in them they are those of their rules, by place."""
-    with_constants = len(paned.partial) > 1
-    members = tuple((place, *_rule(rules[place])) for place in group.members) if with_constants else ()
-    return paned.partial, members
+    def _add(self, wanted: _Wanted, rows: pa.Table) -> None:
+        """Aggregate rows into panes. If that cannot be there are none."""
+        sql = self._local.constants(wanted.group).join(wanted.paned.partial)
+        try:
+            more = self._local.ask(sql, {wanted.paned.stream: rows}, {})
+        except (duckdb.Error, pa.ArrowException):
+            del self._kept[wanted.key]
+            return
+        self._kept[wanted.key].rows.append(more)
+        while sum(kept.bytes for kept in self._kept.values()) > self._limit:
+            largest = max(self._kept, key=lambda key: self._kept[key].bytes)
+            rules = [rule for rule, _ in self._kept.pop(largest).needs]
+            self._too_large.add(largest)
+            _LOG.warning("panes too large: windows are aggregated whole", action="panes_given_up", rules=rules)
+
+    def _merged(self, wanted: _Wanted) -> Places:
+        """What the windows say."""
+        rows = self._kept[wanted.key].rows
+        if not rows:
+            return []
+        size, slide, offset = wanted.paned.window
+        low = _NEVER if wanted.since is None else _up(wanted.since, slide, offset)
+        sql = self._local.constants(wanted.group).join(wanted.paned.merge)
+        return finds(wanted.group, self._local.ask(sql, {PANES: rows[0]}, {"low": low, "high": wanted.to - size}))
+
+
+def _wanted(group: Shared, part: Slice) -> _Wanted | None:
+    """None: its windows do not slide."""
+    paned = group.duck.paned
+    if paned is None or part.input_high is None:
+        return None
+    rules = [part.rules[place] for place in group.members]
+    # With constants in them panes are those of these rules, by place.
+    own = tuple(zip(group.members, map(_rule, rules), strict=True)) if len(paned.partial) > 1 else ()
+    (stream,) = rules[0].shape.streams
+    offset = paned.window[2]
+    since = None if part.input_low is None else _up(part.input_low, paned.length, offset)
+    to = part.input_high - (part.input_high - offset) % paned.length
+    return _Wanted(group, paned, (paned.partial, own), stream, since, to if since is None else max(to, since))
 
 
 def _rule(rule: Running) -> _Rule:
@@ -161,16 +197,3 @@ def _rule(rule: Running) -> _Rule:
 def _up(moment: int, step: int, offset: int) -> int:
     """The next multiple of a step, from an offset on."""
     return moment + (offset - moment) % step
-
-
-def _needed(kept: _Kept) -> pa.Table | None:
-    """The panes that somebody still needs."""
-    needs = [need for need in kept.needs.values() if need is not None]
-    if kept.rows is None or len(needs) < len(kept.needs) or not needs:
-        return kept.rows
-    kept.since = max(min(needs), kept.since) if kept.since is not None else min(needs)
-    return kept.rows.filter(pc.greater_equal(kept.rows["_w"], kept.since))
-
-
-def _bytes(rows: pa.Table | None) -> int:
-    return 0 if rows is None else int(rows.nbytes)
