@@ -320,6 +320,44 @@ def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
     assert counts(fresh) == everything
 
 
+def test_versions_that_were_replaced_go(place: Place) -> None:
+    """Of a relation's rows, those that held at no time that is there; of rules, what was stopped long ago."""
+    for at in (-(10**12), 0, 4_000_000, 10**12):
+        place.connection.execute(
+            "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')", (from_micros(START + at),)
+        )
+    for version, state, stopped in (("1", "running", None), ("2", "stopped", 9), ("3", "stopped", 2)):
+        values = {"version": version, "state": state, "stopped": stopped}
+        for query in (
+            "INSERT INTO deployments (rule, version, state, stopped_at) VALUES ('g/r', %(version)s, %(state)s,"
+            " clock_timestamp() - make_interval(days => %(stopped)s))",
+            "INSERT INTO views (rule, version, chunk) SELECT 'g/r', %(version)s, id FROM generate_series(0, 200) id",
+            "INSERT INTO calibrations VALUES ('g/r', %(version)s, 'norm', '{}')",
+        ):
+            place.connection.execute(query.encode(), values)
+    place.connection.execute(
+        "INSERT INTO commands (key, command, target, author, done_at) SELECT 'k' || d, 'refine', '{}', 'ada',"
+        " clock_timestamp() - make_interval(days => d) FROM generate_series(1, 20) d"
+    )
+    place.roll()
+    gone = [chunk.id for chunk in Catalog(place.connection).chunks() if chunk.state == "expired"]
+    place.retain()
+
+    def found(query: str) -> list[Any]:
+        return [row[0] for row in place.connection.execute(query.encode()).fetchall()]
+
+    assert found("SELECT valid_from FROM relation_versions ORDER BY 1") == [
+        from_micros(START + 4_000_000),
+        from_micros(START + 10**12),
+    ]
+    views = "SELECT chunk FROM views WHERE version = '{}' ORDER BY 1"
+    assert found(views.format(1)) == found(views.format(3)) == list(range(gone[-1] + 1, 201))
+    assert found(views.format(2)) == []
+    for table in ("calibrations", "deployments"):
+        assert found(f"SELECT version FROM {table} ORDER BY 1") == ["1", "3"]
+    assert len(found("SELECT key FROM commands")) == 7 - 1
+
+
 def test_it_may_break_off_anywhere(place: Place) -> None:
     """After each statement: the rest is done by the next."""
     events(place, range(190))

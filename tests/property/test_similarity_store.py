@@ -1,6 +1,7 @@
 """What is kept of a corpus is the corpus, or it is nothing."""
 
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -8,7 +9,7 @@ import pytest
 
 from recall.similarity.index import Comparison, Index, Past, restored
 from recall.similarity.measure import MEASURES
-from recall.similarity.store import Store
+from recall.similarity.store import Store, forget_unused
 
 _MEASURE = MEASURES["tfidf"]
 
@@ -75,3 +76,18 @@ def test_what_is_damaged_is_not_used(tmp_path: Path, damage: Callable[[Path], No
     found = store.load()
     assert found is None or _best(found, 30) == _best(index, 30)
     assert found is None or which == "manifest.json"
+
+
+def test_what_nobody_uses_goes_after_a_week(tmp_path: Path) -> None:
+    """And what is used, or lies there only since today, stays."""
+    day, now = 86_400.0, time.time()
+    for version, age in (("old", 8), ("new", 6), ("used", 30)):
+        store = Store.of(tmp_path, "group/rule", version, ("running",))
+        store.save(Index(), now)
+        store.use(now - age * day)
+    (tmp_path / "begun").mkdir()
+    Store.of(tmp_path, "group/rule", "used", ("running",)).use(now)
+    forget_unused(tmp_path, now)
+    stores = {version: Store.of(tmp_path, "group/rule", version, ("running",)) for version in ("old", "new", "used")}
+    assert {version for version, store in stores.items() if store.load() is not None} == {"new", "used"}
+    assert (tmp_path / "begun").is_dir()
