@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from archiver.log import flush
-from archiver.schema import IDENTITY, StreamSchema
+from archiver.schema import APPEND, IDENTITY, StreamSchema
 
 # Rows between which a reader can skip, by key and time.
 _GROUP = 20_000
@@ -17,13 +17,14 @@ def write(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool) -> 
     """Write rows of the table to a new file, on disk when this returns.
 
     `clustered`: sorted by key and time, in groups with statistics of both. Otherwise the file is as small as can be:
-    in order of arrival, without statistics, and without the identities, which follow from the rows: they are more than
-    half of the bytes, and are computed again when the file is clustered.
+    in order of arrival, without statistics, without the number of the append, which its name has, and without the
+    identities, which follow from the rows: they are more than half of the bytes, and are computed again when the file
+    is clustered.
     """
     if clustered:
         rows = rows.sort_by([(name, "ascending") for name in dict.fromkeys([*schema.key, schema.time])])
     else:
-        rows = rows.drop_columns(list(IDENTITY))
+        rows = rows.drop_columns([*IDENTITY, APPEND])
     words = [field.name for field in rows.schema if pa.types.is_string(field.type)]
     whole = [f.name for f in rows.schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)]
     pq.write_table(

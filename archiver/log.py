@@ -41,6 +41,10 @@ class DataFile:
     oldest: int
     newest: int
 
+    def within(self, low: int | None, high: int | None) -> bool:
+        """Whether it may hold event times in [low, high)."""
+        return _within(self, low, high)
+
 
 @dataclass
 class ChunkFiles:
@@ -55,6 +59,10 @@ class ChunkFiles:
     @property
     def files(self) -> int:
         return len(self.paths)
+
+    def within(self, low: int | None, high: int | None) -> bool:
+        """Whether there may be event times in [low, high)."""
+        return _within(self, low, high)
 
     def add(self, file: DataFile) -> None:
         """A file that was committed."""
@@ -250,6 +258,10 @@ class Log:
 
     def _commit_file(self, number: int) -> Path:
         return self._folder / f"{number:020d}.json"
+
+
+def _within(span: DataFile | ChunkFiles, low: int | None, high: int | None) -> bool:
+    return (low is None or span.newest >= low) and (high is None or span.oldest < high)
 
 
 def _chunk_of(path: str) -> int:

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from archiver.admission import column
+from archiver.log import DataFile
 from archiver.present import PresentRows
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
@@ -54,12 +55,18 @@ def within(rows: DataFrame, time: str, low: int | None, high: int | None) -> Dat
     return rows
 
 
+Span = tuple[int | None, int | None]
+
+
 @dataclass(frozen=True)
 class Pinned:
-    """One version of a stream's rows: those in memory (declared columns and `_late`), and the files of the others."""
+    """One version of a stream's rows: those in memory (declared columns and `_late`), and the files of the others.
+    `held`: all files that were looked at, also those whose rows are in memory; `appends`: see `StreamTable.appends`."""
 
     rows: Sequence[pa.Table] = ()
     files: Sequence[str] = ()
+    held: Sequence[DataFile] = ()
+    appends: int = 0
 
 
 class Reader:
@@ -96,13 +103,20 @@ class Reader:
             if table is None:
                 return Pinned()
             rows, files = self._present.take(table, low, high)
-            return Pinned(rows, [str(table.path / file.path) for file in files])
+            paths = [str(table.path / file.path) for file in files]
+            return Pinned(rows, paths, table.held(low, high), table.appends)
+
+    def look(self, spans: Mapping[str, Span]) -> dict[str, Pinned]:
+        """See what was archived since: the rows of some streams, each in a span, as they are at one moment."""
+        with self._lock:
+            self.refresh()
+            return {stream: self.pin(stream, *span) for stream, span in spans.items()}
 
     def rows(
         self, spark: SparkSession, stream: str, low: int | None, high: int | None, late: bool, only: Only
     ) -> DataFrame:
         """See `read`; an empty frame where there is nothing."""
-        schema, pinned = self._schemas[stream], self.pin(stream, low, high)
+        schema, pinned = self.schema(stream), self.pin(stream, low, high)
         found = _read_files(spark, schema, pinned.files, late, only)
         held = [_chosen(rows, schema, low, high, late, only) for rows in pinned.rows]
         if not any(map(len, held)):
@@ -134,10 +148,12 @@ class Reader:
 
 
 class Lending(Reader):
-    """A reader that has some streams from other readers: `lent`, by stream, as their lender has refreshed them."""
+    """A reader for one query at a time: what it has looked at stays as it was then until the next look. It has some
+    streams from other readers: `lent`, by stream, as their lender has refreshed them."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._looked: Mapping[str, Pinned] = {}
         self.lent: dict[str, Reader] = {}
 
     def _of(self, stream: str) -> Reader:
@@ -151,19 +167,24 @@ class Lending(Reader):
         """See what was archived since, and have the rows of the present chunks at hand."""
         self._reader.follow(present)
 
+    def look(self, spans: Mapping[str, Span]) -> dict[str, Pinned]:
+        """See `Reader.look`; what the query asks for lies within these spans."""
+        found = self._reader.look(spans)
+        self._looked = found
+        return found
+
     def pin(self, stream: str, low: int | None, high: int | None) -> Pinned:
         """See `Reader.pin`."""
-        return self._of(stream).pin(stream, low, high)
-
-    def rows(
-        self, spark: SparkSession, stream: str, low: int | None, high: int | None, late: bool, only: Only
-    ) -> DataFrame:
-        """See `Reader.rows`."""
-        return self._of(stream).rows(spark, stream, low, high, late, only)
+        looked = self._looked.get(stream)
+        return self._of(stream).pin(stream, low, high) if looked is None else looked
 
     def files(self, stream: str, low: int | None, high: int | None, chunk: int | None = None) -> list[str]:
         """See `Reader.files`."""
-        return self._of(stream).files(stream, low, high, chunk)
+        looked, table = self._looked.get(stream), self.table(stream)
+        if looked is None or table is None:
+            return self._of(stream).files(stream, low, high, chunk)
+        held = (file for file in looked.held if file.within(low, high) and chunk in (None, file.chunk))
+        return [str(table.path / file.path) for file in held]
 
     def schema(self, stream: str) -> StreamSchema:
         """See `Reader.schema`."""

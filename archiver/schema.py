@@ -20,7 +20,7 @@ ARROW_TYPES: dict[str, pa.DataType] = {
 
 # Added to each row. `_id`: hash of the identity (id columns and time), `_hash`: of the content; `_unit`, `_line`:
 # the source unit in the ledger and the line in it; `_late`: decided once, at ingest; `_extra`: undeclared fields
-# as a JSON object; `chunk`: the partition.
+# as a JSON object; `_append`: the number of the append to the stream that brought it; `chunk`: the partition.
 ADDED: dict[str, pa.DataType] = {
     "_extra": pa.string(),
     "_late": pa.bool_(),
@@ -28,11 +28,13 @@ ADDED: dict[str, pa.DataType] = {
     "_hash": pa.int64(),
     "_unit": pa.int64(),
     "_line": pa.int64(),
+    "_append": pa.int64(),
     "chunk": pa.int32(),
 }
 
 # What follows from the rows' content: see `archiver.identity`.
 IDENTITY = ("_id", "_hash")
+APPEND = "_append"
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,10 @@ from archiver.admission import column
 from archiver.files import shaped, write
 from archiver.identity import ENTRY, entries, fingerprint
 from archiver.log import CLUSTERED, CONFIGURATION, LOOSE, ChunkFiles, DataFile, Log
-from archiver.schema import IDENTITY, StreamSchema
+from archiver.schema import APPEND, IDENTITY, StreamSchema
 
+# Under this name the log numbers appends.
+_APPENDS = "appends"
 # An append of so many rows to a chunk is clustered at once, and not written again.
 _LARGE = 50_000
 # A clustered file is rewritten together with new ones that have at least one row for so many of its rows.
@@ -39,7 +41,7 @@ class StreamTable:
         known = {field.name for field in table.schema().fields}
         # Columns may have come since the table was made; old rows have no value in new ones.
         self._added = [Field.from_arrow(field) for field in self._arrow if field.name not in known]
-        self._log = Log(self.path, schema.time, table)
+        self._log = Log(self.path, schema.time, table, _APPENDS)
 
     @staticmethod
     def exists(root: Path, stream: str) -> bool:
@@ -54,14 +56,24 @@ class StreamTable:
             return DeltaTable.create(self.path, self._arrow, partition_by=["chunk"], configuration=CONFIGURATION)
 
     def append(self, rows: pa.Table, batch: int) -> None:
-        """Commit rows of the table's schema at once. `batch` is kept with the commit, for people who look."""
+        """Commit rows of the table's schema (but for their number) at once. `batch` is kept with the commit, for people
+        who look."""
         if self._added:
             DeltaTable(self.path).alter.add_columns(self._added)
             self._added = []
-        rows = rows.select(self._arrow.names).cast(self._arrow)
+        self._log.follow()
+        number = self.appends + 1
+        rows = self._numbered(rows, number)
         parts = [(part, rows.filter(pc.equal(rows["chunk"], part))) for part in pc.unique(rows["chunk"]).to_pylist()]
-        files = [self._write(part, held, len(held) >= _LARGE) for part, held in parts]
-        self._log.commit("WRITE", files, (), int(time.time() * 1000), {"batch": str(batch)})
+        files = [self._write(part, held, len(held) >= _LARGE, f"{number}-") for part, held in parts]
+        note = {"batch": str(batch)}
+        self._log.commit("WRITE", files, (), int(time.time() * 1000), note, numbers=(number - 1, number))
+
+    def _numbered(self, rows: pa.Table, number: int) -> pa.Table:
+        if APPEND in rows.column_names:
+            rows = rows.drop_columns([APPEND])
+        rows = rows.append_column(APPEND, pa.repeat(pa.scalar(number, pa.int64()), len(rows)))
+        return rows.select(self._arrow.names).cast(self._arrow)
 
     def replace(self, rows: pa.Table, chunk: int) -> None:
         """Commit rows of the table's schema as all that the chunk holds. Raises `Superseded` when it has changed since
@@ -69,16 +81,16 @@ class StreamTable:
         self._log.follow()
         held = self._log.chunks.get(chunk)
         before = [] if held is None else list(held.paths)
-        rows = rows.select(self._arrow.names).cast(self._arrow)
+        rows = self._numbered(rows, 0)
         files = [self._write(chunk, rows, True)] if len(rows) else []
         if files or before:
             self._log.commit("WRITE", files, before, int(time.time() * 1000), {}, whole=chunk)
 
-    def _write(self, chunk: int, rows: pa.Table, clustered: bool) -> DataFile:
-        """A file that is not part of the table yet, on disk."""
+    def _write(self, chunk: int, rows: pa.Table, clustered: bool, words: str = "") -> DataFile:
+        """A file that is not part of the table yet, on disk; with some words in its name."""
         folder = self.path / f"chunk={chunk}"
         folder.mkdir(exist_ok=True)
-        name = f"chunk={chunk}/{CLUSTERED if clustered else LOOSE}{uuid4().hex}.parquet"
+        name = f"chunk={chunk}/{CLUSTERED if clustered else LOOSE}{words}{uuid4().hex}.parquet"
         rows = rows.drop_columns(["chunk"])
         write(self.schema, rows, self.path / name, clustered)
         ts = column(rows, self.schema.time)
@@ -94,13 +106,9 @@ class StreamTable:
 
     def held(self, low: int | None = None, high: int | None = None, chunk: int | None = None) -> list[DataFile]:
         """The files that may hold event times in [low, high) (microseconds) and the chunk."""
-
-        def within(span: DataFile | ChunkFiles) -> bool:
-            return (low is None or span.newest >= low) and (high is None or span.oldest < high)
-
         chunks = self._log.chunks
         known = list(chunks.values()) if chunk is None else [chunks[chunk]] if chunk in chunks else []
-        return [file for one in known if within(one) for file in one.paths.values() if within(file)]
+        return [file for one in known if one.within(low, high) for file in one.paths.values() if file.within(low, high)]
 
     def holds(self, path: str) -> bool:
         """Whether a file belongs to the version that this object sees."""
@@ -123,6 +131,9 @@ class StreamTable:
         if set(IDENTITY).intersection(columns) and not known.issuperset(IDENTITY):
             return self._identified(path).select(list(columns))
         rows = file.read(columns=[name for name in columns if name in known])
+        if APPEND in columns and APPEND not in known:
+            number = pa.scalar(_append_of(path), pa.int64())
+            rows = rows.append_column(APPEND, pa.repeat(number, file.metadata.num_rows))
         return shaped(rows, [self._arrow.field(name) for name in columns])
 
     def _identified(self, path: str) -> pa.Table:
@@ -184,6 +195,12 @@ class StreamTable:
         return self._log.orphans()
 
     @property
+    def appends(self) -> int:
+        """How many appends there were in the version that this object sees. Nothing but an append adds rows, and none
+        goes but with its chunk: the rows of the first so many appends are the table as it was then."""
+        return self._log.number
+
+    @property
     def version(self) -> int:
         """The Delta version that this object sees."""
         return self._log.version
@@ -203,3 +220,13 @@ def to_merge(files: Sequence[DataFile]) -> list[DataFile]:
 
 def _is_loose(path: str) -> bool:
     return not path.split("/", 1)[1].startswith(CLUSTERED)
+
+
+def _append_of(path: str) -> int | None:
+    """The append that a file is all of, by its name. 0: it came before these were counted; None: another program wrote
+    it."""
+    name = path.split("/", 1)[1]
+    if not name.startswith((LOOSE, CLUSTERED)):
+        return None
+    _, *words, _ = name.split("-")
+    return int(words[0]) if words else 0
