@@ -74,6 +74,7 @@ class _History:
         until = (self.rows if high is None else high) * 1000
         asked = Asked(UUID(int=1), until, {}, {"host": "h3"})
         began = time.perf_counter()
+        self.reader.refresh()
         found = self._engine.partial(Template(_QUESTION), [(asked, (0, low and low * 1000, until))], {})
         seconds = time.perf_counter() - began
         assert found

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import duckdb
@@ -22,6 +23,7 @@ from archiver.engine.session import start_session
 from archiver.reader import Reader
 from benchmarks.history import CHUNKS, END, SCHEMA, SPAN, event, history, no_relations, questioned
 from benchmarks.results import Result, kernel, result
+from recall.engines.answers import answer as answered
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template, merged
@@ -90,7 +92,8 @@ def _first(engine: SparkEngine | LocalEngine, app: int) -> float:
     asked = event(app)
     found = engine.partial(template, [(asked, piece)], {})
     held = [(asked, merged(template, None, found.get(str(asked.eid))))]
-    answer = engine.answer(template, held) if isinstance(engine, LocalEngine) else engine.answer(template, held, {})
+    merge = engine.merge if isinstance(engine, LocalEngine) else partial(engine.merge, own={})
+    answer = answered(template, held, [merge])
     seconds = time.perf_counter() - began
     assert answer[str(asked.eid)][0]["n"] > 0
     return seconds

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import structlog
@@ -26,8 +27,9 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     template = works[0].template
     assert template is not None
     shares = [(work.task.asked, work.share()) for work in works if work.left]
-    error = None
+    error, seen = None, dict[str, int]()
     try:
+        seen = engines.look(template, shares) if shares else {}
         partial = engines.partial(template, shares, own) if shares else {}
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id], _length(w)) for w in works}
@@ -52,7 +54,8 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
         eid = str(task.asked.eid)
         revision = answers.get(eid, []) if work in due and eid not in faults else None
         rows = 0 if more is None else len(more)
-        steps.append(_step(work, held[task.id], rows, seconds, revision, error, faults.get(eid)))
+        step = _step(work, held[task.id], rows, seconds, revision, error, faults.get(eid))
+        steps.append(replace(step, appends=None if error is not None else seen))
     return steps
 
 

@@ -13,7 +13,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import sql
-from recall.request import TICKETS, AnyQuestion, Asked, Coverage, Piece, Request, question, task_id
+from recall.request import TICKETS, AnyQuestion, Asked, Coverage, Piece, Request, SqlQuestion, question, task_id
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("recalls")
@@ -77,6 +77,8 @@ class Step:
     error: str | None = None
     exceeded: bool = False
     """Whether it was given up because it needs too much memory or time."""
+    appends: Mapping[str, int] | None = None
+    """How many appends of each stream were there when SQL was asked; None: its pieces have given nothing."""
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ class Ledger:
                     "fence": task.fence,
                     "before": task.next,
                     "next": step.next,
+                    "seen": Jsonb(_seen(step)),
                     "failed": step.failed,
                     "held": step.held,
                     "rows": step.rows,
@@ -266,6 +269,13 @@ def twice(change: Callable[[], Done]) -> Done:
         return change()
     except DeadlockDetected:
         return change()
+
+
+def _seen(step: Step) -> list[tuple[int, int, Mapping[str, int] | None]]:
+    """What is kept of where an SQL answer comes from: the pieces from one to another, and of how many appends."""
+    task = step.task
+    read = isinstance(task.question, SqlQuestion) and step.next > task.next
+    return [(task.next, step.next, step.appends)] if read else []
 
 
 def put_revision(connection: Connection[Any], task: UUID, number: int, revision: Revision) -> None:

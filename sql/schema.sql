@@ -150,6 +150,9 @@ CREATE TABLE IF NOT EXISTS relation_versions (
     PRIMARY KEY (relation, key, valid_from)
 );
 
+-- When it was read, by the clock.
+ALTER TABLE relation_versions ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
+
 -- Desired rules, as applied, and what runs of them.
 CREATE TABLE IF NOT EXISTS rules (
     rule       text PRIMARY KEY,
@@ -352,6 +355,8 @@ CREATE TABLE IF NOT EXISTS contexts (
 );
 -- Computed by a view, after the event was over.
 ALTER TABLE contexts ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
+-- When it was computed as it is, by the clock.
+ALTER TABLE contexts ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
 CREATE SEQUENCE IF NOT EXISTS corpus_numbers;
 CREATE UNIQUE INDEX IF NOT EXISTS contexts_by_number ON contexts (corpus);
 CREATE INDEX IF NOT EXISTS contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
@@ -422,6 +427,9 @@ ALTER TABLE tasks DROP CONSTRAINT IF EXISTS tasks_state_check, ADD CONSTRAINT ta
 DROP INDEX IF EXISTS tasks_open;
 -- Since when a query for it is under way: if its process does not come to its end, that counts as a try.
 ALTER TABLE tasks ADD COLUMN IF NOT EXISTS asked_at timestamptz;
+-- From which rows an SQL answer comes: of each query the first of its pieces, the first after it, and how many appends
+-- of each stream were there; null: it gave nothing.
+ALTER TABLE tasks ADD COLUMN IF NOT EXISTS seen jsonb NOT NULL DEFAULT '[]';
 CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
 CREATE INDEX IF NOT EXISTS tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;

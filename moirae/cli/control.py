@@ -66,7 +66,7 @@ def _command(
         raise UsageError(f"{verb} what? Give an id, --rule or --older-than")
     span = None if older is None else _span(older)
     with database(workspace) as (_, connection):
-        target = Target(**({} if which is None else _meant(connection, which)), rule=rule)
+        target = Target(**({} if which is None else meant(connection, which)), rule=rule)
         seconds = None if span is None else span.total_seconds()
         try:
             number = ask(connection, key or str(uuid4()), verb, target, getpass.getuser(), seconds)
@@ -91,7 +91,7 @@ def _span(text: str) -> timedelta:
         raise UsageError(f"--older-than: {error}") from error
 
 
-def _meant(connection: Connection[Any], which: str) -> dict[str, str]:
+def meant(connection: Connection[Any], which: str) -> dict[str, str]:
     """An event, or else a recall, by how its id begins."""
     events = find(connection, which)
     begins = which.lower()

@@ -1,8 +1,9 @@
-"""What merged partial answers say, as far as it needs no engine; and how values are written."""
+"""What merged partial answers say, by an engine only where one is needed; and how values are written."""
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from recall.engines.subset import NotServed
 from recall.engines.template import Template
 from recall.operators.aggregates import values
 from recall.query.lift import EID
@@ -18,16 +20,29 @@ from recall.request import Asked
 # An answer: rows of columns.
 Rows = list[dict[str, Any]]
 Held = Sequence[tuple[Asked, pa.Table | None]]
+# What an engine makes of the merged values of some events: their answers, by eid, as rows in their order. Raises
+# `NotServed`.
+Merge = Callable[[Template, Sequence[Asked], pa.Table], dict[str, Rows]]
 
 
-def merged_values(template: Template, held: Held) -> list[pa.Table]:
-    """The tables that `merge` of a split reads, of those events that have rows there."""
-    types = template.question.types
-    found = [values(template.split, table, str(asked.eid), types) for asked, table in held]
-    return [table for table in found if table is not None]
+def answer(template: Template, held: Held, merges: Iterable[Merge]) -> dict[str, Rows]:
+    """What each event's merged partial answers say, as rows in their order: as they are where that is all, else by the
+    first engine that can. Raises `NotServed` where none can."""
+    found = (values(template.split, table, str(asked.eid), template.question.types) for asked, table in held)
+    known = [table for table in found if table is not None]
+    if not known:
+        return {}
+    plain = template.split.plain
+    if plain is not None and not template.split.sketched:
+        return _plain_rows(known, plain)
+    table = _together(known)
+    for merge in merges:
+        with suppress(NotServed):
+            return merge(template, [asked for asked, _ in held], table)
+    raise NotServed("the merge")
 
 
-def plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, Rows]:
+def _plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, Rows]:
     """Merged values as they are, written as Spark writes JSON; `outputs`: see `Split.plain`."""
     found: dict[str, Rows] = {}
     for table in tables:
@@ -37,7 +52,7 @@ def plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[s
     return {eid: sorted(rows, key=orjson.dumps) for eid, rows in found.items()}
 
 
-def together(tables: Sequence[pa.Table]) -> pa.Table:
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
     """Tables of the same columns as one; what has no type takes another's, or that of numbers."""
     known = {field.name: field.type for table in tables for field in table.schema if not pa.types.is_null(field.type)}
     schema = pa.schema([(name, known.get(name, pa.float64())) for name in tables[0].column_names])

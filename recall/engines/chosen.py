@@ -10,7 +10,7 @@ import orjson
 import pyarrow as pa
 
 from recall.derived import Derived
-from recall.engines.answers import Held, Rows
+from recall.engines.answers import Held, Merge, Rows, answer
 from recall.engines.cost import Costs
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
@@ -54,8 +54,14 @@ class Engines:
         if self._local is not None:
             self._local.cancel()
 
+    def look(self, template: Template, shares: Sequence[tuple[Asked, Piece]]) -> dict[str, int]:
+        """See what was archived since, before something is asked of it: how many appends that is of each stream that
+        the question reads. With the pieces, this tells the rows that its answer comes from (`archiver.asof`)."""
+        return self.spark.look(template, *whole(piece for _, piece in shares))
+
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
-        """The partial answer of each event from its piece of history, by eid; an event without rows has none.
+        """The partial answer of each event from its piece of history, by eid; an event without rows has none. It is of
+        the archive as it was at the last look.
 
         Events that ask the same of the same piece are answered once, also those that ask later.
         """
@@ -74,12 +80,9 @@ class Engines:
 
     def answer(self, template: Template, held: Held, own: Own) -> dict[str, Rows]:
         """What each event's merged partial answers say, as rows in their order."""
-        if self._local is not None:
-            try:
-                return self._local.answer(template, held)
-            except NotServed:
-                pass
-        return self.spark.answer(template, held, own)
+        merges: list[Merge] = [] if self._local is None else [self._local.merge]
+        merges.append(lambda asking, events, values: self.spark.merge(asking, events, values, own))
+        return answer(template, held, merges)
 
     def _key(self, template: Template, parameters: Sequence[str], asked: Asked, piece: Piece) -> Hashable:
         _, low, high = piece

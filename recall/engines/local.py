@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from archiver.reader import Reader
 from recall.engines import merging
-from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
+from recall.engines.answers import Rows
 from recall.engines.subset import NotServed, served
 from recall.engines.template import Own, Template, by_event, cut, wanted_only
 from recall.lately import Lately
@@ -34,7 +34,6 @@ class LocalEngine:
         """See `recall.engines.spark.SparkEngine.partial`. Raises `NotServed`."""
         sql = self._sql(template)
         (stream,) = template.partial.used.streams
-        self._reader.refresh()
         pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
         if not pinned.rows and not pinned.files:
             return {}
@@ -64,17 +63,9 @@ class LocalEngine:
         """End the query at hand."""
         self._duck.interrupt()
 
-    def answer(self, template: Template, held: Held) -> dict[str, Rows]:
-        """What each event's merged partial answers say, as rows in their order. Raises `NotServed`."""
-        known = merged_values(template, held)
-        if not known:
-            return {}
-        plain = template.split.plain
-        if plain is not None and not template.split.sketched:
-            return plain_rows(known, plain)
-        found = None
-        if merging.served(template):
-            found = merging.merge(self._duck, template, [asked for asked, _ in held], together(known))
+    def merge(self, template: Template, events: Sequence[Asked], values: pa.Table) -> dict[str, Rows]:
+        """See `recall.engines.answers.Merge`."""
+        found = merging.merge(self._duck, template, events, values) if merging.served(template) else None
         if found is None:
             raise NotServed("the merge")
         return found
@@ -94,7 +85,7 @@ class LocalEngine:
 
     def _sql(self, template: Template) -> str:
         # Types of attributes count too.
-        found = self._served.of(repr(template.question), lambda: self._written(template))
+        found = self._served.of(template.asked, lambda: self._written(template))
         if isinstance(found, NotServed):
             raise found
         return found

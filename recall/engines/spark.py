@@ -16,7 +16,7 @@ from archiver.engine.session import jvm
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall import gate
-from recall.engines.answers import Held, Rows, merged_values, plain_rows, together
+from recall.engines.answers import Rows
 from recall.engines.template import PENDING, Own, Template, by_event, cut, wanted_only
 from recall.lately import Lately
 from recall.pending import WRITTEN, Waiting, own_table, pending
@@ -82,14 +82,15 @@ class SparkEngine:
             return False
         return True
 
+    def look(self, template: Template, low: int | None, high: int) -> dict[str, int]:
+        """See what was archived since; of each stream that a question reads for a span, how many appends that is."""
+        # Of two spans of one stream the last is the wider.
+        spans = {name: (since, until) for name, since, until in _spans(template, low, high)}
+        return {name: pinned.appends for name, pinned in self._reader.look(spans).items()}
+
     def files(self, template: Template, low: int | None, high: int) -> tuple[str, ...]:
-        """The files that a question reads for a span of event time, as the archive is now."""
-        self._reader.refresh()
-        used = template.partial.used
-        spans = [(name, low, high) for name in sorted(used.streams)]
-        since = None if low is None else low - used.reach
-        spans += [(name, since, high + max(used.lag, 0) + 1) for name in sorted(used.derived)]
-        return tuple(file for span in spans for file in self._reader.files(*span))
+        """The files that a question reads for a span of event time, as the archive was at the last look."""
+        return tuple(file for span in _spans(template, low, high) for file in self._reader.files(*span))
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""
@@ -111,20 +112,13 @@ class SparkEngine:
         found: pa.Table = self._query(template.partial.sql).limit(cut(len(shares))).toArrow()
         return by_event(template, found, len(shares))
 
-    def answer(self, template: Template, held: Held, own: Own) -> dict[str, Rows]:
-        """What each event's merged partial answers say, as rows in their order."""
-        known = merged_values(template, held)
-        if not known:
-            return {}
-        plain = template.split.plain
-        if plain is not None and not template.split.sketched:
-            return plain_rows(known, plain)
-        table = together(known)
-        frame = self._spark.createDataFrame(table)
+    def merge(self, template: Template, events: Sequence[Asked], values: pa.Table, own: Own) -> dict[str, Rows]:
+        """See `recall.engines.answers.Merge`."""
+        frame = self._spark.createDataFrame(values)
         if template.split.sketched:
-            frame = frame.selectExpr(*_read_off(template.split, table))
+            frame = frame.selectExpr(*_read_off(template.split, values))
         frame.createOrReplaceTempView(MERGED)
-        self._pending([Waiting(asked, None, asked.ts) for asked, _ in held], template.question)
+        self._pending([Waiting(asked, None, asked.ts) for asked in events], template.question)
         self._beside(template.merge.used.relations, template.merge.used.own - {MERGED}, template.question, own)
         return _rows(self._query(template.merge.sql))
 
@@ -161,6 +155,14 @@ class SparkEngine:
         for name in tables:
             frame = own_table(self._spark, own.get(name, {}), question.own[name])
             frame.createOrReplaceTempView(f"_in_{name}")
+
+
+def _spans(template: Template, low: int | None, high: int) -> list[tuple[str, int | None, int]]:
+    """What a question reads of each stream for [low, high): of those in FROM, then of those that derived ones read."""
+    used = template.partial.used
+    spans = [(name, low, high) for name in sorted(used.streams)]
+    since = None if low is None else low - used.reach
+    return spans + [(name, since, high + max(used.lag, 0) + 1) for name in sorted(used.derived)]
 
 
 def warm_up(history: SparkEngine, schema: StreamSchema) -> None:

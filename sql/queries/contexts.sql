@@ -23,7 +23,9 @@ ORDER BY c.ts, c.eid LIMIT %(limit)s
 INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled)
 VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, %(settled)s)
 ON CONFLICT (rule, version, eid) DO UPDATE SET contexts = excluded.contexts, surroundings = excluded.surroundings,
-    settled = excluded.settled
+    settled = excluded.settled,
+    at = CASE WHEN (contexts.contexts, contexts.surroundings) IS DISTINCT FROM (excluded.contexts, excluded.surroundings)
+        THEN clock_timestamp() ELSE contexts.at END
 WHERE NOT contexts.settled
 
 -- touch --

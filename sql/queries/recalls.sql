@@ -98,7 +98,7 @@ UPDATE tasks SET state = 'waiting', lease = NULL, asked_at = NULL WHERE id IN (
 -- advance --
 -- A piece of history is in: its result and the cursor move together, so that it counts once. A task loses tickets for
 -- its results, and is suspended when it has gone on without feedback for as long as its rule says.
-UPDATE tasks SET next = %(next)s, failed = %(failed)s, held = %(held)s, rows = rows + %(rows)s,
+UPDATE tasks SET next = %(next)s, failed = %(failed)s, seen = seen || %(seen)s, held = %(held)s, rows = rows + %(rows)s,
     results = results + %(results)s, tickets = greatest(1, tickets - %(lost)s),
     seconds = seconds + %(seconds)s, tries = 0, asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
@@ -232,10 +232,27 @@ WHERE (%(eid)s::text IS NULL OR t.eid::text LIKE %(eid)s || '%%' OR t.id::text L
 ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s
 
 -- to_repeat --
--- What the last answers of an event's similarity recalls were computed from (or of one recall, by its id).
-SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.pieces, t.corpus, r.number, r.coverage, r.answer
+-- What the last answers of an event's recalls were computed from (or of one recall, by its id).
+SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.pieces, t.corpus, t.seen, t.started_at, r.number,
+    r.coverage, r.answer
 FROM tasks t JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
-WHERE (t.eid = %(id)s OR t.id = %(id)s) AND t.request->>'kind' = 'similar' ORDER BY t.recall, t.created_at
+WHERE t.eid = %(id)s OR t.id = %(id)s ORDER BY t.recall, t.created_at
+
+-- gone_since --
+-- Chunks that have expired and whose rows were there at a moment.
+SELECT c.id, (extract(epoch FROM c.from_ts) * 1000000)::bigint AS from_ts,
+    (extract(epoch FROM c.to_ts) * 1000000)::bigint AS to_ts, c.expired_at
+FROM chunks c LEFT JOIN preparations p ON p.chunk = c.id AND p.name = 'forget'
+WHERE c.state = 'expired' AND coalesce(p.done_at > %(moment)s, true) ORDER BY c.id
+
+-- context_since --
+-- When the context of an event was computed again, if that was after a moment.
+SELECT at FROM contexts WHERE rule = %(rule)s AND version = %(version)s AND eid = %(eid)s AND at > %(moment)s
+
+-- relations_since --
+-- Which relations have got other rows for an event time, after a moment, and when that was last.
+SELECT relation, max(at) AS at FROM relation_versions
+WHERE relation = ANY(%(relations)s) AND valid_from <= %(ts)s AND at > %(moment)s GROUP BY relation ORDER BY relation
 
 -- revisions --
 -- The answers of a task, oldest first, after a number.

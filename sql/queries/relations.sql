@@ -10,7 +10,8 @@ SELECT EXISTS (SELECT FROM relation_versions WHERE relation = %(relation)s)
 -- A version of a row.
 INSERT INTO relation_versions (relation, key, valid_from, row)
 VALUES (%(relation)s, %(key)s, %(valid_from)s, %(row)s)
-ON CONFLICT (relation, key, valid_from) DO UPDATE SET row = excluded.row
+ON CONFLICT (relation, key, valid_from) DO UPDATE SET row = excluded.row, at = clock_timestamp()
+WHERE relation_versions.row IS DISTINCT FROM excluded.row
 
 -- versions --
 -- All versions with the time in which each holds.

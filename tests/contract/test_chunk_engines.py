@@ -21,6 +21,8 @@ from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import to_micros
+from recall.engines.chosen import Engines
+from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed
@@ -99,7 +101,7 @@ def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]
         partials = engine.partial(asking, shares, {}) if shares else {}
         for event, _ in shares:
             held[event.eid] = merged(asking, held[event.eid], partials.get(str(event.eid)))
-    return spark.answer(asking, [(event, held[event.eid]) for event in EVENTS], {})
+    return Engines(spark, None, Kept()).answer(asking, [(event, held[event.eid]) for event in EVENTS], {})
 
 
 def alike(one: Any, other: Any) -> bool:

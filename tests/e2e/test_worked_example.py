@@ -143,5 +143,15 @@ def test_a_condition_decides_on_the_answer(drained: Path) -> None:
     assert {alert["key"]["host"]: alert["state"] for alert in exported}["h1"] == "withdrawn"
 
 
+def test_answers_can_be_asked_again(drained: Path, eids: dict[str, str]) -> None:
+    """In a process that starts for it."""
+    (third,) = [eid for eid, name in eids.items() if name == "e3"]
+    found = json.loads(_moirae(drained, "recalls", "repeat", third, "-o", "json"))
+    assert [(one["recall"], one["equal"], len(one["answer"])) for one in found] == [
+        ("count", True, 1),
+        ("similar", True, 2),
+    ]
+
+
 def test_the_workspace_is_sound(drained: Path) -> None:
     _moirae(drained, "doctor")

@@ -89,12 +89,13 @@ class History:
         terms: Terms = Terms(),
         stuck: float = 600.0,
         background: Background | None = None,
+        session: Callable[[], SparkSession] | None = None,
     ) -> Iterator[Manager]:
-        """A manager on a connection of its own."""
+        """A manager on a connection of its own; without a `session` no question may need Spark."""
         connection = database.connect(self.settings, "recall")
         root = Path(self.settings.archive)
         kept = Kept()
-        engines = [_engines(root, kept) for _ in range(workers)]
+        engines = [_engines(root, kept, session or _no_spark) for _ in range(workers)]
         manager = Manager(
             connection,
             Ledger(connection, Ledger.lease(connection), terms),
@@ -167,12 +168,13 @@ def go_on(manager: Manager, until: Callable[[], bool], seconds: float = 60.0) ->
         manager.rest()
 
 
-def _engines(root: Path, kept: Kept) -> Engines:
-    def no_spark() -> SparkSession:
-        raise AssertionError("these questions are served in the process")
+def _no_spark() -> SparkSession:
+    raise AssertionError("these questions are served in the process")
 
+
+def _engines(root: Path, kept: Kept, session: Callable[[], SparkSession]) -> Engines:
     def relations(name: str) -> pa.Table:
         raise AssertionError(name)
 
     reader = Reader(root, [SCHEMA])
-    return Engines(SparkEngine(no_spark, reader, relations), LocalEngine(reader), kept)
+    return Engines(SparkEngine(session, reader, relations), LocalEngine(reader), kept)

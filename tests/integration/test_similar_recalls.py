@@ -14,7 +14,8 @@ import recall.corpora
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.ledger import Ledger
-from recall.repeating import repeat
+from recall.repeat_similar import SimilarAgain
+from recall.repeating import Repeated, repeat
 from recall.request import Asked, Request, SimilarQuestion, task_id
 from recall.similarity.measure import MEASURES
 from recall.similarity.run import Alert, answers
@@ -154,7 +155,7 @@ def test_answers_can_be_repeated_whatever_came_since(past: History, monkeypatch:
     for _ in range(2):
         corpora = Corpora(past.connection, root)
         for alert, task in zip(asked, tasks, strict=True):
-            (again,) = repeat(past.connection, corpora, task)
+            again = _again(past, corpora, task)
             assert (again.equal, again.why) == (True, None)
             assert len(again.answer) == len(past.revisions(task)[-1]["answer"])
             assert again.task == task and alert.event_id == str(past.task(task)["eid"])
@@ -167,8 +168,13 @@ def test_what_has_expired_is_told(past: History) -> None:
     task = _ask(past, corpus.alerts[-1])
     _finish(past, [task])
     past.connection.execute("DELETE FROM contexts WHERE corpus = 1")
-    (again,) = repeat(past.connection, Corpora(past.connection, Path("/nowhere")), task)
+    again = _again(past, Corpora(past.connection, Path("/nowhere")), task)
     assert again.equal is None and again.why is not None and "33" in again.why
     past.connection.execute("DELETE FROM contexts")
-    (again,) = repeat(past.connection, Corpora(past.connection, Path("/nowhere")), task)
+    again = _again(past, Corpora(past.connection, Path("/nowhere")), task)
     assert (again.equal, again.why) == (None, "the event's context has expired")
+
+
+def _again(past: History, corpora: Corpora, task: UUID) -> Repeated:
+    (again,) = repeat(past.connection, task, {"similar": SimilarAgain(past.connection, corpora)})
+    return again

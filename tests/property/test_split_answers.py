@@ -25,6 +25,9 @@ from pyspark.sql import functions as F
 
 from archiver.schema import StreamSchema
 from archiver.times import to_micros
+from recall.engines import answers
+from recall.engines.chosen import Engines
+from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed
@@ -272,9 +275,9 @@ def in_pieces(
             eid = pa.array([str(event.eid)] * len(found))
             found = found.set_column(found.schema.get_field_index("_eid"), "_eid", eid)
         held = merged(template, held, found)
-    answer = engine.answer(template, [(event, held)], {}).get(str(event.eid), [])
+    answer = Engines(engine, None, Kept()).answer(template, [(event, held)], {}).get(str(event.eid), [])
     with suppress(NotServed):
-        here = LocalEngine(Memory(rows)).answer(template, [(event, held)])  # type: ignore[arg-type]
+        here = answers.answer(template, [(event, held)], [LocalEngine(Memory(rows)).merge])  # type: ignore[arg-type]
         assert alike(here.get(str(event.eid), []), answer), (asking, here, answer)
     return answer
 

@@ -1,0 +1,158 @@
+"""SQL answers asked again: the same whatever came since, whatever became of the files, or it is said what is gone."""
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from typer.testing import CliRunner
+
+from archiver.ingest import Archive
+from archiver.roller import Roller
+from moirae.cli import app
+from recall.repeat_sql import SqlAgain
+from recall.repeating import Repeated, repeat
+from tests.integration.history import COUNT, SCHEMA, History, go_on, history
+from tests.integration.test_late_rows import ROWS, archive, bring, roll
+
+_GROUPS = "SELECT h.host AS host, avg(h.v) AS mean, count(DISTINCT h.v) AS n FROM past h GROUP BY h.host"
+_NEWEST = "SELECT h.v AS v, h.ts AS at FROM past h WHERE h.host = event.host LIMIT 5"
+
+
+@pytest.fixture
+def past() -> Iterator[History]:
+    """Four full chunks and what follows them."""
+    with history(5, ROWS) as made:
+        yield made
+
+
+def again(past: History, task: UUID, session: Callable[[], SparkSession] | None = None) -> Repeated:
+    """By Spark alone where there is a session."""
+
+    def no_spark() -> SparkSession:
+        raise AssertionError("these questions are served in the process")
+
+    def relations(name: str) -> pa.Table:
+        raise AssertionError(name)
+
+    choice, root = ("spark" if session else "auto"), Path(past.settings.archive)
+    asks = SqlAgain(past.connection, root, [SCHEMA], session or no_spark, relations, choice)  # type: ignore[arg-type]
+    (found,) = repeat(past.connection, task, {"sql": asks})
+    return found
+
+
+def command(past: History, task: UUID) -> int:
+    """The exit code of `recalls repeat`."""
+    workspace = str(Path(past.settings.home).parent / "moirae.yaml")
+    return CliRunner().invoke(app, ["recalls", "repeat", str(task), "--workspace", workspace]).exit_code
+
+
+def answered(past: History, *sqls: str) -> list[UUID]:
+    """Tasks that have come to their end."""
+    tasks = [past.ask(number, sql, rule=f"g/{sql}") for number, sql in enumerate(sqls, start=1)]
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    return tasks
+
+
+def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
+    """Late rows and new ones between, files clustered with them and swept: then in a new process."""
+    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    try:
+        tasks = answered(past, COUNT, _GROUPS)
+        before = [past.revisions(task)[-1]["answer"] for task in tasks]
+        read = set(writer.tables["past"].files())
+        for number in range(20):
+            bring(
+                writer, f"late {number}", [(350 + number, "h0", 1000), (450 + number, "h0", 1005), (3, "late", number)]
+            )
+        found = [again(past, task) for task in tasks]
+        assert [(one.equal, one.why) for one in found] == [(True, None)] * 2
+        roll(past, writer, roller, 10_000)
+        _swept(writer, read)
+        later = answered(past, "SELECT count(*) AS n FROM past h")
+        for task, wanted in zip(tasks, before, strict=True):
+            one = again(past, task)
+            assert (one.equal, one.why, one.answer) == (True, None, wanted)
+            (appends,) = one.appends.values()
+            assert appends == (5, 5)
+        assert again(past, *later).answer == [{"n": len(past.rows) + 60}]
+    finally:
+        roller.stop()
+
+
+def _swept(writer: Archive, files: set[str]) -> None:
+    """Until the closed chunks have none of these files any more."""
+    deadline = time.monotonic() + 60
+    while any(Path(file).exists() for file in files if "chunk=4" not in file):
+        assert time.monotonic() < deadline, "the files stay"
+        time.sleep(0.1)
+
+
+def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) -> None:
+    """Rows that come between two pieces of one recall are in what it reads after, and not in what it had read."""
+    writer, task = archive(past), past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["next"] > 0)
+        done = past.task(task)["next"]
+        bring(writer, "late", [(3, "h0", 1), (len(past.rows) - 3, "h0", 1)])
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    pieces = len(past.task(task)["pieces"])
+    assert 0 < done < pieces
+    one = again(past, task)
+    assert (one.equal, one.answer) == (True, [{"n": past.whole()["n"] + 1, "total": past.whole()["total"] + 1}])
+    assert one.appends == {"past": (5, 6)}
+
+
+def test_what_has_expired_is_told_and_since_when(past: History) -> None:
+    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    try:
+        whole, newest = past.ask(1), past.ask(2, rule="g/r2")
+        past.connection.execute(
+            "UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,)
+        )
+        with past.manager() as manager:
+            go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
+        roll(past, writer, roller, 200)
+        one = again(past, whole)
+        assert one.equal is None and one.why is not None
+        assert re.fullmatch(r"chunk 0, event time up to 2026-01-01 00:01:39Z, has expired: since \d{4}-.*Z", one.why)
+        assert command(past, whole) == 3
+        assert again(past, newest).equal is True and command(past, newest) == 0
+        unknown = past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
+        assert unknown.rowcount == 1
+        assert again(past, newest).why == "it was asked by a version that did not keep which rows it read"
+    finally:
+        roller.stop()
+
+
+def test_an_answer_that_differs_is_told(past: History) -> None:
+    (task,) = answered(past, COUNT)
+    past.connection.execute("""UPDATE revisions SET answer = '[{"n": 1, "total": 2}]'""")
+    one = again(past, task)
+    assert one.equal is False and one.why == f"row 1: n was 1, now it is {past.whole()['n']}"
+    assert command(past, task) == 1
+
+
+@pytest.mark.spark
+def test_spark_finds_what_this_process_found(past: History, spark: SparkSession) -> None:
+    """The engine of record, over files that were clustered with later rows; and plain rows, which only it reads."""
+    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    try:
+        tasks = answered(past, COUNT, _GROUPS)
+        plain = past.ask(9, _NEWEST, rule="g/r9")
+        with past.manager(session=spark.newSession) as manager:
+            go_on(manager, lambda: past.task(plain)["state"] == "done")
+        for number in range(20):
+            bring(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
+        roll(past, writer, roller, 10_000)
+        for task in (*tasks, plain):
+            one = again(past, task, spark.newSession)
+            assert (one.equal, one.why) == (True, None)
+        assert len(one.answer) == 5
+    finally:
+        roller.stop()
