@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
@@ -14,7 +15,7 @@ from moirae.database import connect
 from moirae.deployments.registry import Registry
 from moirae.process import processes
 from moirae.settings import Settings
-from moirae.views.progress import derived, pasts
+from moirae.views.progress import derived, indexes, pasts
 
 # The newest charges against rules that are told.
 _ERRORS = 20
@@ -22,8 +23,8 @@ _ERRORS = 20
 DEAD = ("malformed", "quarantined", "conflicts", "expired")
 
 
-def gather(connection: Connection[Any]) -> dict[str, Any]:
-    """Everything `moirae status` tells; `accounting` in total and by stream."""
+def gather(connection: Connection[Any], root: Path) -> dict[str, Any]:
+    """Everything `moirae status` tells; `accounting` in total and by stream. `root`: of the archive."""
     catalog = Catalog(connection)
     accounts = catalog.accounting()
     progress = catalog.progress()
@@ -53,6 +54,7 @@ def gather(connection: Connection[Any]) -> dict[str, Any]:
         "rule_errors": [vars(e) for e in registry.errors()[:_ERRORS]],
         "past": pasts(connection),
         "derived": derived(connection),
+        "indexes": indexes(connection, root),
         "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
         "chunks": {state: sum(c.state == state for c in chunks) for state in ("present", "recent", "old", "expired")},
         "processes": processes(connection),
@@ -106,7 +108,7 @@ def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
 def print_summary(settings: Settings) -> int:
     """After a drain: what came of it. Returns 1 where a recall failed or the accounting does not hold."""
     with connect(settings, "summary") as connection:
-        status = gather(connection)
+        status = gather(connection, Path(settings.archive))
     account, alerts = status["accounting"], status["alerts"]
     dead = account["dead_lettered"]
     recalls = status["recalls"]

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -33,8 +33,21 @@ _IDLE = 600.0
 # Where they are written down, and seconds between two looks for those that nobody uses any more.
 _FOLDER, _TIDY = "indexes", 3600.0
 
-# Rule, version, contexts, and what of these is compared as numbers, with its bandwidth.
-_Name = tuple[str, str, tuple[str, ...], tuple[tuple[str, float | None], ...]]
+
+class Name(NamedTuple):
+    """What is compared with one another: events of a rule's version by some contexts, and what of these as numbers,
+    with its bandwidth."""
+
+    rule: str
+    version: str
+    contexts: tuple[str, ...]
+    numeric: tuple[tuple[str, float | None], ...]
+
+
+def name_of(rule: str, version: str, question: SimilarQuestion) -> Name:
+    """The corpus that a question is about."""
+    numeric = question.numeric if question.measure == TfIdf.name else {}
+    return Name(rule, version, question.contexts, tuple(sorted(numeric.items())))
 
 
 class Corpora:
@@ -47,23 +60,38 @@ class Corpora:
     def __init__(self, connection: Connection[Any], root: Path) -> None:
         self._connection = connection
         self._root = root
-        self._indexes: dict[_Name, Index] = {}
-        self._asked: dict[_Name, float] = {}
-        self._kept: dict[_Name, int] = {}
+        self._indexes: dict[Name, Index] = {}
+        self._asked: dict[Name, float] = {}
+        self._kept: dict[Name, int] = {}
         # Up to which number of all corpora it was looked for what is of each.
-        self._followed: dict[_Name, int] = {}
+        self._followed: dict[Name, int] = {}
         self._tidied = -math.inf
 
     def index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
         """The corpus with all that is settled by now, as a question compares it."""
-        numeric = question.numeric if question.measure == TfIdf.name else {}
-        name = rule, version, question.contexts, tuple(sorted(numeric.items()))
+        name = name_of(rule, version, question)
+        known = self._current(name)
+        self._keep(known, name)
+        self._free(name)
+        return known
+
+    def written(self, name: Name) -> int | None:
+        """The number of the last event that a corpus on disk has; None: there is none."""
+        return self._store(name).number()
+
+    def write(self, name: Name) -> int:
+        """Have a corpus on disk with all that is settled by now; returns how many events that is."""
+        index = self._current(name)
+        if self._kept[name] < len(index):
+            self._store(name).save(index, time.time())
+            self._kept[name] = len(index)
+        return len(index)
+
+    def _current(self, name: Name) -> Index:
         known = self._indexes.get(name)
         if known is None:
             known = self._indexes[name] = self._begun(name)
         self._follow(known, name)
-        self._keep(known, name)
-        self._free(name)
         return known
 
     def begin(self, task: Task) -> SimilarState:
@@ -83,21 +111,21 @@ class Corpora:
         order = sorted(range(len(promises)), key=lambda place: -promises[place])
         return [task.pieces[place] for place in order]
 
-    def _begun(self, name: _Name) -> Index:
-        index = self._store(name).load(dict(name[3]))
+    def _begun(self, name: Name) -> Index:
+        index = self._store(name).load(dict(name.numeric))
         if index is None:
             index = self._archived(name)
             self._kept[name] = 0
-            _LOG.info("corpus read", action="corpus_read", rule=name[0], events=len(index))
+            _LOG.info("corpus read", action="corpus_read", rule=name.rule, events=len(index))
         else:
             self._kept[name] = len(index)
         return index
 
-    def _store(self, name: _Name) -> Store:
-        return Store.of(self._root / _FOLDER, *name[:2], name[2:])
+    def _store(self, name: Name) -> Store:
+        return Store.of(self._root / _FOLDER, name.rule, name.version, name[2:])
 
-    def _archived(self, name: _Name) -> Index:
-        index = Index(dict(name[3]))
+    def _archived(self, name: Name) -> Index:
+        index = Index(dict(name.numeric))
         if not NumberedTable.exists(self._root, CONTEXTS):
             return index
         table = NumberedTable(self._root, CONTEXTS)
@@ -105,13 +133,13 @@ class Corpora:
         self._add(index, self._read(table, index, name))
         return index
 
-    def _read(self, table: NumberedTable, index: Index, name: _Name) -> list[tuple[int, Past]]:
+    def _read(self, table: NumberedTable, index: Index, name: Name) -> list[tuple[int, Past]]:
         """What the archive has beyond what the index knows, with its chunks."""
-        rows = table.read(*name[:2])
+        rows = table.read(name.rule, name.version)
         after, ts = index.number, column(rows, "ts").tolist()
         texts = (rows[text].to_pylist() for text in ("chunk", "eid", "number", "contexts"))
         return [
-            (chunk, past(moment, eid, int(number), orjson.loads(found), name[2], index.numeric))
+            (chunk, past(moment, eid, int(number), orjson.loads(found), name.contexts, index.numeric))
             for moment, chunk, eid, number, found in zip(ts, *texts, strict=True)
             if int(number) > after
         ]
@@ -123,7 +151,7 @@ class Corpora:
         for chunk, held in chunks.items():
             index.add(chunk, held)
 
-    def _follow(self, index: Index, name: _Name) -> None:
+    def _follow(self, index: Index, name: Name) -> None:
         """What has come in since. Numbers come in order: those up to the last one that was there before are known."""
         rule, version, contexts, _ = name
         last = self._number("last_number")
@@ -150,16 +178,16 @@ class Corpora:
         assert row is not None
         return int(row[0])
 
-    def _keep(self, index: Index, name: _Name) -> None:
+    def _keep(self, index: Index, name: Name) -> None:
         new = len(index) - self._kept[name]
         if new >= max(_EVENTS, len(index) * _PART):
             try:
                 self._store(name).save(index, time.time())
             except OSError as error:  # such as a full disk: the archive has all of it
-                _LOG.warning("corpus not written", action="corpus_not_written", rule=name[0], error=str(error))
+                _LOG.warning("corpus not written", action="corpus_not_written", rule=name.rule, error=str(error))
             self._kept[name] = len(index)
 
-    def _free(self, name: _Name) -> None:
+    def _free(self, name: Name) -> None:
         now = time.monotonic()
         self._asked[name] = now
         for idle in [other for other, asked in self._asked.items() if now - asked > _IDLE]:

@@ -3,7 +3,7 @@
 What is prepared, and how, is known to whoever gives the `Background`; here is only when.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -32,8 +32,9 @@ class Background(Protocol):
     def lost(self, rule: str, version: str) -> Collection[int]:
         """Those of them in which nobody will look for events of the rule any more: it has failed too often."""
 
-    def make(self, work: Any, spark: SparkSession) -> None:
-        """Do it. What cannot be done is not raised but kept, and not wanted again."""
+    def make(self, work: Any, session: Callable[[], SparkSession]) -> None:
+        """Do it; `session`: Spark, started where it is needed. What cannot be done is not raised but kept, and not
+        wanted again."""
 
 
 class Preparing:

@@ -118,7 +118,7 @@ def show_chunk(
 def list_streams(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
     """Declared streams: what was read of each and became of it, what they hold, how far they lag behind the newest."""
     with database(workspace) as (settings, connection):
-        found = state.gather(connection)["streams"]
+        found = state.gather(connection, Path(settings.archive))["streams"]
     newest = max((s["newest"] for s in found.values() if s["newest"] is not None), default=None)
     rows: list[dict[str, Any]] = []
     for table in _tables(settings):
@@ -217,8 +217,8 @@ def _letter(text: str) -> tuple[int, int]:
 
 def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
     """Whether all is well (exit code 0) or not (1), and what was read."""
-    with database(workspace) as (_, connection):
-        found = state.gather(connection)
+    with database(workspace) as (settings, connection):
+        found = state.gather(connection, Path(settings.archive))
     if output is Output.JSON:
         print_json(found)
         raise typer.Exit(0 if state.verdict(found)[0] else 1)
@@ -239,6 +239,9 @@ def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
         print(f"past of {rule}: {words_of(past)}")
     for stream in found["derived"]:
         print(f"derived stream {stream['stream']}: {stream['rows']:,} rows of {stream['chunks']} chunks archived")
+    for index in found["indexes"]:
+        contexts = ", ".join(index["contexts"])
+        print(f"index of {index['rule']} ({contexts}): {index['written']:,} of {index['events']:,} events written")
     print()
     processes = [(p["role"], p["pid"], p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
     print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")

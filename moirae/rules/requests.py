@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sqlglot import exp
 
@@ -66,25 +67,29 @@ def named_in_where(definition: Definition) -> frozenset[str]:
 
 
 def _question(recall: AnyRecall, definition: Definition, tables: Tables) -> AnyQuestion:
-    feedback = None if recall.feedback is None else recall.feedback.total_seconds()
     if isinstance(recall, SimilarRecall):
-        similar, spec = recall.similar, definition.rule.spec
-        contexts = similar.contexts or tuple(spec.context)
-        return SimilarQuestion(
-            range=None,
-            every=recall.every.total_seconds(),
-            order=similar.order,
-            feedback=feedback,
-            contexts=contexts,
-            k=similar.k,
-            measure=similar.measure,
-            gap=span(similar.gap),
-            numeric={column: h for name in contexts for column, h in spec.context[name].numeric.items()},
-        )
-    return _sql(recall, definition, tables, feedback)
+        return similar_question(recall, definition)
+    return _sql(recall, definition, tables)
 
 
-def _sql(recall: SqlRecall, definition: Definition, tables: Tables, feedback: float | None) -> SqlQuestion:
+def similar_question(recall: SimilarRecall, definition: Definition) -> SimilarQuestion:
+    """A similarity recall of a rule."""
+    similar, spec = recall.similar, definition.rule.spec
+    contexts = similar.contexts or tuple(spec.context)
+    return SimilarQuestion(
+        range=None,
+        every=recall.every.total_seconds(),
+        order=similar.order,
+        feedback=_seconds(recall.feedback),
+        contexts=contexts,
+        k=similar.k,
+        measure=similar.measure,
+        gap=span(similar.gap),
+        numeric={column: h for name in contexts for column, h in spec.context[name].numeric.items()},
+    )
+
+
+def _sql(recall: SqlRecall, definition: Definition, tables: Tables) -> SqlQuestion:
     spec = definition.rule.spec
     own = {name: definition.columns_of(name) for name in tables_used(recall.sql, {*spec.context, *spec.surroundings})}
     name = next(name for name, other in spec.recall.items() if other is recall)
@@ -98,7 +103,7 @@ def _sql(recall: SqlRecall, definition: Definition, tables: Tables, feedback: fl
         range=None if recall.range is None else span(recall.range),
         every=recall.every.total_seconds(),
         order=recall.order,
-        feedback=feedback,
+        feedback=_seconds(recall.feedback),
         sql=recall.sql,
         streams=dict(streams),
         relations=tuple(sorted(tables.relations if derived else used & tables.relations)),
@@ -110,3 +115,7 @@ def _sql(recall: SqlRecall, definition: Definition, tables: Tables, feedback: fl
         judged=judged,
         types=definition.merged.get(name, {}),
     )
+
+
+def _seconds(length: timedelta | None) -> float | None:
+    return None if length is None else length.total_seconds()

@@ -1,11 +1,17 @@
-"""How far the past of rules is found, for people."""
+"""How far the past of rules is found, and what is prepared for their recalls, for people."""
 
+from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
+from archiver.catalog import Catalog
+from archiver.times import from_micros
+from moirae.deployments.registry import Registry
+from moirae.views.indexes import closed_to, compared
+from recall.corpora import Corpora
 
 
 def pasts(connection: Connection[Any]) -> dict[str, dict[str, Any]]:
@@ -30,6 +36,19 @@ def derived(connection: Connection[Any]) -> list[dict[str, Any]]:
     """Archived derived streams: their chunks and rows, and the last error."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(sql.load("streams")["progress"]).fetchall()
+
+
+def indexes(connection: Connection[Any], root: Path) -> list[dict[str, Any]]:
+    """The corpora of desired rules on disk: of the events of closed chunks, how many are in the index."""
+    end = closed_to(Catalog(connection).chunks())
+    found = []
+    for name in compared(Registry(connection).desired()):
+        written = Corpora(connection, root).written(name)
+        values = {"rule": name.rule, "version": name.version, "before": end and from_micros(end)}
+        row = connection.execute(sql.load("contexts")["in_index"], {**values, "number": written or 0}).fetchone()
+        assert row is not None
+        found.append({"rule": name.rule, "contexts": name.contexts, "events": row[0], "written": row[1]})
+    return found
 
 
 def words(past: dict[str, Any]) -> str:

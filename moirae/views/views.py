@@ -6,7 +6,7 @@ a *replica* any chunk does when a recall comes by there. Both are the same work,
 
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,8 +33,10 @@ from moirae.rules.requests import asks
 from moirae.views.claim import claimed
 from moirae.views.derived import DerivedStream, DerivedStreams, StreamWork, needed
 from moirae.views.find import Finder, Related
+from moirae.views.indexes import Indexes, IndexWork, compared
 from moirae.views.plan import TRIES, View, Work, decide, goal, overlap, span_to_find
 from moirae.views.store import ViewStore
+from recall.corpora import Name
 from recall.query.shape import Unsupported
 
 _LOG = structlog.get_logger()
@@ -81,6 +83,8 @@ class Views:
         self._doing = threading.Lock()
         self._streams = DerivedStreams(looking, working, root, self._reader, relations)
         self._derived: list[DerivedStream] = []
+        self._indexes = Indexes(looking, working, root)
+        self._compared: list[Name] = []
         self._known: dict[tuple[str, str], _Known] = {}
         self._seen: tuple[Mapping[tuple[str, str], tuple[int, int]], int] | None = None
         self._asked: set[tuple[str, str]] = set()
@@ -89,13 +93,14 @@ class Views:
 
     # What is to be done
 
-    def next(self) -> Work | StreamWork | None:
-        """What nobody asked for: a view of the newest chunk that is not old and has none, then derived streams."""
+    def next(self) -> Work | StreamWork | IndexWork | None:
+        """What nobody asked for: a view of the newest chunk that is not old and has none, then derived streams, then
+        the corpora of closed chunks."""
         now = time.monotonic()
         if now - self._idle_since < _LOOK:
             return None
         self._look(now)
-        if self._known or self._derived:
+        if self._known or self._derived or self._compared:
             marks, chunks = self._catalog.watermarks(self._lateness), self._catalog.chunks()
             views = {key: self._looking.views(*key) for key in self._known}
             for chunk in reversed([c for c in chunks if c.state in ("present", "recent")]):
@@ -106,6 +111,9 @@ class Views:
             rows = self._streams.next(self._derived, chunks, marks)
             if rows is not None:
                 return rows
+            index = self._indexes.next(self._compared, chunks)
+            if index is not None:
+                return index
         self._streams.forget(self._derived, time.time())
         self._streams.sweep(self._derived, time.monotonic())
         self._idle_since = now
@@ -160,6 +168,7 @@ class Views:
         times = {name: schema.time for name, schema in self._schemas.items()}
         definitions = [definition for definition in self._registry.desired() if definition.rule.spec.enabled]
         self._derived = needed(definitions, times, self._relations.names)
+        self._compared = compared(definitions)
         for definition in definitions:
             found = deployed.get((definition.name, definition.version))
             if found is not None:
@@ -183,15 +192,17 @@ class Views:
 
     # Doing it
 
-    def make(self, work: Work | StreamWork, spark: SparkSession) -> None:
+    def make(self, work: Work | StreamWork | IndexWork, session: Callable[[], SparkSession]) -> None:
         """Find what `work` names and store it, unless another process does."""
         with self._doing, claimed(self._claims, *_name(work)) as mine:
             if not mine:
                 time.sleep(_LOOK)  # a while later it may be done
+            elif isinstance(work, IndexWork):
+                self._indexes.make(work)
             elif isinstance(work, StreamWork):
-                self._streams.make(work, spark)
+                self._streams.make(work, session())
             else:
-                self._make(work, spark)
+                self._make(work, session())
 
     def _make(self, work: Work, spark: SparkSession) -> None:
         """What cannot be found is said in the view."""
@@ -231,8 +242,10 @@ class Views:
         return len(decided.events)
 
 
-def _name(work: Work | StreamWork) -> tuple[str | int, ...]:
+def _name(work: Work | StreamWork | IndexWork) -> tuple[str | int, ...]:
     """What several processes may want to do at the same time."""
+    if isinstance(work, IndexWork):
+        return "index", *map(str, work.name)
     if isinstance(work, StreamWork):
         return "stream", work.stream.name, work.stream.version, work.chunk
     return "view", work.rule, work.version, work.chunk

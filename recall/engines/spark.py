@@ -52,7 +52,6 @@ class SparkEngine:
         self._mine.sparkContext.setJobGroup(str(id(self)), "history", interruptOnCancel=True)
         return self._mine
 
-    @property
     def session(self) -> SparkSession:
         """For a query that this engine knows nothing of."""
         return self._spark

@@ -261,6 +261,11 @@ class Index:
             break
         return found
 
+    def heed(self) -> None:
+        """Bring the bounds of all segments up to E and C_k of now."""
+        for segment in self.segments:
+            self._heed(segment)
+
     def _heed(self, segment: Segment) -> None:
         """Bring a segment's bounds up to E and C_k of now."""
         if segment.aged(self._level):
@@ -295,8 +300,7 @@ class Index:
         """By which to rank spans of time: for each, what its terms' summaries let expect of its best. No bound."""
         context = self.vocabulary.context(one.event.facts)
         query = one.pinned.query(context)
-        for segment in self.segments:
-            self._heed(segment)
+        self.heed()
         known = [(segment, segment.promise(query)) for segment in self.segments]
         return [
             max((promise for segment, promise in known if _meets(segment, low, min(high, one.newest))), default=0.0)

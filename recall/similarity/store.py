@@ -58,9 +58,18 @@ class Store:
             return None
         return index
 
+    def number(self) -> int | None:
+        """The number of the last event in what was last saved; None: nothing was, in this format."""
+        try:
+            manifest = orjson.loads((self.path / _MANIFEST).read_bytes())
+            return int(manifest["number"]) if manifest["format"] == _FORMAT else None
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
     def save(self, index: Index, now: float) -> None:
-        """Write the segments that are new, then say what belongs together, then forget the others. `now`: as of the
-        files' own times."""
+        """Write the segments that are new, with what their terms promise, then say what belongs together, then forget
+        the others. `now`: as of the files' own times."""
+        index.heed()
         self.path.mkdir(parents=True, exist_ok=True)
         for segment in index.segments:
             if segment.file is None or not (self.path / segment.file[0]).exists():
@@ -88,8 +97,7 @@ def forget_unused(root: Path, now: float) -> None:
 
 
 def _write(folder: Path, segment: Segment, index: Index) -> tuple[str, int, int]:
-    arrays: dict[str, Any] = {name: segment.arrays[name] for name in ARRAYS}
-    arrays |= {name: segment.arrays[name] for name in BOUNDS if name in segment.arrays}
+    arrays: dict[str, Any] = {name: segment.arrays[name] for name in (*ARRAYS, *BOUNDS)}
     arrays["eids"] = arrays["eids"].view(np.uint8)
     lists = {name: _list(pa.array(array)) for name, array in arrays.items()}
     lists["words"] = _list(pa.array(index.vocabulary.words(segment.known.tolist()), pa.large_string()))

@@ -70,6 +70,16 @@ DELETE FROM contexts c WHERE c.corpus IS NULL AND NOT c.past AND (
 SELECT corpus AS number, eid, (extract(epoch FROM ts) * 1000000)::bigint AS ts, contexts FROM contexts
 WHERE corpus > %(after)s AND rule = %(rule)s AND version = %(version)s ORDER BY corpus
 
+-- not_in --
+-- Whether events of a version's corpus before a time came in after a number.
+SELECT EXISTS (SELECT FROM contexts WHERE corpus > %(number)s AND rule = %(rule)s AND version = %(version)s
+    AND ts < %(before)s)
+
+-- in_index --
+-- How many events of a version's corpus lie before a time, and how many of these came in up to a number.
+SELECT count(*), count(*) FILTER (WHERE corpus <= %(number)s) FROM contexts
+WHERE corpus IS NOT NULL AND rule = %(rule)s AND version = %(version)s AND ts < %(before)s
+
 -- last_number --
 -- How far the corpus goes, here or in the archive.
 SELECT greatest((SELECT max(corpus) FROM contexts), (SELECT number FROM corpus_forgotten))

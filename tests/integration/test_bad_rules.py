@@ -96,7 +96,7 @@ def test_the_others_see_every_event(
     assert states["g/Bad"].state == "quarantined"
     assert states["g/Bad"].error
     assert [rule.rule for rule in world.judge.running] == ["g/Good"]
-    found = status.gather(connection)
+    found = status.gather(connection, world.root)
     assert status.verdict(found)[0] is False
     assert "g/Bad" in status.verdict(found)[1]
     assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}

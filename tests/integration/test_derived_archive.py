@@ -87,7 +87,7 @@ def _make_all(views: Views, spark: SparkSession) -> list[StreamWork]:
     made = []
     while (work := views.next()) is not None:
         assert isinstance(work, StreamWork)
-        views.make(work, spark)
+        views.make(work, lambda: spark)
         made.append(work)
     return made
 
@@ -98,15 +98,15 @@ def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Setting
     work = _views(made, place, connection).next()
     assert isinstance(work, StreamWork)
     with patch.object(derived, "write", _fall_after(derived.write)), pytest.raises(Killed):
-        _views(made, place, connection).make(work, session)
+        _views(made, place, connection).make(work, lambda: session)
     with database.connect(place, "another process") as other, claimed(other, *_name(work)):
         begun = "SELECT tries FROM derived_chunks WHERE chunk = %s AND stream = %s"
         before = connection.execute(begun, (work.chunk, work.stream.name)).fetchall()
-        _views(made, place, connection).make(work, session)
+        _views(made, place, connection).make(work, lambda: session)
         assert connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
     works = _make_all(_views(made, place, connection), session)
     with patch.object(derived, "write", lambda *_: pytest.fail("it is there")):
-        _views(made, place, connection).make(work, session)
+        _views(made, place, connection).make(work, lambda: session)
     closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
     assert {(one.stream.name, one.chunk) for one in works} == {(n, c.id) for n in ("load", "kept") for c in closed}

@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -61,31 +62,38 @@ def answered(past: History, *sqls: str) -> list[UUID]:
 
 def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
     """Late rows and new ones between, files clustered with them and swept: then in a new process."""
-    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    writer = archive(past)
+    tasks = answered(past, COUNT, _GROUPS)
+    before = [past.revisions(task)[-1]["answer"] for task in tasks]
+    read = set(writer.tables["past"].files())
+    for number in range(20):
+        rows = [(350 + number, "h0", 1000), (450 + number, "h0", 1005), (3, "late", number)]
+        bring(writer, f"late {number}", rows)
+    found = [again(past, task) for task in tasks]
+    assert [(one.equal, one.why) for one in found] == [(True, None)] * 2
+    with rolled(past, writer, 10_000):
+        _swept(read)
+    later = answered(past, "SELECT count(*) AS n FROM past h")
+    for task, wanted in zip(tasks, before, strict=True):
+        one = again(past, task)
+        assert (one.equal, one.why, one.answer) == (True, None, wanted)
+        (appends,) = one.appends.values()
+        assert appends == (5, 5)
+    assert again(past, *later).answer == [{"n": len(past.rows) + 60}]
+
+
+@contextmanager
+def rolled(past: History, writer: Archive, keep: int) -> Iterator[None]:
+    """Chunks are closed, clustered and expired, `keep` seconds of event time; what is replaced leaves the disk."""
+    roller = Roller(Path(past.settings.archive), [SCHEMA], 0.4)
     try:
-        tasks = answered(past, COUNT, _GROUPS)
-        before = [past.revisions(task)[-1]["answer"] for task in tasks]
-        read = set(writer.tables["past"].files())
-        for number in range(20):
-            bring(
-                writer, f"late {number}", [(350 + number, "h0", 1000), (450 + number, "h0", 1005), (3, "late", number)]
-            )
-        found = [again(past, task) for task in tasks]
-        assert [(one.equal, one.why) for one in found] == [(True, None)] * 2
-        roll(past, writer, roller, 10_000)
-        _swept(writer, read)
-        later = answered(past, "SELECT count(*) AS n FROM past h")
-        for task, wanted in zip(tasks, before, strict=True):
-            one = again(past, task)
-            assert (one.equal, one.why, one.answer) == (True, None, wanted)
-            (appends,) = one.appends.values()
-            assert appends == (5, 5)
-        assert again(past, *later).answer == [{"n": len(past.rows) + 60}]
+        roll(past, writer, roller, keep)
+        yield
     finally:
         roller.stop()
 
 
-def _swept(writer: Archive, files: set[str]) -> None:
+def _swept(files: set[str]) -> None:
     """Until the closed chunks have none of these files any more."""
     deadline = time.monotonic() + 60
     while any(Path(file).exists() for file in files if "chunk=4" not in file):
@@ -109,25 +117,18 @@ def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) ->
 
 
 def test_what_has_expired_is_told_and_since_when(past: History) -> None:
-    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
-    try:
-        whole, newest = past.ask(1), past.ask(2, rule="g/r2")
-        past.connection.execute(
-            "UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,)
-        )
-        with past.manager() as manager:
-            go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
-        roll(past, writer, roller, 200)
+    whole, newest = past.ask(1), past.ask(2, rule="g/r2")
+    past.connection.execute("UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,))
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
+    with rolled(past, archive(past), 200):
         one = again(past, whole)
         assert one.equal is None and one.why is not None
         assert re.fullmatch(r"chunk 0, event time up to 2026-01-01 00:01:39Z, has expired: since \d{4}-.*Z", one.why)
         assert command(past, whole) == 3
         assert again(past, newest).equal is True and command(past, newest) == 0
-        unknown = past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
-        assert unknown.rowcount == 1
-        assert again(past, newest).why == "it was asked by a version that did not keep which rows it read"
-    finally:
-        roller.stop()
+    past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
+    assert again(past, newest).why == "it was asked by a version that did not keep which rows it read"
 
 
 def test_an_answer_that_differs_is_told(past: History) -> None:
@@ -141,18 +142,14 @@ def test_an_answer_that_differs_is_told(past: History) -> None:
 @pytest.mark.spark
 def test_spark_finds_what_this_process_found(past: History, spark: SparkSession) -> None:
     """The engine of record, over files that were clustered with later rows; and plain rows, which only it reads."""
-    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
-    try:
-        tasks = answered(past, COUNT, _GROUPS)
-        plain = past.ask(9, _NEWEST, rule="g/r9")
-        with past.manager(session=spark.newSession) as manager:
-            go_on(manager, lambda: past.task(plain)["state"] == "done")
-        for number in range(20):
-            bring(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
-        roll(past, writer, roller, 10_000)
+    writer, tasks = archive(past), answered(past, COUNT, _GROUPS)
+    plain = past.ask(9, _NEWEST, rule="g/r9")
+    with past.manager(session=spark.newSession) as manager:
+        go_on(manager, lambda: past.task(plain)["state"] == "done")
+    for number in range(20):
+        bring(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
+    with rolled(past, writer, 10_000):
         for task in (*tasks, plain):
             one = again(past, task, spark.newSession)
             assert (one.equal, one.why) == (True, None)
-        assert len(one.answer) == 5
-    finally:
-        roller.stop()
+    assert len(one.answer) == 5

@@ -151,7 +151,7 @@ def _make_views(
             count += 1
             try:
                 with _fall(rng) if rng.random() < 0.2 else nullcontext():
-                    views.make(work, spark)
+                    views.make(work, lambda: spark)
             except Killed:
                 views = _views(world, connections, place)
                 if work.asked:

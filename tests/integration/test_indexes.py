@@ -1,0 +1,190 @@
+"""Corpora are written down when a chunk closes: the first similarity recall, also of a new process, finds them."""
+
+import random
+import zlib
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pyarrow as pa
+import pytest
+from psycopg.types.json import Jsonb
+
+from archiver.roller import Roller
+from archiver.times import to_micros
+from moirae import database
+from moirae.deployments.registry import Registry
+from moirae.rules.definition import Definition
+from moirae.rules.parse import parse_rules
+from moirae.status import gather
+from moirae.views.find import Related
+from moirae.views.indexes import Indexes, IndexWork
+from moirae.views.views import Views
+from recall.corpora import Corpora
+from recall.ledger import Ledger
+from recall.request import Asked, Request, SimilarQuestion, task_id
+from recall.similarity.segment import BOUNDS
+from tests.integration.history import SCHEMA, START, History, go_on, history
+from tests.integration.test_late_rows import ROWS, archive, roll
+
+RULES = """
+groups:
+- name: g
+  rules:
+  - alert: r
+    expr: SELECT host, ts FROM past WHERE v > 90
+    context: {own: {sql: "SELECT host FROM past WHERE host = event.host", within: 1m}}
+    recall: {alike: {similar: {k: 3}}}
+"""
+
+
+@pytest.fixture
+def past() -> Iterator[History]:
+    """Five chunks, none of them closed, and a rule with a similarity recall."""
+    with history(5, ROWS) as made:
+        rules, problems = parse_rules("rules.yaml", RULES, made.settings.table_names)
+        assert not problems
+        Registry(made.connection).apply(
+            [Definition(rule, {"host": "string"}, ("host",), ("host",)) for rule in rules.rules]
+        )
+        yield made
+
+
+def settle(past: History, numbers: range, second: int) -> None:
+    """Contexts of events enter the corpus, a second apart."""
+    (definition,) = Registry(past.connection).desired()
+    for number in numbers:
+        words = random.Random(number).choices([f"w{word}" for word in range(20)], k=4)
+        values = (definition.name, definition.version, UUID(int=number), START + timedelta(seconds=second + number))
+        past.connection.execute(
+            "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
+            " VALUES (%s, %s, %s, %s, %s, '{}', true, %s)",
+            (*values, Jsonb({"own": [{"t": word} for word in words]}), number),
+        )
+
+
+def close(past: History) -> None:
+    """All chunks but the last."""
+    roller = Roller(Path(past.settings.archive), [SCHEMA], 600.0)
+    try:
+        roll(past, archive(past), roller, 10_000)
+    finally:
+        roller.stop()
+
+
+def views(past: History) -> Views:
+    """As a new process looks for work."""
+    looking, working = (database.connect(past.settings, name) for name in ("look", "work"))
+    related = Related(lambda name: pytest.fail(name), frozenset())
+    return Views(looking, working, Path(past.settings.archive), [SCHEMA], related)
+
+
+def files(past: History) -> dict[str, bytes]:
+    """What lies in the one index, by name."""
+    folders = list((Path(past.settings.archive) / "indexes").glob("*"))
+    assert len(folders) <= 1
+    return {path.name: path.read_bytes() for folder in folders for path in folder.iterdir()}
+
+
+def manifest(found: dict[str, bytes]) -> dict[str, Any]:
+    """What belongs to it."""
+    known: dict[str, Any] = orjson.loads(found.get("manifest.json", b'{"number": 0}'))
+    return known
+
+
+def test_a_closed_chunk_has_its_index_before_anybody_asks(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the recall process itself, without Spark; with lists and term summaries of each chunk, and their checksums."""
+    settle(past, range(1, 401), 0)
+    with past.manager(background=views(past)) as manager:
+        for _ in range(30):
+            manager.round()
+        assert not files(past)
+        close(past)
+        go_on(manager, lambda: manifest(files(past))["number"] == 400)
+        found = files(past)
+        assert len(manifest(found)["segments"]) == 5
+        for name, length, checksum in manifest(found)["segments"]:
+            assert (len(found[name]), zlib.crc32(found[name])) == (length, checksum)
+            assert {"docs", "heads", *BOUNDS} <= set(pa.ipc.open_file(found[name]).schema.names)
+        (told,) = gather(past.connection, Path(past.settings.archive))["indexes"]
+        assert (told["events"], told["written"], told["contexts"]) == (399, 399, ("own",))
+    monkeypatch.setattr(Corpora, "_archived", lambda *_: pytest.fail("it is on disk"))
+    _asked(past, number=401)
+    assert files(past) == found
+
+
+def _asked(past: History, number: int) -> None:
+    """A recall about an event, by a new process; its best are those of an index made from nothing."""
+    (definition,) = Registry(past.connection).desired()
+    settle(past, range(number, number + 1), 0)
+    question = SimilarQuestion(None, 0.0, "promising", contexts=("own",), k=3, measure="tfidf", gap=0)
+    asked = Asked(UUID(int=number), to_micros(START + timedelta(seconds=number)), {}, {})
+    Ledger(past.connection).add([Request(definition.name, definition.version, "alike", question, asked, 0)])
+    task = task_id(definition.name, definition.version, "alike", asked.eid)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    hits = past.revisions(task)[-1]["answer"]
+    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True) and len(hits) == 3
+    assert hits[0]["corpus"]["events"] == number
+
+
+def test_an_index_is_written_again_when_events_come_in_or_it_is_damaged(past: History) -> None:
+    settle(past, range(1, 101), 0)
+    close(past)
+    assert _made(views(past)) == 1
+    before = files(past)
+    assert _made(views(past)) == 1 and files(past) == before  # a new process sees that it can be read
+    settle(past, range(101, 121), -50)
+    assert _made(views(past)) == 1
+    assert manifest(files(past))["number"] == 120
+    names = [name for name, _, _ in manifest(files(past))["segments"]]
+    (segment,) = (Path(past.settings.archive) / "indexes").glob(f"*/{names[0]}")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(bytes(data))
+    assert _made(views(past)) == 1
+    assert names[0] not in [name for name, _, _ in manifest(files(past))["segments"]]
+
+
+def _made(process: Views) -> int:
+    """Do all there is to do; how much that was."""
+    count = 0
+    while (work := process.next()) is not None:
+        assert isinstance(work, IndexWork)
+        process.make(work, lambda: pytest.fail("this needs no Spark"))
+        count += 1
+    return count
+
+
+def test_a_corpus_that_grows_is_not_written_all_the_time(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most a tenth of the time goes into it, and events of the present chunk wait for its end."""
+    settle(past, range(1, 101), 0)
+    close(past)
+    root, now = Path(past.settings.archive), [0.0]
+    monkeypatch.setattr("moirae.views.indexes.time.monotonic", lambda: now[0])
+    indexes = Indexes(past.connection, past.connection, root)
+    process = views(past)
+    work = process.next()
+    assert isinstance(work, IndexWork)
+    write = Corpora.write
+
+    def slow(*values: Any) -> int:
+        now[0] += 6.0
+        return write(*values)
+
+    monkeypatch.setattr(Corpora, "write", slow)
+    chunks = archive(past).chunks
+    indexes.make(work)
+    now[0] = 1000.0
+    settle(past, range(101, 111), 350)
+    assert indexes.next([work.name], chunks) is None
+    settle(past, range(111, 121), 0)
+    indexes.make(work)
+    settle(past, range(121, 131), 0)
+    now[0] = 1065.0
+    assert indexes.next([work.name], chunks) is None
+    now[0] = 1066.0
+    assert indexes.next([work.name], chunks) == work
