@@ -112,6 +112,9 @@ class Reader:
             self.refresh()
             return {stream: self.pin(stream, *span) for stream, span in spans.items()}
 
+    def look_away(self) -> None:
+        """What was looked at is not needed any more."""
+
     def rows(
         self, spark: SparkSession, stream: str, low: int | None, high: int | None, late: bool, only: Only
     ) -> DataFrame:
@@ -148,8 +151,8 @@ class Reader:
 
 
 class Lending(Reader):
-    """A reader for one query at a time: what it has looked at stays as it was then until the next look. It has some
-    streams from other readers: `lent`, by stream, as their lender has refreshed them."""
+    """A reader for one query at a time: what it looks at stays as it was until it looks away. It has some streams from
+    other readers: `lent`, by stream, as their lender has refreshed them."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -172,6 +175,10 @@ class Lending(Reader):
         found = self._reader.look(spans)
         self._looked = found
         return found
+
+    def look_away(self) -> None:
+        """See `Reader.look_away`: rows in memory can go."""
+        self._looked = {}
 
     def pin(self, stream: str, low: int | None, high: int | None) -> Pinned:
         """See `Reader.pin`."""

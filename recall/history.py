@@ -9,12 +9,13 @@ import structlog
 
 from recall.desk import Work
 from recall.engines.answers import Rows
+from recall.engines.chosen import Engines
 from recall.engines.template import Own, Template, merged
 from recall.ledger import Revision, Step, Task
 from recall.operators.aggregates import Exceeded
 from recall.operators.estimate import lengths
 from recall.operators.moments import estimates
-from recall.request import Asked, coverage
+from recall.request import Asked, Piece, coverage
 from recall.workers import Asking, words
 
 _LOG = structlog.get_logger()
@@ -29,8 +30,7 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
     shares = [(work.task.asked, work.share()) for work in works if work.left]
     error, seen = None, dict[str, int]()
     try:
-        seen = engines.look(template, shares) if shares else {}
-        partial = engines.partial(template, shares, own) if shares else {}
+        partial, seen = _asked(engines, template, shares, own)
         found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id], _length(w)) for w in works}
     except Exception as fault:
@@ -57,6 +57,16 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
         step = _step(work, held[task.id], rows, seconds, revision, error, faults.get(eid))
         steps.append(replace(step, appends=None if error is not None else seen))
     return steps
+
+
+def _asked(
+    engines: Engines, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own
+) -> tuple[dict[str, pa.Table], dict[str, int]]:
+    """The partial answers of some events, and of how many appends of each stream."""
+    if not shares:
+        return {}, {}
+    with engines.looking(template, shares) as seen:
+        return engines.partial(template, shares, own), seen
 
 
 def _answers(

@@ -1,8 +1,8 @@
 """Which engine reads a piece: this process where it is known to answer as Spark does, else Spark."""
 
 import time
-from collections.abc import Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,14 +54,19 @@ class Engines:
         if self._local is not None:
             self._local.cancel()
 
-    def look(self, template: Template, shares: Sequence[tuple[Asked, Piece]]) -> dict[str, int]:
-        """See what was archived since, before something is asked of it: how many appends that is of each stream that
-        the question reads. With the pieces, this tells the rows that its answer comes from (`archiver.asof`)."""
-        return self.spark.look(template, *whole(piece for _, piece in shares))
+    @contextmanager
+    def looking(self, template: Template, shares: Sequence[tuple[Asked, Piece]]) -> Iterator[dict[str, int]]:
+        """See what was archived since, and no more as long as something is asked of it: how many appends that is of
+        each stream that the question reads. With the pieces, this tells the rows that its answer comes from
+        (`archiver.asof`)."""
+        try:
+            yield self.spark.look(template, *whole(piece for _, piece in shares))
+        finally:
+            self.spark.look_away()
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none. It is of
-        the archive as it was at the last look.
+        the archive as it is looked at.
 
         Events that ask the same of the same piece are answered once, also those that ask later.
         """

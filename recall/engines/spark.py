@@ -87,8 +87,12 @@ class SparkEngine:
         spans = {name: (since, until) for name, since, until in _spans(template, low, high)}
         return {name: pinned.appends for name, pinned in self._reader.look(spans).items()}
 
+    def look_away(self) -> None:
+        """What was looked at is not needed any more."""
+        self._reader.look_away()
+
     def files(self, template: Template, low: int | None, high: int) -> tuple[str, ...]:
-        """The files that a question reads for a span of event time, as the archive was at the last look."""
+        """The files that a question reads for a span of event time."""
         return tuple(file for span in _spans(template, low, high) for file in self._reader.files(*span))
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:

@@ -90,12 +90,14 @@ class History:
         stuck: float = 600.0,
         background: Background | None = None,
         session: Callable[[], SparkSession] | None = None,
+        relations: Callable[[str], pa.Table] | None = None,
     ) -> Iterator[Manager]:
-        """A manager on a connection of its own; without a `session` no question may need Spark."""
+        """A manager on a connection of its own; without a `session` no question may need Spark, or else relations."""
         connection = database.connect(self.settings, "recall")
         root = Path(self.settings.archive)
         kept = Kept()
-        engines = [_engines(root, kept, session or _no_spark) for _ in range(workers)]
+        asked = session or no_spark, relations or no_relations
+        engines = [_engines(root, kept, *asked) for _ in range(workers)]
         manager = Manager(
             connection,
             Ledger(connection, Ledger.lease(connection), terms),
@@ -168,13 +170,18 @@ def go_on(manager: Manager, until: Callable[[], bool], seconds: float = 60.0) ->
         manager.rest()
 
 
-def _no_spark() -> SparkSession:
-    raise AssertionError("these questions are served in the process")
+def no_spark() -> SparkSession:
+    """For questions that are served in the process."""
+    raise AssertionError("this needs Spark")
 
 
-def _engines(root: Path, kept: Kept, session: Callable[[], SparkSession]) -> Engines:
-    def relations(name: str) -> pa.Table:
-        raise AssertionError(name)
+def no_relations(name: str) -> pa.Table:
+    """For questions that name none."""
+    raise AssertionError(name)
 
+
+def _engines(
+    root: Path, kept: Kept, session: Callable[[], SparkSession], relations: Callable[[str], pa.Table]
+) -> Engines:
     reader = Reader(root, [SCHEMA])
     return Engines(SparkEngine(session, reader, relations), LocalEngine(reader), kept)

@@ -4,20 +4,24 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from psycopg.types.json import Jsonb
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
+import sql
 from archiver.ingest import Archive
 from archiver.roller import Roller
 from moirae.cli import app
+from recall.query.bind import VALID_FROM, VALID_TO
 from recall.repeat_sql import SqlAgain
 from recall.repeating import Repeated, repeat
-from tests.integration.history import COUNT, SCHEMA, History, go_on, history
+from tests.integration.history import COUNT, SCHEMA, START, History, go_on, history, no_relations, no_spark
 from tests.integration.test_late_rows import ROWS, archive, bring, roll
 
 _GROUPS = "SELECT h.host AS host, avg(h.v) AS mean, count(DISTINCT h.v) AS n FROM past h GROUP BY h.host"
@@ -31,15 +35,13 @@ def past() -> Iterator[History]:
         yield made
 
 
-def again(past: History, task: UUID, session: Callable[[], SparkSession] | None = None) -> Repeated:
+def again(
+    past: History,
+    task: UUID,
+    session: Callable[[], SparkSession] | None = None,
+    relations: Callable[[str], pa.Table] = no_relations,
+) -> Repeated:
     """By Spark alone where there is a session."""
-
-    def no_spark() -> SparkSession:
-        raise AssertionError("these questions are served in the process")
-
-    def relations(name: str) -> pa.Table:
-        raise AssertionError(name)
-
     choice, root = ("spark" if session else "auto"), Path(past.settings.archive)
     asks = SqlAgain(past.connection, root, [SCHEMA], session or no_spark, relations, choice)  # type: ignore[arg-type]
     (found,) = repeat(past.connection, task, {"sql": asks})
@@ -153,3 +155,46 @@ def test_spark_finds_what_this_process_found(past: History, spark: SparkSession)
             one = again(past, task, spark.newSession)
             assert (one.equal, one.why) == (True, None)
     assert len(one.answer) == 5
+
+
+@pytest.mark.spark
+def test_a_difference_is_put_down_to_what_else_has_changed(past: History, spark: SparkSession) -> None:
+    """An answer that came from the event's contexts, or from a relation, is not called another where these are."""
+    own = "SELECT count(*) AS n FROM past h JOIN who w ON w.host = h.host"
+    related = "SELECT count(*) AS n FROM past h JOIN sites s ON s.host = h.host"
+    values = {"rule": "g/own", "version": "1", "eid": UUID(int=1), "ts": START, "surroundings": Jsonb({})}
+
+    def put(host: str, settled: bool) -> None:
+        """As live does."""
+        contexts = {"contexts": Jsonb({"who": [{"host": host}]}), "settled": settled}
+        past.connection.execute(sql.load("contexts")["put"], {**values, **contexts})
+
+    def relate(host: str) -> None:
+        row = {"relation": "sites", "key": Jsonb(["a"]), "valid_from": START, "row": Jsonb({"host": host})}
+        past.connection.execute(sql.load("relations")["put"], row)
+
+    def relations(_: str) -> pa.Table:
+        found = past.connection.execute("SELECT row->>'host' FROM relation_versions").fetchall()
+        moments = {VALID_FROM: [START], VALID_TO: [START + timedelta(days=9)]}
+        return pa.table({"host": pa.array([host for (host,) in found]), **moments})
+
+    put("h0", settled=False)
+    relate("h1")
+    tasks = [past.ask(1, own, rule="g/own"), past.ask(2, related, rule="g/related")]
+    further = [{"own": {"who": {"host": "string"}}}, {"relations": ["sites"]}]
+    for task, more in zip(tasks, further, strict=True):
+        past.connection.execute("UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(more), task))
+    with past.manager(session=spark.newSession, relations=relations) as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.whole(0)["n"]}]
+    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.whole(1)["n"]}]
+    put("h0", settled=False)
+    relate("h1")
+    assert [again(past, task, spark.newSession, relations).equal for task in tasks] == [True, True]
+    put("h2", settled=True)
+    relate("h2")
+    first, second = (again(past, task, spark.newSession, relations) for task in tasks)
+    assert first.equal is None and first.why is not None
+    assert first.why.startswith("the event's contexts are others since 20")
+    assert second.equal is None and second.why is not None
+    assert second.why.startswith("the relation sites has other rows for the event's time since 20")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from archiver.asof import AsOf, NotTold
 from archiver.log import Superseded
-from archiver.reader import Reader
+from archiver.reader import Lending, Reader
 from archiver.sweep import Sweeper
 from archiver.table import StreamTable
 from tests.property.test_present import SCHEMA, made, seen
@@ -57,6 +57,21 @@ def test_what_was_seen_once_is_seen_again(steps: list[str]) -> None:
         assert reader.look({"s": (None, None)})["s"].appends == table.appends
     finally:
         shutil.rmtree(root)
+
+
+def test_a_query_sees_one_version_however_often_it_asks(tmp_path: Path) -> None:
+    """Another thread sees what comes in meanwhile."""
+    table, reader = StreamTable(tmp_path, SCHEMA), Reader(tmp_path, [SCHEMA])
+    query = Lending(reader)
+    table.append(made(0, 7, 0, 0), 0)
+    before, files = query.look({"s": (None, None)})["s"], query.files("s", None, None)
+    table.append(made(7, 7, 0, 7), 0)
+    table.cluster(0)
+    reader.refresh()
+    assert (query.pin("s", None, None), query.files("s", None, None)) == (before, files)
+    assert query.files("s", None, -1) == []
+    query.look_away()
+    assert query.pin("s", None, None).appends == before.appends + 1 and query.files("s", None, None) != files
 
 
 def test_rows_that_another_program_has_rewritten_are_not_taken_for_those_of_then(tmp_path: Path) -> None:
