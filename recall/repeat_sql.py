@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.asof import AsOf, NotTold
+from archiver.catalog import Catalog
 from archiver.schema import StreamSchema
 from archiver.times import from_micros
 from recall.engines.chosen import Choice, Engines
@@ -108,6 +109,10 @@ class SqlAgain:
         used = template.partial.used
         low, high = whole(piece for piece, _ in reads)
         low = None if low is None else low - used.reach
+        known = {chunk.id for chunk in Catalog(self._connection).chunks()}
+        for chunk, _, _ in row["pieces"][slice(*_span(row["coverage"]))]:
+            if chunk not in known:
+                return f"chunk {chunk} has expired, so long ago that nothing more is known of it"
         with self._connection.cursor(row_factory=dict_row) as cursor:
             gone = cursor.execute(_RECALLS["gone_since"], {"moment": row["started_at"]}).fetchall()
         for chunk in gone:
@@ -136,8 +141,7 @@ class _NotKept(Exception):
 
 def _reads(row: Mapping[str, Any]) -> Iterator[_Read]:
     """The queries behind an answer that have given something, in order."""
-    coverage, at = row["coverage"], row["coverage"]["by_summary"]
-    done = at + coverage["read"] + coverage["failed"]
+    at, done = _span(row["coverage"])
     for first, upto, appends in row["seen"]:
         if upto > done:
             break
@@ -152,6 +156,12 @@ def _reads(row: Mapping[str, Any]) -> Iterator[_Read]:
 
 
 _EARLIER = "it was asked by a version that did not keep which rows it read"
+
+
+def _span(coverage: Mapping[str, Any]) -> tuple[int, int]:
+    """The first piece that was read, and the first after those."""
+    first = coverage["by_summary"]
+    return first, first + coverage["read"] + coverage["failed"]
 
 
 def _time(moment: datetime) -> str:

@@ -129,6 +129,8 @@ def test_what_has_expired_is_told_and_since_when(past: History) -> None:
         assert re.fullmatch(r"chunk 0, event time up to 2026-01-01 00:01:39Z, has expired: since \d{4}-.*Z", one.why)
         assert command(past, whole) == 3
         assert again(past, newest).equal is True and command(past, newest) == 0
+    past.connection.execute("DELETE FROM chunks WHERE id = 0")
+    assert again(past, whole).why == "chunk 0 has expired, so long ago that nothing more is known of it"
     past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
     assert again(past, newest).why == "it was asked by a version that did not keep which rows it read"
 
@@ -160,8 +162,8 @@ def test_spark_finds_what_this_process_found(past: History, spark: SparkSession)
 @pytest.mark.spark
 def test_a_difference_is_put_down_to_what_else_has_changed(past: History, spark: SparkSession) -> None:
     """An answer that came from the event's contexts, or from a relation, is not called another where these are."""
-    own = "SELECT count(*) AS n FROM past h JOIN who w ON w.host = h.host"
-    related = "SELECT count(*) AS n FROM past h JOIN sites s ON s.host = h.host"
+    own = "SELECT sum(h.v) AS n FROM past h JOIN who w ON w.host = h.host"
+    related = "SELECT sum(h.v) AS n FROM past h JOIN sites s ON s.host = h.host"
     values = {"rule": "g/own", "version": "1", "eid": UUID(int=1), "ts": START, "surroundings": Jsonb({})}
 
     def put(host: str, settled: bool) -> None:
@@ -186,8 +188,8 @@ def test_a_difference_is_put_down_to_what_else_has_changed(past: History, spark:
         past.connection.execute("UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(more), task))
     with past.manager(session=spark.newSession, relations=relations) as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
-    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.whole(0)["n"]}]
-    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.whole(1)["n"]}]
+    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.whole(0)["total"]}]
+    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.whole(1)["total"]}]
     put("h0", settled=False)
     relate("h1")
     assert [again(past, task, spark.newSession, relations).equal for task in tasks] == [True, True]
