@@ -56,14 +56,25 @@ class RecentRows:
 
     def slice(self, low: int | None, high: int | None) -> pa.Table | None:
         """Rows with event times in [low, high), or None where memory does not hold all of them."""
+        pieces = self._within(low, high)
+        if pieces is None:
+            return None
+        tables = [self._cut(piece, low, high) for piece in pieces]
+        return pa.concat_tables(tables).combine_chunks() if tables else self._empty
+
+    def count(self, low: int | None, high: int | None) -> int | None:
+        """About how many these are: the rows of all batches that hold some of them."""
+        pieces = self._within(low, high)
+        return None if pieces is None else sum(len(piece.rows) for piece in pieces)
+
+    def _within(self, low: int | None, high: int | None) -> list[_Piece] | None:
         if self.since is not None and (low is None or low < self.since):
             return None
-        tables = [
-            self._cut(piece, low, high)
+        return [
+            piece
             for piece in self._pieces
             if (low is None or piece.newest >= low) and (high is None or piece.oldest < high)
         ]
-        return pa.concat_tables(tables).combine_chunks() if tables else self._empty
 
     def _cut(self, piece: _Piece, low: int | None, high: int | None) -> pa.Table:
         rows = piece.rows

@@ -51,6 +51,9 @@ class Rows:
         first = 0 if low is None else int(np.searchsorted(self._ts, low))
         return self._rows.slice(first, int(np.searchsorted(self._ts, high)) - first)
 
+    def at_hand(self, stream: str, low: int | None, high: int | None) -> None:
+        """See `moirae.live.panes.Pieces`: panes are to be kept however few they are."""
+
     def pieces(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
         """See `moirae.live.panes.Pieces`."""
         yield self.between(low, high)

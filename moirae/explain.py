@@ -87,7 +87,7 @@ def _sliding(rule: Running, here: Plain | None) -> dict[str, Any]:
         return {"windows": "aggregated whole at each slide: one lies over another"}
     length, count = here.paned.length / _SECOND, here.paned.window[0] // here.paned.length
     return {
-        "windows": f"each merged of {count} panes of {length:g} s; each row is aggregated once",
+        "windows": f"each merged of {count} panes of {length:g} s, a row aggregated once; whole while rows are few",
         "partial": "constants".join(here.paned.partial),
         "merge": "constants".join(here.paned.merge),
     }

@@ -23,6 +23,9 @@ _LOG = structlog.get_logger()
 
 # What all panes may take, in bytes of Arrow memory. Windows whose panes do not fit are aggregated whole.
 _BYTES = 256 << 20
+# Rows in memory, counted once for each window that holds them, up to which one query over all of them is done sooner
+# than two, one over new rows and one over panes.
+_FEW = 100_000
 # Before all time, in microseconds.
 _NEVER = -(1 << 62)
 
@@ -35,6 +38,9 @@ class Pieces(Protocol):
 
     def pieces(self, stream: str, low: int | None, high: int) -> Iterable[pa.Table]:
         """Rows with event times in [low, high), microseconds, in any number of tables."""
+
+    def at_hand(self, stream: str, low: int | None, high: int | None) -> int | None:
+        """About how many these are, where all of them are in memory; else None."""
 
 
 @dataclass
@@ -92,10 +98,10 @@ class Panes:
         self._too_large: set[_Key] = set()
 
     def found(self, part: Slice, shares: Shares) -> list[tuple[Shared, Places]]:
-        """What groups over sliding windows find in a slice's input, with the place of the rule; those that failed, or
-        whose panes are too large, are left out.
+        """What groups over sliding windows find in a slice's input, with the place of the rule. Those that failed,
+        whose panes are too large, or whose rows are few are left out.
         """
-        wanted = [one for group in shares.groups if (one := _wanted(group, part)) and one.key not in self._too_large]
+        wanted = [one for group in shares.groups if (one := _wanted(group, part)) and self._worth(one, part)]
         for one in wanted:
             self._read_by([part.rules[place] for place in one.group.members], one)
         self._advance(wanted)
@@ -111,6 +117,14 @@ class Panes:
         for gone in self._reads.keys() - set(map(_rule, running)):
             self._leave(gone)
         self._too_large.clear()
+
+    def _worth(self, wanted: _Wanted, part: Slice) -> bool:
+        """Whether panes are to be kept."""
+        if wanted.key in self._too_large:
+            return False
+        rows = self._rows.at_hand(wanted.stream, part.input_low, part.input_high)
+        size, slide, _ = wanted.paned.window
+        return rows is None or rows * size > _FEW * slide
 
     def _read_by(self, rules: Sequence[Running], wanted: _Wanted) -> None:
         """These rules read these panes, and no others."""

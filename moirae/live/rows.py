@@ -63,8 +63,12 @@ class Rows:
 
     def count(self, stream: str, low: int | None, high: int | None) -> int:
         """About how many rows `archived` gives: those of all files that hold some of them."""
-        recent = self._archive.recent[stream].slice(low, high)
-        return len(recent) if recent is not None else sum(f.rows for f in self._archive.tables[stream].held(low, high))
+        at_hand = self.at_hand(stream, low, high)
+        return sum(f.rows for f in self._archive.tables[stream].held(low, high)) if at_hand is None else at_hand
+
+    def at_hand(self, stream: str, low: int | None, high: int | None) -> int | None:
+        """The same, where memory holds them all; else None."""
+        return self._archive.recent[stream].count(low, high)
 
     def around(self, stream: str, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]) -> DataFrame:
         """Rows with event times in any of some spans [low, high), microseconds, read here: they are few."""

@@ -125,6 +125,9 @@ def by_panes(rules: list[Running]) -> tuple[Finds, set[int]]:
 class Halves:
     """The rows, in two pieces."""
 
+    def at_hand(self, stream: str, low: int | None, high: int | None) -> None:
+        """See `moirae.live.panes.Pieces`."""
+
     def pieces(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
         """See `moirae.live.panes.Pieces`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]

@@ -65,7 +65,7 @@ def test_a_shared_rule_names_its_fellows_and_its_constants(place: Settings) -> N
 @pytest.mark.parametrize(
     ("expr", "said"),
     [
-        (f"{SLIDING} FROM cpu GROUP BY host, window(ts, '1 hour', '7 minutes')", "each merged of 60 panes of 60 s; "),
+        (f"{SLIDING} FROM cpu GROUP BY host, window(ts, '1 hour', '7 minutes')", "each merged of 60 panes of 60 s, "),
         (
             f"SELECT host, ts, cpu FROM ({SLIDING} FROM cpu GROUP BY host, window(ts, '2 minutes', '1 minute')) AS x",
             "each merged of 2 ",
