@@ -49,7 +49,7 @@ test: setup broker
 	@$(BIN)/python -m pytest
 
 slow: setup broker
-	@$(BIN)/python -m pytest -m slow --timeout 3600
+	@$(BIN)/python -m pytest -s -m slow --timeout 3600
 
 lint: setup
 	@$(BIN)/ruff check .
@@ -59,7 +59,7 @@ lint: setup
 	@$(BIN)/python -m moirae.schema --check
 
 faults: setup broker
-	@$(BIN)/python -m pytest -m faults --timeout 3600
+	@$(BIN)/python -m pytest -s -m faults --timeout 3600
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(if $(GOALS),--goals $(GOALS))

@@ -27,6 +27,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
 from moirae.rules.ruleset import Derived, Rule
 from recall.query.shape import Shape, Tables
+from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
 
@@ -285,12 +286,17 @@ def test_all_judges_agree(session: SparkSession, texts: list[str]) -> None:
     _agree(session, texts)
 
 
+PROGRESS = Progress("sets of rules", 10)
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @settings(max_examples=150, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
 def test_all_judges_agree_on_many(session: SparkSession, texts: list[str]) -> None:
     """More of it."""
     _agree(session, texts)
+    PROGRESS.step()
 
 
 def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> None:

@@ -113,7 +113,7 @@ def test_a_killed_broker_and_a_killed_live_process_lose_and_double_nothing() -> 
         rng = random.Random(SEED)
         for number in range(4):
             before = made.archived_units()
-            made.wait(lambda before=before: made.archived_units() > before, 240)
+            made.wait(lambda before=before: made.archived_units() > before, 400)
             time.sleep(rng.uniform(0, 3))
             if number % 2 == 0:
                 broker.kill()
@@ -121,8 +121,9 @@ def test_a_killed_broker_and_a_killed_live_process_lose_and_double_nothing() -> 
                 broker.start()
             else:
                 made.wait(lambda: kill(made.live()), 240)
+            print(f"kill {number + 1}: {before} units archived before", flush=True)
         before = made.archived_units()
-        made.wait(lambda: made.archived_units() > before, 240)
+        made.wait(lambda: made.archived_units() > before, 400)
         sender.stop()
         made.down()
         made.drain()

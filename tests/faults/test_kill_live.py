@@ -14,21 +14,23 @@ SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 def _kill_often(made: Stage, times: int, rng: random.Random) -> None:
     for number in range(times):
         before = made.archived_units()
-        made.wait(lambda before=before: made.archived_units() > before, 240)
+        made.wait(lambda before=before: made.archived_units() > before, 400)
         time.sleep(rng.uniform(0, 2.5))
         victim = made.live if number % 2 == 0 else made.jvm
         made.wait(lambda victim=victim: kill(victim()), 240)
+        print(f"kill {number + 1}: {before} units archived before", flush=True)
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_accepted_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
     print(f"seed {SEED}")
     with stage(SEED) as made:
         made.up()
         made.producer.start()
         _kill_often(made, kills, random.Random(SEED))
-        time.sleep(3)
+        before = made.archived_units()
+        made.wait(lambda: made.archived_units() > before, 400)
         made.producer.stop()
         assert made.down() < 30
         made.drain()

@@ -27,6 +27,7 @@ from recall.request import SimilarQuestion
 from recall.similarity.index import Comparison, past
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK
+from tests.progress import Progress
 from tests.property.world import START, Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.spark
@@ -257,10 +258,15 @@ def test_the_past_is_what_live_would_have_found(
     _property(make, connections, place, rules, seed)
 
 
+PROGRESS = Progress("histories", 1)
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**9))
 def test_the_past_is_what_live_would_have_found_at_length(
     make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
 ) -> None:
     _property(make, connections, place, rules, seed)
+    PROGRESS.step()

@@ -64,6 +64,7 @@ def test_reloads_lose_and_repeat_nothing(
                 world.reopen()
         world.end()
         _compare(world)
+        print(f"world {seed} is as it should be; {max(reloads, 0)} reloads to go", flush=True)
 
 
 def _reload(files: RuleFiles, world: World, place: Settings, rng: random.Random) -> None:

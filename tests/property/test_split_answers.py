@@ -35,6 +35,7 @@ from recall.engines.template import PENDING, Template, merged
 from recall.pending import WRITTEN, Waiting, pending
 from recall.query.lift import lift
 from recall.request import Asked, SqlQuestion
+from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
 
@@ -333,7 +334,11 @@ def test_pieces_make_the_whole(spark: SparkSession, table: pa.Table, asking: Ask
     check(spark, table, asking, borders)
 
 
+PROGRESS = Progress("queries", 50)
+
+
 @pytest.mark.slow
+@pytest.mark.timeout(3000)
 @settings(max_examples=1000, **SETTINGS)
 @given(tables(), queries(), st.lists(st.integers(1, MINUTES), max_size=6))
 def test_pieces_make_the_whole_for_long(
@@ -341,6 +346,7 @@ def test_pieces_make_the_whole_for_long(
 ) -> None:
     """The same, for many more queries."""
     check(spark, table, asking, borders)
+    PROGRESS.step()
 
 
 def test_sketches_keep_to_their_error(spark: SparkSession) -> None:
