@@ -209,7 +209,7 @@ class Writer:
         outputs: Outputs = []
         for node in select.expressions:
             if isinstance(node, exp.Star):
-                if expressions.grouped is not None or any(node.args.values()):
+                if expressions.grouped or any(node.args.values()):
                     raise NotPlain("a star beside groups")
                 outputs += [(name, expressions.column(name)) for name in expressions.columns]
                 continue
