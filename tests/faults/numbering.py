@@ -9,7 +9,8 @@ import pyarrow as pa
 from archiver.numbered import EVENTS, NumberedTable
 from archiver.roller import Roller
 
-RETENTION = 2.0
+# Longer than a commit takes on a busy machine: what is not committed yet is no part of the table either.
+RETENTION = 5.0
 # Events of a chunk.
 CHUNK = 500
 

@@ -25,7 +25,8 @@ from moirae.settings import from_environment
 
 ROWS = 100
 START = 1_767_225_600_000_000
-RETENTION = 2.0
+# Longer than a commit takes on a busy machine: what is not committed yet is no part of the table either.
+RETENTION = 5.0
 
 _SETTLED = (
     "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
