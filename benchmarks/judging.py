@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -125,20 +125,22 @@ _G12 = (
 
 
 def run() -> list[Result]:
-    """Measure both, interleaved."""
+    """Measure both, interleaved: all set-ups stand side by side."""
     noise: list[float] = []
     batches: dict[str, list[float]] = {}
     rates: dict[str, list[float]] = {}
     spark = start_session("benchmark", "local[2]", Path(tempfile.mkdtemp(prefix="moirae-bench-")), {})
     try:
-        for repetition in range(_REPETITIONS):
-            noise.append(kernel())
-            for setup in _G11:
-                batches.setdefault(setup.name, []).append(_batch_seconds(spark, setup, repetition))
-            for setup in _G12:
-                rates.setdefault(setup.name, []).append(_rate(spark, setup, repetition))
-            last = {name: round(values[-1], 4) for name, values in (batches | rates).items()}
-            print(f"{repetition + 1}/{_REPETITIONS} {last}", file=sys.stderr)
+        with ExitStack() as open_until_the_end:
+            stages = {setup: open_until_the_end.enter_context(_stage(spark, setup)) for setup in (*_G11, *_G12)}
+            for repetition in range(_REPETITIONS):
+                noise.append(kernel())
+                for setup in _G11:
+                    batches.setdefault(setup.name, []).append(_batch_seconds(stages[setup], repetition))
+                for setup in _G12:
+                    rates.setdefault(setup.name, []).append(_rate(stages[setup], repetition))
+                last = {name: round(values[-1], 4) for name, values in (batches | rates).items()}
+                print(f"{repetition + 1}/{_REPETITIONS} {last}", file=sys.stderr)
     finally:
         spark.stop()
     return _rows(batches, rates, noise)
@@ -168,29 +170,25 @@ def _rows(batches: dict[str, list[float]], rates: dict[str, list[float]], noise:
     return [*rows, result("G12", what, rates["20 rules"], "≥ 100,000", beside, noise)]
 
 
-def _batch_seconds(spark: SparkSession, setup: Setup, seed: int) -> float:
-    """Median seconds of a batch: archive, detect, settle."""
-    rng = random.Random(seed)
-    with _stage(spark, setup) as take:
-        seconds = []
-        for number in range(_BATCHES):
-            unit = _unit(rng, number, _ROWS, 500)
-            began = time.perf_counter()
-            take(unit)
-            seconds.append(time.perf_counter() - began)
-        return statistics.median(seconds[_WARM:])
+def _batch_seconds(take: Callable[[Unit], None], repetition: int) -> float:
+    """Median seconds of a batch: archive, detect, settle; the first ones warm up."""
+    seconds = []
+    for number in range(repetition * _BATCHES, (repetition + 1) * _BATCHES):
+        unit = _unit(number, _ROWS, 500)
+        began = time.perf_counter()
+        take(unit)
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds[_WARM:])
 
 
-def _rate(spark: SparkSession, setup: Setup, seed: int) -> float:
+def _rate(take: Callable[[Unit], None], repetition: int) -> float:
     """Rows per second of processor time, of this process and the JVM together; the first batch warms up."""
-    rng = random.Random(seed)
-    units = [_unit(rng, number, _BULK, 1000) for number in range(_BULKS)]
-    with _stage(spark, setup) as take:
-        take(units[0])
-        began = _processor()
-        for unit in units[1:]:
-            take(unit)
-        return _BULK * (_BULKS - 1) / (_processor() - began)
+    units = [_unit(repetition * _BULKS + number, _BULK, 1000) for number in range(_BULKS)]
+    take(units[0])
+    began = _processor()
+    for unit in units[1:]:
+        take(unit)
+    return _BULK * (_BULKS - 1) / (_processor() - began)
 
 
 def _processor() -> float:
@@ -199,7 +197,8 @@ def _processor() -> float:
     return float(sum(one.user + one.system for one in times))
 
 
-def _unit(rng: random.Random, number: int, rows: int, rate: int) -> Unit:
+def _unit(number: int, rows: int, rate: int) -> Unit:
+    rng = random.Random(number)
     start = _START + timedelta(seconds=number * rows / rate)
     lines = [
         json.dumps(
@@ -230,7 +229,7 @@ def _stage(spark: SparkSession, setup: Setup) -> Iterator[Callable[[Unit], None]
             archive = Archive(root / "archive", schemas, policy, connection, lambda: None)
             relations = Relations(connection, settings.relations)
             admission, guard = Admission(spark, settings), Guard(spark, settings, connection)
-            judge = Judge(spark, archive, connection, relations, admission, guard, setup.local)
+            judge = Judge(spark.newSession(), archive, connection, relations, admission, guard, setup.local)
             judge.reload(_START)
 
             def take(unit: Unit) -> None:
