@@ -207,14 +207,14 @@ def test_rows_are_aggregated_once() -> None:
     rng = random.Random(1)
     archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
     expr = "SELECT window.end AS ts, count(*) AS c FROM s WHERE n > {} GROUP BY window(ts, '20 seconds', '1 second')"
-    rules_ = [running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1)) for k in range(3)]
+    running_rules = [running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1)) for k in range(3)]
     panes = Panes(local, archived)
     for second in range(100, 160):
         if second == 130:
             before, panes = archived.read, Panes(local, archived)
-        (part,) = due(rules_, {"s": START + second * SECOND})
+        (part,) = due(running_rules, {"s": START + second * SECOND})
         assert len(merged(sharing, panes, part)) == 3
-        rules_ = [rule.settled(part.high or 0) for rule in rules_]
+        running_rules = [rule.settled(part.high or 0) for rule in running_rules]
     periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
     known = [len(archived.between(low, high)) for low, high in periods]
     assert [before, archived.read - before] == known
