@@ -85,16 +85,16 @@ groups:
     keep_firing_for: 0s
   - alert: Slide
     expr: SELECT host, window.end AS ts, sum(n) AS s FROM a GROUP BY host, window(ts, '3 minutes', '1 minute')
+  - alert: Inside
+    expr: SELECT host, max(ts) AS ts, min(v) AS m FROM a GROUP BY host, window(ts, '90 seconds')
+  - alert: Twice
+    expr: SELECT window.end AS ts, max(v) AS m FROM load GROUP BY window(ts, '3 minutes')
   - alert: Wide
     expr: >-
       SELECT window.start AS ts, count(*) AS c, min(n) AS m, avg(n) AS s FROM a WHERE n < 30
       GROUP BY window(ts, '5 minutes', '40 seconds') HAVING count(v) > 3
   - alert: Long
     expr: SELECT host, ts, top FROM long WHERE d > 2
-  - alert: Inside
-    expr: SELECT host, max(ts) AS ts, min(v) AS m FROM a GROUP BY host, window(ts, '90 seconds')
-  - alert: Twice
-    expr: SELECT window.end AS ts, max(v) AS m FROM load GROUP BY window(ts, '3 minutes')
   - alert: Both
     expr: SELECT host, ts FROM a WHERE v > 90 UNION ALL SELECT host, at AS ts FROM b WHERE w > 8
   - alert: Near
