@@ -21,6 +21,7 @@ from archiver.times import from_micros
 from moirae.live.outbox import Outbox
 from moirae.settings import Settings
 from moirae.streams import FileSource
+from recall.ledger import twice
 
 _QUERIES = sql.load("retention")
 
@@ -118,4 +119,5 @@ class Retention:
             self._connection.execute(_QUERIES[name], {"chunk": chunk, "old": _OLD})
 
     def _delete(self, name: str, values: Mapping[str, Any]) -> bool:
-        return self._connection.execute(_QUERIES[name], {**values, "limit": _ROWS}).rowcount == _ROWS
+        # Recall processes may want the same tasks again just now.
+        return twice(lambda: self._connection.execute(_QUERIES[name], {**values, "limit": _ROWS})).rowcount == _ROWS
