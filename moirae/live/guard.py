@@ -90,10 +90,12 @@ class Guard:
         self.set_aside.clear()
         self._suspects |= dict.fromkeys(suspects, time.monotonic() + _SUSPECT)
 
-    def apart(self, rules: Sequence[_T], name: Callable[[_T], str]) -> list[list[_T]]:
+    def apart(self, rules: Sequence[_T], name: Callable[[_T], str]) -> list[Sequence[_T]]:
         """Rules in the groups in which they may run: together, and each suspect by itself, last."""
         now = time.monotonic()
         alone = {rule for rule, until in self._suspects.items() if now < until}
+        if not alone:
+            return [rules] if rules else []
         together = [rule for rule in rules if name(rule) not in alone]
         return [*([together] if together else []), *([rule] for rule in rules if name(rule) in alone)]
 

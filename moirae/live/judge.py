@@ -105,7 +105,7 @@ class Judge:
             streams = frozenset().union(*(rule.shape.streams for rule in rules))
             inputs = {name: self._rows.new(name, fresh.get(name)) for name in streams}
             found = self._engines.found(rules, inputs, sum(map(len, inputs.values())))
-            self._tell([(rule, _since(finds, horizons[rule.rule])) for rule, finds in found])
+            self._tell([(rule, _since(finds, horizons[rule.rule])) for rule, finds in found if finds])
         return left
 
     def detect_unsettled(self, rules: Sequence[Running]) -> None:
@@ -142,7 +142,7 @@ class Judge:
         for part in slices:
             assert part.high is not None
             self._settle_rules(self._engines.judged(part), part.high, part.high)
-        if slices:
+        if slices and filters:
             self._forget()
         if now - self._saved_at >= _SAVE_EVERY:
             self._saved_at = now

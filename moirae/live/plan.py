@@ -55,9 +55,13 @@ class Slice:
 
 def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:
     """Rows of a rule with ts before this event time are complete. None: a stream of it has not begun."""
-    marks = [watermarks.get(stream) for stream in shape.streams]
-    known = [mark for mark in marks if mark is not None]
-    return min(known) - shape.lag if len(known) == len(marks) and known else None
+    low: int | None = None
+    for stream in shape.streams:
+        mark = watermarks.get(stream)
+        if mark is None:
+            return None
+        low = mark if low is None else min(low, mark)
+    return None if low is None else low - shape.lag
 
 
 def due(running: Sequence[Running], watermarks: Mapping[str, int | None]) -> list[Slice]:
