@@ -34,9 +34,9 @@ from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
-from recall.manager import Manager
+from recall.manager.loop import Manager
 from recall.request import Asked, Request, SqlQuestion
-from recall.schedule import Stride
+from recall.schedule.stride import Stride
 
 CHUNKS = 100
 SPAN = 3600 * 1_000_000

@@ -28,7 +28,7 @@ from archiver.units import Unit
 from benchmarks.results import Result, kernel, result
 from moirae import database
 from moirae.deployments.registry import Registry
-from moirae.live.guard import Guard
+from moirae.judging.guard import Guard
 from moirae.live.judge import Judge
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from archiver.times import to_micros
 from benchmarks.results import Result, kernel, result
-from moirae.live.local import LocalJudge
-from moirae.live.panes import Panes
-from moirae.live.plan import Running, Slice, due, view
-from moirae.live.share import Sharing
+from moirae.judging.local import LocalJudge
+from moirae.judging.panes import Panes
+from moirae.judging.plan import Running, Slice, due, view
+from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
 from moirae.rules.ruleset import Rule
@@ -52,10 +52,10 @@ class Rows:
         return self._rows.slice(first, int(np.searchsorted(self._ts, high)) - first)
 
     def at_hand(self, stream: str, low: int | None, high: int | None) -> None:
-        """See `moirae.live.panes.Pieces`: panes are to be kept however few they are."""
+        """See `moirae.judging.panes.Pieces`: panes are to be kept however few they are."""
 
     def pieces(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """See `moirae.live.panes.Pieces`."""
+        """See `moirae.judging.panes.Pieces`."""
         yield self.between(low, high)
 
 

@@ -14,8 +14,8 @@ from uuid import UUID
 from benchmarks.history import CHUNKS, History, ask, count, engines, history, manager
 from benchmarks.results import Result, kernel, result
 from recall.engines.kept import Kept
-from recall.manager import Manager
-from recall.schedule import Stride
+from recall.manager.loop import Manager
+from recall.schedule.stride import Stride
 
 _REPETITIONS = 5
 _ROWS = 10_000

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from archiver.times import span
-from moirae.live.plan import Running, bound
-from moirae.live.share import Sharing
+from moirae.judging.plan import Running, bound
+from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition, event_shape, tables_of
 from moirae.rules.requests import asks, questions
 from moirae.settings import Settings

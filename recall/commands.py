@@ -12,9 +12,9 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import sql
-from recall.forecast import Ahead, finishes
 from recall.ledger import Revision, put_revision, twice
 from recall.request import Coverage
+from recall.schedule.forecast import Ahead, finishes
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("recalls")

@@ -31,8 +31,8 @@ from recall.engines.spark import SparkEngine, warm_up
 from recall.gate import guarded
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
-from recall.manager import Manager
-from recall.preparing import Background
+from recall.manager.loop import Manager
+from recall.manager.preparing import Background
 from recall.similarity.warm_up import warm_up as warm_up_search
 
 _LOG = structlog.get_logger()

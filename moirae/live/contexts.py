@@ -14,8 +14,8 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros
-from moirae.live.around import Around, Found
-from moirae.live.plan import Running
+from moirae.judging.around import Around, Found
+from moirae.judging.plan import Running
 from recall.ledger import Ledger, twice
 from recall.request import Asked
 

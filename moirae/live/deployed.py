@@ -16,11 +16,11 @@ from archiver.ingest import Archive
 from moirae.deployments.model import Damaged
 from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
-from moirae.live.engines import Engines
-from moirae.live.guard import Guard
-from moirae.live.plan import Running, horizon
+from moirae.judging.engines import Engines
+from moirae.judging.guard import Guard
+from moirae.judging.plan import Running, horizon
+from moirae.judging.rows import Rows
 from moirae.live.relations import Relations
-from moirae.live.rows import Rows
 from moirae.rules.admission import Admission
 from moirae.rules.definition import Definition, event_shape, tables_of
 from moirae.views.plan import undecided

@@ -6,8 +6,8 @@ from typing import Any
 
 from psycopg import Connection
 
+from moirae.judging.plan import Running
 from moirae.live.contexts import Contexts
-from moirae.live.plan import Running
 from moirae.live.requests import Requests
 
 # Seconds: between two settlings of contexts; how far back alerts are looked at again, whatever clocks do.

@@ -16,15 +16,15 @@ from moirae.alerts.event import Event, Found, distinct
 from moirae.alerts.source import Source, source
 from moirae.alerts.store import AlertStore
 from moirae.deployments.registry import Registry
-from moirae.live.around import Around
+from moirae.judging.around import Around
+from moirae.judging.engines import Answers, Engines
+from moirae.judging.guard import Guard
+from moirae.judging.plan import Running, Slice, due, horizon
+from moirae.judging.rows import Rows
 from moirae.live.contexts import Contexts
 from moirae.live.deployed import Deployed
-from moirae.live.engines import Answers, Engines
 from moirae.live.follow import Follow
-from moirae.live.guard import Guard
-from moirae.live.plan import Running, Slice, due, horizon
 from moirae.live.relations import Relations
-from moirae.live.rows import Rows
 from moirae.rules.admission import Admission
 from moirae.views.plan import undecided
 

@@ -9,7 +9,7 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.times import from_micros
-from moirae.live.plan import Running
+from moirae.judging.plan import Running
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SqlRecall
 from moirae.rules.requests import questions

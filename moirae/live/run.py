@@ -29,9 +29,9 @@ from moirae import database
 from moirae.deployments.registry import Registry
 from moirae.deployments.reload import Reloading, RuleFiles
 from moirae.errors import MoiraeError, Unreachable
+from moirae.judging.guard import Guard
 from moirae.landing import Landed
 from moirae.live import stream
-from moirae.live.guard import Guard
 from moirae.live.idle import Idle, Source, UnreadFiles
 from moirae.live.judge import Judge
 from moirae.live.outbox import outboxes

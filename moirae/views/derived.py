@@ -31,8 +31,8 @@ from archiver.reader import Reader
 from archiver.sweep import Sweeper
 from archiver.table import StreamTable
 from archiver.times import from_micros
-from moirae.live.plan import horizon
-from moirae.live.rows import OldRows
+from moirae.judging.plan import horizon
+from moirae.judging.rows import OldRows
 from moirae.rules.definition import Definition, tables_of
 from moirae.rules.questions import SqlRecall
 from moirae.views.find import Related

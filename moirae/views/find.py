@@ -12,9 +12,9 @@ from archiver.admission import column
 from archiver.reader import Reader
 from moirae.alerts.event import Event, distinct
 from moirae.alerts.event import Found as Find
-from moirae.live.around import Around, Found
-from moirae.live.plan import Running, bound, branches, view
-from moirae.live.rows import OldRows
+from moirae.judging.around import Around, Found
+from moirae.judging.plan import Running, bound, branches, view
+from moirae.judging.rows import OldRows
 from recall.request import Asked
 
 # Events whose contexts are computed by one statement.

@@ -16,7 +16,7 @@ from archiver.times import from_micros, optional_datetime
 from moirae.alerts.event import Event
 from moirae.alerts.source import Source
 from moirae.alerts.store import began, event_values
-from moirae.live.around import Found
+from moirae.judging.around import Found
 from moirae.views.plan import Decided, PastAlert, View, Work
 
 _QUERIES = sql.load("views")

@@ -25,9 +25,9 @@ from archiver.schema import StreamSchema
 from archiver.times import span
 from moirae.alerts.source import source
 from moirae.deployments.registry import Registry
-from moirae.live import around
-from moirae.live.around import Asking, asking
-from moirae.live.plan import Running, horizon
+from moirae.judging import around
+from moirae.judging.around import Asking, asking
+from moirae.judging.plan import Running, horizon
 from moirae.rules.definition import event_shape, tables_of
 from moirae.rules.requests import asks
 from moirae.views.claim import claimed

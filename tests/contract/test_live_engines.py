@@ -19,10 +19,10 @@ from pyspark.sql import SparkSession
 from archiver.admission import column
 from archiver.schema import ARROW_TYPES
 from archiver.times import to_micros
-from moirae.live.local import LocalJudge
-from moirae.live.panes import Panes
-from moirae.live.plan import Running, Slice, branches, view
-from moirae.live.share import Sharing
+from moirae.judging.local import LocalJudge
+from moirae.judging.panes import Panes
+from moirae.judging.plan import Running, Slice, branches, view
+from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
 from moirae.rules.ruleset import Derived, Rule
@@ -127,10 +127,10 @@ class Halves:
     """The rows, in two pieces."""
 
     def at_hand(self, stream: str, low: int | None, high: int | None) -> None:
-        """See `moirae.live.panes.Pieces`."""
+        """See `moirae.judging.panes.Pieces`."""
 
     def pieces(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
-        """See `moirae.live.panes.Pieces`."""
+        """See `moirae.judging.panes.Pieces`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 

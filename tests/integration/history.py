@@ -33,10 +33,10 @@ from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.keys import Keys
 from recall.ledger import Ledger, Terms
-from recall.manager import Manager
-from recall.preparing import Background
+from recall.manager.loop import Manager
+from recall.manager.preparing import Background
 from recall.request import Asked, Order, Request, SqlQuestion, task_id
-from recall.schedule import Stride
+from recall.schedule.stride import Stride
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS = 4

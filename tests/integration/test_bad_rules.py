@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from archiver.ingest import Unit
 from moirae import database, status
 from moirae.deployments.registry import Registry
-from moirae.live.guard import TookTooLong
+from moirae.judging.guard import TookTooLong
 from moirae.rules.check import check
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from archiver.ingest import Unit
 from moirae import database
 from moirae.deployments.registry import Registry
-from moirae.live.share import Sharing
+from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
 from moirae.rules.ruleset import Rule

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg.errors import DeadlockDetected
 
-import recall.comparing
+import recall.manager.comparing
 from archiver.errors import LogDamaged
 from archiver.reader import Reader
 from archiver.times import to_micros
 from recall.commands import KeyTaken, Target, ask, effect
-from recall.desk import TRIES
 from recall.engines.local import LocalEngine
 from recall.engines.template import Own, Template
 from recall.ledger import Ledger, Terms, twice
+from recall.manager.desk import TRIES
 from recall.request import Asked, Order, Piece, Request, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Span
@@ -440,9 +440,9 @@ def test_whom_the_database_ended_for_another_tries_again() -> None:
 def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.desk._ROOM", 6)
-    monkeypatch.setattr("recall.desk._EACH", 4)
-    monkeypatch.setattr("recall.desk._LOOK", 0.0)
+    monkeypatch.setattr("recall.manager.desk._ROOM", 6)
+    monkeypatch.setattr("recall.manager.desk._EACH", 4)
+    monkeypatch.setattr("recall.manager.desk._LOOK", 0.0)
     storm = [past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule="g/storm") for number in range(1, 31)]
     other = past.ask(99, rule="g/other")
     with past.manager() as manager:
@@ -465,7 +465,7 @@ def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recall.operators.aggregates.ROWS", 30)
-    monkeypatch.setattr("recall.desk._LOOK", 0.0)
+    monkeypatch.setattr("recall.manager.desk._LOOK", 0.0)
     groups = "SELECT h.ts AS t, count(*) AS n FROM past h GROUP BY h.ts"
     with past.manager() as manager:
         for number in range(1, 5):

@@ -3,9 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.forecast import Ahead, finishes
-from recall.places import Processors, places
-from recall.schedule import Stride
+from recall.schedule.forecast import Ahead, finishes
+from recall.schedule.places import Processors, places
+from recall.schedule.stride import Stride
 
 _WORK = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=6)
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from archiver.ingest import Archive
 from moirae import database
-from moirae.live import panes
+from moirae.judging import panes
 from moirae.rules.definition import Definition
 from moirae.settings import Settings
 from tests.property.world import Plan, World, definitions, workspace

@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.order import ranked
 from recall.request import Piece, coverage
+from recall.schedule.order import ranked
 
 _PROMISES = st.lists(st.none() | st.sampled_from([0.0, 0.5, 1.0, 7.0]) | st.floats(0, 10), min_size=1, max_size=40)
 _ORDERS = st.sampled_from(["newest", "promising", "mixed"])

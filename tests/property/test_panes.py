@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from archiver.schema import ARROW_TYPES
 from archiver.times import from_micros, to_micros
 from moirae.alerts.event import Found
-from moirae.live.local import LocalJudge
-from moirae.live.panes import Panes
-from moirae.live.plan import Running, Slice, due, view
-from moirae.live.share import Sharing
+from moirae.judging.local import LocalJudge
+from moirae.judging.panes import Panes
+from moirae.judging.plan import Running, Slice, due, view
+from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
 from moirae.rules.ruleset import Derived, Rule
@@ -99,11 +99,11 @@ class Archived:
         return self.rows.filter(known)
 
     def at_hand(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """See `moirae.live.panes.Pieces`."""
+        """See `moirae.judging.panes.Pieces`."""
         return self.held
 
     def pieces(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """See `moirae.live.panes.Pieces`."""
+        """See `moirae.judging.panes.Pieces`."""
         held, at = self.between(low, high), 0
         self.read += len(held)
         while at < len(held):

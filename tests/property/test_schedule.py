@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.schedule import Stride, run
+from recall.schedule.stride import Stride, run
 
 
 def turns(stride: Stride[str], able: list[str], count: int) -> Counter[str]:

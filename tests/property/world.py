@@ -17,7 +17,7 @@ from archiver.ingest import Archive
 from archiver.times import span, to_micros
 from archiver.units import Unit
 from moirae.deployments.registry import Registry
-from moirae.live.guard import Guard
+from moirae.judging.guard import Guard
 from moirae.live.judge import Judge
 from moirae.live.relations import Relations
 from moirae.live.schemas import schema

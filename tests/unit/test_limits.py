@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moirae.alerts.event import Found
-from moirae.live.limits import culprit, kept, seconds, too_long
+from moirae.judging.limits import culprit, kept, seconds, too_long
 
 MINUTE = 60_000_000
 

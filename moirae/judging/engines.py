@@ -14,20 +14,20 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.admission import column
 from moirae.alerts.event import Found
-from moirae.live.guard import Guard, TookTooLong
-from moirae.live.limits import culprit
-from moirae.live.local import LocalJudge
-from moirae.live.panes import Panes
-from moirae.live.plan import Running, Slice, view
-from moirae.live.rows import Rows
-from moirae.live.share import Columns, Shares, Sharing
+from moirae.judging.guard import Guard, TookTooLong
+from moirae.judging.limits import culprit
+from moirae.judging.local import LocalJudge
+from moirae.judging.panes import Panes
+from moirae.judging.plan import Running, Slice, view
+from moirae.judging.rows import Rows
+from moirae.judging.share import Columns, Shares, Sharing
 
 # What each of some rules finds; those that failed are left out.
 Answers = list[tuple[Running, list[Found]]]
 
 
 class Engines:
-    """What rules find in rows, by whichever engine; who fails is charged (see `moirae.live.guard`)."""
+    """What rules find in rows, by whichever engine; who fails is charged (see `moirae.judging.guard`)."""
 
     def __init__(self, spark: SparkSession, rows: Rows, guard: Guard, columns: Columns, local: bool) -> None:
         """`columns`: of each stream, with types. `local`: whether plain rules may be judged in this process."""

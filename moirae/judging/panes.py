@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from moirae.live.local import LocalJudge, Places, finds
-from moirae.live.plan import Running, Slice
-from moirae.live.share import Shared, Shares
+from moirae.judging.local import LocalJudge, Places, finds
+from moirae.judging.plan import Running, Slice
+from moirae.judging.share import Shared, Shares
 from recall.query.plain import PANES, Paned
 
 _LOG = structlog.get_logger()

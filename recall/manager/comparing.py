@@ -5,8 +5,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from recall.corpora import Corpora
-from recall.desk import Work
 from recall.ledger import Ledger, Revision, Step, Task
+from recall.manager.desk import Work
 from recall.request import SimilarQuestion, coverage
 from recall.similarity.answer import compare, hopeful
 from recall.similarity.index import Index, Key

@@ -7,7 +7,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from archiver.schema import ARROW_TYPES
-from moirae.live.plan import Running, bound, branches, shared_branch, view
+from moirae.judging.plan import Running, bound, branches, shared_branch, view
 from recall.query.plain import DuckWords, NotPlain, Plain, SparkWords, plain
 
 # Plans of sets of rules that are remembered: which rules are judged together changes from batch to batch.

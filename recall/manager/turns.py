@@ -9,16 +9,16 @@ import psycopg
 from psycopg import Connection
 
 import sql
-from recall.comparing import Comparisons
-from recall.desk import Desk, Work
 from recall.engines.template import Own
-from recall.history import read
 from recall.ledger import Ledger, Step, Task, twice
-from recall.preparing import Preparing
+from recall.manager.comparing import Comparisons
+from recall.manager.desk import Desk, Work
+from recall.manager.history import read
+from recall.manager.preparing import Preparing
+from recall.manager.workers import EngineLost, GivenUp, Job, Workers, words
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
-from recall.schedule import run
-from recall.workers import EngineLost, GivenUp, Job, Workers, words
+from recall.schedule.stride import run
 
 _CONTEXTS = sql.load("contexts")
 

@@ -10,9 +10,9 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
-from recall.desk import Desk, Work
 from recall.ledger import Task
-from recall.workers import Asking, EngineLost, Job, Workers, words
+from recall.manager.desk import Desk, Work
+from recall.manager.workers import Asking, EngineLost, Job, Workers, words
 
 _LOG = structlog.get_logger()
 

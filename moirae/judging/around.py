@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from moirae.live.guard import Guard, TookTooLong
-from moirae.live.plan import Running
+from moirae.judging.guard import Guard, TookTooLong
+from moirae.judging.plan import Running
 from moirae.rules.definition import Definition
 from moirae.rules.requests import Ask, asks, lifted
 from recall.pending import JSON, Waiting, pending

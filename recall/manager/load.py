@@ -7,7 +7,7 @@ from typing import Any
 from psycopg import Connection
 
 import sql
-from recall.places import Processors, places
+from recall.schedule.places import Processors, places
 
 _QUERIES = sql.load("recalls")
 

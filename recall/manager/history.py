@@ -7,16 +7,16 @@ from dataclasses import replace
 import pyarrow as pa
 import structlog
 
-from recall.desk import Work
 from recall.engines.answers import Rows
 from recall.engines.chosen import Engines
 from recall.engines.template import Own, Template, merged
 from recall.ledger import Revision, Step, Task
+from recall.manager.desk import Work
+from recall.manager.workers import Asking, words
 from recall.operators.aggregates import Exceeded
 from recall.operators.estimate import lengths
 from recall.operators.moments import estimates
 from recall.request import Asked, Piece, coverage
-from recall.workers import Asking, words
 
 _LOG = structlog.get_logger()
 

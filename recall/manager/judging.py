@@ -7,12 +7,12 @@ from typing import Any
 
 import structlog
 
-from recall.desk import TRIES
 from recall.engines.condition import holds
 from recall.engines.subset import NotServed
 from recall.ledger import Ledger, Task
+from recall.manager.desk import TRIES
+from recall.manager.workers import Asking, EngineLost, GivenUp, Job, Workers, words
 from recall.request import SqlQuestion
-from recall.workers import Asking, EngineLost, GivenUp, Job, Workers, words
 
 _LOG = structlog.get_logger()
 

@@ -14,18 +14,18 @@ from uuid import UUID
 from psycopg import Connection
 
 from recall.commands import Commands
-from recall.comparing import Comparisons
 from recall.corpora import Corpora
-from recall.desk import Desk
 from recall.engines.chosen import Engines
-from recall.judging import Judging
 from recall.keys import Keys
 from recall.ledger import LEASE, Ledger
-from recall.load import Load
-from recall.preparing import Background, Preparing
-from recall.schedule import Stride
-from recall.turns import Turns
-from recall.workers import Job, Workers, rest
+from recall.manager.comparing import Comparisons
+from recall.manager.desk import Desk
+from recall.manager.judging import Judging
+from recall.manager.load import Load
+from recall.manager.preparing import Background, Preparing
+from recall.manager.turns import Turns
+from recall.manager.workers import Job, Workers, rest
+from recall.schedule.stride import Stride
 
 # All in seconds. Between two looks for what is new; the longest stretch of turns that need no engine; between two
 # looks at what has become of tasks; at what is left lying, or waits for feedback in vain; at how busy the machine is;

@@ -17,11 +17,11 @@ from recall.engines.template import Template
 from recall.keys import Keys
 from recall.lately import Lately
 from recall.ledger import Ledger, Step, Task
-from recall.order import by_turns, ranked
+from recall.manager.workers import words
 from recall.request import Piece, SimilarQuestion, SqlQuestion, pieces, whole
-from recall.schedule import Stride
+from recall.schedule.order import by_turns, ranked
+from recall.schedule.stride import Stride
 from recall.similarity.answer import SimilarState
-from recall.workers import words
 
 _LOG = structlog.get_logger()
 

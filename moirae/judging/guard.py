@@ -26,8 +26,8 @@ from archiver.times import from_micros
 from moirae import database
 from moirae.alerts.event import Found
 from moirae.deployments.registry import Registry
-from moirae.live.limits import kept, seconds, too_long
-from moirae.live.plan import Running
+from moirae.judging.limits import kept, seconds, too_long
+from moirae.judging.plan import Running
 from moirae.settings import Settings
 
 _LOG = structlog.get_logger()

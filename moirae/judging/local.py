@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from archiver.admission import column
 from moirae.alerts.event import Found
-from moirae.live.plan import view
-from moirae.live.share import Shared
+from moirae.judging.plan import view
+from moirae.judging.share import Shared
 
 # What rules have found, each with the place of its rule.
 Places = list[tuple[int, Found]]
