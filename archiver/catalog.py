@@ -228,9 +228,10 @@ class Catalog:
         values = {"stream": stream, "units": None if among is None else list(among)}
         return {row[0] for row in self._connection.execute(_QUERIES["done_units"], values)}
 
-    def counters_of(self, stream: str, units: Sequence[str]) -> list[dict[str, Any]]:
-        """The counters of those of the named units that are finished."""
-        return self._rows("counters_of", {"stream": stream, "units": list(units)})
+    def counters_of(self, stream: str, units: Sequence[str]) -> dict[str, dict[str, Any]]:
+        """The counters of those of the named units that are finished, by unit. After a while units have no names any
+        more (see `archiver.folding`)."""
+        return {row.pop("unit"): row for row in self._rows("counters_of", {"stream": stream, "units": list(units)})}
 
     def accounting(self) -> list[dict[str, Any]]:
         """Counters by stream."""

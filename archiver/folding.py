@@ -38,7 +38,7 @@ class Folding:
             self._connection.execute(_QUERIES["fold"], {"stream": stream, "ids": ids})
         more = len(found) == limit
         self._after[stream] = found[-1][0] if more else 0
-        return more
+        return more and bool(ids)  # the rest is looked at another time
 
     def drop_letters(self, keep: timedelta, limit: int) -> bool:
         """Drop some dead letters that are older than `keep` by the clock. Returns whether there may be more."""

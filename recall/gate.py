@@ -220,7 +220,8 @@ def _within(seconds: float, work: Callable[[], _T], session: SparkSession) -> _T
     thread.start()
     thread.join(min(_LOOK, seconds))
     while thread.is_alive():
-        if _processor(name) >= seconds or time.monotonic() - began >= seconds * _CLOCK:
+        used, passed = _processor(name), time.monotonic() - began
+        if (passed if used is None else max(used, passed / _CLOCK)) >= seconds:
             _step_aside(name)
             raise Refusal(f"takes more than {seconds:.0f} s to be understood")
         thread.join(_LOOK)
@@ -239,8 +240,11 @@ def _task(name: str) -> Path | None:
     return None
 
 
-def _processor(name: str) -> float:
-    """Seconds of the processor that it has used, as far as that is known."""
+def _processor(name: str) -> float | None:
+    """Seconds of the processor that it has used, none before it is known; None where the system does not tell."""
+    process = jvm()
+    if process is None or not Path(f"/proc/{process.pid}/task").is_dir():
+        return None
     task = _task(name)
     with suppress(OSError):
         if task is not None:

@@ -26,11 +26,14 @@ class Lately(Generic[Key, Value]):
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)
-            else:
-                self._values[key] = make()
-                if len(self._values) > self._most:
-                    self._values.popitem(last=False)
-            return self._values[key]
+                return self._values[key]
+        made = make()  # which may take long: nobody waits for it who asks something else
+        with self._lock:
+            value = self._values.setdefault(key, made)
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+            return value
 
     def __len__(self) -> int:
         return len(self._values)

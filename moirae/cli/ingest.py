@@ -95,11 +95,11 @@ def _await(workspace: Path, stream: str, batches: Sequence[dict[str, Any]]) -> d
 
     names = [batch["batch"] for batch in batches]
     with database(workspace) as (_, connection):
-        catalog = Catalog(connection)
+        catalog, done = Catalog(connection), dict[str, dict[str, Any]]()
         while True:
-            done = catalog.counters_of(stream, names)
+            done |= catalog.counters_of(stream, [name for name in names if name not in done])
             if len(done) == len(names):
-                return accounting(done)
+                return accounting(list(done.values()))
             if not lives(connection):
                 raise MoiraeError("all is handed over, but nothing runs here that could archive it: `moirae up`")
             time.sleep(0.2)

@@ -27,7 +27,7 @@ _LOG = structlog.get_logger()
 # Seconds between two looks at the files. Files that change from one look to the next are still being written.
 _LOOK = 0.5
 # How often a process may end over the same files before they are refused unchecked.
-_FALLS = 2
+_FALLS = 3
 # Seconds that the end of the process waits for a check at hand.
 _PATIENCE = 5.0
 

@@ -46,13 +46,13 @@ class Pieces(Protocol):
 @dataclass
 class _Kept:
     """Partial aggregates of the rows with event times in [since, to), microseconds; `since` None: of all before `to`,
-    and there `to` None: of none yet. `needs`: of each rule that reads them, from when on.
+    and there `to` None: of none yet. `needs`: of each rule that reads them, from when on, and how long its windows are.
     """
 
     since: int | None
     to: int | None
     rows: list[pa.Table] = field(default_factory=list)
-    needs: dict[_Rule, int | None] = field(default_factory=dict)
+    needs: dict[_Rule, tuple[int | None, int]] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
@@ -65,10 +65,11 @@ class _Kept:
             return self.since is None
         return self.to is not None and self.since <= since <= self.to
 
-    def drop(self, most: int) -> None:
-        """Panes that nobody needs any more; nor those before `most`: who needs these is far behind."""
-        needs = [_NEVER if need is None else need for need in self.needs.values()]
-        since = max(min(needs, default=most), most)
+    def drop(self) -> None:
+        """Panes that nobody needs any more; who is behind the first by more than the longest window is left behind."""
+        needs = [_NEVER if since is None else since for since, _ in self.needs.values()]
+        longest = max(size for _, size in self.needs.values())
+        since = max(min(needs), max(needs) - longest)
         if self.since is None or since > self.since:
             self.since = since
             self.rows = [rows.filter(pc.greater_equal(rows["_w"], since)) for rows in self.rows]
@@ -95,7 +96,8 @@ class Panes:
         self._limit = limit
         self._kept: dict[_Key, _Kept] = {}
         self._reads: dict[_Rule, _Key] = {}
-        self._too_large: set[_Key] = set()
+        # Panes that could not be kept, and the end of the windows at that time: once these are past they may fit.
+        self._given_up: dict[_Key, int] = {}
 
     def found(self, part: Slice, shares: Shares) -> list[tuple[Shared, Places]]:
         """What groups over sliding windows find in a slice's input, with the place of the rule. Those that failed,
@@ -116,11 +118,12 @@ class Panes:
         """Other rules run than before."""
         for gone in self._reads.keys() - set(map(_rule, running)):
             self._leave(gone)
-        self._too_large.clear()
+        self._given_up.clear()
 
     def _worth(self, wanted: _Wanted, part: Slice) -> bool:
         """Whether panes are to be kept."""
-        if wanted.key in self._too_large:
+        until = self._given_up.get(wanted.key)
+        if until is not None and (wanted.since is None or wanted.since < until):
             return False
         rows = self._rows.at_hand(wanted.stream, part.input_low, part.input_high)
         size, slide, _ = wanted.paned.window
@@ -135,9 +138,9 @@ class Panes:
             if self._reads.get(rule, wanted.key) != wanted.key:
                 self._leave(rule)
             self._reads[rule] = wanted.key
-            kept.needs[rule] = wanted.since
+            kept.needs[rule] = wanted.since, wanted.paned.window[0]
         if wanted.since is not None:
-            kept.drop(wanted.since - wanted.paned.window[0])
+            kept.drop()
 
     def _leave(self, rule: _Rule) -> None:
         """A rule reads its panes no more."""
@@ -156,10 +159,14 @@ class Panes:
             if known is None or known < one.to:
                 lacking.setdefault((one.stream, known, one.to), {})[one.key] = one
         for (stream, low, high), some in lacking.items():
-            for rows in self._rows.pieces(stream, low, high):
+            try:
+                for rows in self._rows.pieces(stream, low, high):
+                    for one in some.values():
+                        if one.key in self._kept:
+                            self._add(one, rows)
+            except (OSError, pa.ArrowException) as error:  # Spark will say what is wrong with a file
                 for one in some.values():
-                    if one.key in self._kept:
-                        self._add(one, rows)
+                    self._give_up(one.key, one.to, str(error))
             for kept in [self._kept[key] for key in some if key in self._kept]:
                 kept.rows, kept.to = [pa.concat_tables(kept.rows).combine_chunks()] if kept.rows else [], high
 
@@ -168,15 +175,25 @@ class Panes:
         sql = self._local.constants(wanted.group).join(wanted.paned.partial)
         try:
             more = self._local.ask(sql, {wanted.paned.stream: rows}, {})
-        except (duckdb.Error, pa.ArrowException):
-            del self._kept[wanted.key]
+        except (duckdb.Error, pa.ArrowException) as error:
+            self._give_up(wanted.key, wanted.to, str(error))
             return
-        self._kept[wanted.key].rows.append(more)
+        grown = self._kept[wanted.key]
+        grown.rows.append(more)
         while sum(kept.bytes for kept in self._kept.values()) > self._limit:
+            # Not those that were fine before another came.
+            fair = self._limit / len(self._kept)
             largest = max(self._kept, key=lambda key: self._kept[key].bytes)
-            rules = [rule for rule, _ in self._kept.pop(largest).needs]
-            self._too_large.add(largest)
-            _LOG.warning("panes too large: windows are aggregated whole", action="panes_given_up", rules=rules)
+            too_large = wanted.key if wanted.key in self._kept and grown.bytes > fair else largest
+            self._give_up(too_large, wanted.to, "too large")
+
+    def _give_up(self, key: _Key, until: int, why: str) -> None:
+        """These panes are not kept for a while; windows are aggregated whole."""
+        kept = self._kept.pop(key, None)
+        if kept is not None:
+            self._given_up[key] = until
+            rules = [rule for rule, _ in kept.needs]
+            _LOG.warning("windows are aggregated whole", action="panes_given_up", rules=rules, error=why)
 
     def _merged(self, wanted: _Wanted) -> Places:
         """What the windows say."""

@@ -5,9 +5,9 @@ its event, context and answers. What goes is in the archive: settled events, and
 this may break off anywhere and is done again; a little at a time, since the live process waits for it.
 """
 
+import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
@@ -19,6 +19,7 @@ from archiver.ingest import Archive
 from archiver.lifecycle import left
 from archiver.times import from_micros
 from moirae.live.outbox import Outbox
+from moirae.live.stream import base
 from moirae.settings import Settings
 from moirae.streams import FileSource
 from recall.ledger import twice
@@ -32,7 +33,7 @@ _DAY, _OLD = timedelta(days=1), timedelta(days=7)
 _ROWS = 1_000
 # Kinds of rows in the order in which they go, each when the ones before are gone: an alert without them would get them
 # again.
-_ABOUT_EVENTS = ("forget_alerts", "forget_tasks", "forget_contexts", "forget_events", "forget_relations")
+_ABOUT_EVENTS = ("forget_alerts", "forget_tasks", "forget_contexts", "forget_events")
 
 
 class Retention:
@@ -63,7 +64,8 @@ class Retention:
         more = [self._fold(archive.chunks), self._dated()]
         if gone is not None and gone.to_ts is not None:
             more.append(self._about(gone.to_ts))
-        self._versions(-1 if gone is None else gone.id)
+        if not any(more):  # each looks at whole tables
+            self._versions(gone)
         if gone is not None:
             (derived,) = self._connection.execute(_QUERIES["oldest_derived"]).fetchone() or (None,)
             oldest = gone.id if derived is None else min(gone.id, derived)
@@ -82,19 +84,21 @@ class Retention:
     def _gone(self, stream: str) -> Callable[[str], bool]:
         """Whether nothing is left of a source unit that could be read again. A folder without any file is taken to be
         away for a while, with what was in it."""
-        waiting, base = self._waiting(stream), self._settings.file.parent
-        from_files = isinstance(self._settings.streams[stream].source, FileSource)
-        there: dict[Path, bool] = {}
+        waiting, source = self._waiting(stream), self._settings.streams[stream].source
+        root = self._settings.file.parent
+        away: list[bool] = []
 
         def gone(name: str) -> bool:
             if name in waiting:
                 return False
-            path = base / name
-            if not from_files or path.parent == base:
+            path = root / name
+            # What is posted or handed over lands under a name without a folder.
+            if not isinstance(source, FileSource) or (path.parent == root and not path.exists()):
                 return True
-            if path.parent not in there:
-                there[path.parent] = path.parent.is_dir() and any(path.parent.iterdir())
-            return there[path.parent] and not path.exists()
+            if not away:
+                folder = base(str(root / source.files))
+                away.append(not folder.is_dir() or next(os.scandir(folder), None) is None)
+            return not away[0] and not path.exists()
 
         return gone
 
@@ -113,10 +117,12 @@ class Retention:
         more = [self._delete(name, {**times, **archived, "least": self._least}) for name in _ABOUT_EVENTS]
         return any(more)
 
-    def _versions(self, chunk: int) -> None:
-        """What versions of rules left behind. `chunk`: the newest that has left."""
+    def _versions(self, gone: Chunk | None) -> None:
+        """What versions of rules and relations left behind. `gone`: the newest chunk that has left."""
         for name in ("forget_views", "forget_calibrations", "forget_deployments"):
-            self._connection.execute(_QUERIES[name], {"chunk": chunk, "old": _OLD})
+            self._connection.execute(_QUERIES[name], {"chunk": -1 if gone is None else gone.id, "old": _OLD})
+        if gone is not None and gone.to_ts is not None:
+            self._delete("forget_relations", {"before": from_micros(gone.to_ts)})
 
     def _delete(self, name: str, values: Mapping[str, Any]) -> bool:
         # Recall processes may want the same tasks again just now.

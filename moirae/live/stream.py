@@ -65,7 +65,7 @@ def start_topic(
 
 
 def _source(spark: SparkSession, stream: str, pattern: str) -> DataFrame:
-    _base(pattern).mkdir(parents=True, exist_ok=True)
+    base(pattern).mkdir(parents=True, exist_ok=True)
     reader = (
         spark.readStream.format("binaryFile")
         .schema(_FILE_COLUMNS)
@@ -80,7 +80,7 @@ def _source(spark: SparkSession, stream: str, pattern: str) -> DataFrame:
     return reader.load(pattern).select(F.lit(stream).alias("stream"), "path", modified)
 
 
-def _base(pattern: str) -> Path:
+def base(pattern: str) -> Path:
     """The folder above the first wildcard of a glob."""
     path = Path(pattern)
     while glob.has_magic(str(path)):

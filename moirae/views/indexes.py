@@ -27,6 +27,8 @@ _QUERIES = sql.load("contexts")
 
 # Seconds between two times that a corpus is written; and at least so many times as long as that takes.
 _LEAST, _PART = 1.0, 10.0
+# Seconds between two looks where no chunk has closed.
+_LOOK = 10.0
 
 
 @dataclass(frozen=True)
@@ -62,21 +64,28 @@ class Indexes:
         self._root = root
         # When each may be written again; none has been looked at yet that is not here.
         self._due: dict[Name, float] = {}
+        # The end of closed chunks when nothing was to be done, and when to look again.
+        self._idle: int | None = None
+        self._look = 0.0
 
     def next(self, names: Collection[Name], chunks: Iterable[Chunk]) -> IndexWork | None:
         """What is to be written next: a corpus that lacks events of closed chunks; and once in the life of a process
         each, to see that it can be read."""
         end, now = closed_to(chunks), time.monotonic()
-        if end is None:
+        if end is None or (self._idle == end and now < self._look and self._due.keys() >= set(names)):
             return None
         corpora = Corpora(self._looking, self._root)
+        all_looked_at = True
         for name in names:
             if now < self._due.get(name, now):
+                all_looked_at = False
                 continue
             values = {"rule": name.rule, "version": name.version, "before": from_micros(end)}
             row = self._looking.execute(_QUERIES["not_in"], {**values, "number": corpora.written(name) or 0}).fetchone()
             if name not in self._due or (row is not None and row[0]):
                 return IndexWork(name)
+        if all_looked_at:
+            self._idle, self._look = end, now + _LOOK
         return None
 
     def make(self, work: IndexWork) -> None:

@@ -21,6 +21,8 @@ from recall.similarity.segment import ROWS, Key, Past, Pinned, Query, Room, Segm
 __all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "Span", "facts", "past", "restored"]
 
 _NONE = np.empty(0, dtype=np.int32)
+# Of which changes of C_k was told last, and these.
+_NOTHING_TOLD: tuple[tuple[int, int, int], tuple[Ids, Floats]] = (-1, -1, -1), (_NONE, np.zeros(0))
 # Changes of C_k that are noted before all bounds are brought up to them.
 _JOURNAL = 1000
 
@@ -65,7 +67,7 @@ class Index:
         self._shared = False
         # Terms whose C_k has changed, piece by piece, since the oldest bounds.
         self._journal: list[Ids] = []
-        self._told: tuple[tuple[int, int, int], tuple[Ids, Floats]] = (-1, -1, -1), (_NONE, np.zeros(0))
+        self._told = _NOTHING_TOLD
         self._room = Room()
 
     def __len__(self) -> int:
@@ -88,6 +90,7 @@ class Index:
                 self._heed(known)
                 known.heeded = 0
             self._journal.clear()
+            self._told = _NOTHING_TOLD
         self._journal.append(segment.known)
         self._events += len(segment)
         newest = int(segment.arrays["ts"][-1])

@@ -141,7 +141,7 @@ SELECT unit FROM units WHERE stream = %(stream)s AND done
 
 -- counters_of --
 -- What became of the records of some finished units.
-SELECT read, archived, late, duplicates, malformed, quarantined, conflicts, expired FROM units
+SELECT unit, read, archived, late, duplicates, malformed, quarantined, conflicts, expired FROM units
 WHERE stream = %(stream)s AND unit = ANY(%(units)s) AND done
 
 -- accounting --

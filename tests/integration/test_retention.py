@@ -198,6 +198,14 @@ def test_a_folder_that_is_empty_may_be_away_for_a_while(place: Place) -> None:
     assert place.one("SELECT count(*) FROM units WHERE unit = ''") == 0
 
 
+def test_what_lies_there_is_not_gone(place: Place) -> None:
+    """Beside the workspace file too; whole folders may go, and what is posted lands under a name."""
+    (place.settings.file.parent / "cpu.jsonl").touch()
+    gone = place.retention()._gone("s")
+    assert not gone("cpu.jsonl")
+    assert all(map(gone, ("push-1", "landing/3.jsonl", "landing/day/3.jsonl")))
+
+
 def test_chunks_that_have_left_become_one(place: Place) -> None:
     """Time is covered as before, and what comes for it is still refused."""
     place.roll()

@@ -43,13 +43,13 @@ def test_files_that_end_the_process_are_refused_after_a_while(
     registry = Registry(connection)
     files = RuleFiles(None, place, connection)  # type: ignore[arg-type]
     monkeypatch.setattr(reload, "checked", falls)
-    for _ in range(2):
+    for _ in range(reload._FALLS):
         assert files.due(watch=True)
         with pytest.raises(Py4JNetworkError):
             files.apply()
-    with pytest.raises(MoiraeError, match="2 processes have ended while they did so"):
+    with pytest.raises(MoiraeError, match="3 processes have ended while they did so"):
         files.apply()
-    assert checks == 2
+    assert checks == reload._FALLS
     assert "not checked again" in (registry.rule_files().problems or [""])[0]
     assert not files.due(watch=True)
     registry.ask_reload()

@@ -220,6 +220,41 @@ def test_rows_are_aggregated_once() -> None:
     assert [before, archived.read - before] == known
 
 
+def test_a_long_and_a_short_window_share_panes() -> None:
+    """Neither takes from the other what it needs: each row is aggregated once."""
+    rng = random.Random(4)
+    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '{} seconds', '1 second')"
+    both = [running(f"R{size}", expr.format(size), ["c"], DERIVED.format(size=2, slide=1)) for size in (60, 5)]
+    panes = Panes(local, archived)
+    for second in range(100, 160):
+        for part in due(both, {"s": START + second * SECOND}):
+            assert merged(sharing, panes, part).keys() == {rule.rule for rule in part.rules}
+        both = [rule.settled(START + second * SECOND) for rule in both]
+    assert archived.read == len(archived.between(None, START + 159 * SECOND))
+
+
+def test_a_file_that_cannot_be_read_ends_no_process() -> None:
+    """Windows are aggregated whole, where it is told whose fault that is; later ones have panes again."""
+    rng = random.Random(5)
+    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
+    rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1)).settled(START + 50 * SECOND)
+    panes, broken = Panes(local, archived), Archived(archived.rows, rng)
+
+    def pieces(stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+        yield archived.between(low, START + 40 * SECOND)
+        raise pa.ArrowInvalid("no Parquet file")
+
+    broken.pieces = pieces  # type: ignore[method-assign]
+    panes._rows = broken
+    (part,) = due([rule], {"s": START + 60 * SECOND})
+    assert merged(sharing, panes, part) == {}
+    panes._rows = archived
+    (part,) = due([rule.settled(START + 90 * SECOND)], {"s": START + 100 * SECOND})
+    assert alike(merged(sharing, panes, part), whole(sharing, local, archived, part))
+
+
 def test_panes_that_take_too_much_are_given_up() -> None:
     """The others are kept."""
     rng = random.Random(2)
