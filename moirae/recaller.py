@@ -63,7 +63,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
             beaten = time.monotonic()
             role.beat("running")
 
-    learner = Learner(lambda: database.connect(settings, "recall learner"))
+    learner = Learner(lambda: database.connect(settings, "recall learner"), Path(settings.archive))
     role.beat("starting")
     try:
         serve(place, connection, stop, beat)

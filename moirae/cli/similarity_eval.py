@@ -98,8 +98,8 @@ def _say(workspace: Path, eid: str, past: str, helps: bool, author: str | None) 
 def _of_workspace(workspace: Path, rule: str | None, measure: str | None) -> "Iterator[Report]":
     from moirae.evaluation.workspace import judged
 
-    with database(workspace) as (_, connection):
-        found = [known for _, _, known in judged(connection, rule)]
+    with database(workspace) as (settings, connection):
+        found = [known for _, _, known in judged(connection, Path(settings.archive), rule)]
     if not found:
         which = "no applied rule" if rule is None else f"no applied rule {rule!r}"
         raise UsageError(f"{which} has a similarity recall")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import structlog
@@ -22,10 +23,10 @@ _QUERIES = sql.load("judgements")
 _LOOK = 60
 
 
-def calibrate(connection: Connection[Any]) -> int:
+def calibrate(connection: Connection[Any], archive: Path) -> int:
     """Learn anew for each similarity recall; returns for how many there is enough to learn from."""
     learned = 0
-    for definition, name, events in judged(connection):
+    for definition, name, events in judged(connection, archive):
         values = {"rule": definition.name, "version": definition.version, "recall": name}
         model = learn(cases(events))
         if model is None:
@@ -39,8 +40,9 @@ def calibrate(connection: Connection[Any]) -> int:
 class Learner:
     """Learns in the background when people have said more. `connect`: a connection of its own, in autocommit."""
 
-    def __init__(self, connect: Callable[[], Connection[Any]]) -> None:
+    def __init__(self, connect: Callable[[], Connection[Any]], archive: Path) -> None:
         self._connect = connect
+        self._archive = archive
         self._basis: tuple[Any, ...] = ()
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._scheduler.add_job(self._look, "interval", seconds=_LOOK, max_instances=1, coalesce=True)
@@ -55,7 +57,7 @@ class Learner:
             with closing(self._connect()) as connection:
                 basis = tuple(connection.execute(_QUERIES["basis"]).fetchone() or ())
                 if basis != self._basis:
-                    learned = calibrate(connection)
+                    learned = calibrate(connection, self._archive)
                     self._basis = basis
                     _LOG.info("calibrated", action="calibrated", recalls=learned)
         except DatabaseError as error:

@@ -13,6 +13,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
+from archiver.chunk import FIRST
 from moirae import database
 from moirae.alerts.past import answers
 from moirae.cli import app
@@ -20,6 +21,7 @@ from moirae.deployments.registry import Registry
 from moirae.errors import UsageError
 from moirae.evaluation.learner import calibrate
 from moirae.evaluation.workspace import judged
+from moirae.live.outbox import outboxes
 from moirae.rules.definition import Definition
 from moirae.rules.model import Group
 from moirae.rules.ruleset import rules_of
@@ -140,6 +142,10 @@ def run(workspace: Path, *arguments: str) -> str:
     return result.stdout
 
 
+def archive(workspace: Path) -> Path:
+    return Path(load_settings(workspace, {}).archive)
+
+
 def test_the_workspace_is_evaluated(workspace: tuple[Path, Connection[Any]], tmp_path: Path) -> None:
     picture = tmp_path / "quality.png"
     (report,) = json.loads(run(workspace[0], "similarity", "eval", "-o", "json", "--picture", str(picture)))
@@ -156,12 +162,28 @@ def test_the_workspace_is_evaluated(workspace: tuple[Path, Connection[Any]], tmp
         run(workspace[0], "similarity", "eval", "--rule", "None")
 
 
+def test_what_the_database_has_forgotten_still_counts(workspace: tuple[Path, Connection[Any]]) -> None:
+    """Among which a hit was found does not hang on how much of it people have spoken of."""
+    path, connection = workspace
+    ((_, _, before),) = judged(connection, archive(path))
+    for outbox in outboxes(connection, archive(path)).values():
+        outbox.flush([FIRST])
+    with connection.transaction(force_rollback=True):
+        for table in ("contexts", "events"):
+            connection.execute(f"DELETE FROM {table} WHERE ts < %s".encode(), (START + timedelta(hours=40),))
+        ((_, _, after),) = judged(connection, archive(path))
+    assert [(alert.event_id, alert.facts) for alert in after.alerts] == [
+        (alert.event_id, alert.facts) for alert in before.alerts
+    ]
+    assert len({alert.place for alert in after.alerts[:40]}) == 4
+
+
 def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
     path, connection = workspace
     asked, past = str(eid(50)), str(eid(3))
     assert "does not help" in run(path, "similarity", "disagree", asked, past)
     assert "helps" in run(path, "similarity", "agree", asked, past, "--author", "ops")
-    ((_, _, known),) = judged(connection)
+    ((_, _, known),) = judged(connection, archive(path))
     assert known.said == {(asked, past): True}
     with pytest.raises(UsageError, match="is no past event of the rule of"):
         run(path, "similarity", "agree", asked, asked)
@@ -172,10 +194,10 @@ def test_the_next_answer_says_how_likely_it_is_right(workspace: tuple[Path, Conn
     last = eid(EVENTS - 1)
     (before,) = answers(connection, last)
     assert before.comparable is None
-    assert calibrate(connection) == 1
+    assert calibrate(connection, archive(path)) == 1
     (after,) = answers(connection, last)
     assert after.comparable is not None and 0.5 < after.comparable < 1
     assert "of the same kind in" in run(path, "similar", str(last))
     connection.execute("DELETE FROM alert_notes")
-    assert calibrate(connection) == 0
+    assert calibrate(connection, archive(path)) == 0
     assert answers(connection, last)[0].comparable is None
