@@ -83,8 +83,7 @@ class Corpora:
         """Have a corpus on disk with all that is settled by now; returns how many events that is."""
         index = self._current(name)
         if self._kept[name] < len(index):
-            self._store(name).save(index, time.time())
-            self._kept[name] = len(index)
+            self._save(index, name)
         return len(index)
 
     def _current(self, name: Name) -> Index:
@@ -119,6 +118,7 @@ class Corpora:
             _LOG.info("corpus read", action="corpus_read", rule=name.rule, events=len(index))
         else:
             self._kept[name] = len(index)
+            self._followed[name] = self._store(name).complete() or index.number
         return index
 
     def _store(self, name: Name) -> Store:
@@ -161,7 +161,8 @@ class Corpora:
         # Asked after the rows: what left them before they were read is told by then.
         forgotten = self._number("forgotten")
         events: list[tuple[int, Past]] = []
-        if forgotten > self._followed.get(name, index.number):
+        looked = forgotten > self._followed.get(name, index.number)
+        if looked:
             events = self._read(NumberedTable(self._root, CONTEXTS), index, name)
         known = {event.number for _, event in events}
         rows = [row for row in rows if row["number"] not in known]
@@ -172,6 +173,8 @@ class Corpora:
             events += zip(parts.tolist(), new, strict=True)
         self._add(index, events)
         self._followed[name] = max(last, forgotten)
+        if looked and not events and self._kept[name] == len(index):
+            self._try_to_save(index, name)  # so that nobody looks for it again
 
     def _number(self, query: str) -> int:
         row = self._connection.execute(_QUERIES[query]).fetchone()
@@ -181,11 +184,18 @@ class Corpora:
     def _keep(self, index: Index, name: Name) -> None:
         new = len(index) - self._kept[name]
         if new >= max(_EVENTS, len(index) * _PART):
-            try:
-                self._store(name).save(index, time.time())
-            except OSError as error:  # such as a full disk: the archive has all of it
-                _LOG.warning("corpus not written", action="corpus_not_written", rule=name.rule, error=str(error))
+            self._try_to_save(index, name)
+
+    def _try_to_save(self, index: Index, name: Name) -> None:
+        try:
+            self._save(index, name)
+        except OSError as error:  # such as a full disk: the archive has all of it
+            _LOG.warning("corpus not written", action="corpus_not_written", rule=name.rule, error=str(error))
             self._kept[name] = len(index)
+
+    def _save(self, index: Index, name: Name) -> None:
+        self._store(name).save(index, self._followed[name], time.time())
+        self._kept[name] = len(index)
 
     def _free(self, name: Name) -> None:
         now = time.monotonic()

@@ -60,22 +60,30 @@ class Store:
 
     def number(self) -> int | None:
         """The number of the last event in what was last saved; None: nothing was, in this format."""
+        return self._said("number")
+
+    def complete(self) -> int | None:
+        """The number up to which what was last saved has all events of the corpus; None: that is not known."""
+        return self._said("complete")
+
+    def _said(self, what: str) -> int | None:
         try:
             manifest = orjson.loads((self.path / _MANIFEST).read_bytes())
-            return int(manifest["number"]) if manifest["format"] == _FORMAT else None
+            return int(manifest[what]) if manifest["format"] == _FORMAT else None
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
-    def save(self, index: Index, now: float) -> None:
+    def save(self, index: Index, complete: int, now: float) -> None:
         """Write the segments that are new, with what their terms promise, then say what belongs together, then forget
-        the others. `now`: as of the files' own times."""
+        the others. `complete`: see there; `now`: as of the files' own times."""
         index.heed()
         self.path.mkdir(parents=True, exist_ok=True)
         for segment in index.segments:
             if segment.file is None or not (self.path / segment.file[0]).exists():
                 segment.file = _write(self.path, segment, index)
         files = [segment.file for segment in index.segments]
-        _publish(self.path / _MANIFEST, orjson.dumps({"format": _FORMAT, "number": index.number, "segments": files}))
+        manifest = {"format": _FORMAT, "number": index.number, "complete": complete, "segments": files}
+        _publish(self.path / _MANIFEST, orjson.dumps(manifest))
         named = {_MANIFEST, *(file[0] for file in files if file is not None)}
         for path in self.path.iterdir():
             with suppress(OSError):

@@ -39,7 +39,7 @@ def test_kept_and_read_again_it_answers_alike(tmp_path: Path, seed: int) -> None
             index.add(chunk, _events(rng, rng.randint(1, 60), count + 1))
             count = index.number
         _best(index, count)
-        store.save(index, now=1e12)
+        store.save(index, index.number, now=1e12)
         again = store.load()
         assert again is not None and (len(again), again.number) == (len(index), index.number)
         assert _best(again, count) == _best(index, count)
@@ -71,7 +71,7 @@ def test_what_is_damaged_is_not_used(tmp_path: Path, damage: Callable[[Path], No
     store = Store.of(tmp_path, "group/rule", "v1", ("running",))
     index = Index()
     index.add(0, _events(random.Random(1), 30, 1))
-    store.save(index, now=0)
+    store.save(index, index.number, now=0)
     damage(next(store.path.glob(which)))
     found = store.load()
     assert found is None or _best(found, 30) == _best(index, 30)
@@ -83,7 +83,7 @@ def test_what_nobody_uses_goes_after_a_week(tmp_path: Path) -> None:
     day, now = 86_400.0, time.time()
     for version, age in (("old", 8), ("new", 6), ("used", 30)):
         store = Store.of(tmp_path, "group/rule", version, ("running",))
-        store.save(Index(), now)
+        store.save(Index(), 0, now)
         store.use(now - age * day)
     (tmp_path / "begun").mkdir()
     Store.of(tmp_path, "group/rule", "used", ("running",)).use(now)
