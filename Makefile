@@ -45,8 +45,9 @@ demo: setup
 demo-once: setup
 	@$(BIN)/moirae demo --once -o json
 
+# Two files of tests at a time; each has its own database and Spark.
 test: setup broker
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 slow: setup broker
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600
