@@ -344,8 +344,8 @@ def test_tasks_compared_together_fail_one_by_one(past: History, monkeypatch: pyt
             raise ValueError("odd")
         return found
 
-    real = recall.comparing.compare
-    monkeypatch.setattr(recall.comparing, "compare", compare)
+    real = recall.manager.comparing.compare
+    monkeypatch.setattr(recall.manager.comparing, "compare", compare)
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["state"] in ("done", "failed") for task in (first, odd, last)))
     assert [past.task(task)["state"] for task in (first, odd, last)] == ["done", "failed", "done"]

@@ -288,7 +288,7 @@ def test_what_takes_long_to_understand_gives_way(
 ) -> None:
     """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
     monkeypatch.setattr(gate, "_PATIENCE", 1.0)
-    form = "if(repeat('a', 48) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
+    form = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
     rules, _ = parse_rules("rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN)
     _, (problem,) = check(spark, place, rules)
     assert "takes more than 1 s" in problem.message
