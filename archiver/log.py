@@ -17,6 +17,7 @@ from uuid import uuid4
 import orjson
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
 
 from archiver.errors import LogDamaged
 from archiver.times import from_micros, to_micros
@@ -25,9 +26,18 @@ from archiver.times import from_micros, to_micros
 # Delta cut times off to milliseconds.
 LOOSE, CLUSTERED = "a-", "c-"
 _CUT_OFF = 999
-CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
+_CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration": "interval 1 days"}
 # Commits between two checkpoints of the log: often enough to open fast, rare enough to cost little.
 _CHECKPOINT = 200
+
+
+def opened(path: Path, schema: pa.Schema) -> DeltaTable:
+    """The table in a folder, partitioned by chunk; created when absent."""
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        path.mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(path, schema, partition_by=["chunk"], configuration=_CONFIGURATION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,10 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from archiver.admission import column
 from archiver.files import shaped
-from archiver.log import CLUSTERED, CONFIGURATION, LOOSE, DataFile, Log, flush
+from archiver.log import CLUSTERED, LOOSE, DataFile, Log, flush, opened
 
 # A table's name and its columns beside time, id, rule, version: the settled events; the corpora of all rules.
 Kind = tuple[str, tuple[str, ...]]
@@ -49,19 +47,12 @@ class NumberedTable:
         ]
         self._schema = pa.schema([*kinds, ("chunk", pa.int32())])
         self.path = root / self._application
-        self._log = Log(self.path, "ts", self._open(), self._application)
+        self._log = Log(self.path, "ts", opened(self.path, self._schema), self._application)
 
     @staticmethod
     def exists(root: Path, kind: Kind) -> bool:
         """Whether there is such a table."""
         return (root / kind[0] / "_delta_log").is_dir()
-
-    def _open(self) -> DeltaTable:
-        try:
-            return DeltaTable(self.path)
-        except TableNotFoundError:
-            self.path.mkdir(parents=True, exist_ok=True)
-            return DeltaTable.create(self.path, self._schema, partition_by=["chunk"], configuration=CONFIGURATION)
 
     def last(self) -> int:
         """The number of the last archived row, 0 for none, in the newest version, which this object sees then."""

@@ -14,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Field
-from deltalake.exceptions import TableNotFoundError
 
 from archiver.admission import column
 from archiver.files import shaped, write
 from archiver.identity import ENTRY, entries, fingerprint
-from archiver.log import CLUSTERED, CONFIGURATION, LOOSE, ChunkFiles, DataFile, Log
+from archiver.log import CLUSTERED, LOOSE, ChunkFiles, DataFile, Log, opened
 from archiver.schema import APPEND, IDENTITY, StreamSchema
 
 # Under this name the log numbers appends.
@@ -37,7 +36,7 @@ class StreamTable:
         self.schema = schema
         self.path = root / "streams" / schema.name
         self._arrow = schema.arrow()
-        table = self._open()
+        table = opened(self.path, self._arrow)
         known = {field.name for field in table.schema().fields}
         # Columns may have come since the table was made; old rows have no value in new ones.
         self._added = [Field.from_arrow(field) for field in self._arrow if field.name not in known]
@@ -47,13 +46,6 @@ class StreamTable:
     def exists(root: Path, stream: str) -> bool:
         """Whether the stream has a table."""
         return (root / "streams" / stream / "_delta_log").is_dir()
-
-    def _open(self) -> DeltaTable:
-        try:
-            return DeltaTable(self.path)
-        except TableNotFoundError:
-            self.path.mkdir(parents=True, exist_ok=True)
-            return DeltaTable.create(self.path, self._arrow, partition_by=["chunk"], configuration=CONFIGURATION)
 
     def append(self, rows: pa.Table, batch: int) -> None:
         """Commit rows of the table's schema (but for their number) at once. `batch` is kept with the commit, for people
