@@ -16,21 +16,10 @@ from moirae.doctor import examine
 from moirae.settings import from_environment
 from tests.faults.harness import workspace
 from tests.faults.retaining import ROWS, main
+from tests.workspaces import one_stream
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
-WORKSPACE = """
-home: .moirae
-streams:
-  s:
-    columns: {ts: timestamp, n: bigint, host: string}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-chunks: {rows: 1000, age: 1d, recent: 2, keep: 3s}
-rules: []
-"""
+WORKSPACE = one_stream(rows=1000, keep="3s")
 
 
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])

@@ -18,21 +18,10 @@ from moirae.live.schemas import schema
 from moirae.settings import from_environment
 from tests.faults.harness import workspace
 from tests.faults.rolling import RETENTION, START, main, rows
+from tests.workspaces import one_stream
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
-WORKSPACE = """
-home: .moirae
-streams:
-  s:
-    columns: {ts: timestamp, n: bigint, host: string}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-chunks: {rows: 1000, age: 1d, recent: 2, keep: 6s}
-rules: []
-"""
+WORKSPACE = one_stream(rows=1000, keep="6s")
 
 
 class Look:

@@ -40,20 +40,9 @@ from moirae.settings import Settings, from_environment
 from moirae.status import accounting, holds
 from recall.corpora import Corpora
 from recall.request import SimilarQuestion
+from tests.workspaces import one_stream
 
-WORKSPACE = """
-home: .moirae
-streams:
-  s:
-    columns: {ts: timestamp, n: bigint, host: string}
-    time: ts
-    id: [n]
-    key: [host]
-    lateness: 0s
-    source: {files: landing/*.jsonl}
-chunks: {rows: 100, age: 1d, recent: 2, keep: 1s}
-rules: []
-"""
+WORKSPACE = one_stream(rows=100, keep="1s")
 START = 1_767_225_600_000_000
 ROWS, UNITS = 20, 100
 NEVER = timedelta(0)
