@@ -21,7 +21,7 @@ from moirae.rules.questions import SimilarRecall
 from recall.similarity.index import facts
 from recall.similarity.run import Alert
 
-_QUERIES = sql.load("judgements")
+_QUERIES, _CONTEXTS = sql.load("judgements"), sql.load("contexts")
 
 
 def say(connection: Connection[Any], opinion: Opinion) -> None:
@@ -61,9 +61,11 @@ def _judged(
             if row["tag"] is not None:
                 kinds[row["eid"]] = row["tag"]
     # Of events that nobody has said anything of the database forgets what has expired; their contexts still count.
-    known = {alert.event_id for alert in alerts}
-    alerts += (alert for alert in _archived(archive, definition, contexts) if alert.event_id not in known)
-    alerts.sort(key=lambda alert: (alert.ts, alert.event_id))
+    (forgotten,) = connection.execute(_CONTEXTS["forgotten"]).fetchone() or (0,)
+    if forgotten:
+        known = {alert.event_id for alert in alerts}
+        alerts += (alert for alert in _archived(archive, definition, contexts) if alert.event_id not in known)
+        alerts.sort(key=lambda alert: (alert.ts, alert.event_id))
     found = connection.execute(_QUERIES["said"], {"rule": definition.name})
     said = {(eid, past): helps for eid, past, helps in found}
     return Judged(f"{definition.name} {name}", alerts, kinds, said, asked.gap, asked.measure, asked.k)
