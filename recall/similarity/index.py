@@ -98,7 +98,7 @@ class Index:
         self.number = max(self.number, segment.newest_number)
         self.segments.append(segment)
         self._merge(segment.chunk)
-        self.segments.sort(key=lambda one: (one.chunk, one.key(0)))
+        self.segments.sort(key=lambda one: (one.chunk, one.ends[0]))
 
     def _own_counts(self) -> None:
         """C_k may be written to, and has room for all terms: what was given out stays as it is."""
@@ -178,7 +178,7 @@ class Index:
 
     def _rows(self, key: Key) -> Iterable[tuple[Segment, int]]:
         for segment in self.segments:
-            if segment.key(0) <= key <= segment.key(len(segment) - 1):
+            if segment.ends[0] <= key <= segment.ends[1]:
                 row = segment.place(key)
                 if segment.key(row) == key:
                     yield segment, row

@@ -27,7 +27,7 @@ _SINGLE = 1.0 + 1e-5
 # Two scores nearer than this may be one after rounding.
 _TIE = 1.0 - 1e-11
 # Lists are left when the rest of the query is below this part of the k-th score: fewer candidates pay for more lists.
-_ENOUGH = 0.15
+_ENOUGH = 0.2
 # Rows looked at together.
 _BLOCK = 64
 # Of 52 bits of a score 40 stay, as in `recall.similarity.measure`.
@@ -167,7 +167,6 @@ def search(
     asked,
     targets,
     level,
-    counted,
     gains,
     weights,
     norm,
@@ -203,9 +202,10 @@ def search(
 ):
     """The k best rows in [first, last) that score at least `least`, into `rows` and `scores`; returns how many.
 
-    The query's terms `asked`, rarest first, with their log C_k (`targets`) and `counted` tf; `level`: see `weigh`; E,
-    C_k (`holding`, and what is to be added to it, `changes` of the terms `changed`, ascending). `known`: the ids of the
-    segment's terms. `sums`, `mine`: room, zeros before and after. Of equal scores the later row is the better one.
+    The query's terms `asked`, rarest first, with their log C_k (`targets`), `gains` and `weights` as in `rests`;
+    `level`: see `weigh`; E, C_k (`holding`, and what is to be added to it, `changes` of the terms `changed`,
+    ascending). `known`: the ids of the segment's terms. `sums`, `mine`: room, zeros before and after. Of equal scores
+    the later row is the better one.
     """
     bounds_of = (starts, terms, counts, heads, docs, times, logs, squares, once, twice, inverses, impacts)
     lower(asked, targets, level, ids, order, *bounds_of)
@@ -223,65 +223,99 @@ def search(
                 sums[docs[at]] += gain * np.float32(times[at])
         done += 1
     rest = left[done]
-    # Who may get a place. Blocks in which nobody may are passed over at once.
-    found = 0
-    candidates = np.empty(last - first, dtype=np.int64)
-    bounds = np.empty(last - first)
-    share = _SINGLE / norm
-    needed = np.float32((least * _TIE - rest) / share / _SINGLE)
-    for begin in range(first, last, _BLOCK):
-        end = min(begin + _BLOCK, last)
-        some = False
-        for row in range(begin, end):
-            some |= sums[row] * inverses[row] >= needed
-        if not some:
-            continue
-        for row in range(begin, end):
-            total = sums[row]
-            if total > 0.0 and total * inverses[row] >= needed and numbers[row] <= number:
-                candidates[found] = row
-                bounds[found] = min(float(total) * float(inverses[row]) * share, 1.001) + rest
-                found += 1
-    sums[: len(starts) - 1] = 0.0
-    if found == 0:
-        return 0
     for one in range(len(asked)):
         if local[one] >= 0:
-            mine[local[one]] = counted[one]
-    # The most promising first: they set the bar for the others.
-    bar = np.partition(bounds[:found], found - k)[found - k] if found > k else 0.0
-    cell = np.empty(1)
-    bits = cell.view(np.int64)
+            mine[local[one]] = gains[one]
+    # The k that promise most come first: they set the bar for the others.
+    rows_of = starts, terms, counts
+    weights_of = known, events, holding, changed, changes
+    promising = np.empty(k, dtype=np.int64)
+    found = _promising(sums, inverses, numbers, first, last, number, _needed(least, rest, norm), promising)
     best = 0
-    for turn in range(2):
-        for place in range(found):
-            if (bounds[place] >= bar) != (turn == 0):
+    for place in range(found):
+        row = promising[place]
+        score = _score(row, least, rest, sums, inverses, mine, norm, rows_of, weights_of)
+        sums[row] = 0.0
+        best = _take(row, score, k, least, best, rows, scores)
+    if found == k:
+        enough = max(least, scores[k - 1] if best == k else 0.0)
+        needed = _needed(enough, rest, norm)
+        for begin in range(first, last, _BLOCK):
+            end = min(begin + _BLOCK, last)
+            if not _any(sums[begin:end], inverses[begin:end], needed):
                 continue
-            enough = max(least, scores[k - 1] if best == k else 0.0)
-            if bounds[place] < enough * _TIE:
-                continue
-            row = candidates[place]
-            if rest > 0.0:
-                product = 0.0
-                for at in range(starts[row], starts[row + 1]):
-                    tf = mine[terms[at]]
-                    if tf > 0.0:
-                        place_of = terms[at]
-                        product += (
-                            tf * float(counts[at]) * _square_of(known[place_of], events, holding, changed, changes)
-                        )
-                if min(product * float(inverses[row]) * share, 1.001) < enough * _TIE:
-                    continue
-            score = _exact(row, starts, terms, counts, mine, known, events, holding, changed, changes, norm)
-            if score <= 0.0:
-                continue
-            cell[0] = score
-            bits[0] = (bits[0] + _LAST // 2) & -_LAST
-            best = _take(row, cell[0], k, least, best, rows, scores)
+            for row in range(begin, end):
+                if sums[row] * inverses[row] >= needed and sums[row] > 0.0 and numbers[row] <= number:
+                    score = _score(row, enough, rest, sums, inverses, mine, norm, rows_of, weights_of)
+                    best = _take(row, score, k, least, best, rows, scores)
+                    if best == k and scores[k - 1] > enough:
+                        enough = scores[k - 1]
+                        needed = _needed(enough, rest, norm)
+    sums[: len(starts) - 1] = 0.0
     for one in range(len(asked)):
         if local[one] >= 0:
             mine[local[one]] = 0.0
     return best
+
+
+@compiled
+def _needed(enough, rest, norm):
+    """What a row's sum by its bound of 1/norm is at least where its score may be `enough`."""
+    return np.float32((enough * _TIE - rest) * norm / _SINGLE / _SINGLE)
+
+
+@compiled
+def _any(sums, inverses, needed):
+    """Whether any of some rows may score enough."""
+    many = 0
+    for at in range(len(sums)):
+        many += sums[at] * inverses[at] >= needed
+    return many > 0
+
+
+@compiled
+def _promising(sums, inverses, numbers, first, last, number, needed, promising):
+    """The rows in [first, last) of the largest bounds that are `needed` or more, as many as there is room for, in any
+    order; returns how many."""
+    bounds = np.empty(len(promising), dtype=np.float32)
+    found = 0
+    for begin in range(first, last, _BLOCK):
+        end = min(begin + _BLOCK, last)
+        if not _any(sums[begin:end], inverses[begin:end], needed):
+            continue
+        for row in range(begin, end):
+            bound = sums[row] * inverses[row]
+            if not (bound >= needed and sums[row] > 0.0 and numbers[row] <= number):
+                continue
+            at = found if found < len(promising) else np.argmin(bounds)
+            if found == len(promising) and bound <= bounds[at]:
+                continue
+            promising[at], bounds[at] = row, bound
+            found = min(found + 1, len(promising))
+            if found == len(promising):
+                needed = max(needed, bounds.min())
+    return found
+
+
+@compiled
+def _score(row, enough, rest, sums, inverses, mine, norm, rows_of, weights_of):
+    """What a row scores; 0 where that is less than enough for sure. `rest`: what the lists that were left may add."""
+    starts, terms, counts = rows_of
+    bound = float(inverses[row]) * _SINGLE / norm
+    if min(float(sums[row]) * bound, 1.001) + rest < enough * _TIE:
+        return 0.0
+    if rest > 0.0:
+        product = 0.0
+        for at in range(starts[row], starts[row + 1]):
+            product += mine[terms[at]] * float(counts[at])
+        if min(product * bound, 1.001) < enough * _TIE:
+            return 0.0
+    score = _exact(row, mine, norm, rows_of, weights_of)
+    cell = np.empty(1)
+    cell[0] = score
+    bits = cell.view(np.int64)
+    bits[0] = (bits[0] + _LAST // 2) & -_LAST
+    return cell[0]
 
 
 @compiled
@@ -296,8 +330,10 @@ def _square_of(term, events, holding, changed, changes):
 
 
 @compiled
-def _exact(row, starts, terms, counts, mine, known, events, holding, changed, changes, norm):
+def _exact(row, mine, norm, rows_of, weights_of):
     """The cosine, its sums compensated (Neumaier 1974), so that their order does not show."""
+    starts, terms, counts = rows_of
+    known, events, holding, changed, changes = weights_of
     product = norms = lost = missing = 0.0
     for at in range(starts[row], starts[row + 1]):
         tf = float(counts[at])
@@ -307,7 +343,7 @@ def _exact(row, starts, terms, counts, mine, known, events, holding, changed, ch
         missing += (norms - total) + part if norms >= part else (part - total) + norms
         norms = total
         if mine[terms[at]] > 0.0:
-            part = mine[terms[at]] * tf * square
+            part = mine[terms[at]] * tf
             total = product + part
             lost += (product - total) + part if product >= part else (part - total) + product
             product = total
@@ -317,8 +353,8 @@ def _exact(row, starts, terms, counts, mine, known, events, holding, changed, ch
 
 @compiled
 def _take(row, score, k, least, best, rows, scores):
-    """Put a row where it belongs among the best so far; returns how many there are."""
-    if score < least or (best == k and (score, row) < (scores[k - 1], rows[k - 1])):
+    """Put a row where it belongs among the best so far, if it scores at all; returns how many there are."""
+    if score <= 0.0 or score < least or (best == k and (score, row) < (scores[k - 1], rows[k - 1])):
         return best
     at = min(best, k - 1)
     while at > 0 and (scores[at - 1], rows[at - 1]) < (score, row):

@@ -46,7 +46,6 @@ class Query:
     compared as sets of terms that all weigh 1."""
 
     terms: Ids
-    counts: Floats
     gains: Floats
     weights: Floats
     norm: float
@@ -92,14 +91,13 @@ class Pinned:
         norm = math.sqrt(float(np.sum(weights**2)))
         order = np.argsort(-idf, kind="stable")
         order = order[weights[order] > 0]
-        counts, gains, kept = context.counts[order], (weights * idf)[order], weights[order]
-        return Query(context.terms[order], counts, gains, kept, norm, logs[order])
+        return Query(context.terms[order], (weights * idf)[order], weights[order], norm, logs[order])
 
     def query_of_set(self, context: Context) -> Query:
         """The set of a context's terms."""
         order = np.argsort(self.held(context.terms), kind="stable")
         once = np.ones(len(order))
-        return Query(context.terms[order], once, once, once, math.sqrt(len(order)), np.zeros(len(order)), sets=True)
+        return Query(context.terms[order], once, once, math.sqrt(len(order)), np.zeros(len(order)), sets=True)
 
 
 # With these counts every term weighs 1.
@@ -231,6 +229,11 @@ class Segment:
     def newest_number(self) -> int:
         return int(self.arrays["numbers"].max())
 
+    @cached_property
+    def ends(self) -> tuple[Key, Key]:
+        """The keys of its first and last event."""
+        return self.key(0), self.key(len(self) - 1)
+
     def key(self, row: int) -> Key:
         """How the event of a row is named."""
         return int(self.arrays["ts"][row]), self.arrays["eids"][row].decode()
@@ -244,12 +247,13 @@ class Segment:
 
     def within(self, low: int | None, high: int) -> tuple[int, int]:
         """The rows whose time is in [low, high), from the first to before the last."""
-        ts = self.arrays["ts"]
-        return 0 if low is None else int(np.searchsorted(ts, low)), int(np.searchsorted(ts, high))
+        ts, ((oldest, _), (newest, _)) = self.arrays["ts"], self.ends
+        first = 0 if low is None or low <= oldest else int(np.searchsorted(ts, low))
+        return first, len(self) if high > newest else int(np.searchsorted(ts, high))
 
     def counted(self, up_to: Key, number: int) -> npt.NDArray[np.bool_] | None:
         """Which rows are of events up to a key, of those that came in up to a number; None: all."""
-        if self.newest_number <= number and self.key(len(self) - 1) <= up_to:
+        if self.newest_number <= number and self.ends[1] <= up_to:
             return None
         counted = self.arrays["numbers"] <= number
         counted[self.place((up_to[0], up_to[1] + "\0")) :] = False
@@ -349,7 +353,7 @@ class Segment:
         level, arrays = self._weighed(query)
         pinned = _ALIKE if query.sets else pinned
         found = kernel.search(
-            *(query.terms, query.logs, level, query.counts, query.gains, query.weights, query.norm),
+            *(query.terms, query.logs, level, query.gains, query.weights, query.norm),
             *(float(max(pinned.events, 1)), pinned.base, pinned.changed, pinned.changes),
             *(self._ids, self._order, self.known),
             *(arrays[name] for name in (*_LOWERED, "numbers")),
