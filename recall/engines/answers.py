@@ -49,7 +49,12 @@ def _plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[
         for row in table.to_pylist():
             shown = {name: written(row[column]) for name, column in outputs.items()}
             found.setdefault(row[EID], []).append(shown)
-    return {eid: sorted(rows, key=orjson.dumps) for eid, rows in found.items()}
+    return {eid: in_order([(0, row) for row in rows]) for eid, rows in found.items()}
+
+
+def in_order(rows: Iterable[tuple[int, dict[str, Any]]]) -> Rows:
+    """Numbered rows by number, those of one number by what they say: the same answer by any engine, each time."""
+    return [row for _, row in sorted(rows, key=lambda one: (one[0], orjson.dumps(one[1])))]
 
 
 def _together(tables: Sequence[pa.Table]) -> pa.Table:

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 import duckdb
 import pyarrow as pa
 
-from archiver.reader import Reader
+from archiver.reader import Pinned, Reader
 from recall.engines import merging
 from recall.engines.answers import Rows
-from recall.engines.subset import NotServed, served
+from recall.engines.subset import NotServed, Served, served
 from recall.engines.template import Own, Template, by_event, cut, wanted_only
 from recall.lately import Lately
 from recall.pending import Waiting, plain_pending
@@ -26,13 +26,15 @@ class LocalEngine:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._served: Lately[str, str | NotServed] = Lately()
+        self._served: Lately[str, Served | NotServed] = Lately()
         self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
         self._duck.execute("SET TimeZone = 'UTC'")
+        # Files stay as they are, and many questions read the same ones.
+        self._duck.execute("SET parquet_metadata_cache = true")
 
     def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
         """See `recall.engines.spark.SparkEngine.partial`. Raises `NotServed`."""
-        sql = self._sql(template)
+        asking = self._asking(template)
         (stream,) = template.partial.used.streams
         pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
         if not pinned.rows and not pinned.files:
@@ -52,6 +54,7 @@ class LocalEngine:
         try:
             self._duck.register("_pending", plain_pending(waiting, template.question.attributes))
             self._duck.execute(f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS {parts}')
+            sql = asking.within if _within(pinned, [piece for _, piece in shares]) else asking.any
             found = self._duck.sql(f"{sql} LIMIT {cut(len(shares))}").to_arrow_table()
             return by_event(template, _as_spark(template, found), len(shares))
         except duckdb.InterruptException:
@@ -73,7 +76,7 @@ class LocalEngine:
     def serves(self, template: Template) -> bool:
         """Whether a question is one of those that this engine answers."""
         try:
-            return bool(self._sql(template))
+            return bool(self._asking(template))
         except NotServed:
             return False
 
@@ -83,7 +86,7 @@ class LocalEngine:
         pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
         return float(sum(map(_size, pinned.files)) + sum(rows.nbytes for rows in pinned.rows)) / 1e6
 
-    def _sql(self, template: Template) -> str:
+    def _asking(self, template: Template) -> Served:
         # Types of attributes count too.
         found = self._served.of(template.asked, lambda: self._written(template))
         if isinstance(found, NotServed):
@@ -99,6 +102,14 @@ class LocalEngine:
     def _columns(self, template: Template) -> Mapping[str, str]:
         streams = template.partial.used.streams
         return self._reader.schema(next(iter(streams))).columns if len(streams) == 1 else {}
+
+
+def _within(pinned: Pinned, pieces: Sequence[Piece]) -> bool:
+    """Whether all rows are sure to lie within each piece, by the times that are known of their files."""
+    spans = {(low, high) for _, low, high in pieces}
+    return not pinned.rows and all(
+        (low is None or file.oldest >= low) and file.newest < high for file in pinned.held for low, high in spans
+    )
 
 
 def _as_spark(template: Template, found: pa.Table) -> pa.Table:

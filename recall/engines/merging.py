@@ -5,14 +5,14 @@ numbers by + - * /, comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, CASE, coale
 division by zero does, Spark is asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from recall.engines.answers import Rows, written
+from recall.engines.answers import Rows, in_order, written
 from recall.engines.template import PENDING, Template
 from recall.pending import PLAIN, Waiting, plain_pending
 from recall.query.lift import EID
@@ -86,11 +86,7 @@ def _in_duckdb(sql: str) -> str:
 
 def _by_event(found: pa.Table) -> dict[str, Rows]:
     names = [name for name in found.column_names if name not in (EID, "_row")]
-    rows: dict[str, list[tuple[int, Mapping[str, object]]]] = {}
+    rows: dict[str, list[tuple[int, dict[str, object]]]] = {}
     for row in found.to_pylist():
         rows.setdefault(row[EID], []).append((row.get("_row", 0), {name: written(row[name]) for name in names}))
-    return {eid: _ordered(mine) for eid, mine in rows.items()}
-
-
-def _ordered(rows: Sequence[tuple[int, Mapping[str, object]]]) -> Rows:
-    return [dict(row) for _, row in sorted(rows, key=lambda one: one[0])]
+    return {eid: in_order(mine) for eid, mine in rows.items()}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 from uuid import UUID
 
 import orjson
@@ -16,7 +17,7 @@ from archiver.engine.session import jvm
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall import gate
-from recall.engines.answers import Rows
+from recall.engines.answers import Rows, in_order
 from recall.engines.template import PENDING, Own, Template, by_event, cut, wanted_only
 from recall.lately import Lately
 from recall.pending import WRITTEN, Waiting, own_table, pending
@@ -206,7 +207,7 @@ def _rows(frame: DataFrame) -> dict[str, Rows]:
     columns = [name for name in frame.columns if name not in (EID, "_row")]
     order = F.col("_row") if "_row" in frame.columns else F.lit(0).alias("_row")
     shown = frame.select(EID, order, F.to_json(F.struct(*[F.col(f"`{c}`") for c in columns]), WRITTEN).alias("_json"))
-    found: dict[str, list[tuple[int, str]]] = {}
+    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for row in shown.collect():
-        found.setdefault(row[EID], []).append((row["_row"], row["_json"]))
-    return {eid: [orjson.loads(text) for _, text in sorted(rows)] for eid, rows in found.items()}
+        found.setdefault(row[EID], []).append((row["_row"], orjson.loads(row["_json"])))
+    return {eid: in_order(rows) for eid, rows in found.items()}

@@ -6,6 +6,7 @@ these are only counted. `tests/contract` shows that the answers are alike.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 import sqlglot
@@ -32,8 +33,16 @@ class NotServed(Exception):
     """This engine cannot answer; Spark can."""
 
 
-def served(template: Template, columns: Mapping[str, str]) -> str:
-    """The partial query in DuckDB's words; `columns` of its stream. Raises `NotServed` for all it is not sure of."""
+@dataclass(frozen=True)
+class Served:
+    """A partial query in DuckDB's words; `within`: where all rows that are read lie within the piece."""
+
+    any: str
+    within: str
+
+
+def served(template: Template, columns: Mapping[str, str]) -> Served:
+    """The partial query; `columns` of its stream. Raises `NotServed` for all that is not known to be alike."""
     question, used, chosen = template.question, template.partial.used, template.split
     if chosen.rows:
         raise NotServed("plain rows are read by Spark")
@@ -59,7 +68,11 @@ def served(template: Template, columns: Mapping[str, str]) -> str:
     for key in partial.args["group"].expressions:
         if typing.kind(key) == "number" and typing.type(key) not in ("int", "bigint"):
             raise NotServed("groups by fractions, or by numbers that are computed")
-    return sqlglot.transpile(template.partial.sql, read="spark", write="duckdb")[0]
+    return Served(_written(template.partial.sql), _written(template.partial_within))
+
+
+def _written(sql: str) -> str:
+    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
 
 
 def _check_output(node: exp.Expr, typing: "Typing") -> None:

@@ -60,6 +60,11 @@ class Template:
         return lift(self.split.partial, self._scope(frozenset()), self._names)
 
     @cached_property
+    def partial_within(self) -> str:
+        """`partial` where all rows of streams that are read lie within the piece: their times are not read for that."""
+        return lift(self.split.partial, self._scope(frozenset()), self._names, within=True).sql
+
+    @cached_property
     def merge(self) -> Lifted:
         """For the merged partial answers."""
         return lift(self.split.merge, self._scope(frozenset({MERGED})), self._names, numbered=True)

@@ -81,13 +81,16 @@ class Lifted:
     used: Used
 
 
-def lift(query: str | exp.Query, scope: Scope, names: Names, numbered: bool = False) -> Lifted:
+def lift(
+    query: str | exp.Query, scope: Scope, names: Names, numbered: bool = False, within: bool = False
+) -> Lifted:
     """The query for all events of a table. `numbered`: where it has an order, a last column `_row` counts by it.
 
     That table has the columns `_eid`, `_event_ts`, `_low`, `_high`, and `_event_<attribute>` for each attribute; rows
-    of streams belong to an event when their time is in [_low, _high). Raises `Unsupported`.
+    of streams belong to an event when their time is in [_low, _high). `within`: that holds for all rows there are, and
+    is not looked at. Raises `Unsupported`.
     """
-    lifting = _Lifting(scope, names, numbered)
+    lifting = _Lifting(scope, names, numbered, within)
     top = lifting.query(plain_names(parse(query)) if isinstance(query, str) else query.copy(), frozenset())
     outer = exp.select(exp.column(EID, quoted=True), exp.Star(except_=lifting.carried())).from_(_subquery(top, "_q"))
     return Lifted(outer.sql(dialect="spark"), replace(lifting.used, pins=lifting.pins()))
@@ -100,6 +103,7 @@ class _Lifting:
     scope: Scope
     names: Names
     numbered: bool = False
+    within: bool = False
     used: Used = field(default_factory=Used)
     _places: list[tuple[str, frozenset[tuple[str, str]]]] = field(default_factory=list)
 
@@ -239,7 +243,8 @@ class _Lifting:
             return self._join(self.names.tables[name], holds, [VALID_FROM, VALID_TO])
         if name in tables.streams:
             self._use(streams=frozenset({name}))
-            return self._join(self.names.tables[name], _in_time(tables.streams[name]), [])
+            on = exp.true() if self.within else _in_time(tables.streams[name])
+            return self._join(self.names.tables[name], on, [])
         if name in tables.derived:
             found = shape(tables.derived[name], tables)
             self._use(derived=found.streams, relations=found.relations, reach=found.reach, lag=found.lag)

@@ -73,6 +73,12 @@ def engines(archive: Path, spark: SparkSession) -> tuple[SparkEngine, LocalEngin
     return engine(spark, archive, 0), LocalEngine(reader(archive, 1 << 20))
 
 
+@pytest.fixture(scope="module")
+def files(archive: Path) -> LocalEngine:
+    """This process, with nothing in memory."""
+    return LocalEngine(reader(archive, 0))
+
+
 def engine(spark: SparkSession, archive: Path, memory: int) -> SparkEngine:
     """Spark over the archive."""
     return SparkEngine(spark.newSession, reader(archive, memory), lambda _: pa.table({}))
@@ -163,17 +169,21 @@ def questions(draw: st.DrawFn) -> str:
     "SELECT s.host AS h, max(s.v) - min(s.v) AS r FROM s GROUP BY s.host HAVING count(*) > 3 ORDER BY r LIMIT 2", [50]
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
-def test_engines_and_pieces_agree(engines: tuple[SparkEngine, LocalEngine], sql: str, borders: list[int]) -> None:
-    """Spark in one piece = Spark in pieces = this process in pieces."""
+def test_engines_and_pieces_agree(
+    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str, borders: list[int]
+) -> None:
+    """Spark in one piece = Spark in pieces = this process in pieces, also where these are whole files."""
     spark, local = engines
     asking = question(sql)
     whole = answer(spark, spark, asking, [])
     assert alike(answer(spark, spark, asking, borders), whole), sql
     try:
         here = answer(local, spark, asking, borders)
+        in_chunks = answer(files, spark, asking, [25, 50, 75])
     except NotServed:
         return
     assert alike(here, whole), sql
+    assert alike(in_chunks, whole), sql
 
 
 @pytest.mark.parametrize(

@@ -334,6 +334,14 @@ def test_pieces_make_the_whole(spark: SparkSession, table: pa.Table, asking: Ask
     check(spark, table, asking, borders)
 
 
+def test_rows_without_an_order_have_one_all_the_same(spark: SparkSession) -> None:
+    """Whichever engine merges: `in_pieces` compares them."""
+    ts = pa.array([to_micros(START) + n for n in range(9)], pa.timestamp("us", tz="UTC"))
+    rows = spark.createDataFrame(pa.table({"ts": ts, "n": [None, 1, -1] * 3, "v": [-1e-39, 0.0, None] * 3}))
+    asking = "SELECT n % 2 AS k, sum(v) / nullif(count(*), 0) AS c FROM s GROUP BY n % 2"
+    assert len(in_pieces(spark, asking, rows, [], EVENT)) == 3
+
+
 PROGRESS = Progress("queries", 50)
 
 
