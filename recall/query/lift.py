@@ -81,9 +81,7 @@ class Lifted:
     used: Used
 
 
-def lift(
-    query: str | exp.Query, scope: Scope, names: Names, numbered: bool = False, within: bool = False
-) -> Lifted:
+def lift(query: str | exp.Query, scope: Scope, names: Names, numbered: bool = False, within: bool = False) -> Lifted:
     """The query for all events of a table. `numbered`: where it has an order, a last column `_row` counts by it.
 
     That table has the columns `_eid`, `_event_ts`, `_low`, `_high`, and `_event_<attribute>` for each attribute; rows

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from sqlglot.dialects.spark import Spark
@@ -184,6 +184,7 @@ def _judge(spark: SparkSession, place: Settings, sql: str) -> None:
 
 @pytest.mark.spark
 @settings(max_examples=40)
+@example(sql="SELECT id, ts FROM events |> LIMIT 1")
 @given(sql=SQL)
 def test_any_sql_is_taken_or_refused(spark: SparkSession, place: Settings, sql: str) -> None:
     _judge(spark, place, sql)

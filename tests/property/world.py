@@ -124,7 +124,9 @@ LOAD = "(SELECT host, window.end AS ts, avg(v) AS v FROM a GROUP BY host, window
 # The same rules over whole tables, written out by hand: one run over all on-time rows.
 BATCH = {
     "Filter": "SELECT host, n, ts, v * 2 AS double FROM a WHERE v > 70",
-    "Star": "SELECT at AS ts, host, w FROM b WHERE w IS NULL OR w > 5",
+    # Of rows of one host and time the smallest is the event.
+    "Star": "SELECT at AS ts, host, CASE WHEN count(w) = count(*) THEN min(w) END AS w FROM b "
+    "WHERE w IS NULL OR w > 5 GROUP BY at, host",
     "Site": "SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v < 20",
     "End": "SELECT host, window.end AS ts, count(*) AS c FROM a GROUP BY host, window(ts, '1 minute') "
     "HAVING count(*) > 2",
