@@ -93,7 +93,7 @@ class LocalEngine:
             raise found
         return found
 
-    def _written(self, template: Template) -> str | NotServed:
+    def _written(self, template: Template) -> Served | NotServed:
         try:
             return served(template, self._columns(template))
         except NotServed as reason:
