@@ -28,6 +28,8 @@ _MODULES = {
     "G15": "benchmarks.scans",
     "G16": "benchmarks.scans",
     "P1": "benchmarks.panes",
+    "R1": "benchmarks.rollover",
+    "R2": "benchmarks.rollover",
     "Q": "benchmarks.quality",
 }
 
