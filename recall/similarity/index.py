@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from recall.similarity import kernel
-from recall.similarity.corpus import Context, Counts, Floats, Ids, Rows, Vocabulary
+from recall.similarity.corpus import Context, Counts, Floats, Rows, Vocabulary
+from recall.similarity.journal import Journal
 from recall.similarity.measure import Binary, Measure, TfIdf, with_numbers
 from recall.similarity.numeric import NOTHING, Scales, Values, flat, products, scales, squares
 from recall.similarity.ranking import Hit, TopK, best
@@ -21,10 +22,6 @@ from recall.similarity.segment import ROWS, Key, Past, Pinned, Query, Room, Segm
 __all__ = ["Comparison", "Index", "Key", "Past", "Pinned", "Span", "facts", "past", "restored"]
 
 _NONE = np.empty(0, dtype=np.int32)
-# Of which changes of C_k was told last, and these.
-_NOTHING_TOLD: tuple[tuple[int, int, int], tuple[Ids, Floats]] = (-1, -1, -1), (_NONE, np.zeros(0))
-# Changes of C_k that are noted before all bounds are brought up to them.
-_JOURNAL = 1000
 
 # Rows of an event's contexts, by name: columns and their values as texts.
 Contexts = Mapping[str, Sequence[Mapping[str, str | None]]]
@@ -65,9 +62,7 @@ class Index:
         self._newest: int | None = None
         self._held = np.zeros(0)
         self._shared = False
-        # Terms whose C_k has changed, piece by piece, since the oldest bounds.
-        self._journal: list[Ids] = []
-        self._told = _NOTHING_TOLD
+        self._journal = Journal()
         self._room = Room()
 
     def __len__(self) -> int:
@@ -85,13 +80,12 @@ class Index:
         """A segment of new events, whose terms are numbered by this index's vocabulary."""
         self._own_counts()
         self._held[segment.known] += segment.holding()
-        if len(self._journal) >= _JOURNAL:
+        if self._journal.full:
             for known in self.segments:
                 self._heed(known)
                 known.heeded = 0
             self._journal.clear()
-            self._told = _NOTHING_TOLD
-        self._journal.append(segment.known)
+        self._journal.note(segment.known)
         self._events += len(segment)
         newest = int(segment.arrays["ts"][-1])
         self._newest = newest if self._newest is None else max(newest, self._newest)
@@ -274,16 +268,8 @@ class Index:
         if segment.aged(self._level):
             segment.weigh(self._level, self._held)
         elif segment.heeded < len(self._journal):
-            segment.lower(*self._news(segment.heeded))
+            segment.lower(*self._journal.since(segment.heeded, self._held))
         segment.heeded = len(self._journal)
-
-    def _news(self, since: int) -> tuple[Ids, Floats]:
-        """Terms whose C_k has changed since a place in the journal, with its logarithm; most segments ask the same."""
-        asked = since, self.number, len(self._journal)
-        if asked != self._told[0]:
-            terms = np.unique(np.concatenate(self._journal[since:]))
-            self._told = asked, (terms, np.log10(np.maximum(self._held[terms], 1)))
-        return self._told[1]
 
     # What unread history can bring
 
