@@ -51,6 +51,12 @@ class DataFile:
     oldest: int
     newest: int
 
+    @property
+    def exact(self) -> bool:
+        """Whether each of its rows is known to have a time from `oldest` to `newest`; not so of other writers' files,
+        whose rows may have none."""
+        return _is_ours(self.path)
+
     def within(self, low: int | None, high: int | None) -> bool:
         """Whether it may hold event times in [low, high)."""
         return _within(self, low, high)
@@ -279,7 +285,11 @@ def _chunk_of(path: str) -> int:
 
 
 def _end(path: str, newest: int) -> int:
-    return newest if path.split("/", 1)[1].startswith((LOOSE, CLUSTERED)) else newest + _CUT_OFF
+    return newest if _is_ours(path) else newest + _CUT_OFF
+
+
+def _is_ours(path: str) -> bool:
+    return path.split("/", 1)[1].startswith((LOOSE, CLUSTERED))
 
 
 def _written(micros: int) -> str:

@@ -51,11 +51,13 @@ _FRESH = "p.v >= 0"
 def run() -> list[Result]:
     """Measure, interleaved."""
     noise, final, by_chunk, ten, different, separate, cancelled, redone = [], [], [], [], [], [], [], []
+    different_questions = [(app, f"p.v > {app}") for app in range(10)]
     with history(_ROWS) as past:
         ours = manager(past.root, past.connection, [engines(past.root, Kept(room=0))])
         engine = LocalEngine(Reader(past.root, [SCHEMA]))
         _scan(engine)
         _to_the_end(past, ours, [(0, _FRESH)])
+        _to_the_end(past, ours, different_questions)
         for repetition in range(_REPETITIONS):
             noise.append(kernel())
             scan, each = _scan(engine), _each_chunk(engine)
@@ -63,7 +65,7 @@ def run() -> list[Result]:
             final.append(one / scan)
             by_chunk.append(each / scan)
             ten.append(_to_the_end(past, ours, [(app, _FRESH) for app in range(10)]) / one)
-            different.append(_to_the_end(past, ours, [(app, f"p.v > {app}") for app in range(10)]) / one)
+            different.append(_to_the_end(past, ours, different_questions) / one)
             separate.append(sum(_to_the_end(past, ours, [(app, _FRESH)]) for app in range(10)) / one)
             cancelled.append(_cancelled(past))
             redone.append(_redone(past))
@@ -76,7 +78,7 @@ def run() -> list[Result]:
     return [
         result("G2", "final answer of a recall alone ÷ one full scan, local reader", final, "≤ 1.25", beside, noise),
         result("G8", "ten recalls of one question ÷ one", ten, "≤ 1.5", apart_beside, noise),
-        result("G8", "ten recalls of ten questions ÷ one", different, "–", apart_beside, noise),
+        result("G8", "ten recalls of ten questions ÷ one", different, "–", {}, noise),
         result("G15", "chunks that count for a task after it was cancelled", cancelled, "≤ 1", {}, noise),
         result("G16", "chunks read again after a kill, 10 recalls at once", redone, "≤ 2", {}, noise),
     ]

@@ -53,7 +53,8 @@ def _plain_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[
 
 
 def in_order(rows: Iterable[tuple[int, dict[str, Any]]]) -> Rows:
-    """Numbered rows by number, those of one number by what they say: the same answer by any engine, each time."""
+    """Rows by their numbers; those without an order of their own (all 0) by what they say, so that any engine gives the
+    same answer each time."""
     return [row for _, row in sorted(rows, key=lambda one: (one[0], orjson.dumps(one[1])))]
 
 

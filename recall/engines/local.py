@@ -54,7 +54,7 @@ class LocalEngine:
         try:
             self._duck.register("_pending", plain_pending(waiting, template.question.attributes))
             self._duck.execute(f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS {parts}')
-            sql = asking.within if _within(pinned, [piece for _, piece in shares]) else asking.any
+            sql = asking.within if _within(pinned, [piece for _, piece in shares]) else asking.cut
             found = self._duck.sql(f"{sql} LIMIT {cut(len(shares))}").to_arrow_table()
             return by_event(template, _as_spark(template, found), len(shares))
         except duckdb.InterruptException:
@@ -76,7 +76,8 @@ class LocalEngine:
     def serves(self, template: Template) -> bool:
         """Whether a question is one of those that this engine answers."""
         try:
-            return bool(self._asking(template))
+            self._asking(template)
+            return True
         except NotServed:
             return False
 
@@ -108,7 +109,9 @@ def _within(pinned: Pinned, pieces: Sequence[Piece]) -> bool:
     """Whether all rows are sure to lie within each piece, by the times that are known of their files."""
     spans = {(low, high) for _, low, high in pieces}
     return not pinned.rows and all(
-        (low is None or file.oldest >= low) and file.newest < high for file in pinned.held for low, high in spans
+        file.exact and (low is None or file.oldest >= low) and file.newest < high
+        for file in pinned.held
+        for low, high in spans
     )
 
 

@@ -35,9 +35,10 @@ class NotServed(Exception):
 
 @dataclass(frozen=True)
 class Served:
-    """A partial query in DuckDB's words; `within`: where all rows that are read lie within the piece."""
+    """A partial query in DuckDB's words: `cut` compares each row's time with the piece, `within` is for where all rows
+    that are read lie in it."""
 
-    any: str
+    cut: str
     within: str
 
 
@@ -68,10 +69,10 @@ def served(template: Template, columns: Mapping[str, str]) -> Served:
     for key in partial.args["group"].expressions:
         if typing.kind(key) == "number" and typing.type(key) not in ("int", "bigint"):
             raise NotServed("groups by fractions, or by numbers that are computed")
-    return Served(_written(template.partial.sql), _written(template.partial_within))
+    return Served(_in_duckdb(template.partial.sql), _in_duckdb(template.partial_within))
 
 
-def _written(sql: str) -> str:
+def _in_duckdb(sql: str) -> str:
     return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
 
 

@@ -95,8 +95,7 @@ def parse(sql: str) -> exp.Query:
         refusal = Unsupported(f"SQL syntax: {known.get('description', str(error))}")
         refusal.line, refusal.column = known.get("line", 1) or 1, known.get("col", 1) or 1
         raise refusal from error
-    except (AttributeError, TypeError, ValueError, LookupError, AssertionError) as error:
-        # Some texts the parser does not refuse but fails over.
+    except Exception as error:  # some texts the parser does not refuse but falls over, such as `|> LIMIT 1`
         raise Unsupported("SQL syntax: this cannot be read") from error
     if len(statements) != 1 or not isinstance(statements[0], exp.Query):
         raise Unsupported("one SELECT is wanted here")

@@ -232,11 +232,13 @@ def search(
     promising = np.empty(k, dtype=np.int64)
     found = _promising(sums, inverses, numbers, first, last, number, _needed(least, rest, norm), promising)
     best = 0
+    cell = np.empty(1)
+    bits = cell.view(np.int64)
     for place in range(found):
         row = promising[place]
         score = _score(row, least, rest, sums, inverses, mine, norm, rows_of, weights_of)
         sums[row] = 0.0
-        best = _take(row, score, k, least, best, rows, scores)
+        best = _take(row, score, k, least, best, rows, scores, cell, bits)
     if found == k:
         enough = max(least, scores[k - 1] if best == k else 0.0)
         needed = _needed(enough, rest, norm)
@@ -245,9 +247,9 @@ def search(
             if not _any(sums[begin:end], inverses[begin:end], needed):
                 continue
             for row in range(begin, end):
-                if sums[row] * inverses[row] >= needed and sums[row] > 0.0 and numbers[row] <= number:
+                if _may(row, sums, inverses, numbers, number, needed):
                     score = _score(row, enough, rest, sums, inverses, mine, norm, rows_of, weights_of)
-                    best = _take(row, score, k, least, best, rows, scores)
+                    best = _take(row, score, k, least, best, rows, scores, cell, bits)
                     if best == k and scores[k - 1] > enough:
                         enough = scores[k - 1]
                         needed = _needed(enough, rest, norm)
@@ -274,26 +276,47 @@ def _any(sums, inverses, needed):
 
 
 @compiled
+def _may(row, sums, inverses, numbers, number, needed):
+    """Whether a row may score enough, and is one of those asked for."""
+    return sums[row] * inverses[row] >= needed and sums[row] > 0.0 and numbers[row] <= number
+
+
+@compiled
 def _promising(sums, inverses, numbers, first, last, number, needed, promising):
     """The rows in [first, last) of the largest bounds that are `needed` or more, as many as there is room for, in any
-    order; returns how many."""
-    bounds = np.empty(len(promising), dtype=np.float32)
+    order; returns how many. They are kept as a heap, the least promising on top."""
+    room = len(promising)
+    bounds = np.empty(room, dtype=np.float32)
     found = 0
     for begin in range(first, last, _BLOCK):
         end = min(begin + _BLOCK, last)
         if not _any(sums[begin:end], inverses[begin:end], needed):
             continue
         for row in range(begin, end):
+            if not _may(row, sums, inverses, numbers, number, needed):
+                continue
             bound = sums[row] * inverses[row]
-            if not (bound >= needed and sums[row] > 0.0 and numbers[row] <= number):
+            if found < room:
+                at = found
+                found += 1
+                while at > 0 and bounds[(at - 1) // 2] > bound:
+                    bounds[at], promising[at] = bounds[(at - 1) // 2], promising[(at - 1) // 2]
+                    at = (at - 1) // 2
+            elif bound > bounds[0]:
+                at = 0
+                while 2 * at + 1 < room:
+                    child = 2 * at + 1
+                    if child + 1 < room and bounds[child + 1] < bounds[child]:
+                        child += 1
+                    if bounds[child] >= bound:
+                        break
+                    bounds[at], promising[at] = bounds[child], promising[child]
+                    at = child
+            else:
                 continue
-            at = found if found < len(promising) else np.argmin(bounds)
-            if found == len(promising) and bound <= bounds[at]:
-                continue
-            promising[at], bounds[at] = row, bound
-            found = min(found + 1, len(promising))
-            if found == len(promising):
-                needed = max(needed, bounds.min())
+            bounds[at], promising[at] = bound, row
+            if found == room:
+                needed = max(needed, bounds[0])
     return found
 
 
@@ -310,12 +333,7 @@ def _score(row, enough, rest, sums, inverses, mine, norm, rows_of, weights_of):
             product += mine[terms[at]] * float(counts[at])
         if min(product * bound, 1.001) < enough * _TIE:
             return 0.0
-    score = _exact(row, mine, norm, rows_of, weights_of)
-    cell = np.empty(1)
-    cell[0] = score
-    bits = cell.view(np.int64)
-    bits[0] = (bits[0] + _LAST // 2) & -_LAST
-    return cell[0]
+    return _exact(row, mine, norm, rows_of, weights_of)
 
 
 @compiled
@@ -352,8 +370,14 @@ def _exact(row, mine, norm, rows_of, weights_of):
 
 
 @compiled
-def _take(row, score, k, least, best, rows, scores):
-    """Put a row where it belongs among the best so far, if it scores at all; returns how many there are."""
+def _take(row, score, k, least, best, rows, scores, cell, bits):
+    """Put a row where it belongs among the best so far, if it scores at all; returns how many there are.
+
+    `cell`, `bits`: room to round a score in.
+    """
+    cell[0] = score
+    bits[0] = (bits[0] + _LAST // 2) & -_LAST
+    score = cell[0]
     if score <= 0.0 or score < least or (best == k and (score, row) < (scores[k - 1], rows[k - 1])):
         return best
     at = min(best, k - 1)

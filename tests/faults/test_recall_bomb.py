@@ -124,8 +124,9 @@ def test_a_bomb_falls_alone(workspace: Path, bomb: str) -> None:
             producer.bomb.set()
             since = datetime.now(UTC)
             _until("recalls begin", lambda: len(_states(connection)) == 2, 120)
-            _until("recalls have ended", lambda: not {"waiting", "running"} & set(_states(connection).values()), 900)
             _until("alerts are told under it", lambda: len(_told(connection, since)) > 50, 120)
+            assert set(_states(connection).values()) & {"waiting", "running"}, "the bomb has not ended yet"
+            _until("recalls have ended", lambda: not {"waiting", "running"} & set(_states(connection).values()), 900)
             loud = _told(connection, since)
             error, tries = connection.execute("SELECT error, tries FROM tasks WHERE recall = 'bomb'").fetchone()
         finally:
