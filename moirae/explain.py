@@ -9,6 +9,7 @@ from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition, event_shape, tables_of
 from moirae.rules.requests import asks, questions
 from moirae.settings import Settings
+from moirae.views.derived import needed
 from recall.engines.chosen import why
 from recall.engines.template import Template
 from recall.query.plain import Plain
@@ -100,7 +101,8 @@ def _slice(rule: Running) -> tuple[int, int, bool]:
 def _archived(rule: Running) -> list[str]:
     spec = rule.definition.rule.spec
     kept = [*(f"stream {name}" for name in sorted(rule.shape.streams)), "its events"]
-    kept += [f"derived stream {one.stream}" for one in rule.definition.rule.derived if one.archive]
+    derived = needed([rule.definition], rule.tables.streams, rule.tables.relations)
+    kept += [f"derived stream {name}" for name in sorted({one.name for one in derived})]
     return [*kept, "the contexts of its alerts"] if spec.context or spec.surroundings else kept
 
 

@@ -60,11 +60,15 @@ def drained() -> Iterator[Path]:
     shutil.rmtree(root, ignore_errors=True)
 
 
-def _moirae(root: Path, *arguments: str) -> str:
+def _moirae(root: Path, *arguments: str, code: int = 0) -> str:
     command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(root / "moirae.yaml")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.returncode == code, done.stderr[-3000:]
     return done.stdout
+
+
+def _told(root: Path, *arguments: str, code: int = 0) -> Any:
+    return json.loads(_moirae(root, *arguments, "-o", "json", code=code))
 
 
 def _exported(root: Path, what: str) -> list[dict[str, Any]]:
@@ -133,3 +137,36 @@ def test_the_identity_holds(drained: Path) -> None:
     assert account["read"] == rows
     assert account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
     _moirae(drained, "doctor")
+
+
+def test_what_is_kept_can_be_listed(drained: Path) -> None:
+    archived = _told(drained, "status")["accounting"]["archived"]
+    chunks = _told(drained, "chunks", "list")
+    assert sum(chunk["rows"] for chunk in chunks) == archived
+    assert [chunk["id"] for chunk in chunks] == sorted(chunk["id"] for chunk in chunks)
+    assert {"present", "recent"} <= {chunk["state"] for chunk in chunks}
+    fullest = max(chunks, key=lambda chunk: chunk["rows"])
+    shown = _told(drained, "chunks", "show", str(fullest["id"]))
+    assert (shown["id"], shown["rows"], shown["bytes"]) == (fullest["id"], fullest["rows"], fullest["bytes"])
+    (stream,) = _told(drained, "streams", "list")
+    assert (stream["stream"], stream["archived"]) == ("cpu", archived)
+    assert stream["bytes"] == sum(chunk["bytes"] for chunk in chunks) > 0
+    explained = _told(drained, "rules", "explain", "planetlab/NodeBusy")
+    assert explained["reads"]["streams"] == ["cpu"]
+
+
+def test_a_change_of_rules_is_told_before_it_is_made(drained: Path) -> None:
+    """By `diff`, and by `apply --dry-run`; a bad file changes nothing."""
+    before = _told(drained, "rules", "list")
+    assert {step["action"] for step in _told(drained, "rules", "diff")} <= {"stay"}
+    (drained / "rules.yaml").write_text(RULES.replace(">= 80", ">= 90"))
+    try:
+        for command, code in ((("diff",), 3), (("apply", "--dry-run"), 0)):
+            changed = [step for step in _told(drained, "rules", *command, code=code) if step["action"] != "stay"]
+            assert [(step["action"], step["rule"]) for step in changed] == [("change", "planetlab/SliceBusy")]
+        (drained / "rules.yaml").write_text(RULES.replace("cpu_pct >= 80", "nothing >= 80"))
+        _moirae(drained, "rules", "diff", code=1)
+        _moirae(drained, "rules", "apply", code=1)
+    finally:
+        (drained / "rules.yaml").write_text(RULES)
+    assert _told(drained, "rules", "list") == before

@@ -62,6 +62,20 @@ def test_a_shared_rule_names_its_fellows_and_its_constants(place: Settings) -> N
     assert found["recalls"]["most"]["revisions"] == "insert, update and delete rows"
 
 
+def test_what_a_recall_reads_is_archived_unasked(place: Settings) -> None:
+    load = Derived("g", "load", f"{WINDOW} 0")
+    spec = Alert.model_validate(
+        {
+            "alert": "A",
+            "expr": "SELECT host, ts, cpu FROM cpu WHERE cpu > 80",
+            "recall": {"norm": {"sql": "SELECT avg(l.cpu) AS mean FROM load l WHERE l.host = event.host"}},
+        }
+    )
+    types = {"host": "string", "cpu": "double"}
+    one = Definition(Rule("g", spec, (load,)), types, ("host",), ("host",), {"norm": {"mean": "double"}})
+    assert explain(place, [one], "g/A")["archived"] == ["stream cpu", "its events", "derived stream load"]
+
+
 @pytest.mark.parametrize(
     ("expr", "said"),
     [
