@@ -49,7 +49,7 @@ class Spark(Contract):
 
 
 class Server(Contract):
-    """The API and the dashboard."""
+    """The API."""
 
     listen: Text = Field(
         default="127.0.0.1:8765", description="host:port to listen on; loopback unless changed; port 0: any free one."
@@ -207,7 +207,7 @@ class Settings(Contract):
         description="Folder of the archive, as a path or file:// URL; null: <home>/archive.",
     )
     spark: Spark = Field(default=Spark(), description="How Spark runs.")
-    server: Server = Field(default=Server(), description="The API and the dashboard.")
+    server: Server = Field(default=Server(), description="The API.")
     streams: Mapping[TableName, Stream] = Field(default_factory=dict, description="Declared inputs by name.")
     relations: Mapping[TableName, Relation] = Field(
         default_factory=dict, description="Small, slowly changing tables by name."
