@@ -120,7 +120,6 @@ _G11 = (
 _G12 = (
     Setup("no rules", 0, _shape),
     Setup("20 rules", 20, _shape),
-    Setup("20 rules, by Spark", 20, _shape, local=False),
 )
 
 
