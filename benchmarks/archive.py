@@ -10,24 +10,20 @@ import resource
 import shutil
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from uuid import UUID
 
-import numpy as np
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from archiver.identity import fingerprint
 from archiver.reader import Reader
-from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from benchmarks import numbered
+from benchmarks.appended import SCHEMA, appended
+from benchmarks.places import folder
 from benchmarks.results import Result, kernel, result
 from recall.engines.local import LocalEngine
 from recall.engines.template import Template
@@ -37,8 +33,7 @@ _REPETITIONS = 5
 _APPENDS, _ROWS = 1_000, 500
 _CHUNKS, _CHUNK_ROWS = (10, 100), 20_000
 _MEMORY = 256 << 20
-_COLUMNS = {"ts": "timestamp", "host": "string", "n": "bigint", "v": "double"}
-_SCHEMA = StreamSchema("past", _COLUMNS, "ts", ("host", "n"), ("host",), timedelta(0), timedelta(0))
+_HOSTS = 20
 _SQL = "SELECT avg(h.v) AS mean, count(*) AS n FROM past h WHERE h.host = event.host"
 _QUESTION = SqlQuestion(None, 1.0, "newest", _SQL, {"past": "ts"}, (), {}, {"host": "string"}, {}, {})
 
@@ -51,13 +46,13 @@ class _History:
     rows: int = 0
 
     def __post_init__(self) -> None:
-        self.table = StreamTable(self.root, _SCHEMA)
-        self.reader = Reader(self.root, [_SCHEMA], _MEMORY)
+        self.table = StreamTable(self.root, SCHEMA)
+        self.reader = Reader(self.root, [SCHEMA], _MEMORY)
         self._engine = LocalEngine(self.reader)
 
     def append(self, count: int, chunk: int) -> float:
         """Seconds of an append."""
-        rows = _rows(self.rows, count, chunk)
+        rows = appended(self.rows, count, chunk, _HOSTS)
         self.rows += count
         began = time.perf_counter()
         self.table.append(rows, 0)
@@ -81,42 +76,16 @@ class _History:
         return seconds
 
 
-def _rows(first: int, count: int, chunk: int) -> pa.Table:
-    rng = np.random.default_rng(first)
-    numbers = np.arange(first, first + count)
-    rows = pa.table(
-        {
-            "ts": pa.array(numbers * 1000, pa.timestamp("us", tz="UTC")),
-            "host": pa.array([f"h{n}" for n in rng.integers(0, 20, count)]),
-            "n": pa.array(numbers),
-            "v": pa.array(np.round(rng.uniform(0, 100, count), 2)),
-            "_extra": pa.nulls(count, pa.string()),
-        }
-    )
-    ids, hashes = fingerprint(_SCHEMA, rows)
-    added = {
-        "_late": pa.array(np.zeros(count, dtype=bool)),
-        "_id": pa.array(ids, pa.binary()),
-        "_hash": pa.array(hashes),
-        "_unit": pa.array(np.full(count, first)),
-        "_line": pa.array(np.arange(count)),
-        "chunk": pa.array(np.full(count, chunk, dtype=np.int32)),
-    }
-    for name, values in added.items():
-        rows = rows.append_column(name, values)
-    return rows.select([name for name in _SCHEMA.arrow().names if name in rows.column_names])
-
-
 def run() -> list[Result]:
     """Measure, interleaved."""
-    with _folder() as root:
+    with folder() as root:
         return [*_many_appends(), *_long_history(), *numbered.run(root, _REPETITIONS)]
 
 
 def _many_appends() -> list[Result]:
     noise, written, naive = [], [], []
     ratios: dict[str, list[float]] = {"append": [], "look": [], "first answer": []}
-    with _folder() as root:
+    with folder() as root:
         many, few = _History(root / "many"), _History(root / "few")
         for _ in range(_APPENDS):
             many.append(_ROWS, 0)
@@ -178,7 +147,7 @@ def _written(root: Path) -> float:
 def _naive(root: Path) -> float:
     """The same by the library alone, a fifth of the appends: it takes longer with each."""
     for number in range(_APPENDS // 5):
-        write_deltalake(root, _rows(number * _ROWS, _ROWS, 0), mode="append", partition_by=["chunk"])
+        write_deltalake(root, appended(number * _ROWS, _ROWS, 0, _HOSTS), mode="append", partition_by=["chunk"])
     table = DeltaTable(root)
     table.optimize.z_order(["host", "ts"])
     ratio = _bytes(root) / int(pa.table(table.get_add_actions(flatten=True))["size_bytes"][0].as_py())
@@ -189,7 +158,7 @@ def _naive(root: Path) -> float:
 def _long_history() -> list[Result]:
     noise: list[float] = []
     ratios: dict[str, list[float]] = {"append": [], "first answer": [], "memory": [], "all of it": []}
-    with _folder() as root:
+    with folder() as root:
         histories = [_History(root / str(count)) for count in _CHUNKS]
         for history, count in zip(histories, _CHUNKS, strict=True):
             for chunk in range(count):
@@ -242,12 +211,3 @@ def _peak(root: Path) -> int:
 
 def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-
-
-@contextmanager
-def _folder() -> Iterator[Path]:
-    root = Path(tempfile.mkdtemp(prefix="moirae-bench-"))
-    try:
-        yield root
-    finally:
-        shutil.rmtree(root, ignore_errors=True)

@@ -6,22 +6,18 @@ session (G1), and in DuckDB with all its threads (G1b). Its condition is on no k
 are warm: the question is known, as a recall process knows it after its first alert; no answer is kept.
 """
 
-import shutil
 import statistics
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import duckdb
 from pyspark.sql import SparkSession
 
-from archiver.engine.session import start_session
 from archiver.reader import Reader
 from benchmarks.history import CHUNKS, END, SCHEMA, SPAN, event, history, no_relations, questioned
+from benchmarks.places import spark
 from benchmarks.results import Result, kernel, result
 from recall.engines.answers import answer as answered
 from recall.engines.local import LocalEngine
@@ -33,22 +29,23 @@ _REPETITIONS = 5
 # Asked so often in a repetition, each time about another app, and before the first one.
 _ASKS = 3
 _ROWS = 300_000
+_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
 
 
 def run() -> list[Result]:
     """Measure, interleaved."""
     noise: list[float] = []
     taken: dict[str, list[float]] = {"spark": [], "spark_full": [], "local": [], "duckdb_full": []}
-    with history(_ROWS) as past, _spark() as spark:
+    with history(_ROWS) as past, spark(_CONF) as session:
         reader = Reader(past.root, [SCHEMA])
-        engine, local = SparkEngine(spark.newSession, reader, no_relations), LocalEngine(reader)
+        engine, local = SparkEngine(session.newSession, reader, no_relations), LocalEngine(reader)
         files = reader.files("past", None, None)
         duck = duckdb.connect(":memory:")
         duck.execute("SET parquet_metadata_cache = true")
         asked = Template(questioned("p.v >= 0"))
         kinds: dict[str, Callable[[int], float]] = {
             "spark": lambda app: _first(engine, asked, app),
-            "spark_full": lambda app: _full_by_spark(spark, files, app),
+            "spark_full": lambda app: _full_by_spark(session, files, app),
             "local": lambda app: _first(local, asked, app),
             "duckdb_full": lambda app: _full_by_duckdb(duck, files, app),
         }
@@ -79,18 +76,6 @@ def _row(goal: str, what: str, first: list[float], full: list[float], noise: lis
     return result(goal, what, ratios, "≤ 1/30 = 0.033", beside, noise)
 
 
-@contextmanager
-def _spark() -> Iterator[SparkSession]:
-    warehouse = Path(tempfile.mkdtemp(prefix="moirae-bench-"))
-    conf = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
-    session = start_session("benchmark", "local[2]", warehouse, conf)
-    try:
-        yield session
-    finally:
-        session.stop()
-        shutil.rmtree(warehouse, ignore_errors=True)
-
-
 def _first(engine: SparkEngine | LocalEngine, template: Template, app: int) -> float:
     began = time.perf_counter()
     piece: Piece = (CHUNKS - 1, END - SPAN, END)
@@ -107,10 +92,10 @@ def _first(engine: SparkEngine | LocalEngine, template: Template, app: int) -> f
 _FULL = "SELECT avg(p.v) AS mean, stddev(p.v) AS sd, count(*) AS n FROM {} p WHERE p.app = '{}' AND p.v >= 0"
 
 
-def _full_by_spark(spark: SparkSession, files: list[str], app: int) -> float:
+def _full_by_spark(session: SparkSession, files: list[str], app: int) -> float:
     began = time.perf_counter()
-    spark.read.schema(SCHEMA.ddl()).parquet(*files).createOrReplaceTempView("past")
-    (row,) = spark.sql(_FULL.format("past", f"a{app}")).collect()
+    session.read.schema(SCHEMA.ddl()).parquet(*files).createOrReplaceTempView("past")
+    (row,) = session.sql(_FULL.format("past", f"a{app}")).collect()
     seconds = time.perf_counter() - began
     assert row.n > 0
     return seconds
