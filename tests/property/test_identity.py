@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -120,16 +120,20 @@ def test_forgotten_chunks_are_loaded_again(arriving: list[list[Row]], memory: in
         assert named(verdicts) == models.setdefault(place, Model()).take(rows)
 
 
+days = st.none() | st.dates(max_value=date(1, 1, 3))
 odd_floats = st.sampled_from([None, 0.0, -0.0, 1.0, float("nan"), float("inf"), float("-inf")])
 scalars = {
     "x": odd_floats | st.floats(),
     "f": odd_floats | st.floats(width=32),
     "n": st.one_of(st.none(), st.integers(-2, 2)),
     "s": st.one_of(st.none(), st.text(max_size=2), st.sampled_from(["null", "nan", "1"])),
+    "t": st.sampled_from([None, "", ",", ":", "1:a", "1:a,1:a", "a,1:a"]),
+    "u": st.sampled_from([None, "", ",", ":", "1:a", "1:a,1:a", "a,1:a"]),
     "flag": st.one_of(st.none(), st.booleans()),
 }
-KINDS = {"ts": "timestamp", "x": "double", "f": "float", "n": "bigint", "s": "string", "flag": "boolean"}
-rows_of_all_kinds = st.fixed_dictionaries({"ts": st.integers(0, 2), **scalars})
+texts = dict.fromkeys("stu", "string")
+KINDS = {"ts": "timestamp", "x": "double", "f": "float", "n": "bigint", **texts, "flag": "boolean", "day": "date"}
+rows_of_all_kinds = st.fixed_dictionaries({"ts": st.integers(0, 2), "day": days, **scalars})
 variations = st.fixed_dictionaries({}, optional=scalars)
 tables = st.builds(
     lambda row, others: [row, *({**row, **other} for other in others)],
@@ -155,9 +159,9 @@ def alike(values: Sequence[Any]) -> Counter[tuple[bool, ...]]:
 
 @given(tables)
 def test_rows_are_the_same_exactly_when_their_values_are(rows: list[dict[str, Any]]) -> None:
-    schema = schema_of(("n", "s"))
+    schema = schema_of(("n", "s", "t", "u"))
     ids, hashes = fingerprint(schema, arrow(rows, schema))
-    assert alike(ids) == alike([(row["ts"], row["n"], row["s"]) for row in rows])
+    assert alike(ids) == alike([tuple(row[name] for name in ("ts", "n", "s", "t", "u")) for row in rows])
     written = [repr(row) for row in arrow(rows, schema).drop_columns(["ts"]).to_pylist()]
     assert alike(hashes.tolist()) == alike([(row["ts"], text) for row, text in zip(rows, written, strict=True)])
 
