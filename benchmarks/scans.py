@@ -10,9 +10,11 @@ import json
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 from psycopg import Connection
@@ -39,7 +41,7 @@ from recall.commands import Target
 from recall.engines.chosen import Engines
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
-from recall.engines.template import Own, Template
+from recall.engines.template import Ask, Template
 from recall.manager.loop import Manager
 from recall.request import Piece, pieces
 
@@ -143,25 +145,28 @@ def _cancelled(past: History) -> float:
 
 
 class _Counting(Engines):
-    """Engines that tell how many chunks they were asked for."""
+    """Engines that tell how often they were asked for each chunk, for each event."""
 
-    asked = 0
+    asked: Counter[tuple[UUID, int]] = Counter()
 
-    def partial(self, template: Template, shares: Any, own: Own) -> dict[str, pa.Table]:
-        _Counting.asked += sum(_chunks(piece) for _, piece in shares)
-        return super().partial(template, shares, own)
+    def partials(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+        _Counting.asked.update(
+            (event.eid, chunk) for ask in asks for event, piece in ask.shares for chunk in _of(piece)
+        )
+        return super().partials(asks)
 
 
-def _chunks(piece: Piece) -> int:
+def _of(piece: Piece) -> range:
+    """The chunks in a piece."""
     _, low, high = piece
-    return round((high - (START if low is None else low)) / SPAN)
+    return range(0 if low is None else round((low - START) / SPAN), round((high - START) / SPAN))
 
 
 def _redone(past: History) -> float:
-    """Ten recalls, killed twice on the way: chunks asked for beyond those there are, for each kill."""
+    """Ten recalls, killed twice on the way: chunks read more than once for some of them, for each kill."""
     connection = past.connection
     ask(connection, [(app, f"p.v > {app}") for app in range(10)])
-    _Counting.asked = 0
+    _Counting.asked.clear()
     for goal in (200, 500, None):
         with _another(past) as ours:
             while _standing(connection)[1] if goal is None else _standing(connection)[0] < goal:
@@ -171,7 +176,7 @@ def _redone(past: History) -> float:
         "SELECT r.answer->0->>'n' FROM tasks t JOIN revisions r ON r.task = t.id AND r.number = t.revision AND r.final"
     ).fetchall()
     assert len(rows) == 10, json.dumps(rows)
-    return (_Counting.asked - 10 * CHUNKS) / 2
+    return len({chunk for (_, chunk), times in _Counting.asked.items() if times > 1}) / 2
 
 
 @contextmanager

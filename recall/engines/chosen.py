@@ -3,8 +3,9 @@
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+from uuid import UUID
 
 import orjson
 import pyarrow as pa
@@ -16,7 +17,7 @@ from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed, served
-from recall.engines.template import Own, Template, as_of
+from recall.engines.template import Ask, Own, Shares, Template, as_of
 from recall.request import Asked, Piece, whole
 
 Choice = Literal["auto", "spark", "local"]
@@ -55,33 +56,36 @@ class Engines:
             self._local.cancel()
 
     @contextmanager
-    def looking(self, template: Template, shares: Sequence[tuple[Asked, Piece]]) -> Iterator[dict[str, int]]:
+    def looking(self, asks: Sequence[Ask]) -> Iterator[dict[str, int]]:
         """See what was archived since, and no more as long as something is asked of it: how many appends that is of
-        each stream that the question reads. With the pieces, this tells the rows that its answer comes from
+        each stream that the questions read. With the pieces, this tells the rows that their answers come from
         (`archiver.asof`)."""
         try:
-            yield self.spark.look(template, *whole(piece for _, piece in shares))
+            yield self.spark.look([(ask.template, *whole(piece for _, piece in ask.shares)) for ask in asks])
         finally:
             self.spark.look_away()
 
-    def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
+    def stream(self, template: Template) -> str | None:
+        """The stream of a question that may be read together with others about it; None: it is asked by itself."""
+        together = self._local is not None and self._local.serves(template)
+        return next(iter(template.partial.used.streams), None) if together else None
+
+    def partial(self, template: Template, shares: Shares, own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none. It is of
         the archive as it is looked at.
 
         Events that ask the same of the same piece are answered once, also those that ask later.
         """
-        if template.parameters is None:
-            return self._read(template, shares, own)
-        keys = {asked.eid: self._key(template, template.parameters, asked, piece) for asked, piece in shares}
-        found = self._kept.get(set(keys.values()))
-        unknown = {keys[asked.eid]: (asked, piece) for asked, piece in shares if keys[asked.eid] not in found}
-        if unknown:
-            more = self._read(template, list(unknown.values()), own)
-            for key, (asked, _) in unknown.items():
-                found[key] = more.get(str(asked.eid))
-                self._kept.put(key, found[key])
-        answers = {str(asked.eid): found[keys[asked.eid]] for asked, _ in shares}
-        return {eid: as_of(eid, table) for eid, table in answers.items() if table is not None}
+        return self.partials([Ask(template, shares, own)])[0]
+
+    def partials(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+        """See `partial`: of questions of different texts. Those about one stream that this process answers are read in
+        one scan."""
+        wanted = [self._wanted(ask) for ask in asks]
+        left = [one for one in wanted if one.ask.shares]
+        for one, more in zip(left, self._read([one.ask for one in left]), strict=True):
+            self._learn(one, more)
+        return [_told(ask, one) for ask, one in zip(asks, wanted, strict=True)]
 
     def answer(self, template: Template, held: Held, own: Own) -> dict[str, Rows]:
         """What each event's merged partial answers say, as rows in their order."""
@@ -94,22 +98,83 @@ class Engines:
         values = orjson.dumps([asked.attributes.get(name) for name in parameters])
         return template.asked, values, low, high, self.spark.files(template, low, high)
 
-    def _read(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
-        if self._derived is not None and shares:
-            template = self._derived.instead(template, *whole(piece for _, piece in shares))
-        if self._local is None or not self._local.serves(template):
-            return self.spark.partial(template, shares, own)
-        size, started = self._local.megabytes(template, shares), self.spark.started
-        began = time.monotonic()
-        if self._choice == "local" or self._costs.cheaper(template.asked, size, started) == "local":
+    def _wanted(self, ask: Ask) -> "_Wanted":
+        """What of a question is not known yet: one event for all that ask the same."""
+        parameters = ask.template.parameters
+        if parameters is None:
+            return _Wanted(ask, {asked.eid: asked.eid for asked, _ in ask.shares}, {})
+        keys = {asked.eid: self._key(ask.template, parameters, asked, piece) for asked, piece in ask.shares}
+        found = self._kept.get(set(keys.values()))
+        left = {keys[asked.eid]: (asked, piece) for asked, piece in ask.shares if keys[asked.eid] not in found}
+        return _Wanted(replace(ask, shares=list(left.values())), keys, found)
+
+    def _learn(self, one: "_Wanted", more: Mapping[str, pa.Table]) -> None:
+        """Take in what was read, and keep it for those who ask later."""
+        for asked, _ in one.ask.shares:
+            key = one.keys[asked.eid]
+            one.found[key] = more.get(str(asked.eid))
+            if one.ask.template.parameters is not None:
+                self._kept.put(key, one.found[key])
+
+    def _read(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+        """What questions find: together where several are about one stream, which this process answers sooner."""
+        found: dict[int, dict[str, pa.Table]] = {}
+        here: dict[str, list[int]] = {}
+        for number, ask in enumerate(asks):
+            stream = self.stream(ask.template)
+            if stream is not None and self._sooner(ask) == "local":
+                here.setdefault(stream, []).append(number)
+        for numbers in here.values():
+            if len(numbers) > 1:
+                with suppress(NotServed):
+                    found |= zip(numbers, self._here([asks[number] for number in numbers]), strict=True)
+        return [found[number] if number in found else self._alone(ask) for number, ask in enumerate(asks)]
+
+    def _alone(self, ask: Ask) -> dict[str, pa.Table]:
+        if self._derived is not None:
+            ask = replace(ask, template=self._derived.instead(ask.template, *whole(piece for _, piece in ask.shares)))
+        if self._local is None or not self._local.serves(ask.template):
+            return self.spark.partial(ask.template, ask.shares, ask.own)
+        if self._sooner(ask) == "local":
             with suppress(NotServed):
-                found = self._local.partial(template, shares, own)
-                self._costs.of(template.asked, "local").learn(size, time.monotonic() - began)
-                return found
-        found = self.spark.partial(template, shares, own)
+                return self._here([ask])[0]
+        began, started = time.monotonic(), self.spark.started
+        found = self.spark.partial(ask.template, ask.shares, ask.own)
         if started:
-            self._costs.of(template.asked, "spark").learn(size, time.monotonic() - began)
+            size = self._local.megabytes(ask.template, ask.shares)
+            self._costs.of(ask.template.asked, "spark").learn(size, time.monotonic() - began)
         return found
+
+    def _sooner(self, ask: Ask) -> str:
+        """Which engine is to answer what both can."""
+        assert self._local is not None
+        size = self._local.megabytes(ask.template, ask.shares)
+        known = self._costs.cheaper(ask.template.asked, size, self.spark.started)
+        return "local" if self._choice == "local" else known
+
+    def _here(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+        assert self._local is not None
+        began = time.monotonic()
+        found = self._local.together(asks)
+        each = (time.monotonic() - began) / len(asks)
+        for ask in asks:
+            self._costs.of(ask.template.asked, "local").learn(self._local.megabytes(ask.template, ask.shares), each)
+        return found
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is left of a question to be read; by eid, what tells its events' answers apart; and those that are known."""
+
+    ask: Ask
+    keys: Mapping[UUID, Hashable]
+    found: dict[Hashable, pa.Table | None]
+
+
+def _told(ask: Ask, known: _Wanted) -> dict[str, pa.Table]:
+    """The answers to each event of a question."""
+    answers = {asked.eid: known.found.get(known.keys[asked.eid]) for asked, _ in ask.shares}
+    return {str(eid): as_of(str(eid), table) for eid, table in answers.items() if table is not None}
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,13 @@ from collections.abc import Mapping, Sequence
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from archiver.reader import Pinned, Reader
 from recall.engines import merging
 from recall.engines.answers import Rows
 from recall.engines.subset import NotServed, Served, served
-from recall.engines.template import Own, Template, by_event, cut, wanted_only
+from recall.engines.template import PENDING, Ask, Own, Shares, Template, by_event, cut, wanted_only
 from recall.lately import Lately
 from recall.pending import Waiting, plain_pending
 from recall.query.lift import EID
@@ -32,35 +33,60 @@ class LocalEngine:
         # Files stay as they are, and many questions read the same ones.
         self._duck.execute("SET parquet_metadata_cache = true")
 
-    def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
+    def partial(self, template: Template, shares: Shares, own: Own) -> dict[str, pa.Table]:
         """See `recall.engines.spark.SparkEngine.partial`. Raises `NotServed`."""
-        asking = self._asking(template)
-        (stream,) = template.partial.used.streams
-        pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
+        return self.together([Ask(template, shares, own)])[0]
+
+    def together(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+        """What `partial` gives for each of some questions about one stream, of different texts, by one statement that
+        scans the stream's rows once. Raises `NotServed` where one of them is not served."""
+        askings = [self._asking(ask.template) for ask in asks]
+        (stream,) = {stream for ask in asks for stream in ask.template.partial.used.streams}
+        pinned = self._reader.pin(stream, *whole(piece for ask in asks for _, piece in ask.shares))
         if not pinned.rows and not pinned.files:
-            return {}
-        waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]
-        schema = self._reader.schema(stream)
-        columns = ", ".join(f'"{name}"' for name in schema.columns)
-        only = wanted_only(template, stream, schema.columns, [asked for asked, _ in shares])
-        where = "".join(f' AND "{name}" IN ({_texts(values)})' for name, values in only.items() if values)
+            return [{} for _ in asks]
+        queries = []
+        for number, (ask, asking) in enumerate(zip(asks, askings, strict=True)):
+            waiting = [Waiting(asked, low, high) for asked, (_, low, high) in ask.shares]
+            self._duck.register(f"_pending_{number}", plain_pending(waiting, ask.template.question.attributes))
+            sql = asking.within if _within(pinned, [piece for _, piece in ask.shares]) else asking.cut
+            queries.append(f'WITH "{PENDING}" AS (FROM "_pending_{number}") {sql} LIMIT {cut(len(ask.shares))}')
+        scan = self._scan(stream, pinned, asks)
+        try:
+            found = self._found(f'WITH "_in_{stream}" AS ', scan, queries)
+            parts = zip(asks, found, strict=True)
+            return [by_event(ask.template, _as_spark(ask.template, rows), len(ask.shares)) for ask, rows in parts]
+        except duckdb.InterruptException:
+            raise
+        except (duckdb.Error, pa.ArrowException) as error:
+            raise NotServed(str(error)) from error
+
+    def _scan(self, stream: str, pinned: Pinned, asks: Sequence[Ask]) -> str:
+        """The rows of a stream that are of use for some questions."""
+        columns = self._reader.schema(stream).columns
+        only = _only(stream, columns, asks)
+        where = "".join(f' AND "{name}" IN ({_texts(values)})' for name, values in only.items())
         sources = []
         if pinned.files:
             sources.append(f"read_parquet([{_texts(pinned.files)}], union_by_name = true, hive_partitioning = false)")
         if pinned.rows:
             sources.append("_at_hand")
             self._duck.register("_at_hand", pa.concat_tables(pinned.rows))
-        parts = " UNION ALL ".join(f"SELECT {columns} FROM {source} WHERE true{where}" for source in sources)
-        try:
-            self._duck.register("_pending", plain_pending(waiting, template.question.attributes))
-            self._duck.execute(f'CREATE OR REPLACE TEMP VIEW "_in_{stream}" AS {parts}')
-            sql = asking.within if _within(pinned, [piece for _, piece in shares]) else asking.cut
-            found = self._duck.sql(f"{sql} LIMIT {cut(len(shares))}").to_arrow_table()
-            return by_event(template, _as_spark(template, found), len(shares))
-        except duckdb.InterruptException:
-            raise
-        except (duckdb.Error, pa.ArrowException) as error:
-            raise NotServed(str(error)) from error
+        named = ", ".join(f'"{name}"' for name in columns)
+        return " UNION ALL ".join(f"SELECT {named} FROM {source} WHERE true{where}" for source in sources)
+
+    def _found(self, named: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
+        """What some queries over one scan find."""
+        if len(queries) == 1:
+            return [self._duck.sql(f"{named}({scan}) FROM ({queries[0]})").to_arrow_table()]
+        # Each has columns of its own, so that none takes another's type.
+        parts = (
+            f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
+            for number, query in enumerate(queries)
+        )
+        text = f"{named}MATERIALIZED ({scan}) {' UNION ALL BY NAME '.join(parts)}"
+        rows = self._duck.sql(text).to_arrow_table()
+        return [_of_query(rows, number) for number in range(len(queries))]
 
     def cancel(self) -> None:
         """End the query at hand."""
@@ -81,7 +107,7 @@ class LocalEngine:
         except NotServed:
             return False
 
-    def megabytes(self, template: Template, shares: Sequence[tuple[Asked, Piece]]) -> float:
+    def megabytes(self, template: Template, shares: Shares) -> float:
         """How much is to be read for some events."""
         (stream,) = template.partial.used.streams
         pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
@@ -103,6 +129,22 @@ class LocalEngine:
     def _columns(self, template: Template) -> Mapping[str, str]:
         streams = template.partial.used.streams
         return self._reader.schema(next(iter(streams))).columns if len(streams) == 1 else {}
+
+
+def _only(stream: str, columns: Mapping[str, str], asks: Sequence[Ask]) -> dict[str, list[str]]:
+    """Values of text columns that alone can be of use for any of some questions."""
+    each = [wanted_only(ask.template, stream, columns, [asked for asked, _ in ask.shares]) for ask in asks]
+    shared = set.intersection(*(set(only) for only in each))
+    found = {name: sorted({value for only in each for value in only[name]}) for name in sorted(shared)}
+    return {name: values for name, values in found.items() if values}
+
+
+def _of_query(rows: pa.Table, number: int) -> pa.Table:
+    """Of the rows of several queries those of one, with its columns."""
+    prefix = f"{number} "
+    names = [name for name in rows.column_names if name.startswith(prefix)]
+    mine = rows.filter(pc.equal(rows["_query"], number)).select(names)
+    return mine.rename_columns([name.removeprefix(prefix) for name in names])
 
 
 def _within(pinned: Pinned, pieces: Sequence[Piece]) -> bool:

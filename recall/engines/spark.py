@@ -18,13 +18,13 @@ from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall import gate
 from recall.engines.answers import Rows, in_order
-from recall.engines.template import PENDING, Own, Template, by_event, cut, wanted_only
+from recall.engines.template import PENDING, Own, Shares, Template, by_event, cut, wanted_only
 from recall.lately import Lately
 from recall.pending import WRITTEN, Waiting, own_table, pending
 from recall.query.lift import EID
 from recall.query.parts import EVENT
 from recall.query.split import MERGED, SKETCHES, Aggregate, Split
-from recall.request import Asked, Piece, SqlQuestion, whole
+from recall.request import Asked, SqlQuestion, whole
 
 
 class SparkEngine:
@@ -82,10 +82,13 @@ class SparkEngine:
             return False
         return True
 
-    def look(self, template: Template, low: int | None, high: int) -> dict[str, int]:
-        """See what was archived since; of each stream that a question reads for a span, how many appends that is."""
-        # Of two spans of one stream the last is the wider.
-        spans = {name: (since, until) for name, since, until in _spans(template, low, high)}
+    def look(self, questions: Iterable[tuple[Template, int | None, int]]) -> dict[str, int]:
+        """See what was archived since; of each stream that some questions read, each for a span, how many appends that
+        is."""
+        spans: dict[str, tuple[int | None, int]] = {}
+        for name, low, high in (span for question in questions for span in _spans(*question)):
+            since, until = spans.get(name, (low, high))
+            spans[name] = None if low is None or since is None else min(low, since), max(high, until)
         return {name: pinned.appends for name, pinned in self._reader.look(spans).items()}
 
     def look_away(self) -> None:
@@ -96,7 +99,7 @@ class SparkEngine:
         """The files that a question reads for a span of event time."""
         return tuple(file for span in _spans(template, low, high) for file in self._reader.files(*span))
 
-    def partial(self, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own) -> dict[str, pa.Table]:
+    def partial(self, template: Template, shares: Shares, own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none."""
         used, question = template.partial.used, template.question
         waiting = [Waiting(asked, low, high) for asked, (_, low, high) in shares]

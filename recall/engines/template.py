@@ -14,10 +14,12 @@ from recall.query.lift import EID, Lifted, Names, Scope, lift
 from recall.query.parts import EVENT
 from recall.query.shape import Tables
 from recall.query.split import MERGED, Split, split
-from recall.request import Asked, SqlQuestion
+from recall.request import Asked, Piece, SqlQuestion
 
 # The rows of the rule's own tables: by table, by event.
 Own = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
+# Events, each with the piece of history that is read for it.
+Shares = Sequence[tuple[Asked, Piece]]
 
 PENDING = "_pending"
 # Rows of partial answers that are looked at of several events together.
@@ -83,6 +85,15 @@ class Template:
         tables = {name: f"_in_{name}" for name in (*question.streams, *question.relations, *question.own)}
         inputs = {name: f"_on_time_{name}" for name in question.streams} | {n: f"_in_{n}" for n in question.relations}
         return Names(Physical({**tables, MERGED: MERGED}), Physical(inputs), PENDING)
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A question about some events, and the rows of the rule's own tables that it names."""
+
+    template: Template
+    shares: Shares
+    own: Own
 
 
 def merged(

@@ -62,6 +62,16 @@ class Work:
         """Pieces that the task has not read."""
         return len(self.task.pieces or ()) - self.task.next
 
+    @property
+    def answered(self) -> bool:
+        """Whether nobody waits for its first answer."""
+        return self.background or self.task.revision > 0
+
+    @property
+    def seconds(self) -> float:
+        """What the query at hand is expected to take."""
+        return (self.each or 0.0) * (self.upto - self.task.next)
+
     def reach(self, count: int) -> int:
         """How far the cursor gets with at most so many pieces that follow one another in time."""
         assert self.task.pieces is not None

@@ -1,52 +1,110 @@
-"""History queries: a piece of history read for some tasks of one question, in a thread of its own."""
+"""History queries: a piece of history read for some tasks, in a thread of its own."""
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
 
 import pyarrow as pa
 import structlog
 
 from recall.engines.answers import Rows
 from recall.engines.chosen import Engines
-from recall.engines.template import Own, Template, merged
+from recall.engines.template import Ask, Own, Template, merged
 from recall.ledger import Revision, Step, Task
 from recall.manager.desk import Work
 from recall.manager.workers import Asking, words
 from recall.operators.aggregates import Exceeded
 from recall.operators.estimate import lengths
 from recall.operators.moments import estimates
-from recall.request import Asked, Piece, coverage
+from recall.request import Asked, coverage
 
 _LOG = structlog.get_logger()
 
 
-def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
-    """Read the next piece of some tasks of one question. A query that fails is tried for each task by itself."""
+@dataclass(frozen=True)
+class Reading:
+    """Tasks of one question, that read the same of history next; and the rows of the rule's own tables for them."""
+
+    works: list[Work]
+    own: Own
+
+    @property
+    def template(self) -> Template:
+        """What they ask."""
+        template = self.works[0].template
+        assert template is not None
+        return template
+
+    @property
+    def ask(self) -> Ask:
+        """What is to be read for those that have not come to the end."""
+        return Ask(self.template, [(work.task.asked, work.share()) for work in self.works if work.left], self.own)
+
+
+def read(asking: Asking, readings: Sequence[Reading]) -> list[Step]:
+    """Read the next piece of some tasks, in one scan where there are several questions. What fails is tried for each
+    question by itself, then for each task."""
     began = time.monotonic()
-    engines = asking.engines
-    template = works[0].template
-    assert template is not None
-    shares = [(work.task.asked, work.share()) for work in works if work.left]
-    error, seen = None, dict[str, int]()
+    asks = [reading.ask for reading in readings]
     try:
-        partial, seen = _asked(engines, template, shares, own)
-        found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
+        found, seen = _asked(asking.engines, asks)
+    except Exception as fault:
+        asking.failed(fault)
+        if len(readings) == 1:
+            return _read_apart(asking, readings[0], fault, began)
+        return [step for reading in readings for step in read(asking, [reading])]
+    each = (time.monotonic() - began) / len(readings)
+    return [
+        step
+        for reading, partial in zip(readings, found, strict=True)
+        for step in _taken_in(asking, reading, partial, seen, time.monotonic() - each)
+    ]
+
+
+def _taken_in(
+    asking: Asking, reading: Reading, partial: Mapping[str, pa.Table], seen: dict[str, int], began: float
+) -> list[Step]:
+    """The tasks of one question after what was found for them."""
+    works, template = reading.works, reading.template
+    found = {work.task.id: partial.get(str(work.task.asked.eid)) for work in works}
+    try:
         held = {w.task.id: merged(template, _loaded(w.task.held), found[w.task.id], _length(w)) for w in works}
     except Exception as fault:
         asking.failed(fault)
-        if len(works) > 1:
-            return [step for work in works for step in read(asking, [work], own)]
-        if isinstance(fault, Exceeded):
-            return [_exceeded(works[0].task, fault, time.monotonic() - began)]
-        if works[0].upto > works[0].task.next + 1:
-            works[0].upto = works[0].task.next + 1  # not all of these pieces need be at fault
-            return read(asking, works, own)
-        error = words(fault)
-        _LOG.error("history query failed", action="piece_failed", rule=works[0].task.rule, error=error)
-        found, held = {works[0].task.id: None}, {works[0].task.id: _loaded(works[0].task.held)}
+        return _read_apart(asking, reading, fault, began)
+    steps = _steps(asking, reading, found, held, began)
+    return [replace(step, appends=seen) for step in steps]
+
+
+def _read_apart(asking: Asking, reading: Reading, fault: Exception, began: float) -> list[Step]:
+    """Some tasks of one question, over which it fell: each by itself, with less to read, or told so."""
+    works = reading.works
+    if len(works) > 1:
+        return [step for work in works for step in read(asking, [Reading([work], reading.own)])]
+    (work,) = works
+    if isinstance(fault, Exceeded):
+        return [_exceeded(work.task, fault, time.monotonic() - began)]
+    if work.upto > work.task.next + 1:
+        work.upto = work.task.next + 1  # not all of these pieces need be at fault
+        return read(asking, [reading])
+    error = words(fault)
+    _LOG.error("history query failed", action="piece_failed", rule=work.task.rule, error=error)
+    return _steps(asking, reading, {work.task.id: None}, {work.task.id: _loaded(work.task.held)}, began, error)
+
+
+def _steps(
+    asking: Asking,
+    reading: Reading,
+    found: Mapping[UUID, pa.Table | None],
+    held: Mapping[UUID, pa.Table | None],
+    began: float,
+    error: str | None = None,
+) -> list[Step]:
+    """The tasks of one question with their new partial answers, `held`; of which `found` is new."""
+    works = reading.works
     due = [work for work in works if work.due(time.monotonic())]
-    answers, faults = _answers(asking, template, [(w.task.asked, held[w.task.id]) for w in due], own)
+    answers, faults = _answers(asking, reading.template, [(w.task.asked, held[w.task.id]) for w in due], reading.own)
     seconds = (time.monotonic() - began) / len(works)
     steps = []
     for work in works:
@@ -54,19 +112,18 @@ def read(asking: Asking, works: list[Work], own: Own) -> list[Step]:
         eid = str(task.asked.eid)
         revision = answers.get(eid, []) if work in due and eid not in faults else None
         rows = 0 if more is None else len(more)
-        step = _step(work, held[task.id], rows, seconds, revision, error, faults.get(eid))
-        steps.append(replace(step, appends=None if error is not None else seen))
+        steps.append(_step(work, held[task.id], rows, seconds, revision, error, faults.get(eid)))
     return steps
 
 
-def _asked(
-    engines: Engines, template: Template, shares: Sequence[tuple[Asked, Piece]], own: Own
-) -> tuple[dict[str, pa.Table], dict[str, int]]:
-    """The partial answers of some events, and of how many appends of each stream."""
-    if not shares:
-        return {}, {}
-    with engines.looking(template, shares) as seen:
-        return engines.partial(template, shares, own), seen
+def _asked(engines: Engines, asks: Sequence[Ask]) -> tuple[list[dict[str, pa.Table]], dict[str, int]]:
+    """The partial answers of some events to each question, and of how many appends of each stream."""
+    left = [ask for ask in asks if ask.shares]
+    if not left:
+        return [{} for _ in asks], {}
+    with engines.looking(left) as seen:
+        found = iter(engines.partials(left))
+        return [next(found) if ask.shares else {} for ask in asks], seen
 
 
 def _answers(

@@ -1,5 +1,6 @@
 """Turns: which tasks read which piece of history next, together where they ask the same of the same chunk."""
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
@@ -13,12 +14,12 @@ from recall.engines.template import Own
 from recall.ledger import Ledger, Step, Task, twice
 from recall.manager.comparing import Comparisons
 from recall.manager.desk import Desk, Work
-from recall.manager.history import read
+from recall.manager.history import Reading, read
 from recall.manager.preparing import Preparing
 from recall.manager.workers import EngineLost, GivenUp, Job, Workers, words
 from recall.query.split import MERGED
 from recall.request import SimilarQuestion
-from recall.schedule.stride import run
+from recall.schedule.stride import LONGEST, run
 
 _CONTEXTS = sql.load("contexts")
 
@@ -99,16 +100,55 @@ class Turns:
         suspects = [task for job in self.jobs for task in job.tasks if task.tries]
         if suspects or (work.task.tries and self.jobs):
             return None  # over what the process may fall, it works alone
-        works = self._together(work, able)
-        own = self._own(works)
+        readings = [Reading(works, self._own(works)) for works in self._at_once(work, list(able))]
+        works = [one for reading in readings for one in reading.works]
         for one in works:
             one.busy = True
         tasks = [one.task for one in works]
         self._desk.stride.served({one.task.id: max(one.upto - one.task.next, 1) for one in works})
-        job = workers.start(tasks, "history query", lambda asking: read(asking, works, own))
+        job = workers.start(tasks, "history query", lambda asking: read(asking, readings))
         self.jobs.append(job)
         self._works[id(job)] = works
         return []
+
+    def _at_once(self, work: Work, able: Sequence[UUID]) -> list[list[Work]]:
+        """The tasks that one history query serves, by question: those of the task's question; and of others about the
+        same stream those that wait for the same chunk, if their turn comes before this one's next.
+
+        Who waits for a first answer does not join, and is not joined: it would wait for all of them. Nor do more join
+        than leave an even part to each engine that is free.
+        """
+        found = [self._together(work, able)]
+        stream = None if work.template is None or work.task.tries else self._workers.stream(work.template)
+        if stream is None or not work.answered:
+            return found
+        others: dict[int, Work] = {}
+        for other in map(self._desk.works.__getitem__, able):
+            if self._joins(work, other, stream):
+                others.setdefault(id(other.template), other)
+        part = math.ceil((1 + len(others)) / self._workers.free)
+        seconds = work.seconds
+        for other in list(others.values())[: part - 1]:
+            other.upto = other.reach(work.upto - work.task.next)
+            seconds += other.seconds
+            if seconds > LONGEST:
+                break
+            found.append(self._together(other, able))
+        return found
+
+    def _joins(self, work: Work, other: Work, stream: str) -> bool:
+        """Whether a task of another question can be read for together with one."""
+        if other.template is None or _alike(work, other) or other.task.tries or not (other.left and other.answered):
+            return False
+        assert work.task.pieces is not None and other.task.pieces is not None
+        pieces = work.upto - work.task.next
+        here, there = (w.task.pieces[w.task.next : w.task.next + pieces] for w in (work, other) if w.task.pieces)
+        return (
+            [chunk for chunk, _, _ in here] == [chunk for chunk, _, _ in there]
+            and other.background == work.background
+            and self._desk.stride.comes_before(other.task.id, work.task.id, pieces)
+            and self._workers.stream(other.template) == stream
+        )
 
     def _together(self, work: Work, able: Iterable[UUID]) -> list[Work]:
         """The task and others of the same question: those that wait for the same chunk; in the background, where

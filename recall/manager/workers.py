@@ -65,11 +65,12 @@ class Job(Generic[Found]):
 
 class Workers:
     """`stuck`: seconds that a query may take. `places`: queries that may run at once, at most as many as engines.
-    `here`: see `Engines.here`."""
+    `here`, `stream`: see `Engines`."""
 
     def __init__(self, engines: Sequence[Engines], ledger: Ledger, stuck: float) -> None:
         self.places = len(engines)
         self.here = all(one.here for one in engines)
+        self.stream = engines[0].stream
         self._idle = list(engines)
         self._engines = len(engines)
         self._ledger = ledger

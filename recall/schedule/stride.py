@@ -57,6 +57,12 @@ class Stride(Generic[Task]):
         order = [task for task in self._turns if task in waiting]
         return min(order, key=lambda t: (self._turns[t].level, self._turns[t].passed), default=None)
 
+    def comes_before(self, other: Task, task: Task, pieces: int) -> bool:
+        """Whether another's turn comes before the next one of a task that gets so many pieces now: the other may have
+        them at the same time, and shares hold."""
+        one, turn = self._turns[other], self._turns[task]
+        return one.level == turn.level and one.passed <= turn.passed + _STRIDE / turn.tickets * pieces
+
     def served(self, tasks: Mapping[Task, int]) -> None:
         """Tasks have had turns together, each as many as pieces of history it got."""
         for task, pieces in tasks.items():
@@ -69,7 +75,7 @@ class Stride(Generic[Task]):
 
 # A run of pieces is read by one query for so many seconds at most, if it can be told; and where others want their turns
 # too, it is a small part of what the task has read before, so that shares hold.
-_LONGEST, _PART = 1.0, 64
+LONGEST, _PART = 1.0, 64
 
 
 def run(read: int, left: int, each: float | None, alone: bool) -> int:
@@ -79,5 +85,5 @@ def run(read: int, left: int, each: float | None, alone: bool) -> int:
     """
     wanted = read if alone else read // _PART
     if each:
-        wanted = min(wanted, int(_LONGEST / each))
+        wanted = min(wanted, int(LONGEST / each))
     return min(max(wanted, 1), left)

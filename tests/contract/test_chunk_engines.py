@@ -21,12 +21,13 @@ from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
 from archiver.times import to_micros
+from recall.engines.answers import written
 from recall.engines.chosen import Engines
 from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed
-from recall.engines.template import Template, merged
+from recall.engines.template import Ask, Template, merged
 from recall.request import Asked, SqlQuestion
 
 pytestmark = pytest.mark.spark
@@ -121,6 +122,22 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
+def in_order(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
+    """Partial answers with their groups, and the distinct values that they hold, in an order."""
+    found = {}
+    for eid, table in partial.items():
+        groups = [name for name in table.column_names if name.startswith("_g")]
+        rows = [
+            {
+                name: sorted(value, key=repr) if isinstance(value, list) else written(value)
+                for name, value in row.items()
+            }
+            for row in table.to_pylist()
+        ]
+        found[eid] = sorted(rows, key=lambda row: repr([row[name] for name in groups]))
+    return found
+
+
 NUMBERS = st.sampled_from(["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"])
 PLAIN = st.one_of(
     st.sampled_from(
@@ -183,6 +200,27 @@ def test_engines_and_pieces_agree(
         return
     assert alike(here, whole), sql
     assert alike(answer(files, spark, asking, [25, 50, 75]), whole), sql
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(questions(), min_size=2, max_size=5, unique=True), st.integers(1, 99), st.booleans())
+def test_questions_read_together_have_the_answers_that_each_has_alone(
+    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, texts: list[str], border: int, in_memory: bool
+) -> None:
+    """Of other columns, groups and events; over older rows, newer ones, and whole files."""
+    local = engines[1] if in_memory else files
+    asked = [question(sql) for sql in texts]
+    served = [asking for asking in asked if local.serves(asking)]
+    at = to_micros(START + timedelta(minutes=border))
+    whole_file = to_micros(START + timedelta(minutes=25)), to_micros(START + timedelta(minutes=50))
+    for low, high in ((None, at), (at, 1 << 60), whole_file):
+        pieces = [(0, low, min(high, event.ts)) for event in EVENTS]
+        asks = [
+            Ask(asking, list(zip(EVENTS, pieces, strict=True))[place % 3 :], {}) for place, asking in enumerate(served)
+        ]
+        found = local.together(asks) if asks else []
+        apart = [local.partial(ask.template, ask.shares, {}) for ask in asks]
+        assert alike(list(map(in_order, found)), list(map(in_order, apart))), texts
 
 
 @pytest.mark.parametrize(

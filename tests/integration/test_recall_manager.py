@@ -18,9 +18,10 @@ from archiver.reader import Reader
 from archiver.times import to_micros
 from recall.commands import KeyTaken, Target, ask, effect
 from recall.engines.local import LocalEngine
-from recall.engines.template import Own, Template
+from recall.engines.template import Ask
 from recall.ledger import Ledger, Terms, twice
 from recall.manager.desk import TRIES
+from recall.operators.aggregates import Exceeded
 from recall.request import Asked, Order, Piece, Request, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Span
@@ -207,13 +208,13 @@ def test_who_was_frozen_finds_its_task_taken(past: History) -> None:
 def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host once."""
     read: list[tuple[str, Piece]] = []
-    real = LocalEngine.partial
+    real = LocalEngine.together
 
-    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
-        read.extend((asked.attributes["host"], piece) for asked, piece in shares)
-        return real(engine, template, shares, own)
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        read.extend((asked.attributes["host"], piece) for one in asks for asked, piece in one.shares)
+        return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "partial", partial)
+    monkeypatch.setattr(LocalEngine, "together", together)
     tasks = [past.ask(number, host=number % 4, rule=f"g/r{number % 2}") for number in range(1, 51)]
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
@@ -226,6 +227,51 @@ def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.M
     for number, task in enumerate(tasks, start=1):
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
     assert past.revisions(later)[-1]["answer"] == [past.whole(1)]
+
+
+def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten rules, each with a question of its own: once all have a first answer, a scan serves them all."""
+    scans: list[int] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        scans.append(len(asks))
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    tasks = [past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}") for n in range(10)]
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    pieces = sum(len(past.task(task)["pieces"]) - past.task(task)["skipped"] for task in tasks)
+    assert sum(scans) == pieces and max(scans) == len(tasks)
+    assert scans.count(1) <= len(tasks) + 2 and len(scans) < pieces / 3
+    for number, task in enumerate(tasks):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+
+
+def test_a_question_that_fails_takes_no_other_with_it(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of those that are read in one scan finds too much, in its third piece and on; the others have answers."""
+    greedy = f"{COUNT} AND h.v > -1"
+    read: list[int] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        if any(one.template.question.sql == greedy for one in asks):
+            read.append(len(asks))
+            if len(read) > 2:
+                raise Exceeded("too many groups")
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    wrong = past.ask(1, greedy, rule="g/greedy")
+    tasks = [past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}") for n in range(2, 6)]
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] in ("done", "failed") for task in (wrong, *tasks)))
+    assert past.task(wrong)["exceeded"] and "too many groups" in past.task(wrong)["error"] and max(read) > 1
+    for number, task in enumerate(tasks, start=2):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
 def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History) -> None:
@@ -477,13 +523,13 @@ def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
 
 
 def test_a_query_that_takes_too_long_is_cancelled_and_given_up(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
-        if template.question.sql != COUNT:
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        if any(one.template.question.sql != COUNT for one in asks):
             engine._duck.execute("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c").fetchall()
-        return real(engine, template, shares, own)
+        return real(engine, asks)
 
-    real = LocalEngine.partial
-    monkeypatch.setattr(LocalEngine, "partial", partial)
+    real = LocalEngine.together
+    monkeypatch.setattr(LocalEngine, "together", together)
     endless, fine = past.ask(1, f"{COUNT} AND h.v > -1", rule="g/endless"), past.ask(2)
     with past.manager(workers=2, stuck=0.3) as manager:
         go_on(manager, lambda: past.task(endless)["state"] == "failed")
@@ -494,15 +540,15 @@ def test_a_query_that_takes_too_long_is_cancelled_and_given_up(past: History, mo
 def test_a_task_over_which_processes_die_is_given_up(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     began, end = threading.Event(), threading.Event()
 
-    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
-        if template.question.sql == COUNT:
-            return real(engine, template, shares, own)
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        if all(one.template.question.sql == COUNT for one in asks):
+            return real(engine, asks)
         began.set()
         end.wait(60)
-        return {}
+        return [{} for _ in asks]
 
-    real = LocalEngine.partial
-    monkeypatch.setattr(LocalEngine, "partial", partial)
+    real = LocalEngine.together
+    monkeypatch.setattr(LocalEngine, "together", together)
     deadly = past.ask(1, f"{COUNT} AND h.v > -1")
     for _ in range(TRIES):
         began.clear()
@@ -519,12 +565,12 @@ def test_a_task_over_which_processes_die_is_given_up(past: History, monkeypatch:
 def test_a_process_that_ends_in_order_charges_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     began, end = threading.Event(), threading.Event()
 
-    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
         began.set()
         end.wait(60)
-        return {}
+        return [{} for _ in asks]
 
-    monkeypatch.setattr(LocalEngine, "partial", partial)
+    monkeypatch.setattr(LocalEngine, "together", together)
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, began.is_set)
@@ -540,14 +586,14 @@ def test_a_process_that_ends_in_order_charges_nobody(past: History, monkeypatch:
 def test_a_query_that_nobody_waits_for_is_cancelled(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     began, ended = threading.Event(), threading.Event()
 
-    def partial(engine: LocalEngine, template: Template, shares: list[tuple[Asked, Piece]], own: Own) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
         began.set()
         try:
             engine._duck.execute("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c").fetchall()
         finally:
             ended.set()
 
-    monkeypatch.setattr(LocalEngine, "partial", partial)
+    monkeypatch.setattr(LocalEngine, "together", together)
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, began.is_set)

@@ -63,6 +63,26 @@ def test_who_comes_and_goes_gains_nothing(seed: int, count: int) -> None:
     assert all(found[name] >= 200 - 2 for name in steady)
 
 
+@given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.integers(1, 8))
+def test_shares_hold_where_turns_are_given_together(tickets: list[int], pieces: int) -> None:
+    """All whose turn comes before the next one of who is served are served with it."""
+    stride: Stride[int] = Stride()
+    for number, count in enumerate(tickets):
+        stride.join(number, count)
+    found: Counter[int] = Counter()
+    while min((found[number] for number in range(len(tickets))), default=0) < 40 * pieces:
+        task = stride.next(range(len(tickets)))
+        assert task is not None
+        others = [n for n in range(len(tickets)) if n != task and stride.comes_before(n, task, pieces)]
+        together = dict.fromkeys([task, *others], pieces)
+        stride.served(together)
+        found.update(together)
+    total = sum(found.values())
+    for number, count in enumerate(tickets):
+        wanted = total * count / sum(tickets)
+        assert abs(found[number] - wanted) <= max(0.1 * wanted, 2 * pieces)
+
+
 def test_nobody_starves_beside_a_giant() -> None:
     stride: Stride[str] = Stride()
     stride.join("giant", 100_000)
