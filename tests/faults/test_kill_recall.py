@@ -103,6 +103,8 @@ def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], An
         time.sleep(0.2)
     process.end()
     assert _standing(connection)[1] == 0
+    lost = "SELECT recall, eid::text, state, next, fence, error FROM tasks WHERE state <> 'done'"
+    assert connection.execute(lost).fetchall() == []
     return _answers(connection)
 
 
