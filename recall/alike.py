@@ -2,12 +2,13 @@
 in constants on which no verdict can depend.
 
 Such a constant is a whole side of a comparison (= <> < <= > >=) that, by AND, OR and NOT alone, makes a WHERE or HAVING
-of the query as Spark's own parser read it. Of it the analyser asks for the type alone: it names no column, makes no
-part of the result, is not computed before the query runs, and equals no group (`_free`). Two texts are alike where all
-else is equal letter for letter and each such constant is one word of the same kind, with the same sign, type and number
-of digits (`_kind`): then Spark's lexer finds the same words, its parser the same tree, and its analyser the same types.
-Texts that are numbers, which may be compared with numbers, and all other constants, as patterns, formats, intervals and
-arguments of functions, must be the same.
+of the query as Spark's own parser read it. It names no column, makes no part of the result, no function that the
+analyser computes reads it, and no group is equal to it or to what is made of it (`_free`): what the analyser makes of
+it hangs on its type and number of digits, and is a comparison again. Two texts are alike where all else is equal letter
+for letter and each such constant is one word of the same kind, with the same sign, type and number of digits (`_kind`):
+then Spark's lexer finds the same words, its parser the same tree, and its analyser the same types. Texts that are
+numbers, which may be compared with numbers, and all other constants, as patterns, formats, intervals and arguments of
+functions, must be the same.
 """
 
 import re
@@ -28,6 +29,7 @@ _LONGEST = 30
 _LOGIC = frozenset("And Or Not".split())
 _COMPARISONS = frozenset("EqualTo LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual".split())
 _NAMED = frozenset("Alias UnresolvedAlias".split())
+_APART = frozenset("UnresolvedAttribute UnresolvedFunction Add Subtract Multiply Divide Cast".split())
 
 _Span = tuple[int, int]
 
@@ -106,13 +108,14 @@ def _finds_none(plan: Any) -> bool:
     below = plan.child()
     if gate.class_of(below) != "Aggregate":
         return gate.class_of(plan) == "Filter"
-    return not any(map(_compares, gate.each(below.expressions())))
+    return all(map(_differs, gate.each(below.expressions())))
 
 
-def _compares(expression: Any) -> bool:
-    while gate.class_of(expression) in _NAMED:
-        expression = expression.child()
-    return gate.class_of(expression) in _LOGIC | _COMPARISONS | {"Literal"}
+def _differs(output: Any) -> bool:
+    """Whether a group or output is surely neither a constant nor a condition."""
+    while gate.class_of(output) in _NAMED:
+        output = output.child()
+    return gate.class_of(output) in _APART
 
 
 def _free_in(condition: Any) -> Iterator[_Span]:

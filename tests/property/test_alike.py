@@ -13,7 +13,7 @@ from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
 
-_COLUMNS = "ts timestamp, host string, n bigint, k int, cpu double, money decimal(20, 4), up boolean"
+_COLUMNS = "ts timestamp, host string, n bigint, k int, cpu double, money decimal(20, 4), up boolean, day date"
 # Constants that look alike, in places that are alike and in such as decide what a query is.
 _WORDS = """
 5 7 42 -5 0 007 3000000000 99999999999999999999 0.5 0.50 99.5 123.25 1e3 5L (1) NULL true
@@ -40,6 +40,10 @@ TEXTS = st.sampled_from(
         "SELECT {} AS c, window.end AS ts FROM t GROUP BY ALL HAVING c = {}",
         "SELECT n > {} AS c, max(ts) AS ts FROM t GROUP BY c HAVING n > {}",
         "SELECT host, max(ts) AS ts FROM t GROUP BY host, n > {} HAVING n > {}",
+        "SELECT max(ts) AS ts FROM t GROUP BY GROUPING SETS ((host), (host, n > {})) HAVING n > {}",
+        "SELECT max(ts) AS ts FROM t GROUP BY CUBE (host, n > {}) HAVING n > {}",
+        "SELECT max(ts) AS ts FROM t GROUP BY ROLLUP (host, {}) HAVING host = {}",
+        "SELECT host, ts FROM t WHERE day > {} AND up = {}",
         "SELECT host, ts FROM t ORDER BY {} LIMIT {}",
     ]
 )
@@ -83,6 +87,9 @@ def _agree(session: SparkSession, text: str, pairs: list[tuple[str, str]]) -> No
 
 @settings(max_examples=25, deadline=None)
 @example(text="SELECT host, ts FROM t WHERE host = {} AND cpu > {}", pairs=[("'a'", "5"), ("'b'", "7")])
+# HAVING finds the condition among the groups, or does not.
+@example(text="SELECT max(ts) AS ts FROM t GROUP BY host, n > {} HAVING n > {}", pairs=[("5", "5"), ("5", "7")])
+@example(text="SELECT n > {}, max(ts) AS ts FROM t GROUP BY ALL HAVING n > {}", pairs=[("5", "5"), ("5", "7")])
 @example(text="SELECT host, ts FROM t WHERE n = {} AND cpu > {}", pairs=[("'5'", "5"), ("'nan'", "5"), ("'a'", "7")])
 @given(text=TEXTS, pairs=_MANY)
 def test_each_gets_the_verdict_that_it_would_get_alone(
