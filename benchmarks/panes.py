@@ -19,7 +19,7 @@ from archiver.times import to_micros
 from benchmarks.results import Result, kernel, result
 from moirae.judging.local import LocalJudge
 from moirae.judging.panes import Panes
-from moirae.judging.plan import Running, Slice, due, view
+from moirae.judging.plan import Running, Slice, Standing, due, moved, view
 from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
@@ -83,23 +83,23 @@ def _measured(slides: int, target: str) -> Result:
 
 def _repetition(rows: Rows, slides: int) -> dict[str, float]:
     """Seconds of one slide, each way; and of making all panes, as after a restart."""
-    local, sharing, rule = LocalJudge(), Sharing({"cpu": _COLUMNS}), _rule(slides)
+    local, sharing, standings = LocalJudge(), Sharing({"cpu": _COLUMNS}), [_standing(slides)]
     panes = Panes(local, rows)
     took: dict[str, list[float]] = {"all panes, s": [], "panes, s": [], "anew, s": [], "one window's rows, s": []}
     for slide in range(_SLIDES):
-        (part,) = due([rule], {"cpu": _START + (slides + 1 + slide) * 60 * _SECOND})
+        (part,) = due(standings, {"cpu": _START + (slides + 1 + slide) * 60 * _SECOND})
         shares = sharing.of(part.rules)
         name = "panes, s" if slide else "all panes, s"
         took[name].append(_seconds(lambda part=part, shares=shares: panes.found(part, shares)))  # type: ignore[misc]
         assert part.high is not None
-        rule = rule.settled(part.high)
+        standings = moved(standings, {rule.rule for rule in part.rules}, part.high)
     held = _held(rows, part)
     took["anew, s"].append(_seconds(lambda: local.found(shares.groups, {"cpu": held})))
     took["one window's rows, s"].append(_one_window(held, slides))
     return {name: statistics.median(values) for name, values in took.items()}
 
 
-def _rule(slides: int) -> Running:
+def _standing(slides: int) -> Standing:
     expr = (
         "SELECT host, window.end AS ts, avg(cpu) AS mean, max(cpu) AS top, count(*) AS n FROM cpu "
         f"GROUP BY host, window(ts, '{slides} minutes', '1 minute') HAVING avg(cpu) > 99"
@@ -108,7 +108,8 @@ def _rule(slides: int) -> Running:
     types = {"host": "string", "mean": "double", "top": "double", "n": "bigint"}
     rule = Rule("bench", Alert(alert="Long", expr=expr))
     found = shape(expr, tables)
-    return Running(Definition(rule, types, ("host",), ("host",)), tables, found, _START + slides * 60 * _SECOND)
+    running = Running(Definition(rule, types, ("host",), ("host",)), tables, found)
+    return Standing(found, _START + slides * 60 * _SECOND, (running,))
 
 
 def _held(rows: Rows, part: Slice) -> pa.Table:

@@ -122,7 +122,6 @@ def _running(sql: str) -> Running:
         Definition(rule, _TYPES[sql], key, ("n",) if "n" in _TYPES[sql] else key),
         tables,
         event_shape(rule, tables),
-        None,
     )
 
 

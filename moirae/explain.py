@@ -43,7 +43,7 @@ def explain(settings: Settings, definitions: Sequence[Definition], name: str) ->
 def _running(settings: Settings, definition: Definition) -> Running:
     streams = {name: stream.time for name, stream in settings.streams.items()}
     tables = tables_of(definition.rule, streams, frozenset(settings.relations))
-    return Running(definition, tables, event_shape(definition.rule, tables), None)
+    return Running(definition, tables, event_shape(definition.rule, tables))
 
 
 def _judged(settings: Settings, running: Sequence[Running], rule: Running) -> dict[str, Any]:

@@ -102,13 +102,13 @@ def judge(session: SparkSession, sql: str, own: bool = False) -> StructType:
 
 
 def _check_parsed(root: Any, own: bool) -> None:
-    for plan in _tree(root, inner=True):
-        name = _name(plan)
+    for plan in tree(root, inner=True):
+        name = class_of(plan)
         if name not in PARSED and not (own and name in OWN_NODES):
             raise Refusal(f"{_plain(name)} is not allowed in a query")
-        for expression in _each(plan.expressions()):
-            for part in _tree(expression):
-                name = _name(part)
+        for expression in each(plan.expressions()):
+            for part in tree(expression):
+                name = class_of(part)
                 if name == "UnresolvedFunction" and _called(part) in DROPPED:
                     raise Refusal(f"{_called(part)} is not allowed in a query")
                 if name in NEVER:
@@ -122,35 +122,37 @@ def _cast_by_hand(session: SparkSession) -> Any:
 
 
 def _check_analysed(root: Any, allowed: Allowed) -> None:
-    for plan in _tree(root, leaf="View"):
-        name = _name(plan)
+    for plan in tree(root, leaf="View"):
+        name = class_of(plan)
         if name not in allowed.nodes or (name == "View" and not plan.isTempView()):
             raise Refusal(f"{_plain(name)} is not allowed in a query")
-        for expression in _each(plan.expressions()):
+        for expression in each(plan.expressions()):
             _check_expression(expression, allowed)
 
 
 def _check_expression(expression: Any, allowed: Allowed) -> None:
     if not expression.deterministic():
-        for node in _tree(expression):
-            first = not node.deterministic() and all(child.deterministic() for child in _each(node.children()))
-            if first and _name(node) not in allowed.unordered:
+        for node in tree(expression):
+            first = not node.deterministic() and all(child.deterministic() for child in each(node.children()))
+            if first and class_of(node) not in allowed.unordered:
                 raise Refusal(f"{node.prettyName()}() gives another answer each time; live and history must agree")
-    for node in _tree(expression):
-        if _name(node) not in allowed.expressions:
+    for node in tree(expression):
+        if class_of(node) not in allowed.expressions:
             raise Refusal(f"{node.prettyName()} is not allowed in a query")
 
 
 def _check_comparisons(root: Any, written: Any, sql: str) -> None:
     """Refuses what compares a number with a text that is none, which fails as soon as it is computed."""
-    expressions = [one for plan in _tree(root, leaf="View") for one in _each(plan.expressions())]
-    for node in (part for expression in expressions for part in _tree(expression)):
-        for side in _each(node.children()) if _name(node) in _COMPARISONS else ():
-            if _name(side) != "Cast" or side.getTagValue(written).isDefined():
+    expressions = [one for plan in tree(root, leaf="View") for one in each(plan.expressions())]
+    for node in (part for expression in expressions for part in tree(expression)):
+        for side in each(node.children()) if class_of(node) in _COMPARISONS else ():
+            if class_of(side) != "Cast" or side.getTagValue(written).isDefined():
                 continue
             text = side.child()
             kinds = text.dataType().typeName(), side.dataType().typeName()
-            if kinds[0] != "string" or not kinds[1].startswith(_NUMBERS) or _is_number(text):
+            if kinds[0] != "string" or not kinds[1].startswith(_NUMBERS):
+                continue
+            if class_of(text) == "Literal" and is_number(str(text.value())):
                 continue
             start, stop = (getattr(node.origin(), end)().getOrElse(None) for end in ("startIndex", "stopIndex"))
             place = (1, 1) if start is None else _place(sql, start)
@@ -158,17 +160,16 @@ def _check_comparisons(root: Any, written: Any, sql: str) -> None:
             raise Refusal(f"compares a number with text: {fragment or node.sql()}", *place, fragment)
 
 
-def _is_number(node: Any) -> bool:
-    if _name(node) != "Literal":
-        return False
+def is_number(text: str) -> bool:
+    """Whether a text may be compared with numbers."""
     try:
-        float(str(node.value()))
+        float(text)
     except ValueError:
         return False
     return True
 
 
-def _tree(root: Any, inner: bool = False, leaf: str = "") -> Iterator[Any]:
+def tree(root: Any, inner: bool = False, leaf: str = "") -> Iterator[Any]:
     """A node and all below it. `inner`: what it holds beside its children too; nothing below a `leaf` is looked at."""
     waiting, count = [root], 0
     while waiting:
@@ -177,17 +178,18 @@ def _tree(root: Any, inner: bool = False, leaf: str = "") -> Iterator[Any]:
         count += 1
         if count > _MOST_PARTS:
             raise Refusal(f"a query of more than {_MOST_PARTS} parts")
-        if _name(node) != leaf:
-            waiting += _each(node.children())
+        if class_of(node) != leaf:
+            waiting += each(node.children())
             if inner:
-                waiting += _each(node.innerChildren())
+                waiting += each(node.innerChildren())
 
 
 def _called(function: Any) -> str:
     return str(function.nameParts().last()).lower()
 
 
-def _name(node: Any) -> str:
+def class_of(node: Any) -> str:
+    """The name of the class of a part of a plan."""
     return str(node.getClass().getSimpleName())
 
 
@@ -195,7 +197,8 @@ def _plain(name: str) -> str:
     return name.removeprefix("Unresolved").removesuffix("$")
 
 
-def _each(sequence: Any) -> Iterator[Any]:
+def each(sequence: Any) -> Iterator[Any]:
+    """The elements of a sequence of Scala's."""
     for index in range(sequence.size()):
         yield sequence.apply(index)
 

@@ -104,7 +104,8 @@ class Registry:
 
         `failing`: rules whose failures are not forgiven by that.
         """
-        values = {"rules": list(versions), "versions": list(versions.values()), "failing": list(failing)}
+        # One JSON text is made in a tenth of the time of arrays, which count where there are thousands of rules.
+        values = {"versions": Jsonb(dict(versions)), "failing": list(failing)}
         self._connection.execute(_QUERIES["settle"], {**values, "settled_to": optional_datetime(settled_to)})
 
     def fail(self, rule: str, version: str, kind: str, message: str, event: Any, most: int, times: int = 1) -> bool:

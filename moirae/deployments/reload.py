@@ -18,7 +18,7 @@ from moirae.deployments.apply import checked, rule_files
 from moirae.deployments.plan import Step
 from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError, ProblemsError
-from moirae.rules.definition import Definition
+from moirae.rules.admission import Admission
 from moirae.settings import Settings
 from recall.gate import SPARK_GONE
 
@@ -49,11 +49,14 @@ def digest(paths: Sequence[Path]) -> str:
 class RuleFiles:
     """The rule files of one workspace; checks by one Spark session, writes on one connection."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, connection: Connection[Any]) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: Settings, connection: Connection[Any], admission: Admission | None = None
+    ) -> None:
+        """`admission`: where it is remembered what has passed the gate in this process."""
         self._spark = spark
         self._settings = settings
         self._registry = Registry(connection)
-        self._known: list[Definition] = []
+        self._admission = admission or Admission(spark, settings)
 
     def apply(self) -> list[Step]:
         """Make them the desired rules. Raises `MoiraeError` if any is bad: then no rule changes, and why is noted.
@@ -72,7 +75,7 @@ class RuleFiles:
             raise refused
         try:
             paths = rule_files(self._settings, [])
-            self._known, warnings = checked(self._spark, self._settings, paths, self._known)
+            wanted, warnings = checked(self._spark, self._settings, paths, self._admission.passed)
         except MoiraeError as error:
             self._registry.looked(asked, found, _texts(error))
             raise
@@ -85,7 +88,8 @@ class RuleFiles:
             raise refused from error
         for problem in warnings:
             _LOG.warning("rule file", action="rules_warning", problem=str(problem))
-        steps = self._registry.apply(self._known)
+        self._admission.remember(wanted)
+        steps = self._registry.apply(wanted)
         for step in steps:
             _LOG.info("rule applied", action=f"rule_{step.action}", rule=step.rule)
         self._registry.looked(asked, found, None)
@@ -114,10 +118,11 @@ class RuleFiles:
 class Reloading:
     """A thread of the live process that keeps desired rules as the files say, with a connection of its own."""
 
-    def __init__(self, spark: SparkSession, settings: Settings, asked: threading.Event) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, admission: Admission, asked: threading.Event) -> None:
         """`asked`: set by whoever wants the files looked at now."""
         self._spark = spark
         self._settings = settings
+        self._admission = admission
         self._asked = asked
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="rules")
@@ -135,7 +140,7 @@ class Reloading:
         while not self._stop.wait(_LOOK):
             try:
                 with database.connect(self._settings, "rules") as connection:
-                    self._look(RuleFiles(self._spark, self._settings, connection))
+                    self._look(RuleFiles(self._spark, self._settings, connection, self._admission))
             except SPARK_GONE:
                 return  # the process ends
             except Exception:

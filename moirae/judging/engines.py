@@ -3,7 +3,7 @@ here, in one statement. Where that fails, each half of its rules is judged again
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -16,14 +16,22 @@ from archiver.admission import column
 from moirae.alerts.event import Found
 from moirae.judging.guard import Guard, TookTooLong
 from moirae.judging.limits import culprit
-from moirae.judging.local import LocalJudge
+from moirae.judging.local import LocalJudge, Places
 from moirae.judging.panes import Panes
 from moirae.judging.plan import Running, Slice, view
 from moirae.judging.rows import Rows
 from moirae.judging.share import Columns, Shares, Sharing
 
-# What each of some rules finds; those that failed are left out.
-Answers = list[tuple[Running, list[Found]]]
+# What some of the rules of a query find, by their places.
+_Finds = dict[int, list[Found]]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What rules find: those that find anything. `failed`: the names of those that could not be judged."""
+
+    finds: list[tuple[Running, list[Found]]]
+    failed: frozenset[str] = frozenset()
 
 
 class Engines:
@@ -48,36 +56,41 @@ class Engines:
 
     def judged(self, part: Slice) -> Answers:
         """What the rules of a slice find in it."""
-        found, left = self._by_panes(part)
-        return [(rule, part.of(finds)) for rule, finds in [*found, *self._whole(replace(part, rules=left))]]
+        merged, left = self._by_panes(part)
+        whole = self._whole(replace(part, rules=left))
+        found = [(rule, part.of(finds)) for rule, finds in [*merged, *whole.finds]]
+        return Answers([(rule, finds) for rule, finds in found if finds], whole.failed)
 
-    def _by_panes(self, part: Slice) -> tuple[Answers, tuple[Running, ...]]:
+    def _by_panes(self, part: Slice) -> tuple[list[tuple[Running, list[Found]]], tuple[Running, ...]]:
         """What rules over sliding windows find, and the other rules."""
-        if self._panes is None:
+        answers = self._panes.found(part, self._sharing.of(part.rules)) if self._panes is not None else []
+        if not answers:
             return [], part.rules
-        found: dict[int, list[Found]] = {}
-        for group, finds in self._panes.found(part, self._sharing.of(part.rules)):
-            found |= {place: [] for place in group.members}
-            for place, one in finds:
-                found[place].append(one)
-        left = tuple(rule for place, rule in enumerate(part.rules) if place not in found)
+        found: _Finds = {}
+        for _, finds in answers:
+            _add(found, finds)
+        served = {place for group, _ in answers for place in group.members}
+        left = tuple(rule for place, rule in enumerate(part.rules) if place not in served)
         return [(part.rules[place], finds) for place, finds in found.items()], left
 
     def _whole(self, part: Slice) -> Answers:
         """The others, over all rows of the slice's input."""
         if not part.rules:
-            return []
-        inputs = {name: self._rows.archived(name, part.input_low, part.input_high) for name in part.streams}
-        count = sum(self._rows.count(name, part.input_low, part.input_high) for name in part.streams)
+            return Answers([])
+        streams = part.streams
+        inputs = {name: self._rows.archived(name, part.input_low, part.input_high) for name in streams}
+        count = sum(self._rows.count(name, part.input_low, part.input_high) for name in streams)
         return self.found(part.rules, inputs, count)
 
     def found(self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], count: int) -> Answers:
         """What each rule finds in about so many rows."""
         groups = self._guard.apart(rules, lambda rule: rule.rule)
-        return [pair for group in groups for pair in self._together(group, inputs, count)]
+        answers = [self._together(group, inputs, count) for group in groups]
+        finds = [pair for answer in answers for pair in answer.finds]
+        return Answers(finds, frozenset().union(*(answer.failed for answer in answers)))
 
     def _together(self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], count: int) -> Answers:
-        found: list[list[Found]] = [[] for _ in rules]
+        found: _Finds = {}
         left = self._here(rules, inputs, found)
         failed: set[int] = set()
         if left:
@@ -85,30 +98,31 @@ class Engines:
                 frame = self._rows.frame(rows) if isinstance(rows, pa.Table) else rows
                 frame.createOrReplaceTempView(view(name))
             failed = self._by_spark(rules, left, found, inputs, count)
-        return [(rule, found[index]) for index, rule in enumerate(rules) if index not in failed]
+        finds = [(rules[place], found[place]) for place in sorted(found) if place not in failed]
+        return Answers(finds, frozenset(rules[place].rule for place in failed))
 
     def _here(
-        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], found: list[list[Found]]
-    ) -> list[int]:
+        self, rules: Sequence[Running], inputs: Mapping[str, pa.Table | DataFrame], found: _Finds
+    ) -> Sequence[int]:
         """Fills in what this process can judge by itself; returns the places of the other rules."""
         tables = {name: rows for name, rows in inputs.items() if isinstance(rows, pa.Table)}
         if self._local is None:
-            return list(range(len(rules)))
+            return range(len(rules))
         shares = self._sharing.of(rules)
         held = {view(name) for name in tables}
         groups = [group for group in shares.groups if group.duck.streams <= held]
-        left = set(range(len(rules)))
+        served = set()
         for group, finds in self._local.found(groups, tables):
-            left -= set(group.members)
-            for place, one in finds:
-                found[place].append(one)
-        return sorted(left)
+            served.add(group.number)
+            _add(found, finds)
+        others = [place for group in shares.groups if group.number not in served for place in group.members]
+        return sorted([*shares.rest, *others])
 
     def _by_spark(
         self,
         rules: Sequence[Running],
         places: Sequence[int],
-        found: list[list[Found]],
+        found: _Finds,
         inputs: Mapping[str, pa.Table | DataFrame],
         count: int,
     ) -> set[int]:
@@ -138,7 +152,7 @@ class Engines:
         for index, ts, text in zip(
             table["rule"].to_pylist(), column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True
         ):
-            found[places[index]].append(Found(ts, orjson.loads(text)))
+            found.setdefault(places[index], []).append(Found(ts, orjson.loads(text)))
         return set()
 
     def _charge(self, rule: Running, error: Exception, inputs: Mapping[str, pa.Table | DataFrame]) -> None:
@@ -167,3 +181,8 @@ class Engines:
         self._rows.frame(rows).createOrReplaceTempView(view(stream))
         plain = None if row is None else orjson.loads(orjson.dumps(row.to_pylist()[0], default=str))
         return None if plain is None else {"stream": stream, "row": plain}
+
+
+def _add(found: _Finds, finds: Places) -> None:
+    for place, one in finds:
+        found.setdefault(place, []).append(one)

@@ -116,7 +116,7 @@ class Panes:
 
     def forget(self, running: Sequence[Running]) -> None:
         """Other rules run than before."""
-        for gone in self._reads.keys() - set(map(_rule, running)):
+        for gone in self._reads.keys() - {rule.key for rule in running}:
             self._leave(gone)
         self._given_up.clear()
 
@@ -134,7 +134,7 @@ class Panes:
         kept = self._kept.get(wanted.key)
         if kept is None or not kept.covers(wanted.since):
             kept = self._kept[wanted.key] = _Kept(wanted.since, wanted.since)
-        for rule in map(_rule, rules):
+        for rule in [one.key for one in rules]:
             if self._reads.get(rule, wanted.key) != wanted.key:
                 self._leave(rule)
             self._reads[rule] = wanted.key
@@ -213,16 +213,16 @@ def _wanted(group: Shared, part: Slice) -> _Wanted | None:
         return None
     rules = [part.rules[place] for place in group.members]
     # With constants in them panes are those of these rules, by place.
-    own = tuple(zip(group.members, map(_rule, rules), strict=True)) if len(paned.partial) > 1 else ()
+    own = (
+        tuple((place, rule.key) for place, rule in zip(group.members, rules, strict=True))
+        if len(paned.partial) > 1
+        else ()
+    )
     (stream,) = rules[0].shape.streams
     offset = paned.window[2]
     since = None if part.input_low is None else _up(part.input_low, paned.length, offset)
     to = part.input_high - (part.input_high - offset) % paned.length
     return _Wanted(group, paned, (paned.partial, own), stream, since, to if since is None else max(to, since))
-
-
-def _rule(rule: Running) -> _Rule:
-    return rule.rule, rule.definition.version
 
 
 def _up(moment: int, step: int, offset: int) -> int:

@@ -1,7 +1,8 @@
 """Which rules are due over which slice of event time, and one statement that judges them all. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -11,22 +12,64 @@ from recall.query.bind import Physical, bind
 from recall.query.shape import Shape, Tables
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Running:
-    """A rule that runs: its definition, what it may name, its shape, and how far it is settled (microseconds)."""
+    """A rule that runs: its definition, what it may name, its shape. Each is equal to itself alone."""
 
     definition: Definition
     tables: Tables
     shape: Shape
-    settled_to: int | None
 
-    @property
+    @cached_property
     def rule(self) -> str:
         return self.definition.name
 
-    def settled(self, high: int) -> "Running":
-        """The same rule, settled further."""
-        return Running(self.definition, self.tables, self.shape, high)
+    @property
+    def key(self) -> tuple[str, str]:
+        """Its name and version."""
+        return self.rule, self.definition.version
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Rules of one shape that are settled up to the same event time (microseconds; None: not at all).
+
+    They are decided about as one, so that a thousand rules cost a batch hardly more than one does.
+    """
+
+    shape: Shape
+    settled_to: int | None
+    rules: tuple[Running, ...]
+
+    def of(self, wanted: Callable[[Running], bool]) -> "Standing":
+        """Those of the rules that are wanted."""
+        rules = tuple(filter(wanted, self.rules))
+        return self if len(rules) == len(self.rules) else replace(self, rules=rules)
+
+
+def gathered(places: Iterable[tuple[Sequence[Running], int | None]]) -> list[Standing]:
+    """Rules of one shape each, with how far these are settled, in as few groups as there may be."""
+    groups: dict[tuple[Shape, int | None], list[Sequence[Running]]] = {}
+    for rules, settled_to in places:
+        if rules:
+            groups.setdefault((rules[0].shape, settled_to), []).append(rules)
+    return [Standing(*place, joined(members)) for place, members in groups.items()]
+
+
+def moved(standings: Iterable[Standing], judged: Collection[str], high: int) -> list[Standing]:
+    """Where rules stand once some of them, by name, are settled up to `high`."""
+    places: list[tuple[Sequence[Running], int | None]] = []
+    for standing in standings:
+        on = standing.of(lambda rule: rule.rule in judged).rules
+        places.append((on, high))
+        if len(on) < len(standing.rules):
+            places.append((standing.of(lambda rule: rule.rule not in judged).rules, standing.settled_to))
+    return gathered(places)
+
+
+def joined(parts: Sequence[Sequence[Running]]) -> tuple[Running, ...]:
+    """All of them, in order."""
+    return tuple(parts[0]) if len(parts) == 1 else tuple(rule for part in parts for rule in part)
 
 
 @dataclass(frozen=True)
@@ -45,7 +88,7 @@ class Slice:
     @property
     def streams(self) -> frozenset[str]:
         """The streams that the rules read."""
-        return frozenset().union(*(r.shape.streams for r in self.rules))
+        return frozenset().union(*{rule.shape.streams for rule in self.rules})
 
     def of(self, finds: Sequence[Found]) -> list[Found]:
         """Those in the slice of what was found in its input."""
@@ -64,19 +107,19 @@ def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:
     return None if low is None else low - shape.lag
 
 
-def due(running: Sequence[Running], watermarks: Mapping[str, int | None]) -> list[Slice]:
+def due(standings: Iterable[Standing], watermarks: Mapping[str, int | None]) -> list[Slice]:
     """The slices that can be settled now. Rules with the same bounds and reach share a slice, thus a statement."""
-    groups: dict[tuple[int | None, int, int, int], list[Running]] = {}
-    for rule in running:
-        high = horizon(rule.shape, watermarks)
-        low, shape = rule.settled_to, rule.shape
+    groups: dict[tuple[int | None, int, int, int], list[Sequence[Running]]] = {}
+    for standing in standings:
+        low, shape = standing.settled_to, standing.shape
+        high = horizon(shape, watermarks)
         if high is None or (low is not None and high <= low):
             continue
         if shape.due(None if low is None else low + shape.lag, high + shape.lag):
-            groups.setdefault((low, high, shape.reach, shape.lag), []).append(rule)
+            groups.setdefault((low, high, shape.reach, shape.lag), []).append(standing.rules)
     return [
-        Slice(tuple(rules), low, high, None if low is None else low - reach, high + lag)
-        for (low, high, reach, lag), rules in groups.items()
+        Slice(joined(members), low, high, None if low is None else low - reach, high + lag)
+        for (low, high, reach, lag), members in groups.items()
     ]
 
 

@@ -47,12 +47,12 @@ class Sharing:
         self._columns = {view(stream): kinds for stream, kinds in columns.items()}
         self._plain: dict[tuple[str, str], tuple[Plain, Plain] | None] = {}
         self._queries: dict[tuple[str, str], exp.Query] = {}
-        self._shares: dict[tuple[tuple[str, str], ...], Shares] = {}
+        self._shares: dict[tuple[Running, ...], Shares] = {}
         self._numbers = 0
 
     def of(self, rules: Sequence[Running]) -> Shares:
         """What these rules share."""
-        key = tuple(map(_key, rules))
+        key = tuple(rules)
         found = self._shares.pop(key, None) or self._share(rules)
         self._shares[key] = found
         if len(self._shares) > _REMEMBERED:
@@ -61,7 +61,7 @@ class Sharing:
 
     def forget(self, running: Sequence[Running]) -> None:
         """Other rules run than before."""
-        keys = set(map(_key, running))
+        keys = {rule.key for rule in running}
         self._plain = {key: value for key, value in self._plain.items() if key in keys}
         self._queries = {key: value for key, value in self._queries.items() if key in keys}
         self._shares.clear()
@@ -96,13 +96,13 @@ class Sharing:
         return " UNION ALL ".join(parts)
 
     def _query(self, rule: Running) -> exp.Query:
-        key = _key(rule)
+        key = rule.key
         if key not in self._queries:
             self._queries[key] = bound(rule)
         return self._queries[key]
 
     def _written(self, rule: Running) -> tuple[Plain, Plain] | None:
-        key = _key(rule)
+        key = rule.key
         if key not in self._plain:
             try:
                 self._plain[key] = self._write(rule)
@@ -123,7 +123,3 @@ class Sharing:
         """A rule's event query in the words of both engines. Raises `NotPlain`."""
         query, types = self._query(rule), rule.definition.types
         return plain(query, self._columns, types, DuckWords()), plain(query, self._columns, types, SparkWords())
-
-
-def _key(rule: Running) -> tuple[str, str]:
-    return rule.rule, rule.definition.version

@@ -4,7 +4,7 @@ Few rules have anything to tell at a time. Where the others stand is kept here a
 """
 
 import gc
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,7 @@ from moirae.deployments.registry import Registry
 from moirae.errors import MoiraeError
 from moirae.judging.engines import Engines
 from moirae.judging.guard import Guard
-from moirae.judging.plan import Running, horizon
+from moirae.judging.plan import Running, Standing, gathered, horizon, moved
 from moirae.judging.rows import Rows
 from moirae.live.relations import Relations
 from moirae.rules.admission import Admission
@@ -53,12 +53,22 @@ class Deployed:
         self._relation_names: frozenset[str] = frozenset()
         self._revision: int | None = None
         self._unsaved: set[str] = set()
-        self._running: list[Running] = []
+        self._standings: list[Standing] = []
+        self._made: dict[str, Running] = {}
+
+    @property
+    def standings(self) -> list[Standing]:
+        """The rules that run, without those that were quarantined, with how far they are settled."""
+        aside = self._guard.set_aside
+        if not aside:
+            return self._standings
+        left = [standing.of(lambda rule: rule.rule not in aside) for standing in self._standings]
+        return [standing for standing in left if standing.rules]
 
     @property
     def running(self) -> list[Running]:
-        """The rules that run, without those that were quarantined, each with how far it is settled."""
-        return [rule for rule in self._running if rule.rule not in self._guard.set_aside]
+        """The rules that run, without those that were quarantined."""
+        return [rule for standing in self.standings for rule in standing.rules]
 
     def watermarks(self) -> dict[str, int | None]:
         """Of each stream; see `Archive.watermark`."""
@@ -128,42 +138,49 @@ class Deployed:
         """
         marks = self.watermarks()
         if definition is not None:
-            tables = tables_of(definition.rule, self._streams, self._relation_names)
             with suppress(Exception):  # a refused one may be anything
-                return horizon(event_shape(definition.rule, tables), marks)
+                return horizon(self._make(definition).shape, marks)
         return min((mark for mark in marks.values() if mark is not None), default=None)
 
     def _load(self, wanted: Mapping[str, Definition]) -> None:
-        self._running = []
+        running: list[tuple[Running, int | None]] = []
         deployments = self._registry.deployments()
         self._guard.loaded(deployment.rule for deployment in deployments if deployment.suspect)
         for deployment in deployments:
             if deployment.state == "running" and deployment.rule in wanted:
-                definition = wanted[deployment.rule]
-                tables = tables_of(definition.rule, self._streams, self._relation_names)
-                shape = event_shape(definition.rule, tables)
-                self._running.append(Running(definition, tables, shape, deployment.settled_to))
-        self._engines.forget(self._running)
+                running.append((self._make(wanted[deployment.rule]), deployment.settled_to))
+        self._made = {rule.rule: rule for rule, _ in running}
+        self._standings = gathered([([rule], settled_to) for rule, settled_to in running])
+        self._engines.forget([rule for rule, _ in running])
         # A thousand rules are a hundred thousand objects that stay: looking through them takes as long as a batch.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
 
+    def _make(self, definition: Definition) -> Running:
+        """The rule as it runs. Each is made once: to read its query again takes milliseconds."""
+        made = self._made.get(definition.name)
+        if made is None or made.definition is not definition or made.tables.relations != self._relation_names:
+            tables = tables_of(definition.rule, self._streams, self._relation_names)
+            made = self._made[definition.name] = Running(definition, tables, event_shape(definition.rule, tables))
+        return made
+
     # Where they stand
 
-    def settled(self, rules: Iterable[Running], high: int, told: Mapping[str, str]) -> None:
-        """Some rules are settled up to `high`. `told`: those of which that is stored already, with their versions."""
-        judged = {rule.rule for rule in rules}
-        self._unsaved = (self._unsaved | judged) - told.keys()
-        self._running = [rule.settled(high) if rule.rule in judged else rule for rule in self.running]
+    def settled(self, judged: Set[str], high: int, told: Set[str]) -> None:
+        """Rules, by name, are settled up to `high`. `told`: those of which that is stored already."""
+        self._unsaved = (self._unsaved | judged) - told
+        self._standings = moved(self.standings, judged, high)
 
     def save(self) -> None:
         """Store where rules stand that had nothing to tell; what is not stored is judged again, to the same end."""
         by_time: dict[int, dict[str, str]] = {}
-        for rule in self.running:
-            if rule.rule in self._unsaved and rule.settled_to is not None:
-                by_time.setdefault(rule.settled_to, {})[rule.rule] = rule.definition.version
+        for standing in self.standings:
+            if standing.settled_to is not None:
+                unsaved = {r.rule: r.definition.version for r in standing.rules if r.rule in self._unsaved}
+                by_time.setdefault(standing.settled_to, {}).update(unsaved)
         self._unsaved = set()
+        by_time = {settled_to: versions for settled_to, versions in by_time.items() if versions}
         if by_time:
             self._archive.fence()
             with self._connection.transaction():

@@ -33,7 +33,7 @@ class Follow:
 
     def up(self, running: Sequence[Running], watermarks: Mapping[str, int | None], newest: int | None) -> None:
         """Whatever is due. `newest`: the newest event time of the archive, in microseconds."""
-        asking = [rule for rule in running if _asks(rule)]
+        asking = [rule for rule in running if rule.definition.asks]
         if not asking:
             return
         self._begin(asking, watermarks, newest)
@@ -43,11 +43,11 @@ class Follow:
     def settle(self, running: Sequence[Running], watermarks: Mapping[str, int | None]) -> bool:
         """Contexts that can be settled; returns whether there were any."""
         self._settled_at = time.monotonic()
-        return self._contexts.settle([rule for rule in running if _asks(rule)], watermarks)
+        return self._contexts.settle([rule for rule in running if rule.definition.asks], watermarks)
 
     def to_end(self, running: Sequence[Running], watermarks: Mapping[str, int | None], newest: int | None) -> None:
         """Everything, at the end of time."""
-        asking = [rule for rule in running if _asks(rule)]
+        asking = [rule for rule in running if rule.definition.asks]
         if asking:
             for _ in range(_ROUNDS):
                 more = self._begin(asking, watermarks, newest)
@@ -67,8 +67,3 @@ class Follow:
         if not more:
             self._since, self._seen = moment[0], changed[0]
         return more
-
-
-def _asks(rule: Running) -> bool:
-    spec = rule.definition.rule.spec
-    return bool(spec.context or spec.surroundings or spec.recall)

@@ -17,9 +17,9 @@ from moirae.alerts.source import Source, source
 from moirae.alerts.store import AlertStore
 from moirae.deployments.registry import Registry
 from moirae.judging.around import Around
-from moirae.judging.engines import Answers, Engines
+from moirae.judging.engines import Engines
 from moirae.judging.guard import Guard
-from moirae.judging.plan import Running, Slice, due, horizon
+from moirae.judging.plan import Running, Slice, due, horizon, joined
 from moirae.judging.rows import Rows
 from moirae.live.contexts import Contexts
 from moirae.live.deployed import Deployed
@@ -84,13 +84,13 @@ class Judge:
         Rows that are complete already are: they are settled in the same round.
         """
         marks = self.watermarks()
-        rules = [rule for rule in self.running if rule.shape.stateless]
-        horizons = {rule.rule: horizon(rule.shape, marks) for rule in rules}
+        standings = [standing for standing in self._deployed.standings if standing.shape.stateless]
+        horizons = {standing.shape: horizon(standing.shape, marks) for standing in standings}
         left = False
         fresh: dict[str, pa.Table] = {}
         for name in self._archive.tables:
             rows = on_time.get(name)
-            readers = [horizons[r.rule] for r in rules if name in r.shape.streams]
+            readers = [low for shape, low in horizons.items() if name in shape.streams]
             if rows is None or not len(rows) or not readers:
                 continue
             beyond = min((h for h in readers if h is not None), default=None)
@@ -100,26 +100,29 @@ class Judge:
                 rows = rows.filter(pa.array(newer))
             if len(rows):
                 fresh[name] = rows
-        rules = [rule for rule in rules if rule.shape.streams & fresh.keys()]
-        if rules:
-            streams = frozenset().union(*(rule.shape.streams for rule in rules))
+        standings = [standing for standing in standings if standing.shape.streams & fresh.keys()]
+        if standings:
+            streams = frozenset().union(*(standing.shape.streams for standing in standings))
             inputs = {name: self._rows.new(name, fresh.get(name)) for name in streams}
-            found = self._engines.found(rules, inputs, sum(map(len, inputs.values())))
-            self._tell([(rule, _since(finds, horizons[rule.rule])) for rule, finds in found if finds])
+            rules = joined([standing.rules for standing in standings])
+            found = self._engines.found(rules, inputs, sum(map(len, inputs.values()))).finds
+            self._tell([(rule, _since(finds, horizons[rule.shape])) for rule, finds in found])
         return left
 
     def detect_unsettled(self, rules: Sequence[Running]) -> None:
         """Judge what the archive holds beyond the settled: after a restart nobody may have been told of it, and a rule
         that has just started has not seen it.
         """
-        groups: dict[int | None, list[Running]] = {}
-        for rule in rules:
-            if rule.shape.stateless and any(self._archive.progress[s].newest is not None for s in rule.shape.streams):
-                groups.setdefault(rule.settled_to, []).append(rule)
-        for low, members in groups.items():
-            self._tell(self._engines.judged(Slice(tuple(members), low, None, low, None)))
+        wanted = set(rules)
+        groups: dict[int | None, list[Sequence[Running]]] = {}
+        for standing in self._deployed.standings:
+            shape, members = standing.shape, standing.of(wanted.__contains__).rules
+            if members and shape.stateless and any(self._archive.progress[s].newest is not None for s in shape.streams):
+                groups.setdefault(standing.settled_to, []).append(members)
+        for low, parts in groups.items():
+            self._tell(self._engines.judged(Slice(joined(parts), low, None, low, None)).finds)
 
-    def _tell(self, found: Answers) -> None:
+    def _tell(self, found: Sequence[tuple[Running, Sequence[Found]]]) -> None:
         """Detected events and their provisional alerts, of all rules at once."""
         told = [(rule, finds) for rule, finds in found if finds]
         if told:
@@ -136,12 +139,13 @@ class Judge:
         """
         now = time.monotonic()
         filters = at_once or now - self._settled_at >= _SETTLE_EVERY
-        slices = due([r for r in self.running if filters or not r.shape.stateless], self.watermarks())
+        standings = [one for one in self._deployed.standings if filters or not one.shape.stateless]
+        slices = due(standings, self.watermarks())
         if filters:
             self._settled_at = now
         for part in slices:
             assert part.high is not None
-            self._settle_rules(self._engines.judged(part), part.high, part.high)
+            self._settle_slice(part, part.high, part.high)
         if slices and filters:
             self._forget()
         if now - self._saved_at >= _SAVE_EVERY:
@@ -164,9 +168,10 @@ class Judge:
 
     def _forget(self) -> None:
         """Rows that no rule will look at again leave the memory."""
-        asked = self._contexts.needs(self.running, self.watermarks())
+        asked = self._contexts.needs([rule for rule in self.running if rule.definition.asks], self.watermarks())
         for name, recent in self._archive.recent.items():
-            needs = [r.settled_to and r.settled_to - r.shape.reach for r in self.running if name in r.shape.streams]
+            readers = [one for one in self._deployed.standings if name in one.shape.streams]
+            needs = [one.settled_to and one.settled_to - one.shape.reach for one in readers]
             known = [need for need in needs if need is not None]
             if len(known) == len(needs):
                 low = min(known, default=self._archive.watermark(name) or 0)
@@ -183,32 +188,34 @@ class Judge:
         """
         marks: dict[str, int | None] = dict.fromkeys(self._streams, end)
         rows_only: dict[str, int | None] = dict.fromkeys(self._streams, after_newest)
-        for rule in list(self.running):
-            mark = rows_only if rule.definition.rule.spec.absent else marks
-            high = horizon(rule.shape, mark)
+        for rule, low in [(rule, one.settled_to) for one in self._deployed.standings for rule in one.rules]:
+            shape = rule.shape
+            high = horizon(shape, rows_only if rule.definition.rule.spec.absent else marks)
             assert high is not None
-            high = max(high, rule.settled_to if rule.settled_to is not None else high)
-            low, shape = rule.settled_to, rule.shape
+            high = max(high, low if low is not None else high)
             part = Slice((rule,), low, high, None if low is None else low - shape.reach, high + shape.lag)
-            self._settle_rules(self._engines.judged(part), high, max(high, end))
+            self._settle_slice(part, high, max(high, end))
         self._deployed.save()
 
-    def _settle_rules(self, found: Answers, high: int, silence: int) -> None:
-        """All of them at once. Few have anything to tell at a time; where the others stand is stored now and then.
+    def _settle_slice(self, part: Slice, high: int, silence: int) -> None:
+        """All its rules at once. Few have anything to tell at a time; where the others stand is stored now and then.
 
         `silence`: the event time before which no other event will come; at least `high`.
         """
+        answers = self._engines.judged(part)
+        found = {rule.rule: finds for rule, finds in answers.finds}
         self._archive.fence()
+        versions: dict[str, str] = {}
         with self._connection.transaction():
             open_since = self._store.open_since(high)
-            versions: dict[str, str] = {}
-            for rule, finds in found:
-                if finds or (rule.rule in open_since and _runs_out_by(rule, open_since[rule.rule], silence)):
-                    self._store.settle(_source(rule), self._events(rule, finds), high, silence)
-                    versions[rule.rule] = rule.definition.version
+            for rule in [rule for rule in part.rules if rule.rule in found or rule.rule in open_since]:
+                name = rule.rule
+                if name in found or (name not in answers.failed and _runs_out_by(rule, open_since[name], silence)):
+                    self._store.settle(_source(rule), self._events(rule, found.get(name, [])), high, silence)
+                    versions[name] = rule.definition.version
             if versions:
                 self._registry.settle(versions, high, self._guard.failing)
-        self._deployed.settled((rule for rule, _ in found), high, versions)
+        self._deployed.settled({rule.rule for rule in part.rules} - answers.failed, high, versions.keys())
 
     def _events(self, rule: Running, finds: Sequence[Found]) -> list[Event]:
         return distinct(rule.rule, rule.definition.id, rule.definition.key, self._guard.within(rule, finds))

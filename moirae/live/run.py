@@ -106,9 +106,10 @@ class Live:
         self._rolled_at = 0.0
         home = Path(settings.home)
         self._spark = start_session("moirae live", settings.spark.master, home / "warehouse", settings.spark.conf)
-        self._reloading = Reloading(self._spark, settings, reload)
+        admission = self._admission = Admission(self._spark, settings)
+        self._reloading = Reloading(self._spark, settings, admission, reload)
         self._relations = relations = Relations(connection, settings.relations)
-        admission, guard = Admission(self._spark, settings), Guard(self._spark, settings, connection)
+        guard = Guard(self._spark, settings, connection)
         local = settings.recall.engine != "spark"
         self._judge = Judge(self._spark, self._archive, connection, relations, admission, guard, local)
         self._checkpoint = home / "checkpoints" / "live"
@@ -128,7 +129,7 @@ class Live:
     def apply_rules(self) -> None:
         """Make the rule files the desired rules. Bad files change nothing: with rules deployed before, these run on."""
         try:
-            RuleFiles(self._spark, self._settings, self._connection).apply()
+            RuleFiles(self._spark, self._settings, self._connection, self._admission).apply()
         except MoiraeError as error:
             if self._drain or not Registry(self._connection).desired():
                 self._spark.stop()

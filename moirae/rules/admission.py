@@ -1,6 +1,6 @@
 """Stored rules pass the gate again whenever they are loaded: what is in a database need not have come by the gate."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import structlog
 from pyspark.sql import SparkSession
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from moirae.errors import Problem
 from moirae.rules.check import check
 from moirae.rules.definition import Definition
-from moirae.rules.ruleset import RuleSet
+from moirae.rules.ruleset import Derived, RuleSet
 from moirae.settings import Settings
 from recall import gate
 
@@ -16,31 +16,43 @@ _LOG = structlog.get_logger()
 
 
 class Admission:
-    """The gate at the door of a process that runs rules. What has passed once passes again."""
+    """The gate at the door of a process that runs rules. What has passed once passes again, whoever had it checked."""
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark = spark
         self._settings = settings
-        self._passed: dict[str, Definition] = {}
+        # Replaced as a whole: rule files are checked in a thread of their own.
+        self._passed: Mapping[str, Definition] = {}
+
+    @property
+    def passed(self) -> Collection[Definition]:
+        """What the gate has found of the rules that passed last."""
+        return self._passed.values()
+
+    def remember(self, checked: Iterable[Definition]) -> None:
+        """The gate has passed these in this process; there are no others."""
+        self._passed = {definition.name: definition for definition in checked}
 
     def admit(self, stored: Sequence[Definition]) -> tuple[list[Definition], dict[str, str]]:
-        """The rules that may run, as the gate has just found them; why the others may not, by their names."""
+        """The rules that may run, as the gate has found them; why the others may not, by their names."""
+        known = self._passed
+        found = {d.name: known[d.name] for d in stored if d.name in known and known[d.name].rule == d.rule}
         reasons: dict[str, str] = {}
-        fresh: dict[str, list[Definition]] = {}
+        fresh: dict[tuple[Derived, ...], list[Definition]] = {}
         for definition in stored:
-            known = self._passed.pop(definition.name, None)
-            if known is not None and known.rule == definition.rule:
-                self._passed[definition.name] = known
-            else:
-                fresh.setdefault(definition.rule.group, []).append(definition)
+            if definition.name not in found:
+                fresh.setdefault(definition.rule.derived, []).append(definition)
         for members in fresh.values():
-            found, refused = self._check(members)
-            self._passed |= found
+            passed, refused = self._check(members)
+            found |= passed
             reasons |= refused
-        return [self._passed[d.name] for d in stored if d.name in self._passed], reasons
+        self._passed = {**known, **found}
+        return [found[d.name] for d in stored if d.name in found], reasons
 
     def _check(self, members: Sequence[Definition]) -> tuple[dict[str, Definition], dict[str, str]]:
-        """Rules of one group. Where the check itself fails each is checked alone, and those at fault are refused."""
+        """Rules with the same derived streams. Where the check itself fails each is checked alone, and those at fault
+        are refused.
+        """
         rules = RuleSet(tuple(d.rule for d in members), members[0].rule.derived)
         try:
             passed, problems = check(self._spark, self._settings, rules)

@@ -13,6 +13,7 @@ from moirae.rules.ruleset import Derived, Rule, RuleSet
 from moirae.rules.templates import attributes_in
 from moirae.settings import Settings
 from recall import gate
+from recall.alike import Verdicts
 from recall.query.scans import check_scans
 from recall.query.shape import Tables, Unsupported, shape, tables_in
 
@@ -29,9 +30,10 @@ def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list
         problems += _check_derived(session, derived)
     if any(p.severity == "error" for p in problems):
         return [], problems
+    verdicts = Verdicts(session)
     definitions: list[Definition] = []
     for rule in rules.rules:
-        checked = _check_rule(session, settings, rule)
+        checked = _check_rule(session, verdicts, settings, rule)
         if not isinstance(checked, Definition):
             problems.append(checked)
             continue
@@ -81,14 +83,17 @@ def _check_derived(session: SparkSession, derived: Derived) -> list[Problem]:
     return []
 
 
-def _check_rule(session: SparkSession, settings: Settings, rule: Rule) -> Definition | Problem:
+def _check_rule(session: SparkSession, verdicts: Verdicts, settings: Settings, rule: Rule) -> Definition | Problem:
     tables = _tables(settings, rule)
     place = "expr" if rule.spec.expr is not None else "stream"
     try:
         if rule.spec.expr is not None:
             check_scans(rule.spec.expr, tables.derived)
         event_shape(rule, tables)
-        columns = gate.judge(session, event_sql(rule, tables), own=rule.spec.expr is None)
+        if rule.spec.expr is not None:
+            columns = verdicts.judge(rule.spec.expr)
+        else:
+            columns = gate.judge(session, event_sql(rule, tables), own=True)
         _need_time(columns)
     except (Unsupported, gate.Refusal) as error:
         line, column = (error.line, error.column) if rule.spec.expr is not None else (1, 1)

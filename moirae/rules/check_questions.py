@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 
 from pyspark.sql import SparkSession
 
@@ -36,17 +37,21 @@ class _Checking:
 
     def __init__(self, session: SparkSession, settings: Settings, definition: Definition, tables: Tables) -> None:
         self._session = session
+        self._relations = settings.relations
         self._tables = tables
         self._rule = definition.rule
         self.definition = definition
-        relations = {name: relation.columns for name, relation in settings.relations.items()}
-        for name, columns in relations.items():
+
+    @cached_property
+    def _physical(self) -> Mapping[str, str]:
+        """The views of streams and relations by name, made when first needed: most rules ask nothing."""
+        for name, relation in self._relations.items():
             valid = {VALID_FROM: "timestamp", VALID_TO: "timestamp"}
-            self._view(f"asked_{name}", {**columns, **valid})
+            self._view(f"asked_{name}", {**relation.columns, **valid})
         pending = {EID: "string", MOMENT: "timestamp", LOW: "timestamp", HIGH: "timestamp"}
-        self._view(_PENDING, {**pending, **{attribute_column(n): kind for n, kind in definition.types.items()}})
-        names = {**{name: name for name in tables.streams}, **{name: f"asked_{name}" for name in relations}}
-        self._physical = names
+        attributes = {attribute_column(name): kind for name, kind in self.definition.types.items()}
+        self._view(_PENDING, {**pending, **attributes})
+        return {**{name: name for name in self._tables.streams}, **{name: f"asked_{name}" for name in self._relations}}
 
     def contexts(self) -> Iterator[Problem]:
         """Contexts and surroundings."""

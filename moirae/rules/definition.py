@@ -46,6 +46,12 @@ class Definition:
         return self.rule.id
 
     @cached_property
+    def asks(self) -> bool:
+        """Whether anything is asked about its events."""
+        spec = self.rule.spec
+        return bool(spec.context or spec.surroundings or spec.recall)
+
+    @cached_property
     def version(self) -> str:
         """Changes exactly when the rule's events or their contexts may."""
         return self.rule.version

@@ -174,7 +174,7 @@ class Views:
             if found is not None:
                 tables = tables_of(definition.rule, times, self._relations.names)
                 try:
-                    running = Running(definition, tables, event_shape(definition.rule, tables), None)
+                    running = Running(definition, tables, event_shape(definition.rule, tables))
                     askings = [asking(running, ask, "pending") for ask in asks(definition)]
                 except Unsupported as error:
                     _LOG.error("no past", action="view_refused", rule=definition.name, error=str(error))

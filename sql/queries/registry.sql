@@ -52,7 +52,7 @@ UPDATE deployments SET state = 'stopped', stopped_at = clock_timestamp() WHERE r
 UPDATE deployments d SET settled_to = %(settled_to)s,
     failures = CASE WHEN d.rule = ANY(%(failing)s::text[]) THEN failures ELSE 0 END,
     error = CASE WHEN d.rule = ANY(%(failing)s::text[]) THEN error END
-FROM unnest(%(rules)s::text[], %(versions)s::text[]) AS w(rule, version)
+FROM jsonb_each_text(%(versions)s) AS w(rule, version)
 WHERE d.rule = w.rule AND d.version = w.version
 
 -- fail --

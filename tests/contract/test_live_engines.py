@@ -80,7 +80,7 @@ def running(session: SparkSession, name: str, expr: str) -> Running:
     derived = tuple(Derived("g", stream, text) for stream, text in DERIVED.items())
     rule = Rule("g", Alert(alert=name, expr=expr), derived)
     types = {f.name: f.dataType.simpleString() for f in session.sql(expr).schema.fields if f.name != "ts"}
-    return Running(Definition(rule, types, (), ()), TABLES, Shape(frozenset({"s"})), None)
+    return Running(Definition(rule, types, (), ()), TABLES, Shape(frozenset({"s"})))
 
 
 Finds = dict[int, list[tuple[int, dict[str, Any]]]]

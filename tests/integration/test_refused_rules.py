@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,13 +15,14 @@ from archiver.ingest import Unit
 from moirae import database
 from moirae.deployments.model import Deployment
 from moirae.deployments.registry import Registry
+from moirae.deployments.reload import RuleFiles
 from moirae.rules import admission
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
-from moirae.rules.ruleset import Rule
+from moirae.rules.ruleset import Derived, Rule
 from moirae.settings import Settings
 from recall import gate
-from tests.property.world import START, World, workspace
+from tests.property.world import RULES, START, World, workspace
 
 pytestmark = pytest.mark.spark
 
@@ -108,6 +110,38 @@ def test_a_quarantine_for_what_a_rule_did_is_not_lifted(
     registry.refuse("g/Bad", version, "no time")
     world.reopen()
     assert _running(world) == []
+
+
+def test_what_rule_files_had_checked_is_not_checked_again(
+    spark: SparkSession, place: Settings, connection: Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place.file.parent / "rules").mkdir()
+    file = place.file.parent / "rules" / "rules.yaml"
+    file.write_text(RULES)
+    door = admission.Admission(spark, place)
+    RuleFiles(spark, place, connection, door).apply()
+    stored = Registry(connection).desired()
+    with monkeypatch.context() as closed:
+        closed.setattr(admission, "check", None)
+        assert door.admit(stored) == (stored, {})
+    odd = replace(stored[0], rule=replace(stored[0].rule, spec=Alert(alert="Odd", expr="SELECT reflect('a', 'b')")))
+    admitted, refused = door.admit([odd, *stored[1:]])
+    assert admitted == stored[1:]
+    assert list(refused) == [odd.name]
+
+
+def test_a_rule_is_checked_with_its_own_derived_streams(spark: SparkSession, place: Settings) -> None:
+    """Not with those that another rule of its group has in the database."""
+
+    def reading(name: str, text: str) -> Definition:
+        rule = Rule("g", Alert(alert=name, expr="SELECT host, ts FROM d"), (Derived("g", "d", text),))
+        return Definition(rule, {"host": "string"}, ("host",), ("host",))
+
+    good = reading("Good", "SELECT host, ts FROM a")
+    bad = reading("Bad", "SELECT reflect('java.lang.System', 'getProperty', 'user.home') AS host, ts FROM a")
+    admitted, refused = admission.Admission(spark, place).admit([good, bad])
+    assert [definition.name for definition in admitted] == ["g/Good"]
+    assert "reflect is not allowed" in refused["g/Bad"]
 
 
 def test_a_check_that_fails_over_one_rule_refuses_that_rule(

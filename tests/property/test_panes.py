@@ -18,7 +18,7 @@ from archiver.times import from_micros, to_micros
 from moirae.alerts.event import Found
 from moirae.judging.local import LocalJudge
 from moirae.judging.panes import Panes
-from moirae.judging.plan import Running, Slice, due, view
+from moirae.judging.plan import Running, Slice, Standing, due, gathered, moved, view
 from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition
 from moirae.rules.model import Alert
@@ -38,11 +38,16 @@ DERIVED = (
 
 
 def running(name: str, expr: str, names: Sequence[str], derived: str) -> Running:
-    """A rule that runs, from the beginning of time."""
+    """A rule that runs."""
     tables = Tables({"s": "ts"}, frozenset(), {"d": derived})
     rule = Rule("g", Alert(alert=name, expr=expr), (Derived("g", "d", derived),))
     definition = Definition(rule, {one: TYPES[one] for one in names}, (), ())
-    return Running(definition, tables, shape(expr, tables), None)
+    return Running(definition, tables, shape(expr, tables))
+
+
+def standing(*rules: Running, settled_to: int | None = None) -> list[Standing]:
+    """Rules that are settled as far."""
+    return gathered([([rule], settled_to) for rule in rules])
 
 
 @st.composite
@@ -169,7 +174,7 @@ def _drive(running: list[Running], seed: int) -> None:
     rng = random.Random(seed)
     archived = Archived(rows(rng, rng.randrange(200)), rng)
     sharing, local = Sharing({"s": COLUMNS}), LocalJudge()
-    panes, mark = Panes(local, archived), START
+    panes, mark, standings = Panes(local, archived), START, standing(*running)
     for _ in range(rng.randrange(2, 12)):
         mark += rng.choice([1, SECOND, rng.randrange(40 * SECOND), 300 * SECOND])
         if rng.random() < 0.15:
@@ -177,14 +182,13 @@ def _drive(running: list[Running], seed: int) -> None:
         if rng.random() < 0.2:
             gone = rng.choice(running)
             panes.forget([rule for rule in running if rule is not gone])
-        for part in due(running, {"s": mark}):
+        for part in due(standings, {"s": mark}):
             assert part.high is not None
             kept = tuple(rule for rule in part.rules if rng.random() < 0.9)
             if kept:
                 chosen = replace(part, rules=kept)
                 assert alike(merged(sharing, panes, chosen), whole(sharing, local, archived, chosen))
-            names = {rule.rule for rule in kept}
-            running = [rule.settled(part.high) if rule.rule in names else rule for rule in running]
+            standings = moved(standings, {rule.rule for rule in kept}, part.high)
 
 
 @settings(max_examples=12, deadline=None)
@@ -207,14 +211,14 @@ def test_rows_are_aggregated_once() -> None:
     rng = random.Random(1)
     archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
     expr = "SELECT window.end AS ts, count(*) AS c FROM s WHERE n > {} GROUP BY window(ts, '20 seconds', '1 second')"
-    running_rules = [running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1)) for k in range(3)]
+    standings = standing(*[running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1)) for k in range(3)])
     panes = Panes(local, archived)
     for second in range(100, 160):
         if second == 130:
             before, panes = archived.read, Panes(local, archived)
-        (part,) = due(running_rules, {"s": START + second * SECOND})
+        (part,) = due(standings, {"s": START + second * SECOND})
         assert len(merged(sharing, panes, part)) == 3
-        running_rules = [rule.settled(part.high or 0) for rule in running_rules]
+        standings = moved(standings, {rule.rule for rule in part.rules}, part.high or 0)
     periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
     known = [len(archived.between(low, high)) for low, high in periods]
     assert [before, archived.read - before] == known
@@ -226,11 +230,11 @@ def test_a_long_and_a_short_window_share_panes() -> None:
     archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '{} seconds', '1 second')"
     both = [running(f"R{size}", expr.format(size), ["c"], DERIVED.format(size=2, slide=1)) for size in (60, 5)]
-    panes = Panes(local, archived)
+    panes, standings = Panes(local, archived), standing(*both)
     for second in range(100, 160):
-        for part in due(both, {"s": START + second * SECOND}):
+        for part in due(standings, {"s": START + second * SECOND}):
             assert merged(sharing, panes, part).keys() == {rule.rule for rule in part.rules}
-        both = [rule.settled(START + second * SECOND) for rule in both]
+        standings = standing(*both, settled_to=START + second * SECOND)
     assert archived.read == len(archived.between(None, START + 159 * SECOND))
 
 
@@ -239,7 +243,7 @@ def test_a_file_that_cannot_be_read_ends_no_process() -> None:
     rng = random.Random(5)
     archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
-    rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1)).settled(START + 50 * SECOND)
+    rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
     panes, broken = Panes(local, archived), Archived(archived.rows, rng)
 
     def pieces(stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
@@ -248,10 +252,10 @@ def test_a_file_that_cannot_be_read_ends_no_process() -> None:
 
     broken.pieces = pieces  # type: ignore[method-assign]
     panes._rows = broken
-    (part,) = due([rule], {"s": START + 60 * SECOND})
+    (part,) = due(standing(rule, settled_to=START + 50 * SECOND), {"s": START + 60 * SECOND})
     assert merged(sharing, panes, part) == {}
     panes._rows = archived
-    (part,) = due([rule.settled(START + 90 * SECOND)], {"s": START + 100 * SECOND})
+    (part,) = due(standing(rule, settled_to=START + 90 * SECOND), {"s": START + 100 * SECOND})
     assert alike(merged(sharing, panes, part), whole(sharing, local, archived, part))
 
 
@@ -263,7 +267,7 @@ def test_panes_that_take_too_much_are_given_up() -> None:
     many = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY n, host, window(ts, '20 seconds', '1 second')"
     both = [running(name, expr, ["c"], DERIVED.format(size=2, slide=1)) for name, expr in (("A", few), ("B", many))]
     panes = Panes(local, archived, limit=2_000)
-    (part,) = due(both, {"s": START + 150 * SECOND})
+    (part,) = due(standing(*both), {"s": START + 150 * SECOND})
     assert merged(sharing, panes, part).keys() == {"g/A"}
     assert merged(sharing, panes, part).keys() == {"g/A"}
 
@@ -274,7 +278,8 @@ def test_few_rows_in_memory_are_aggregated_whole() -> None:
     archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
     panes = Panes(local, archived)
-    (part,) = due([running("A", expr, ["c"], DERIVED.format(size=2, slide=1))], {"s": START + 150 * SECOND})
+    rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
+    (part,) = due(standing(rule), {"s": START + 150 * SECOND})
     for held, kept in ((300, False), (10_000, True), (None, True)):
         archived.held = held
         assert bool(merged(sharing, panes, part)) == kept

@@ -1,0 +1,129 @@
+"""Queries that are alike pass the gate as one: one of them is judged in full, and stands for those that differ from it
+in constants on which no verdict can depend.
+
+Such a constant is a whole side of a comparison (= <> < <= > >=) that, by AND, OR and NOT alone, makes a WHERE or HAVING
+of the query as Spark's own parser read it. It names no column, makes no part of the result, no function that the
+analyser computes reads it, and no group is equal to it or to what is made of it (`_free`): what the analyser makes of
+it hangs on its type and number of digits, and is a comparison again. Two texts are alike where all else is equal letter
+for letter and each such constant is one word of the same kind, with the same sign, type and number of digits (`_kind`):
+then Spark's lexer finds the same words, its parser the same tree, and its analyser the same types. Texts that are
+numbers, which may be compared with numbers, and all other constants, as patterns, formats, intervals and arguments of
+functions, must be the same.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+from recall import gate
+
+_CONSTANT = re.compile(r"'[^'\\]*'|-?[0-9]+(?:\.[0-9]+)?")
+# Characters of a number; longer ones are too large for a type anyway.
+_LONGEST = 30
+_LOGIC = frozenset("And Or Not".split())
+_COMPARISONS = frozenset("EqualTo LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual".split())
+_NAMED = frozenset("Alias UnresolvedAlias".split())
+_APART = frozenset("UnresolvedAttribute UnresolvedFunction Add Subtract Multiply Divide Cast".split())
+
+_Span = tuple[int, int]
+
+
+@dataclass
+class _Passed:
+    """A query that passed, and its columns."""
+
+    session: SparkSession
+    sql: str
+    columns: StructType
+
+    def stands_for(self, sql: str) -> bool:
+        """Whether a query that is the same between its constants must pass, too."""
+        pairs = zip(_CONSTANT.findall(self.sql), _CONSTANT.findall(sql), strict=True)
+        differ = {place: pair for place, pair in enumerate(pairs) if pair[0] != pair[1]}
+        return all(_same_kind(*pair) for pair in differ.values()) and differ.keys() <= self._free
+
+    @cached_property
+    def _free(self) -> frozenset[int]:
+        """The places, among all constants, of the free ones."""
+        spans = set(_free(self.session._jsparkSession.sessionState().sqlParser().parsePlan(self.sql)))
+        return frozenset(place for place, one in enumerate(_CONSTANT.finditer(self.sql)) if one.span() in spans)
+
+
+class Verdicts:
+    """The gate over the views of one `guarded` session, which stay as they are meanwhile."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._passed: dict[tuple[str, ...], list[_Passed]] = {}
+
+    def judge(self, sql: str) -> StructType:
+        """As `gate.judge`, of a query that somebody wrote."""
+        if not sql.isascii():  # Spark may count letters otherwise
+            return gate.judge(self._session, sql)
+        alike = self._passed.setdefault(tuple(_CONSTANT.split(sql)), [])
+        found = next((passed for passed in alike if passed.stands_for(sql)), None)
+        if found is None:
+            found = _Passed(self._session, sql, gate.judge(self._session, sql))
+            alike.append(found)
+        return found.columns
+
+
+def _same_kind(one: str, other: str) -> bool:
+    kind = _kind(one)
+    return kind is not None and kind == _kind(other)
+
+
+def _kind(constant: str) -> tuple[str, int, int] | None:
+    """What the analyser may ask of a constant: its type, and the digits of a number; None: more than can be told."""
+    if constant.startswith("'"):
+        return None if gate.is_number(constant[1:-1]) else ("string", 0, 0)
+    if len(constant) > _LONGEST:
+        return None
+    sign = constant[: constant.startswith("-")]
+    if "." not in constant:
+        number = int(constant)
+        bits = next((bits for bits in (31, 63) if -(1 << bits) <= number < 1 << bits), None)
+        return None if bits is None else (f"{sign}{bits}", len(str(abs(number))), 0)
+    _, digits, exponent = Decimal(constant).as_tuple()
+    return f"{sign}decimal", len(digits), int(exponent)
+
+
+def _free(root: Any) -> Iterator[_Span]:
+    """Where in the text the free constants of a parsed query stand."""
+    for plan in gate.tree(root):
+        if gate.class_of(plan) in ("Filter", "UnresolvedHaving") and _finds_none(plan):
+            for condition in gate.each(plan.expressions()):
+                yield from _free_in(condition)
+
+
+def _finds_none(plan: Any) -> bool:
+    """Whether WHERE or HAVING, the latter of which looks for its parts among groups and outputs, cannot find there what
+    is made of constants."""
+    below = plan.child()
+    if gate.class_of(below) != "Aggregate":
+        return gate.class_of(plan) == "Filter"
+    return all(map(_differs, gate.each(below.expressions())))
+
+
+def _differs(output: Any) -> bool:
+    """Whether a group or output is surely neither a constant nor a condition."""
+    while gate.class_of(output) in _NAMED:
+        output = output.child()
+    return gate.class_of(output) in _APART
+
+
+def _free_in(condition: Any) -> Iterator[_Span]:
+    name = gate.class_of(condition)
+    for side in gate.each(condition.children()) if name in _LOGIC | _COMPARISONS else ():
+        if name in _LOGIC:
+            yield from _free_in(side)
+        elif gate.class_of(side) == "Literal":
+            start, stop = (getattr(side.origin(), end)().getOrElse(None) for end in ("startIndex", "stopIndex"))
+            if start is not None and stop is not None:
+                yield start, stop + 1
