@@ -27,6 +27,7 @@ from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.sweep import Sweeper
 from archiver.table import StreamTable
+from recall.keys import _counts
 
 SCHEMA = StreamSchema("s", {"ts": "timestamp", "n": "bigint"}, "ts", None, (), timedelta(0), timedelta(0))
 _SECOND = 1_000_000
@@ -90,6 +91,9 @@ def test_rows_are_there_for_every_machine_and_for_other_readers_of_delta(seen: C
     reader = Reader(seen("c"), [SCHEMA])
     pinned = reader.pin("s", 25 * _SECOND, None)
     assert sorted(n for path in pinned.paths() for n in pq.read_table(path)["n"].to_pylist()) == list(range(20, 40))
+    elsewhere = Reader(seen("d"), [SCHEMA])
+    (late, *_) = elsewhere.files("s", 25 * _SECOND, None)
+    assert set(_counts(elsewhere.source("s", late), "n") or ()) < set(map(str, range(20, 40)))
     table.forget(0)
     assert held(other) == list(range(20, 40)) and other.missing() == []
 
@@ -152,6 +156,8 @@ def test_of_two_with_the_same_number_one_is_refused(seen: Callable[[str], Root])
         late.append(events(0, 6), 0, 6)
     late.append(events(4, 6), 4, 6)
     assert table.last() == 6 and sorted(map(int, table.read()["eid"].to_pylist())) == [1, 2, 3, 4, 5, 6]
+    fresh = NumberedTable(seen("c"), EVENTS)
+    assert fresh.read("rule", "version").num_rows == 6 and fresh.read("another", "version").num_rows == 0
 
 
 def test_what_is_no_part_of_a_table_goes_after_a_while(seen: Callable[[str], Root]) -> None:
