@@ -89,12 +89,13 @@ class Cache:
     def tidy(self, limit: int) -> None:
         """Remove what goes first, until no more than so many bytes are left."""
         now, found = time.time(), []
-        for path in self.folder.rglob("*"):
+        # Another process may be at it: what goes meanwhile is passed over.
+        for path in [Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names]:
             with suppress(FileNotFoundError):
                 held = path.stat()
                 if path.name.endswith(_BEGUN) and abs(now - held.st_mtime) > _LEFT:
                     path.unlink()
-                elif path.is_file() and not path.name.startswith("."):
+                elif not path.name.startswith("."):
                     found.append((held.st_atime, held.st_size, path))
         total = sum(size for _, size, _ in found)
         excess = max(total - limit, min(total, _RESERVE - shutil.disk_usage(self.folder).free))

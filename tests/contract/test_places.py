@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake.exceptions import TableNotFoundError
 
+import archiver.bucket
 from archiver import log
 from archiver.bucket import Bucket
 from archiver.cache import Cache
@@ -284,6 +285,14 @@ def test_object_storage_is_checked_before_it_is_used(
         stored(bucket, tmp_path).check()
     with pytest.raises(StorageFailed, match="cannot be used"):
         StreamTable(stored(bucket, tmp_path), SCHEMA)
+
+
+def test_large_files_go_in_parts(bucket: str, tmp_path: Path) -> None:
+    content, name = os.urandom(12 << 20), "chunk=0/a.parquet"
+    with patch.object(archiver.bucket, "_LARGE", 1 << 20), stored(bucket, tmp_path / "w").writing(name) as path:
+        path.write_bytes(content)
+    other = stored(bucket, tmp_path / "r")
+    assert other.files() == [name] and Path(other.paths([name])[0]).read_bytes() == content
 
 
 def test_a_commit_whose_answer_was_lost_is_known_again(bucket: str, tmp_path: Path) -> None:
