@@ -4,11 +4,11 @@ Where the files of then have been clustered with later rows, the later ones are 
 """
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 import pyarrow.compute as pc
 
 from archiver.errors import ArchiverError
+from archiver.place import Root
 from archiver.reader import Pinned, Reader
 from archiver.schema import APPEND, StreamSchema
 
@@ -20,7 +20,7 @@ class NotTold(ArchiverError):
 class AsOf(Reader):
     """`appends`: how many appends of each stream there had been; rows of others are not there."""
 
-    def __init__(self, root: Path, schemas: Iterable[StreamSchema]) -> None:
+    def __init__(self, root: Root, schemas: Iterable[StreamSchema]) -> None:
         super().__init__(root, schemas)
         self.appends: Mapping[str, int] = {}
 
@@ -35,10 +35,10 @@ class AsOf(Reader):
             for file in table.held(low, high):
                 numbers = table.read_file(file.path, [APPEND])[APPEND]
                 if numbers.null_count:
-                    raise NotTold(f"another program has written {table.path / file.path}: when its rows came is lost")
+                    raise NotTold(f"another program has written {table.place}/{file.path}: when its rows came is lost")
                 then = pc.less_equal(numbers, until)
                 if pc.all(then).as_py():
                     whole.append(file)
                 elif pc.any(then).as_py():
                     rows.append(table.read_file(file.path, columns).filter(then))
-            return Pinned(rows, [str(table.path / file.path) for file in whole], whole, until)
+            return Pinned(rows, whole, whole, until, table)

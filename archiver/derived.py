@@ -6,11 +6,10 @@ done, its rows stand once.
 
 from collections.abc import Mapping
 from datetime import timedelta
-from pathlib import Path
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
+from archiver.place import Root, at
 from archiver.schema import ADDED, ARROW_TYPES, StreamSchema
 from archiver.table import StreamTable
 
@@ -23,20 +22,25 @@ class NotArchivable(ValueError):
     """A column of a type that the archive does not keep."""
 
 
-def root_of(root: Path, version: str) -> Path:
+def root_of(root: Root, version: str) -> Root:
     """Where the tables of a version stand, below the archive's root."""
-    return root / "derived" / version
+    return all_of(root) / version
 
 
-def opened(root: Path, stream: str, version: str) -> StreamTable:
+def all_of(root: Root) -> Root:
+    """Where those of all versions stand."""
+    return root / "derived"
+
+
+def opened(root: Root, stream: str, version: str) -> StreamTable:
     """A table that is there."""
     place = root_of(root, version)
-    fields = pa.schema(DeltaTable(place / "streams" / stream).schema().to_arrow())
+    fields = pa.schema(at(place / "streams" / stream).table().schema().to_arrow())
     columns = {field.name: _TYPES[field.type] for field in fields if field.name not in ADDED}
     return StreamTable(place, _schema(stream, columns))
 
 
-def made(root: Path, stream: str, version: str, rows: pa.Schema) -> StreamTable:
+def made(root: Root, stream: str, version: str, rows: pa.Schema) -> StreamTable:
     """The table for such rows, created when absent. Raises `NotArchivable`."""
     for field in rows:
         if field.type not in _TYPES:

@@ -2,7 +2,8 @@
 
 ArchiverError
 ├── LogDamaged      a commit of a table cannot be read
-└── NotInstalled    Spark's jars are missing
+├── NotInstalled    Spark's jars are missing
+└── StorageFailed   the object storage does not do what it is asked
 """
 
 
@@ -16,3 +17,7 @@ class NotInstalled(ArchiverError):
 
 class LogDamaged(ArchiverError):
     """A commit of a table cannot be read: what it says is not guessed."""
+
+
+class StorageFailed(ArchiverError):
+    """Object storage cannot be reached, or refuses: the message names the archive and the reason."""

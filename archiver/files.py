@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from archiver.log import flush
 from archiver.schema import APPEND, IDENTITY, StreamSchema
 
 # Rows between which a reader can skip, by key and time.
@@ -14,7 +13,7 @@ _GROUP = 20_000
 
 
 def write(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool) -> None:
-    """Write rows of the table to a new file, on disk when this returns.
+    """Write rows of the table to a new file.
 
     `clustered`: sorted by key and time, in groups with statistics of both. Otherwise the file is as small as can be:
     in order of arrival, without statistics, without the number of the append, which its name has, and without the
@@ -37,7 +36,6 @@ def write(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool) -> 
         row_group_size=_GROUP if clustered else max(len(rows), 1),
         store_schema=False,
     )
-    flush([path])
 
 
 def shaped(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:

@@ -9,7 +9,6 @@ Publish first, forget last: chunk ends before the rows beyond them, rows before 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from archiver.decode import Format, Refused
 from archiver.folding import Folding
 from archiver.identity import Array, IdentityIndex, entries, fingerprint
 from archiver.lifecycle import FORGET, Becomes, Need, Policy, Work, steps
+from archiver.place import Root
 from archiver.progress import Partition, Progress, partition_watermarks, watermark
 from archiver.recent import RecentRows
 from archiver.roller import Done
@@ -114,7 +114,7 @@ class Archive:
 
     def __init__(
         self,
-        root: Path,
+        root: Root,
         schemas: Iterable[StreamSchema],
         policy: CutPolicy,
         connection: Connection[Any],

@@ -1,25 +1,22 @@
 """The Delta log of one table, partitioned by chunk: followed and extended commit by commit.
 
 The library reads a table's whole state again with each append, so that appending grows slower with every file. Here
-what a commit says is added to what is known, whatever the number of files. Commits are made by linking a flushed file
-to the next number, which fails when somebody else took it.
+what a commit says is added to what is known, whatever the number of files. A commit is made under the next number,
+which fails when somebody else took it.
 """
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
-from uuid import uuid4
 
 import orjson
 import pyarrow as pa
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 from archiver.errors import LogDamaged
+from archiver.place import LOG, Place
 from archiver.times import from_micros, to_micros
 
 # How the names of our own files begin: as they were appended; clustered. Their statistics are exact; other writers of
@@ -31,13 +28,9 @@ _CONFIGURATION = {"delta.checkpointInterval": "100", "delta.logRetentionDuration
 _CHECKPOINT = 200
 
 
-def opened(path: Path, schema: pa.Schema) -> DeltaTable:
-    """The table in a folder, partitioned by chunk; created when absent."""
-    try:
-        return DeltaTable(path)
-    except TableNotFoundError:
-        path.mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(path, schema, partition_by=["chunk"], configuration=_CONFIGURATION)
+def opened(where: Place, schema: pa.Schema) -> DeltaTable:
+    """The table in a place, partitioned by chunk; created when absent."""
+    return where.opened(schema=schema, partition_by=["chunk"], configuration=_CONFIGURATION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +101,8 @@ class Log:
     `number` is the last, 0 for none.
     """
 
-    def __init__(self, path: Path, time: str, table: DeltaTable, application: str | None = None) -> None:
-        self._path = path
-        self._folder = path / "_delta_log"
+    def __init__(self, where: Place, time: str, table: DeltaTable, application: str | None = None) -> None:
+        self._place = where
         self._time = time
         self._application = application
         self._load(table)
@@ -143,20 +135,25 @@ class Log:
         return held is not None and path in held.paths
 
     def orphans(self) -> list[str]:
-        """Files on disk that are no part of the newest version: superseded, never committed, or commits never made."""
-        found = [*self._path.glob("chunk=*/*.parquet"), *self._folder.glob(".*.tmp")]
+        """Files that are no part of the newest version: superseded, never committed, or commits never made."""
+        found = self._place.files()
         self.follow()
-        names = [f"{path.parent.name}/{path.name}" for path in found]
-        return [name for name in names if name.startswith("_") or not self.holds(name)]
+        return [name for name in found if name.startswith("_") or not self.holds(name)]
+
+    def missing(self) -> list[str]:
+        """Data files of the version that is known which are not there."""
+        listed = [path for held in self.chunks.values() for path in held.paths]
+        found = set(self._place.files())
+        return [path for path in listed if path not in found]
 
     def follow(self) -> None:
         """See what was committed since. Raises `LogDamaged` for a commit that cannot be read."""
         while True:
             try:
-                text = self._commit_file(self.version + 1).read_bytes()
+                text = self._place.read(_commit(self.version + 1))
             except FileNotFoundError:
-                if not self._commit_file(self.version).exists():
-                    self._load(DeltaTable(self._path))  # so long ago that the commits in between have been cleared away
+                if not self._place.exists(_commit(self.version)):
+                    self._load(self._place.table())  # so long ago that the commits in between have been cleared away
                 return
             self._take(text)
 
@@ -169,9 +166,9 @@ class Log:
             marks = [action["txn"] for action in actions if "txn" in action]
             numbers = [int(mark["version"]) for mark in marks if mark["appId"] == self._application]
         except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-            raise LogDamaged(f"{self._commit_file(number)} is damaged: {error}") from error
+            raise LogDamaged(f"{self._place}/{_commit(number)} is damaged: {error}") from error
         if not actions:
-            raise LogDamaged(f"{self._commit_file(number)} is damaged: it is empty")
+            raise LogDamaged(f"{self._place}/{_commit(number)} is damaged: it is empty")
         for file in added:
             self._add(file)
         for path in removed:
@@ -213,10 +210,7 @@ class Log:
             mark = {"appId": self._application, "version": numbers[1], "lastUpdated": moment}
             actions.append({"txn": mark})
         text = b"\n".join(map(orjson.dumps, actions)) + b"\n"
-        written = self._folder / f".{uuid4().hex}.tmp"
-        written.write_bytes(text)
-        flush([written])
-        try:
+        with self._place.committing(text) as commit:
             while True:
                 self.follow()
                 held = None if whole is None else self.chunks.get(whole)
@@ -224,14 +218,8 @@ class Log:
                     raise Superseded
                 if numbers is not None and numbers[0] != self.number:
                     raise Superseded
-                try:
-                    os.link(written, self._commit_file(self.version + 1))
+                if commit(_commit(self.version + 1)):
                     break
-                except FileExistsError:
-                    continue
-        finally:
-            written.unlink()
-        flush([], [self._folder])
         self._take(text)
 
     def _added(self, file: DataFile, moment: int, change: bool) -> dict[str, Any]:
@@ -264,16 +252,17 @@ class Log:
     def checkpoint(self) -> None:
         """When many commits have come since the last one: gather the log, so that opening the table stays fast."""
         try:
-            last = orjson.loads((self._folder / "_last_checkpoint").read_bytes())["version"]
+            last = orjson.loads(self._place.read(f"{LOG}/_last_checkpoint"))["version"]
         except FileNotFoundError:
             last = 0
         if self.version - last >= _CHECKPOINT:
-            table = DeltaTable(self._path)
+            table = self._place.table()
             table.create_checkpoint()
             table.cleanup_metadata()
 
-    def _commit_file(self, number: int) -> Path:
-        return self._folder / f"{number:020d}.json"
+
+def _commit(number: int) -> str:
+    return f"{LOG}/{number:020d}.json"
 
 
 def _within(span: DataFile | ChunkFiles, low: int | None, high: int | None) -> bool:
@@ -294,14 +283,3 @@ def _is_ours(path: str) -> bool:
 
 def _written(micros: int) -> str:
     return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def flush(paths: Iterable[Path], folders: Iterable[Path] = ()) -> None:
-    """Files, their folders and other folders are on disk when this returns."""
-    files = list(paths)
-    for path in (*files, *{file.parent for file in files}, *folders):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

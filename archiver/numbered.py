@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from archiver.admission import column
 from archiver.files import shaped
-from archiver.log import CLUSTERED, LOOSE, DataFile, Log, flush, opened
+from archiver.log import CLUSTERED, LOOSE, DataFile, Log, opened
+from archiver.place import Root, at
 
 # A table's name and its columns beside time, id, rule, version: the settled events; the corpora of all rules.
 Kind = tuple[str, tuple[str, ...]]
@@ -38,7 +39,7 @@ _GROUP = 20_000
 class NumberedTable:
     """One table, created when absent. Of its objects each is for one thread; commits of several come in some order."""
 
-    def __init__(self, root: Path, kind: Kind) -> None:
+    def __init__(self, root: Root, kind: Kind) -> None:
         """Columns beside the event's time are texts."""
         self._application, columns = kind
         kinds = [
@@ -46,13 +47,18 @@ class NumberedTable:
             *((c, pa.string()) for c in ("eid", "rule", "version", *columns)),
         ]
         self._schema = pa.schema([*kinds, ("chunk", pa.int32())])
-        self.path = root / self._application
-        self._log = Log(self.path, "ts", opened(self.path, self._schema), self._application)
+        self.place = at(root) / self._application
+        self._log = Log(self.place, "ts", opened(self.place, self._schema), self._application)
 
     @staticmethod
-    def exists(root: Path, kind: Kind) -> bool:
+    def exists(root: Root, kind: Kind) -> bool:
         """Whether there is such a table."""
-        return (root / kind[0] / "_delta_log").is_dir()
+        return (at(root) / kind[0]).has_table()
+
+    @property
+    def path(self) -> Path:
+        """The folder of this machine in which its files are, or copies of some of them."""
+        return self.place.folder
 
     def last(self) -> int:
         """The number of the last archived row, 0 for none, in the newest version, which this object sees then."""
@@ -74,14 +80,19 @@ class NumberedTable:
     def read(self, rule: str | None = None, version: str | None = None) -> pa.Table:
         """The archived rows, or those of a rule's version."""
         self._log.follow()
-        parts = [self.read_file(file, rule, version) for file in self.held()]
+        files = self.held()
+        self._fetch(files)
+        parts = [self.read_file(file, rule, version) for file in files]
         return pa.concat_tables(parts) if parts else self._schema.empty_table()
+
+    def _fetch(self, files: Sequence[DataFile]) -> None:
+        self.place.fetch([file.path for file in files])
 
     def read_file(self, file: DataFile, rule: str | None = None, version: str | None = None) -> pa.Table:
         """The rows of one file, or those of a rule's version."""
         given = (("rule", "=", rule), ("version", "=", version))
         wanted = [one for one in given if one[2] is not None]
-        rows = pq.read_table(self.path / file.path, partitioning=None, filters=wanted or None)
+        rows = pq.read_table(self.place.source(file.path), partitioning=None, filters=wanted or None)
         return shaped(rows.append_column("chunk", pa.repeat(pa.scalar(file.chunk), len(rows))), list(self._schema))
 
     def merge(self) -> None:
@@ -90,39 +101,39 @@ class NumberedTable:
         for chunk, held in list(self._log.chunks.items()):
             chosen = to_merge(list(held.paths.values()))
             if chosen:
+                self._fetch(chosen)
                 rows = pa.concat_tables([self.read_file(file) for file in chosen])
                 written = self._write(chunk, rows, True)
                 names = [file.path for file in chosen]
                 self._log.commit("OPTIMIZE", [written], names, int(time.time() * 1000), {})
 
     def _write(self, chunk: int, rows: pa.Table, sort: bool) -> DataFile:
-        """A file that is not part of the table yet, on disk."""
-        folder = self.path / f"chunk={chunk}"
-        folder.mkdir(exist_ok=True)
+        """A file that is not part of the table yet, lasting."""
         name = f"chunk={chunk}/{CLUSTERED if sort else LOOSE}{uuid4().hex}.parquet"
         rows = rows.drop_columns(["chunk"])
         if sort:
             rows = rows.sort_by([(key, "ascending") for key in ("rule", "version", "ts")])
-        pq.write_table(
-            rows,
-            self.path / name,
-            compression="zstd",
-            use_dictionary=["rule", "version", "key"],
-            column_encoding={"ts": "DELTA_BINARY_PACKED"},
-            write_statistics=["rule", "version", "ts"] if sort else False,
-            row_group_size=_GROUP if sort else max(len(rows), 1),
-            store_schema=False,
-        )
-        flush([self.path / name])
+        with self.place.writing(name) as path:
+            pq.write_table(
+                rows,
+                path,
+                compression="zstd",
+                use_dictionary=["rule", "version", "key"],
+                column_encoding={"ts": "DELTA_BINARY_PACKED"},
+                write_statistics=["rule", "version", "ts"] if sort else False,
+                row_group_size=_GROUP if sort else max(len(rows), 1),
+                store_schema=False,
+            )
+            size = path.stat().st_size
         ts = column(rows, "ts")
-        return DataFile(name, chunk, len(rows), (self.path / name).stat().st_size, int(ts.min()), int(ts.max()))
+        return DataFile(name, chunk, len(rows), size, int(ts.min()), int(ts.max()))
 
     def checkpoint(self) -> None:
         """When many commits have come: gather the log, so that opening the table stays fast."""
         self._log.checkpoint()
 
     def orphans(self) -> list[str]:
-        """Files on disk that are no part of the newest version: superseded, or never committed."""
+        """Files that are no part of the newest version: superseded, or never committed."""
         return self._log.orphans()
 
 

@@ -105,6 +105,7 @@ def _batches(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
 
 def _read(table: StreamTable, files: Sequence[DataFile]) -> _Piece:
     names = [*table.schema.columns, "_late"]
+    table.fetch(files)
     rows = pa.concat_tables([table.read_file(file.path, names) for file in files]).combine_chunks()
     ts = column(rows, table.schema.time)
     return _Piece(table.schema.name, frozenset(f.path for f in files), rows, int(ts.min()), int(ts.max()))

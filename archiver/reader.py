@@ -3,7 +3,6 @@
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 
 from archiver.admission import column
 from archiver.log import DataFile
+from archiver.place import Root
 from archiver.present import PresentRows
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
@@ -30,7 +30,7 @@ def read(
     `late`: also rows that came late. Rows outside the span may be among them: a filter by a time that is another with
     each call would be compiled anew with each call.
     """
-    return _read_files(spark, table.schema, table.files(low, high), late, only)
+    return _read_files(spark, table.schema, table.paths(table.held(low, high)), late, only)
 
 
 def _read_files(
@@ -60,13 +60,19 @@ Span = tuple[int | None, int | None]
 
 @dataclass(frozen=True)
 class Pinned:
-    """One version of a stream's rows: those in memory (declared columns and `_late`), and the files of the others.
-    `held`: all files that were looked at, also those whose rows are in memory; `appends`: see `StreamTable.appends`."""
+    """One version of a stream's rows: those in memory (declared columns and `_late`), and the files of the others, in
+    `table`. `held`: all files that were looked at, also those whose rows are in memory; `appends`: see
+    `StreamTable.appends`."""
 
     rows: Sequence[pa.Table] = ()
-    files: Sequence[str] = ()
+    files: Sequence[DataFile] = ()
     held: Sequence[DataFile] = ()
     appends: int = 0
+    table: StreamTable | None = None
+
+    def paths(self) -> list[str]:
+        """Where to read the files: there for as long as a history query may take."""
+        return [] if self.table is None else self.table.paths(self.files)
 
 
 class Reader:
@@ -75,7 +81,7 @@ class Reader:
     `memory`: bytes of the present chunks' rows to keep at hand, which `follow` reads; see `archiver.present`.
     """
 
-    def __init__(self, root: Path, schemas: Iterable[StreamSchema], memory: int = 0) -> None:
+    def __init__(self, root: Root, schemas: Iterable[StreamSchema], memory: int = 0) -> None:
         self._root = root
         self._schemas = {schema.name: schema for schema in schemas}
         self._tables: dict[str, StreamTable] = {}
@@ -96,15 +102,13 @@ class Reader:
             self._present.follow(tables, present)
 
     def pin(self, stream: str, low: int | None, high: int | None) -> Pinned:
-        """The rows that may have event times in [low, high) (microseconds), in the version last seen. Its files are
-        there for as long as a history query may take."""
+        """The rows that may have event times in [low, high) (microseconds), in the version last seen."""
         with self._lock:
             table = self._table(stream)
             if table is None:
                 return Pinned()
             rows, files = self._present.take(table, low, high)
-            paths = [str(table.path / file.path) for file in files]
-            return Pinned(rows, paths, table.held(low, high), table.appends)
+            return Pinned(rows, files, table.held(low, high), table.appends, table)
 
     def look(self, spans: Mapping[str, Span]) -> dict[str, Pinned]:
         """See what was archived since: the rows of some streams, each in a span, as they are at one moment."""
@@ -120,7 +124,7 @@ class Reader:
     ) -> DataFrame:
         """See `read`; an empty frame where there is nothing."""
         schema, pinned = self.schema(stream), self.pin(stream, low, high)
-        found = _read_files(spark, schema, pinned.files, late, only)
+        found = _read_files(spark, schema, pinned.paths(), late, only)
         held = [_chosen(rows, schema, low, high, late, only) for rows in pinned.rows]
         if not any(map(len, held)):
             return spark.createDataFrame([], schema.ddl()) if found is None else found
@@ -128,10 +132,17 @@ class Reader:
         return at_hand if found is None else found.unionByName(at_hand)
 
     def files(self, stream: str, low: int | None, high: int | None, chunk: int | None = None) -> list[str]:
-        """Paths of the files that may hold event times in a span, and rows of a chunk."""
+        """Where on this machine the files are, or would be, that may hold event times in a span, and rows of a chunk:
+        to tell files apart."""
         with self._lock:
             table = self._table(stream)
             return [] if table is None else table.files(low, high, chunk)
+
+    def source(self, stream: str, file: str) -> Any:
+        """One of these files, for pyarrow to read now."""
+        table = self.table(stream)
+        assert table is not None
+        return table.place.source(file.removeprefix(f"{table.path}/"))
 
     def schema(self, stream: str) -> StreamSchema:
         """The declared columns of a stream."""
@@ -190,8 +201,7 @@ class Lending(Reader):
         looked, table = self._looked.get(stream), self.table(stream)
         if looked is None or table is None:
             return self._of(stream).files(stream, low, high, chunk)
-        held = (file for file in looked.held if file.within(low, high) and chunk in (None, file.chunk))
-        return [str(table.path / file.path) for file in held]
+        return table.named([file for file in looked.held if file.within(low, high) and chunk in (None, file.chunk)])
 
     def schema(self, stream: str) -> StreamSchema:
         """See `Reader.schema`."""

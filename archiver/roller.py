@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from queue import SimpleQueue
 
 import structlog
@@ -24,6 +23,7 @@ from archiver.errors import ArchiverError
 from archiver.lifecycle import CLUSTER, COUNT, FORGET, Need, Work
 from archiver.log import Superseded
 from archiver.numbered import Kind, NumberedTable
+from archiver.place import Root
 from archiver.schema import StreamSchema
 from archiver.sweep import Sweeper
 from archiver.table import StreamTable
@@ -60,7 +60,7 @@ class Roller:
     longer than any reader reads a list of files. `kinds`: the numbered tables whose small files it merges."""
 
     def __init__(
-        self, root: Path, schemas: Sequence[StreamSchema], retention: float, kinds: Sequence[Kind] = ()
+        self, root: Root, schemas: Sequence[StreamSchema], retention: float, kinds: Sequence[Kind] = ()
     ) -> None:
         self._tables = [StreamTable(root, schema) for schema in schemas]
         self._numbered = [NumberedTable(root, kind) for kind in kinds]

@@ -1,20 +1,20 @@
-"""Files that nobody needs any more leave the disk, and logs are gathered."""
+"""Files that nobody needs any more are removed, and logs are gathered."""
 
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
 from typing import Protocol
+
+from archiver.place import Place
 
 
 class Swept(Protocol):
     """A table, as far as it grows files that nobody needs."""
 
     @property
-    def path(self) -> Path:
+    def place(self) -> Place:
         """Where it stands."""
 
     def orphans(self) -> list[str]:
-        """Files below that which are no part of it."""
+        """Files there that are no part of it."""
 
     def checkpoint(self) -> None:
         """Gather its log, when that has grown."""
@@ -26,17 +26,15 @@ class Sweeper:
 
     def __init__(self, retention: float) -> None:
         self._retention = retention
-        self._gone: dict[Path, float] = {}
+        self._gone: dict[tuple[str, str], float] = {}
 
     def sweep(self, tables: Iterable[Swept], now: float) -> None:
         """Of all tables; `now`: seconds of a clock that goes on. Raises `OSError`, `DeltaError` and `ArchiverError`."""
-        known = list(tables)
-        orphans = {table.path / path for table in known for path in table.orphans()}
-        self._gone = {path: self._gone.get(path, now) for path in orphans}
-        for path in [path for path, seen in self._gone.items() if now - seen >= self._retention]:
-            path.unlink(missing_ok=True)
-            del self._gone[path]
-            with suppress(OSError):
-                path.parent.rmdir()  # when it was the last
-        for table in known:
+        known = {str(table.place): table for table in tables}
+        orphans = [(place, name) for place, table in known.items() for name in table.orphans()]
+        self._gone = {one: self._gone.get(one, now) for one in orphans}
+        for place, name in [one for one, seen in self._gone.items() if now - seen >= self._retention]:
+            known[place].place.remove(name)
+            del self._gone[place, name]
+        for table in known.values():
             table.checkpoint()

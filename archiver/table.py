@@ -1,6 +1,6 @@
 """One stream's Delta table, partitioned by chunk: appending, and which files hold which time.
 
-Data and log files are flushed to disk before an append returns.
+Data and log files are lasting when an append returns.
 """
 
 import time
@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from deltalake import DeltaTable, Field
+from deltalake import Field
 
 from archiver.admission import column
 from archiver.files import shaped, write
 from archiver.identity import ENTRY, entries, fingerprint
 from archiver.log import CLUSTERED, LOOSE, ChunkFiles, DataFile, Log, opened
+from archiver.place import Root, at
 from archiver.schema import APPEND, IDENTITY, StreamSchema
 
 # Under this name the log numbers appends.
@@ -32,26 +33,31 @@ _MUCH = 4
 class StreamTable:
     """The archive of one stream under `root`, created when absent. One process appends (see `moirae.process`)."""
 
-    def __init__(self, root: Path, schema: StreamSchema) -> None:
+    def __init__(self, root: Root, schema: StreamSchema) -> None:
         self.schema = schema
-        self.path = root / "streams" / schema.name
+        self.place = at(root) / "streams" / schema.name
         self._arrow = schema.arrow()
-        table = opened(self.path, self._arrow)
+        table = opened(self.place, self._arrow)
         known = {field.name for field in table.schema().fields}
         # Columns may have come since the table was made; old rows have no value in new ones.
         self._added = [Field.from_arrow(field) for field in self._arrow if field.name not in known]
-        self._log = Log(self.path, schema.time, table, _APPENDS)
+        self._log = Log(self.place, schema.time, table, _APPENDS)
 
     @staticmethod
-    def exists(root: Path, stream: str) -> bool:
+    def exists(root: Root, stream: str) -> bool:
         """Whether the stream has a table."""
-        return (root / "streams" / stream / "_delta_log").is_dir()
+        return (at(root) / "streams" / stream).has_table()
+
+    @property
+    def path(self) -> Path:
+        """The folder of this machine in which its files are, or copies of some of them."""
+        return self.place.folder
 
     def append(self, rows: pa.Table, batch: int) -> None:
         """Commit rows of the table's schema (but for their number) at once. `batch` is kept with the commit, for people
         who look."""
         if self._added:
-            DeltaTable(self.path).alter.add_columns(self._added)
+            self.place.table().alter.add_columns(self._added)
             self._added = []
         self._log.follow()
         number = self.appends + 1
@@ -79,22 +85,31 @@ class StreamTable:
             self._log.commit("WRITE", files, before, int(time.time() * 1000), {}, whole=chunk)
 
     def _write(self, chunk: int, rows: pa.Table, clustered: bool, words: str = "") -> DataFile:
-        """A file that is not part of the table yet, on disk; with some words in its name."""
-        folder = self.path / f"chunk={chunk}"
-        folder.mkdir(exist_ok=True)
+        """A file that is not part of the table yet, lasting; with some words in its name."""
         name = f"chunk={chunk}/{CLUSTERED if clustered else LOOSE}{words}{uuid4().hex}.parquet"
         rows = rows.drop_columns(["chunk"])
-        write(self.schema, rows, self.path / name, clustered)
+        with self.place.writing(name) as path:
+            write(self.schema, rows, path, clustered)
+            size = path.stat().st_size
         ts = column(rows, self.schema.time)
-        return DataFile(name, chunk, len(rows), (self.path / name).stat().st_size, int(ts.min()), int(ts.max()))
+        return DataFile(name, chunk, len(rows), size, int(ts.min()), int(ts.max()))
 
     def refresh(self) -> None:
         """See what others (the clustering of closed chunks) have committed."""
         self._log.follow()
 
     def files(self, low: int | None = None, high: int | None = None, chunk: int | None = None) -> list[str]:
-        """Paths of the files that may hold event times in [low, high) (microseconds) and the chunk."""
-        return [str(self.path / file.path) for file in self.held(low, high, chunk)]
+        """Where on this machine the files are, or would be, that may hold event times in [low, high) (microseconds)
+        and the chunk: to tell files apart."""
+        return self.named(self.held(low, high, chunk))
+
+    def named(self, files: Sequence[DataFile]) -> list[str]:
+        """Where on this machine files are, or would be."""
+        return [f"{self.path}/{file.path}" for file in files]
+
+    def paths(self, files: Sequence[DataFile]) -> list[str]:
+        """Paths of files, to be read by whatever reads files, within the time that a history query may take."""
+        return self.place.paths([file.path for file in files])
 
     def held(self, low: int | None = None, high: int | None = None, chunk: int | None = None) -> list[DataFile]:
         """The files that may hold event times in [low, high) (microseconds) and the chunk."""
@@ -113,12 +128,18 @@ class StreamTable:
     def read(self, columns: Sequence[str], chunk: int | None = None) -> pa.Table:
         """The named columns of a chunk, or of all, in memory. `chunk` itself is not among the files' columns."""
         schema = pa.schema([self._arrow.field(name) for name in columns])
-        parts = [self.read_file(file.path, columns) for file in self.held(chunk=chunk)]
+        files = self.held(chunk=chunk)
+        self.fetch(files)
+        parts = [self.read_file(file.path, columns) for file in files]
         return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def fetch(self, files: Sequence[DataFile]) -> None:
+        """Have files on this machine that are to be read one after another."""
+        self.place.fetch([file.path for file in files])
 
     def read_file(self, path: str, columns: Sequence[str]) -> pa.Table:
         """The named columns of one file; what it lacks is null, or for the identity computed."""
-        file = pq.ParquetFile(self.path / path)
+        file = pq.ParquetFile(self.place.source(path))
         known = set(file.schema_arrow.names)
         if set(IDENTITY).intersection(columns) and not known.issuperset(IDENTITY):
             return self._identified(path).select(list(columns))
@@ -165,6 +186,7 @@ class StreamTable:
         if not chosen:
             return
         names = [name for name in self._arrow.names if name != "chunk"]
+        self.fetch(chosen)
         rows = pa.concat_tables([self.read_file(file.path, names) for file in chosen])
         written = self._write(
             chunk, rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows))), True
@@ -183,8 +205,12 @@ class StreamTable:
         self._log.checkpoint()
 
     def orphans(self) -> list[str]:
-        """Files on disk that are no part of the newest version: superseded, or never committed."""
+        """Files that are no part of the newest version: superseded, or never committed."""
         return self._log.orphans()
+
+    def missing(self) -> list[str]:
+        """Files of the version that this object sees which are not there."""
+        return self._log.missing()
 
     @property
     def appends(self) -> int:

@@ -5,20 +5,25 @@ import sys
 
 import structlog
 
+from archiver.errors import StorageFailed
 from moirae import logs
 from moirae.cli import app
 from moirae.cli.processes import FELL
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, Unreachable
 
 
 def main() -> None:
-    """Exit codes: 0 good, 1 bad, 2 usage, 3 warnings only, 70 a fault of moirae itself, 130 interrupted."""
+    """Exit codes: 0 good, 1 bad, 2 usage, 3 warnings only, 70 a fault of moirae itself, 75 something is away that
+    may be back soon, 130 interrupted."""
     logs.configure()
     try:
         app()
     except MoiraeError as error:
         print(f"moirae: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except StorageFailed as error:
+        print(f"moirae: {error}", file=sys.stderr)
+        sys.exit(Unreachable.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

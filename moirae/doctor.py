@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from archiver.lifecycle import COUNT, left
 from archiver.numbered import CONTEXTS, EVENTS, Kind, NumberedTable
 from archiver.table import StreamTable
 from archiver.times import from_micros
+from moirae import storage
 from moirae.live.schemas import schema
 from moirae.settings import Settings
 
@@ -39,13 +39,13 @@ class Finding:
 
 def examine(settings: Settings, connection: Connection[Any]) -> list[Finding]:
     """All checks. While a process runs, what it is just doing is not yet in the ledger, and is not held against it."""
-    catalog = Catalog(connection)
+    catalog, root = Catalog(connection), storage.root(settings)
     chunks = catalog.chunks()
     findings = [_gapless(chunks), _in_order(chunks)]
     forgotten = {kept.chunk.id for kept in catalog.kept() if COUNT in kept.done}
     for name, declared in settings.streams.items():
         ledger = _ledger(connection, name)
-        table = StreamTable(Path(settings.archive), schema(name, declared))
+        table = StreamTable(root, schema(name, declared))
         findings += [_identity(name, ledger), *_rows(name, table, [c for c in chunks if c.id not in forgotten], ledger)]
         findings.append(_files(name, table, chunks))
         findings.append(_dead_letters(name, connection, ledger))
@@ -86,9 +86,9 @@ def _in_order(chunks: Sequence[Chunk]) -> Finding:
 
 
 def _files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Finding:
-    """What the table lists is on disk, in chunks that the catalog knows; what else is on disk waits to be deleted."""
+    """What the table lists is there, in chunks that the catalog knows; what else is there waits to be deleted."""
     listed = table.held()
-    wrong = [f"{file.path} is missing" for file in listed if not (table.path / file.path).is_file()]
+    wrong = [f"{path} is missing" for path in table.missing()]
     wrong += [f"chunk {chunk} is not in the catalog" for chunk in table.chunks().keys() - {c.id for c in chunks}]
     waiting = len(table.orphans())
     figure = f"{len(listed):,} files" + (f", {waiting:,} more wait for deletion" if waiting else "")
@@ -156,7 +156,7 @@ def _archived(settings: Settings, connection: Connection[Any], kind: Kind, store
     """`stored`: a query of (rule, version, eid) up to a number. What is about chunks that have left need not be known
     but to the archive."""
     name = kind[0]
-    table = NumberedTable(Path(settings.archive), kind)
+    table = NumberedTable(storage.root(settings), kind)
     archived = table.read()
     keys = list(zip(*(archived[column].to_pylist() for column in ("rule", "version", "eid")), strict=True))
     kept = set(connection.execute(stored.encode(), (table.last(),)).fetchall())

@@ -8,7 +8,7 @@ from typing import Any
 from psycopg import Connection
 
 from archiver.catalog import Catalog
-from moirae import database
+from moirae import database, storage
 from moirae.deployments.registry import Registry
 from moirae.evaluation.learner import Learner
 from moirae.live.relations import Relations
@@ -33,7 +33,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
     connection = database.connect(settings, "recall")
     role = Role.of_several(connection, "recall", _MOST)
     home = Path(settings.home)
-    root, schemas = Path(settings.archive), [schema(name, declared) for name, declared in settings.streams.items()]
+    root, schemas = storage.root(settings), [schema(name, declared) for name, declared in settings.streams.items()]
     relations = Relations(database.connect(settings, "recall relations"), settings.relations)
     looking, working = (database.connect(settings, f"recall views {what}") for what in ("look", "work"))
 
@@ -63,7 +63,7 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
             beaten = time.monotonic()
             role.beat("running")
 
-    learner = Learner(lambda: database.connect(settings, "recall learner"), Path(settings.archive))
+    learner = Learner(lambda: database.connect(settings, "recall learner"), root)
     role.beat("starting")
     try:
         serve(place, connection, stop, beat)

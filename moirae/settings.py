@@ -36,6 +36,7 @@ from moirae.validation import sorted_problems, validate
 FILE_NAME = "moirae.yaml"
 
 _LISTEN = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})", re.ASCII)
+_BUCKET = re.compile(r"s3a?://(?P<path>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.{1,2}(/|$))[A-Za-z0-9._=-]+)*/?)")
 _DSN = re.compile(r"postgres(ql)?://\S+|\s*\w+\s*=.*", re.DOTALL)
 
 
@@ -179,12 +180,17 @@ def _archive_place(value: Any, info: ValidationInfo) -> Any:
     return f"{info.data.get('home', '')}/archive"  # without a home the workspace is refused anyway
 
 
-def _archive_folder(place: str) -> str:
-    """An archive is kept by hard links, renames and flushed files: a folder of a local file system has these."""
+def _archive_address(place: str) -> str:
+    """A local file system commits by hard links, S3 by conditional requests; of other places nobody has tried it."""
     if place.startswith("file:///"):
         return place.removeprefix("file://")
+    if place.startswith(("s3://", "s3a://")):
+        match = _BUCKET.fullmatch(place)
+        if match is None:  # never shown: somebody may have put a key there
+            raise ValueError("not s3://bucket/prefix of letters, digits and . _ - =; keys belong in the environment")
+        return f"s3://{match['path'].rstrip('/')}"
     if is_url(place):
-        raise ValueError("an archive is a folder of a local file system; object storage is not supported yet")
+        raise ValueError("an archive is a folder of a local file system, or s3://bucket/prefix; others are not tested")
     return place
 
 
@@ -200,11 +206,16 @@ class Settings(Contract):
         default=None, description="PostgreSQL DSN, or ${VAR} that holds it; null: the embedded database."
     )
     archive: Annotated[
-        Place, BeforeValidator(_archive_place, json_schema_input_type=str | None), AfterValidator(_archive_folder)
+        Place, BeforeValidator(_archive_place, json_schema_input_type=str | None), AfterValidator(_archive_address)
     ] = Field(
         default=None,
         validate_default=True,
-        description="Folder of the archive, as a path or file:// URL; null: <home>/archive.",
+        description="Folder of the archive, as a path or file:// URL, or s3://bucket/prefix, with keys from the "
+        "environment; null: <home>/archive.",
+    )
+    archive_cache: Count = Field(
+        default=10_240,
+        description="Megabytes of copies of an archive in object storage, under <home>/cache; more while in use.",
     )
     spark: Spark = Field(default=Spark(), description="How Spark runs.")
     server: Server = Field(default=Server(), description="The API.")

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
@@ -10,7 +9,9 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.catalog import Catalog
+from archiver.place import Root
 from archiver.times import optional_datetime
+from moirae import storage
 from moirae.database import connect
 from moirae.deployments.registry import Registry
 from moirae.process import processes
@@ -23,7 +24,7 @@ _ERRORS = 20
 DEAD = ("malformed", "quarantined", "conflicts", "expired")
 
 
-def gather(connection: Connection[Any], root: Path) -> dict[str, Any]:
+def gather(connection: Connection[Any], root: Root) -> dict[str, Any]:
     """Everything `moirae status` tells; `accounting` in total and by stream. `root`: of the archive."""
     catalog = Catalog(connection)
     accounts = catalog.accounting()
@@ -108,7 +109,7 @@ def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
 def print_summary(settings: Settings) -> int:
     """After a drain: what came of it. Returns 1 where a recall failed or the accounting does not hold."""
     with connect(settings, "summary") as connection:
-        status = gather(connection, Path(settings.archive))
+        status = gather(connection, storage.root(settings))
     account, alerts = status["accounting"], status["alerts"]
     dead = account["dead_lettered"]
     recalls = status["recalls"]

@@ -17,7 +17,7 @@ import structlog
 from psycopg import Connection
 
 import sql
-from moirae import database
+from moirae import database, storage
 from moirae.deployments.registry import Registry
 from moirae.process import Kept
 from moirae.settings import Settings
@@ -88,6 +88,7 @@ class Child:
 
 def up(settings: Settings, drain: bool) -> int:
     """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns an exit code."""
+    storage.check(settings)
     role = Kept(partial(database.connect, settings, "up"), "up", patience=0.0)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

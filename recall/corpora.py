@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from archiver.admission import column
 from archiver.catalog import Catalog
 from archiver.chunk import locate
 from archiver.numbered import CONTEXTS, NumberedTable
+from archiver.place import Root, at
 from recall.ledger import Task
 from recall.request import Piece, SimilarQuestion
 from recall.similarity.answer import SimilarState
@@ -57,7 +57,7 @@ class Corpora:
     such as the corpora of earlier versions, is freed, and some days later removed.
     """
 
-    def __init__(self, connection: Connection[Any], root: Path) -> None:
+    def __init__(self, connection: Connection[Any], root: Root) -> None:
         self._connection = connection
         self._root = root
         self._indexes: dict[Name, Index] = {}
@@ -122,7 +122,7 @@ class Corpora:
         return index
 
     def _store(self, name: Name) -> Store:
-        return Store.of(self._root / _FOLDER, name.rule, name.version, name[2:])
+        return Store.of(at(self._root).local / _FOLDER, name.rule, name.version, name[2:])
 
     def _archived(self, name: Name) -> Index:
         index = Index(dict(name.numeric))
@@ -207,4 +207,4 @@ class Corpora:
             self._tidied = now
             for used in self._indexes:
                 self._store(used).use(time.time())
-            forget_unused(self._root / _FOLDER, time.time())
+            forget_unused(at(self._root).local / _FOLDER, time.time())

@@ -4,7 +4,6 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,6 +13,7 @@ import sql
 from archiver.catalog import Catalog
 from archiver.chunk import Chunk
 from archiver.derived import TIME, opened, root_of
+from archiver.place import Root
 from archiver.reader import Lending, Reader
 from recall.engines.template import Template
 from recall.lately import Lately
@@ -41,7 +41,7 @@ class Derived:
     `reader` finds the rows of declared streams, and those of derived ones as the question last given has them.
     """
 
-    def __init__(self, connection: Connection[Any], root: Path, streams: Reader) -> None:
+    def __init__(self, connection: Connection[Any], root: Root, streams: Reader) -> None:
         self._connection = connection
         self._root = root
         self.reader = Lending(streams)

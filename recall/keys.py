@@ -1,6 +1,7 @@
 """Which keys a piece of history holds, known from files that were looked through while nobody asked anything."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -74,17 +75,17 @@ class Keys:
         for stream, column in self._wanted:
             for file in reversed(files[stream]):
                 if (file, column) not in self._files and len(self._files) < _FILES:
-                    self._files[file, column] = self._summary(file, column)
+                    self._files[file, column] = self._summary(stream, file, column)
                     return True
         there = {(file, column) for stream, column in self._wanted for file in files[stream]}
         for gone in self._files.keys() - there:
             del self._files[gone]
         return False
 
-    def _summary(self, file: str, column: str) -> dict[str, int] | None:
+    def _summary(self, stream: str, file: str, column: str) -> dict[str, int] | None:
         try:
-            return _counts(file, column)
-        except (OSError, pa.ArrowException) as error:
+            return _counts(self._reader.source(stream, file), column)
+        except (ArchiverError, OSError, pa.ArrowException) as error:
             self._say(error)
             return None
 
@@ -94,7 +95,7 @@ class Keys:
             _LOG.warning("history is not summarised", action="keys_failed", error=self._said)
 
 
-def _counts(file: str, column: str) -> dict[str, int] | None:
+def _counts(file: Any, column: str) -> dict[str, int] | None:
     if column not in pq.read_schema(file).names:
         return {}
     with pq.ParquetFile(file, read_dictionary=[column]) as parquet:

@@ -7,7 +7,6 @@ of its queries read: those of so many appends to each stream (`archiver.asof`), 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -19,6 +18,7 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.asof import AsOf, NotTold
 from archiver.catalog import Catalog
+from archiver.place import Root
 from archiver.schema import StreamSchema
 from archiver.times import from_micros
 from recall.engines.chosen import Choice, Engines
@@ -49,7 +49,7 @@ class SqlAgain:
     def __init__(
         self,
         connection: Connection[Any],
-        root: Path,
+        root: Root,
         schemas: Sequence[StreamSchema],
         session: Callable[[], SparkSession],
         relations: Callable[[str], pa.Table],

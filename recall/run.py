@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from archiver.engine.session import jvm, start_session
 from archiver.errors import ArchiverError
+from archiver.place import Root
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from recall.corpora import Corpora
@@ -50,7 +51,7 @@ _SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitio
 class Place:
     """What of a workspace the recall process needs. `relations` gives all versions of a relation, as a table."""
 
-    root: Path
+    root: Root
     schemas: Sequence[StreamSchema]
     relations: Callable[[str], pa.Table]
     master: str

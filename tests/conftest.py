@@ -2,13 +2,14 @@
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from archiver.engine.session import start_session
+from tests import store
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +27,17 @@ def public_folder() -> Iterator[Path]:
     folder.chmod(0o755)
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def _store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, str]]:
+    with store.serving(tmp_path_factory.mktemp("store")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def bucket(_store: Mapping[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """A prefix of a bucket of object storage that is no other test's; the environment has its keys."""
+    for name, value in _store.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{store.BUCKET}/{tmp_path.name}"

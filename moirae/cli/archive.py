@@ -3,7 +3,6 @@
 import base64
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from archiver.catalog import Catalog
 from archiver.lifecycle import CLUSTER, Kept
 from archiver.times import from_micros, optional_datetime
 from moirae import status as state
+from moirae import storage
 from moirae.cli.options import (
     WORKSPACE,
     Limit,
@@ -61,7 +61,7 @@ def _tables(settings: Settings) -> list["StreamTable"]:
     from archiver.table import StreamTable
     from moirae.live.schemas import schema
 
-    root = Path(settings.archive)
+    root = storage.root(settings)
     return [StreamTable(root, schema(name, declared)) for name, declared in settings.streams.items()]
 
 
@@ -118,7 +118,7 @@ def show_chunk(
 def list_streams(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
     """Declared streams: what was read of each and became of it, what they hold, how far they lag behind the newest."""
     with database(workspace) as (settings, connection):
-        found = state.gather(connection, Path(settings.archive))["streams"]
+        found = state.gather(connection, storage.root(settings))["streams"]
     newest = max((s["newest"] for s in found.values() if s["newest"] is not None), default=None)
     rows: list[dict[str, Any]] = []
     for table in _tables(settings):
@@ -218,7 +218,7 @@ def _letter(text: str) -> tuple[int, int]:
 def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
     """Whether all is well (exit code 0) or not (1), and what was read."""
     with database(workspace) as (settings, connection):
-        found = state.gather(connection, Path(settings.archive))
+        found = state.gather(connection, storage.root(settings))
     if output is Output.JSON:
         print_json(found)
         raise typer.Exit(0 if state.verdict(found)[0] else 1)
@@ -267,6 +267,7 @@ def doctor(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
     from moirae.doctor import examine
 
     with database(workspace) as (settings, connection):
+        storage.check(settings)
         findings = examine(settings, connection)
     if output is Output.JSON:
         print_json([vars(finding) for finding in findings])

@@ -10,6 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
+from archiver.errors import StorageFailed
 from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace
 from moirae.errors import MoiraeError
 from moirae.settings import from_environment
@@ -51,7 +52,7 @@ def live(
     settings = from_environment(workspace)
     try:
         run_live(settings, stop, drain, apply_rules, parent, reload)
-    except MoiraeError:
+    except (MoiraeError, StorageFailed):
         raise
     except Exception:
         # Perhaps Spark is gone: nothing may wait for its threads. What is not committed is done again.
@@ -74,7 +75,7 @@ def recall(
     settings = from_environment(workspace)
     try:
         run_recall(settings, stop, parent)
-    except MoiraeError:
+    except (MoiraeError, StorageFailed):
         raise
     except Exception:
         structlog.get_logger().exception("recall process fell", action="crashed")

@@ -9,6 +9,7 @@ from uuid import UUID
 import typer
 from psycopg import Connection
 
+from moirae import storage
 from moirae.cli.control import meant
 from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace, database, print_json, print_table, visible
 from moirae.errors import UsageError
@@ -70,7 +71,7 @@ def _asking(settings: Settings, connection: Connection[Any]) -> Iterator[Mapping
         started.append(start_session("moirae repeat", "local[2]", Path(settings.home) / "warehouse", {}, "short"))
         return guarded(started[0].newSession())
 
-    root, schemas = Path(settings.archive), [schema(name, declared) for name, declared in settings.streams.items()]
+    root, schemas = storage.root(settings), [schema(name, declared) for name, declared in settings.streams.items()]
     relations = Relations(connection, settings.relations)
     history = SqlAgain(connection, root, schemas, session, relations.table, settings.recall.engine)
     try:

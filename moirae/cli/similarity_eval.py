@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moirae import storage
 from moirae.cli.options import (
     WORKSPACE,
     Output,
@@ -99,7 +100,7 @@ def _of_workspace(workspace: Path, rule: str | None, measure: str | None) -> "It
     from moirae.evaluation.workspace import judged
 
     with database(workspace) as (settings, connection):
-        found = [known for _, _, known in judged(connection, Path(settings.archive), rule)]
+        found = [known for _, _, known in judged(connection, storage.root(settings), rule)]
     if not found:
         which = "no applied rule" if rule is None else f"no applied rule {rule!r}"
         raise UsageError(f"{which} has a similarity recall")

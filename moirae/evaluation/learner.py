@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -12,6 +11,7 @@ from psycopg import Error as DatabaseError
 from psycopg.types.json import Jsonb
 
 import sql
+from archiver.place import Root
 from moirae.evaluation.cases import cases
 from moirae.evaluation.workspace import judged
 from recall.similarity.calibration import learn
@@ -23,7 +23,7 @@ _QUERIES = sql.load("judgements")
 _LOOK = 60
 
 
-def calibrate(connection: Connection[Any], archive: Path) -> int:
+def calibrate(connection: Connection[Any], archive: Root) -> int:
     """Learn anew for each similarity recall; returns for how many there is enough to learn from."""
     learned = 0
     for definition, name, events in judged(connection, archive):
@@ -40,7 +40,7 @@ def calibrate(connection: Connection[Any], archive: Path) -> int:
 class Learner:
     """Learns in the background when people have said more. `connect`: a connection of its own, in autocommit."""
 
-    def __init__(self, connect: Callable[[], Connection[Any]], archive: Path) -> None:
+    def __init__(self, connect: Callable[[], Connection[Any]], archive: Root) -> None:
         self._connect = connect
         self._archive = archive
         self._basis: tuple[Any, ...] = ()

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -12,6 +11,7 @@ from psycopg.rows import dict_row
 import sql
 from archiver.admission import column
 from archiver.numbered import CONTEXTS, EVENTS, NumberedTable
+from archiver.place import Root
 from moirae.alerts.event import canonical
 from moirae.deployments.registry import Registry
 from moirae.errors import UsageError
@@ -36,7 +36,7 @@ def say(connection: Connection[Any], opinion: Opinion) -> None:
 
 
 def judged(
-    connection: Connection[Any], archive: Path, rule: str | None = None
+    connection: Connection[Any], archive: Root, rule: str | None = None
 ) -> Iterator[tuple[Definition, str, Judged]]:
     """For each similarity recall of the applied rules (of those whose name is or ends in `rule`): its definition, its
     name, and the corpus with what is known of it, from the database and the archive's tables under `archive`."""
@@ -48,7 +48,7 @@ def judged(
 
 
 def _judged(
-    connection: Connection[Any], archive: Path, definition: Definition, name: str, recall: SimilarRecall
+    connection: Connection[Any], archive: Root, definition: Definition, name: str, recall: SimilarRecall
 ) -> Judged:
     asked = recall.similar
     contexts = asked.contexts or tuple(definition.rule.spec.context)
@@ -71,7 +71,7 @@ def _judged(
     return Judged(f"{definition.name} {name}", alerts, kinds, said, asked.gap, asked.measure, asked.k)
 
 
-def _archived(archive: Path, definition: Definition, contexts: Sequence[str]) -> Iterator[Alert]:
+def _archived(archive: Root, definition: Definition, contexts: Sequence[str]) -> Iterator[Alert]:
     """The corpus of a version, as far as it is archived."""
     if not NumberedTable.exists(archive, CONTEXTS):
         return

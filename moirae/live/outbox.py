@@ -7,7 +7,6 @@ PostgreSQL until there are enough of them for a file, or their chunk is closed.
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,6 +19,7 @@ from archiver.admission import column
 from archiver.chunk import Chunk, locate
 from archiver.log import Superseded
 from archiver.numbered import CONTEXTS, ENOUGH, EVENTS, Kind, NumberedTable, enough
+from archiver.place import Root
 from archiver.times import from_micros
 
 _QUERIES = sql.load("outbox")
@@ -32,7 +32,7 @@ _ROWS = 50_000
 class Outbox:
     """What of one kind of rows is not archived yet. `last`: the number up to which they are."""
 
-    def __init__(self, connection: Connection[Any], root: Path, kind: Kind) -> None:
+    def __init__(self, connection: Connection[Any], root: Root, kind: Kind) -> None:
         self._connection = connection
         name, self._columns = kind
         self._after, self._waiting = _QUERIES[f"{name}_after"], _QUERIES[f"{name}_waiting"]
@@ -76,7 +76,7 @@ class Outbox:
         return pa.table(columns)
 
 
-def outboxes(connection: Connection[Any], root: Path) -> dict[str, Outbox]:
+def outboxes(connection: Connection[Any], root: Root) -> dict[str, Outbox]:
     """Of all that is archived from the control plane, by name."""
     return {kind[0]: Outbox(connection, root, kind) for kind in (EVENTS, CONTEXTS)}
 

@@ -25,7 +25,7 @@ from archiver.numbered import CONTEXTS, EVENTS
 from archiver.roller import Roller
 from archiver.times import from_micros, span, to_micros
 from archiver.units import Unit
-from moirae import database
+from moirae import database, storage
 from moirae.deployments.registry import Registry
 from moirae.deployments.reload import Reloading, RuleFiles
 from moirae.errors import MoiraeError, Unreachable
@@ -93,7 +93,8 @@ class Live:
         self._lock = threading.Lock()
         connection = self._connection = database.connect(settings, "live")
         self._role = Role(connection, "live", _PATIENCE)
-        root = Path(settings.archive)
+        storage.check(settings)
+        root = storage.root(settings)
         schemas = [schema(name, declared) for name, declared in settings.streams.items()]
         policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
         self._archive = Archive(root, schemas, policy, connection, self._fence)

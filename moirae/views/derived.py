@@ -4,13 +4,9 @@ Closed chunks that are not old get them by themselves, newest first, each comput
 all that it is made of.
 """
 
-import os
-import shutil
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -24,9 +20,10 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunk import Chunk
-from archiver.derived import TIME, made, opened, root_of, write
+from archiver.derived import TIME, all_of, made, opened, root_of, write
 from archiver.errors import ArchiverError
 from archiver.log import Superseded
+from archiver.place import Root, at
 from archiver.reader import Reader
 from archiver.sweep import Sweeper
 from archiver.table import StreamTable
@@ -107,14 +104,14 @@ class DerivedStreams:
     """`looking` and `working`: connections, as in `moirae.views.views`."""
 
     def __init__(
-        self, looking: Connection[Any], working: Connection[Any], root: Path, reader: Reader, relations: Related
+        self, looking: Connection[Any], working: Connection[Any], root: Root, reader: Reader, relations: Related
     ) -> None:
         self._looking = looking
         self._working = working
         self._root = root
         self._reader = reader
         self._relations = relations
-        self._sweeper, self._swept = Sweeper(_GRACE), -_SWEEP
+        self._sweeper, self._swept, self._tidied = Sweeper(_GRACE), -_SWEEP, -_SWEEP
 
     def next(
         self, streams: Collection[DerivedStream], chunks: Collection[Chunk], marks: Mapping[str, int | None]
@@ -136,14 +133,14 @@ class DerivedStreams:
             if (name, version) not in wanted:
                 self._looking.execute(_QUERIES["forget"], {"stream": name, "version": version})
                 _LOG.info("stream not archived any more", action="derived_forgotten", stream=name)
-                with suppress(FileNotFoundError):
-                    os.utime(root_of(self._root, version) / "streams" / name)
+                at(root_of(self._root, version) / "streams" / name).use()
+        if time.monotonic() - self._tidied < _SWEEP:
+            return
+        self._tidied = time.monotonic()
         known = {version for _, version in wanted}
-        place = root_of(self._root, "")
-        for folder in place.iterdir() if place.is_dir() else ():
-            newest = max((one.stat().st_mtime for one in folder.glob("streams/*")), default=folder.stat().st_mtime)
-            if folder.name not in known and now - newest > _GRACE:
-                shutil.rmtree(folder, ignore_errors=True)
+        for version, used in at(all_of(self._root)).folders().items():
+            if version not in known and now - used > _GRACE:
+                at(root_of(self._root, version)).clear()
 
     def sweep(self, streams: Collection[DerivedStream], now: float) -> None:
         """What is archived of expired chunks goes after a while, and files that were replaced; logs are gathered.

@@ -8,7 +8,6 @@ or is damaged is made again.
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -16,6 +15,7 @@ from psycopg import Connection
 
 import sql
 from archiver.chunk import Chunk
+from archiver.place import Root
 from archiver.times import from_micros
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SimilarRecall
@@ -58,7 +58,7 @@ def closed_to(chunks: Iterable[Chunk]) -> int | None:
 class Indexes:
     """`looking` and `working`: connections, as in `moirae.views.views`."""
 
-    def __init__(self, looking: Connection[Any], working: Connection[Any], root: Path) -> None:
+    def __init__(self, looking: Connection[Any], working: Connection[Any], root: Root) -> None:
         self._looking = looking
         self._working = working
         self._root = root

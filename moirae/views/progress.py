@@ -1,6 +1,5 @@
 """How far the past of rules is found, and what is prepared for their recalls, for people."""
 
-from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
@@ -8,6 +7,7 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.catalog import Catalog
+from archiver.place import Root
 from archiver.times import from_micros
 from moirae.deployments.registry import Registry
 from moirae.views.indexes import closed_to, compared
@@ -38,7 +38,7 @@ def derived(connection: Connection[Any]) -> list[dict[str, Any]]:
         return cursor.execute(sql.load("streams")["progress"]).fetchall()
 
 
-def indexes(connection: Connection[Any], root: Path) -> list[dict[str, Any]]:
+def indexes(connection: Connection[Any], root: Root) -> list[dict[str, Any]]:
     """The corpora of desired rules on disk: of the events of closed chunks, how many are in the index."""
     end = closed_to(Catalog(connection).chunks())
     found = []

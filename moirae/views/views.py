@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from archiver.catalog import Catalog
 from archiver.chunk import Chunk
+from archiver.place import Root
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.times import span
@@ -70,7 +70,7 @@ class Views:
         self,
         looking: Connection[Any],
         working: Connection[Any],
-        root: Path,
+        root: Root,
         schemas: Iterable[StreamSchema],
         relations: Related,
     ) -> None:

@@ -3,7 +3,6 @@
 It serves only questions in the part of SQL of `recall.engines.subset`. Where it fails, Spark is asked.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 
 import duckdb
@@ -68,7 +67,7 @@ class LocalEngine:
         where = "".join(f' AND "{name}" IN ({_texts(values)})' for name, values in only.items())
         sources = []
         if pinned.files:
-            sources.append(f"read_parquet([{_texts(pinned.files)}], union_by_name = true, hive_partitioning = false)")
+            sources.append(f"read_parquet([{_texts(pinned.paths())}], union_by_name = true, hive_partitioning = false)")
         if pinned.rows:
             sources.append("_at_hand")
             self._duck.register("_at_hand", pa.concat_tables(pinned.rows))
@@ -111,7 +110,7 @@ class LocalEngine:
         """How much is to be read for some events."""
         (stream,) = template.partial.used.streams
         pinned = self._reader.pin(stream, *whole(piece for _, piece in shares))
-        return float(sum(map(_size, pinned.files)) + sum(rows.nbytes for rows in pinned.rows)) / 1e6
+        return float(sum(file.bytes for file in pinned.files) + sum(rows.nbytes for rows in pinned.rows)) / 1e6
 
     def _asking(self, template: Template) -> Served:
         # Types of attributes count too.
@@ -175,10 +174,3 @@ def _as_spark(template: Template, found: pa.Table) -> pa.Table:
 
 def _texts(values: Sequence[str]) -> str:
     return ", ".join("'" + value.replace("'", "''") + "'" for value in values)
-
-
-def _size(file: str) -> int:
-    try:
-        return os.path.getsize(file)
-    except OSError:  # not on this machine, or gone by now
-        return 0

@@ -17,6 +17,9 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from archiver.bucket import Bucket
+from archiver.cache import Cache
+from archiver.place import Root
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.table import StreamTable
@@ -49,6 +52,12 @@ EVENTS = [
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """600 rows over 100 minutes in several files of several chunks."""
     root = tmp_path_factory.mktemp("archive")
+    fill(root)
+    return root
+
+
+def fill(root: Root) -> None:
+    """The rows of `archive`."""
     table = StreamTable(root, SCHEMA)
     rng = random.Random(7)
     values = [None, float("nan"), -0.0, 0.0, 1.5, 1e300, -3.25]
@@ -65,7 +74,6 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
         blank = {f.name: pa.nulls(150, f.type) for f in arrow if f.name not in columns}
         full = {**blank, **columns, "_late": pa.array([number % 10 == 0 for number in range(150)])}
         table.append(pa.table({**full, "chunk": pa.array([chunk] * 150, pa.int32())}).select(arrow.names), chunk)
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -80,12 +88,12 @@ def files(archive: Path) -> LocalEngine:
     return LocalEngine(reader(archive, 0))
 
 
-def engine(spark: SparkSession, archive: Path, memory: int) -> SparkEngine:
+def engine(spark: SparkSession, archive: Root, memory: int) -> SparkEngine:
     """Spark over the archive."""
     return SparkEngine(spark.newSession, reader(archive, memory), lambda _: pa.table({}))
 
 
-def reader(archive: Path, memory: int) -> Reader:
+def reader(archive: Root, memory: int) -> Reader:
     """A reader with the newest two chunks in memory, where it may."""
     made = Reader(archive, [SCHEMA], memory)
     made.follow({2, 3})
@@ -259,6 +267,19 @@ def test_spark_reads_memory_and_files_alike(
     ):
         asking = question(sql)
         assert answer(half, half, asking, [40, 60]) == answer(engines[0], engines[0], asking, [40, 60])
+
+
+@pytest.mark.spark
+def test_a_bucket_is_read_as_a_folder_is(
+    spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
+) -> None:
+    """By both engines, through a cache that has room for nothing but what is in use."""
+    fill(Bucket(bucket, Cache(tmp_path / "written", 1, 60.0), tmp_path))
+    place = Bucket(bucket, Cache(tmp_path / "read", 1, 60.0), tmp_path)
+    history, sql = engines[0], "SELECT count(*) AS n, sum(s.v) AS total, max(s.host) AS host FROM s WHERE s.n > 2"
+    wanted = answer(history, history, question(sql), [20, 60])
+    for other in (engine(spark, place, 0), engine(spark, place, 1 << 20), LocalEngine(reader(place, 0))):
+        assert alike(answer(other, history, question(sql), [20, 60]), wanted)
 
 
 def test_rows_are_the_newest_whatever_the_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:

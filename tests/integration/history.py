@@ -20,11 +20,12 @@ from pyspark.sql import SparkSession
 
 from archiver.chunk import CutPolicy
 from archiver.ingest import Archive
+from archiver.place import Root
 from archiver.reader import Reader
 from archiver.schema import StreamSchema
 from archiver.times import span, to_micros
 from archiver.units import Unit
-from moirae import database
+from moirae import database, storage
 from moirae.settings import Settings, from_environment
 from recall.corpora import Corpora
 from recall.engines.chosen import Engines
@@ -46,6 +47,7 @@ _COLUMNS = {"ts": "timestamp", "host": "string", "v": "bigint"}
 SCHEMA = StreamSchema("past", _COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(days=1))
 _WORKSPACE = """
 home: .moirae
+archive: %s
 streams:
   past: {columns: {ts: timestamp, host: string, v: bigint}, time: ts, source: {files: landing/*.jsonl}}
 rules: []
@@ -94,7 +96,7 @@ class History:
     ) -> Iterator[Manager]:
         """A manager on a connection of its own; without a `session` no question may need Spark, or else relations."""
         connection = database.connect(self.settings, "recall")
-        root = Path(self.settings.archive)
+        root = storage.root(self.settings)
         kept = Kept()
         asked = session or no_spark, relations or no_relations
         engines = [_engines(root, kept, *asked) for _ in range(workers)]
@@ -133,15 +135,15 @@ class History:
 
 
 @contextmanager
-def history(chunks: int, rows: int) -> Iterator[History]:
-    """`rows` in each of some chunks, a second apart."""
+def history(chunks: int, rows: int, place: str = "null") -> Iterator[History]:
+    """`rows` in each of some chunks, a second apart; `place`: of the archive."""
     root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     root.chmod(0o755)
-    (root / "moirae.yaml").write_text(_WORKSPACE)
+    (root / "moirae.yaml").write_text(_WORKSPACE % place)
     settings = from_environment(root / "moirae.yaml")
     connection = database.connect(settings, "test")
     policy = CutPolicy(rows, span(timedelta(days=365)))
-    archive = Archive(Path(settings.archive), [SCHEMA], policy, connection, lambda: None)
+    archive = Archive(storage.root(settings), [SCHEMA], policy, connection, lambda: None)
     rng = random.Random(1)
     found = [(second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)]
     found[:rows:2] = [(second, GONE, v) for second, _, v in found[:rows:2]]
@@ -154,7 +156,7 @@ def history(chunks: int, rows: int) -> Iterator[History]:
         unit = Unit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
-        keys = Keys(Reader(Path(settings.archive), [SCHEMA]))
+        keys = Keys(Reader(storage.root(settings), [SCHEMA]))
         yield History(settings, connection, found, keys)
     finally:
         connection.close()
@@ -181,7 +183,7 @@ def no_relations(name: str) -> pa.Table:
 
 
 def _engines(
-    root: Path, kept: Kept, session: Callable[[], SparkSession], relations: Callable[[str], pa.Table]
+    root: Root, kept: Kept, session: Callable[[], SparkSession], relations: Callable[[str], pa.Table]
 ) -> Engines:
     reader = Reader(root, [SCHEMA])
     return Engines(SparkEngine(session, reader, relations), LocalEngine(reader), kept)

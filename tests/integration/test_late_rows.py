@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +14,7 @@ from archiver.ingest import Archive, Unit
 from archiver.lifecycle import FORGET, Policy
 from archiver.roller import Roller
 from archiver.times import span
+from moirae import storage
 from moirae.doctor import examine
 from recall.ledger import Ledger
 from tests.integration.history import SCHEMA, START, History, go_on, history
@@ -32,7 +32,7 @@ def past() -> Iterator[History]:
 def archive(past: History) -> Archive:
     """The writer of the archive."""
     policy = CutPolicy(ROWS, span(timedelta(days=365)))
-    return Archive(Path(past.settings.archive), [SCHEMA], policy, past.connection, lambda: None)
+    return Archive(storage.root(past.settings), [SCHEMA], policy, past.connection, lambda: None)
 
 
 def bring(writer: Archive, name: str, rows: list[tuple[int, str, int]]) -> None:
@@ -61,7 +61,7 @@ def account(past: History) -> dict[str, Any]:
 
 def test_late_rows_find_their_chunk_at_any_age(past: History) -> None:
     """Recent and old chunks take them, know repetitions, are clustered again; expired ones refuse them."""
-    writer, roller = archive(past), Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    writer, roller = archive(past), Roller(storage.root(past.settings), [SCHEMA], 0.4)
     try:
         roll(past, writer, roller, 10_000)
         assert [c.state for c in writer.chunks[:4]] == ["old", "old", "old", "recent"]
@@ -93,7 +93,7 @@ def test_late_rows_find_their_chunk_at_any_age(past: History) -> None:
 
 def test_files_of_an_expired_chunk_leave_the_disk(past: History) -> None:
     """When the grace is over and nobody has it pinned; the ledger stays true without them."""
-    root = Path(past.settings.archive)
+    root = storage.root(past.settings)
     writer, roller = archive(past), Roller(root, [SCHEMA], 0.4)
     try:
         roll(past, writer, roller, 200)

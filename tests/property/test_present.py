@@ -50,7 +50,7 @@ def made(first: int, count: int, chunk: int, start: int) -> pa.Table:
 def seen(reader: Reader, low: int | None, high: int | None) -> Counter[int]:
     """The numbers of the rows of a span, from memory and files."""
     pinned = reader.pin("s", low, high)
-    parts = [*pinned.rows, *(pq.ParquetFile(path).read() for path in pinned.files)]
+    parts = [*pinned.rows, *(pq.ParquetFile(path).read() for path in pinned.paths())]
     found: Counter[int] = Counter()
     for part in parts:
         ts = part["ts"].cast("int64").to_numpy()

@@ -129,6 +129,9 @@ def test_places(tmp_path: Path) -> None:
     assert (found.home, found.archive, found.rules) == (Path("/data/m"), "/mnt/b/archive", ("/etc/r.yaml",))
     assert load(tmp_path, "home: /data/m\n").archive == "/data/m/archive"
     assert load(tmp_path, "archive: cold\n").archive == str(tmp_path / "cold")
+    for written in ("s3://a.bucket/of/mine", "s3a://a.bucket/of/mine/", "s3://${NAME}/of/mine"):
+        assert load(tmp_path, f"archive: {written}\n", NAME="a.bucket").archive == "s3://a.bucket/of/mine"
+    assert load(tmp_path, "archive: s3://bucket\n").archive == "s3://bucket"
 
 
 def test_rule_files_are_found_once_and_sorted(tmp_path: Path) -> None:
@@ -172,6 +175,13 @@ def test_nor_in_complaints(tmp_path: Path, text: str) -> None:
         ("database: ${NONE}\n", "1:11: database: the environment variable NONE is not set"),
         ("database: ${no\n", "1:11: database: a variable is written ${NAME}"),
         ("home: ${HOME}/x\n", "1:7: home: ${…} is replaced only in database, archive, receivers and kafka servers"),
+        ("archive: gs://b/a\n", "1:10: archive: an archive is a folder of a local file system, or s3://bucket/prefix"),
+        (
+            "archive: s3://k:secret@b.c/a\n",
+            "1:10: archive: not s3://bucket/prefix of letters, digits and . _ - =; keys",
+        ),
+        ("archive: s3://buc/../a\n", "1:10: archive: not s3://bucket/prefix of letters, digits and . _ - =; keys"),
+        ("archive: s3://bucket/a?x=1\n", "1:10: archive: not s3://bucket/prefix"),
         ("rules: rules/*.yaml\n", "1:8: rules: must be a list, not 'rules/*.yaml'"),
         ("routes: [{receiver: opps}]\n", "1:21: routes[0].receiver: unknown receiver 'opps'"),
         ("receivers: {o: {}}\n", "1:13: receivers.o.apprise: a receiver has exactly one of webhook, pagerduty and "),

@@ -1,0 +1,129 @@
+"""Copies of files that are elsewhere, in a folder of this machine that several processes share.
+
+What is handed out as a path stays for as long as its reader may take; of the rest the least recently used go when all
+of it is more than it should be, or little is left of the disk. The access time of a file, which is ours to set, says
+until when it was handed out, or when it was read last.
+"""
+
+import errno
+import fcntl
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from uuid import uuid4
+
+from archiver.place import flush
+
+# A part of the limit that may come in before it is looked at again what there is.
+_PART = 16
+# Bytes that are left to others on the disk.
+_RESERVE = 1 << 30
+# Seconds after which what was begun is taken to be left by a process that died.
+_LEFT = 3600.0
+_LOCK, _BEGUN = ".lock", ".part"
+
+
+class Cache:
+    """`limit`: bytes; more only while it is handed out. `grace`: seconds that a reader may take."""
+
+    def __init__(self, folder: Path, limit: int, grace: float) -> None:
+        self.folder = folder
+        self._limit = limit
+        self._grace = grace
+        self._grown = limit
+
+    def hold(self, paths: Sequence[Path]) -> bool:
+        """Have files stay for a reader; whether they are all there."""
+        with self._locked():
+            return sum(self._used(path, self._grace) for path in paths) == len(paths)
+
+    def opened(self, path: Path) -> None:
+        """A file was opened by somebody who does not need its name any more."""
+        with self._locked():
+            self._used(path, 0.0)
+
+    def _used(self, path: Path, grace: float) -> bool:
+        now = time.time()
+        try:
+            known = path.stat()
+            if not self._held(known.st_atime, now) or known.st_atime < now + grace:
+                # The time of its last change stays: readers tell by it that a file is the same.
+                os.utime(path, ns=(int((now + grace) * 1e9), known.st_mtime_ns))
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _held(self, until: float, now: float) -> bool:
+        """After the clock was set back, times that nobody can have meant count for nothing."""
+        return now < until <= now + 2 * self._grace
+
+    @contextmanager
+    def writing(self, path: Path, hold: bool = False) -> Iterator[Path]:
+        """A file to be, at another path; it comes to its own, whole, when this ends, and is held for a reader or not:
+        then it may be gone again at once."""
+        begun = path.parent / f".{uuid4().hex}{_BEGUN}"
+        with self._locked():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            begun.touch()
+        try:
+            yield begun
+            flush([begun])
+            size = begun.stat().st_size
+            self._used(begun, self._grace if hold else 0.0)
+            with suppress(FileExistsError):
+                os.link(begun, path)  # another may have brought it, and somebody may hold it
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                self.tidy(0)
+            raise
+        finally:
+            begun.unlink(missing_ok=True)
+        self._grown += size
+        if self._grown >= self._limit / _PART or shutil.disk_usage(self.folder).free < _RESERVE:
+            self._grown = 0
+            self.tidy(self._limit)
+
+    def tidy(self, limit: int) -> None:
+        """Remove what goes first, until no more than so many bytes are left."""
+        now, found = time.time(), []
+        # Another process may be at it: what goes meanwhile is passed over.
+        for path in [Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names]:
+            with suppress(FileNotFoundError):
+                held = path.stat()
+                if path.name.endswith(_BEGUN) and abs(now - held.st_mtime) > _LEFT:
+                    path.unlink()
+                elif not path.name.startswith("."):
+                    found.append((held.st_atime, held.st_size, path))
+        total = sum(size for _, size, _ in found)
+        excess = max(total - limit, min(total, _RESERVE - shutil.disk_usage(self.folder).free))
+        for _, size, path in sorted(found):
+            if excess <= 0:
+                return
+            if self._remove(path, now):
+                excess -= size
+
+    def _remove(self, path: Path, now: float) -> bool:
+        with self._locked():
+            try:
+                if self._held(path.stat().st_atime, now):
+                    return False
+                path.unlink()
+            except FileNotFoundError:
+                return True
+            with suppress(OSError):
+                path.parent.rmdir()  # when it was the last
+        return True
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Nothing is removed between being found and being held."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(self.folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)

@@ -1,0 +1,230 @@
+"""Where an archive's tables are: in a folder of this machine, here, or in a bucket (`archiver.bucket`).
+
+Data files never change once they are written. So whoever reads them reads files of this machine: the table's own, or
+copies of what is in the bucket.
+"""
+
+import os
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+
+LOG = "_delta_log"
+# Makes a commit of a name, unless there is one: whether it is ours now.
+Commit = Callable[[str], bool]
+
+
+class Place(ABC):
+    """A folder with tables in it, or that of one table. Names of files are relative to it, with `/`.
+
+    What cannot be read or written raises `OSError`, or `ArchiverError` with the reason.
+    """
+
+    @abstractmethod
+    def __truediv__(self, name: str) -> "Place":
+        """A folder in it."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """For people, and different for each place."""
+
+    @property
+    @abstractmethod
+    def folder(self) -> Path:
+        """The folder of this machine in which its data files are, or copies of some of them."""
+
+    @property
+    @abstractmethod
+    def local(self) -> Path:
+        """A folder of this machine for what is made from an archive that is here, and can be made again."""
+
+    @abstractmethod
+    def has_table(self) -> bool:
+        """Whether there is a table here."""
+
+    def opened(self, **declared: Any) -> DeltaTable:
+        """The table; created as it is declared when absent."""
+        try:
+            return self.table()
+        except TableNotFoundError:
+            return self.create(**declared)
+
+    @abstractmethod
+    def table(self) -> DeltaTable:
+        """The table, as the library reads it. Raises `TableNotFoundError`."""
+
+    @abstractmethod
+    def create(self, **declared: Any) -> DeltaTable:
+        """The table that is declared so, or that somebody else has made meanwhile."""
+
+    @abstractmethod
+    def read(self, name: str) -> bytes:
+        """A file of the log. Raises `FileNotFoundError`."""
+
+    @abstractmethod
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+
+    @abstractmethod
+    def committing(self, text: bytes) -> AbstractContextManager[Commit]:
+        """Makes the text a file of the log, under the first of some names that is free. Lasting when this ends."""
+
+    @abstractmethod
+    def writing(self, name: str) -> AbstractContextManager[Path]:
+        """A new data file, to be written at that path; lasting, and there for all readers, when this ends."""
+
+    @abstractmethod
+    def fetch(self, names: Sequence[str]) -> None:
+        """Have data files on this machine, for `source`: so several come at once."""
+
+    @abstractmethod
+    def source(self, name: str) -> Any:
+        """A data file for pyarrow to read, now."""
+
+    @abstractmethod
+    def paths(self, names: Sequence[str]) -> list[str]:
+        """Paths of data files, which stay as long as a history query may take."""
+
+    @abstractmethod
+    def files(self) -> list[str]:
+        """All files that may be no part of the table: data files, and what was begun."""
+
+    @abstractmethod
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+    @abstractmethod
+    def folders(self) -> dict[str, float]:
+        """The folders in it, with the time when a table in the folder `streams` of each was last made or used, by the
+        clock, in seconds."""
+
+    @abstractmethod
+    def use(self) -> None:
+        """Remember that the table was used now."""
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove it with all there is in it."""
+
+
+# As those name it who are given an archive.
+Root = Path | Place
+
+
+def at(root: Root) -> Place:
+    """The place."""
+    return Folder(root) if isinstance(root, Path) else root
+
+
+class Folder(Place):
+    """A folder of a local file system: commits are made by hard links, which fail where the name is taken."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __truediv__(self, name: str) -> "Folder":
+        return Folder(self._folder / name)
+
+    def __str__(self) -> str:
+        return str(self._folder)
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    @property
+    def local(self) -> Path:
+        return self._folder
+
+    def has_table(self) -> bool:
+        return (self._folder / LOG).is_dir()
+
+    def table(self) -> DeltaTable:
+        return DeltaTable(self._folder)
+
+    def create(self, **declared: Any) -> DeltaTable:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return DeltaTable.create(self._folder, **declared)
+
+    def read(self, name: str) -> bytes:
+        return (self._folder / name).read_bytes()
+
+    def exists(self, name: str) -> bool:
+        return (self._folder / name).exists()
+
+    @contextmanager
+    def committing(self, text: bytes) -> Iterator[Commit]:
+        folder = self._folder / LOG
+        written = folder / f".{uuid4().hex}.tmp"
+        written.write_bytes(text)
+        flush([written])
+
+        def commit(name: str) -> bool:
+            try:
+                os.link(written, self._folder / name)
+            except FileExistsError:
+                return False
+            return True
+
+        try:
+            yield commit
+        finally:
+            written.unlink()
+        flush([], [folder])
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        path = self._folder / name
+        path.parent.mkdir(exist_ok=True)
+        yield path
+        flush([path])
+
+    def fetch(self, names: Sequence[str]) -> None:
+        pass
+
+    def source(self, name: str) -> Any:
+        return self._folder / name
+
+    def paths(self, names: Sequence[str]) -> list[str]:
+        return [f"{self._folder}/{name}" for name in names]
+
+    def files(self) -> list[str]:
+        found = [*self._folder.glob("chunk=*/*.parquet"), *self._folder.glob(f"{LOG}/.*.tmp")]
+        return [f"{path.parent.name}/{path.name}" for path in found]
+
+    def remove(self, name: str) -> None:
+        path = self._folder / name
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.parent.rmdir()  # when it was the last
+
+    def folders(self) -> dict[str, float]:
+        return {
+            path.name: max((one.stat().st_mtime for one in path.glob("streams/*")), default=path.stat().st_mtime)
+            for path in (self._folder.iterdir() if self._folder.is_dir() else ())
+        }
+
+    def use(self) -> None:
+        with suppress(FileNotFoundError):
+            os.utime(self._folder)
+
+    def clear(self) -> None:
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def flush(paths: Iterable[Path], folders: Iterable[Path] = ()) -> None:
+    """Files, their folders and other folders are on disk when this returns."""
+    files = list(paths)
+    for path in (*files, *{file.parent for file in files}, *folders):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

@@ -1,0 +1,103 @@
+"""A workspace whose archive is in object storage, from its input to answers out of its history."""
+
+import json
+import shutil
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+
+from tests.faults.harness import workspace
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+HOSTS, ROWS, FILES = 3, 200, 6
+WORKSPACE = """
+home: .moirae
+archive: %s
+archive_cache: 1
+server: {listen: "127.0.0.1:0"}
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
+    time: ts
+    id: [host, n]
+    key: [host]
+    lateness: 2s
+    source: {files: landing/*.jsonl}
+chunks: {rows: 300, age: 1d}
+rules: [rules.yaml]
+"""
+RULES = """
+groups:
+- name: g
+  derived:
+  - {stream: high, expr: "SELECT ts, host, cpu FROM cpu WHERE cpu > 90", archive: true}
+  rules:
+  - alert: High
+    expr: SELECT host, n, ts, cpu FROM cpu WHERE cpu > 99
+    key: [host]
+    id: [n]
+    keep_firing_for: 1s
+    context:
+      around: {sql: "SELECT n FROM cpu WHERE host = event.host", within: 3s}
+    recall:
+      norm: {sql: "SELECT count(*) AS n, sum(h.n) AS total FROM cpu h WHERE h.host = event.host"}
+      similar: {similar: {contexts: [around], k: 3}}
+"""
+
+
+def rows(numbers: range) -> list[dict[str, Any]]:
+    """A second apart; one of each file is out of the ordinary."""
+    return [
+        {
+            "ts": (START + timedelta(seconds=n)).isoformat(),
+            "host": f"h{n % HOSTS}",
+            "n": n,
+            "cpu": 99.5 if n % ROWS == ROWS - 1 else float(n % 97),
+        }
+        for n in numbers
+    ]
+
+
+def moirae(root: Path, *arguments: str) -> str:
+    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(root / "moirae.yaml")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def land(root: Path, files: range) -> None:
+    for number in files:
+        lines = rows(range(number * ROWS, (number + 1) * ROWS))
+        (root / "landing" / f"{number:03d}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def answers(root: Path) -> dict[tuple[int, str], dict[str, Any]]:
+    """By the event's number and the recall's name."""
+    lines = {what: moirae(root, "export", what, "--format", "jsonl").splitlines() for what in ("events", "recalls")}
+    events = {event["eid"]: event["attributes"]["n"] for event in map(json.loads, lines["events"])}
+    return {(events[one["eid"]], one["recall"]): one for one in map(json.loads, lines["recalls"])}
+
+
+@pytest.mark.slow
+def test_history_is_kept_in_object_storage_and_asked_there(bucket: str) -> None:
+    with workspace(WORKSPACE % bucket, RULES) as root:
+        (root / "landing").mkdir()
+        land(root, range(FILES // 2))
+        moirae(root, "up", "--drain")
+        shutil.rmtree(root / ".moirae" / "cache")  # as on another machine
+        land(root, range(FILES // 2, FILES))
+        moirae(root, "up", "--drain")
+        assert "FAIL" not in moirae(root, "doctor")
+        assert not (root / ".moirae" / "archive" / "streams").exists()
+        table = DeltaTable(f"{bucket}/streams/cpu", storage_options={"allow_http": "true"})
+        assert sorted(table.to_pyarrow_table()["n"].to_pylist()) == list(range(FILES * ROWS))
+        found = answers(root)
+    for number in range(ROWS - 1, FILES * ROWS, ROWS):
+        past = [n for n in range(number) if n % HOSTS == number % HOSTS]
+        assert found[number, "norm"]["answer"] == [{"n": len(past), "total": sum(past)}], found[number, "norm"]
+        assert found[number, "similar"]["state"] == "done"
