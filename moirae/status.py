@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from psycopg import Connection
@@ -20,6 +21,8 @@ from moirae.views.progress import derived, indexes, pasts
 
 # The newest charges against rules that are told.
 _ERRORS = 20
+# Another live process may be starting in the place of one that fell, for so long after that one's last sign of life.
+_STARTS = timedelta(minutes=2)
 # Counters of dead letters, by reason.
 DEAD = ("malformed", "quarantined", "conflicts", "expired")
 
@@ -71,8 +74,9 @@ def _deferred(connection: Connection[Any]) -> dict[str, Any]:
 
 
 def lives(connection: Connection[Any]) -> bool:
-    """Whether a live process runs."""
-    return any(process["role"] == "live" and process["alive"] for process in processes(connection))
+    """Whether a live process runs, or fell so short a time ago that another may be starting in its place."""
+    live = next((process for process in processes(connection) if process["role"] == "live"), None)
+    return live is not None and live["state"] != "ended" and datetime.now(UTC) - live["beat_at"] < _STARTS
 
 
 def accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:

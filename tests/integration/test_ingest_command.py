@@ -8,8 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from moirae.cli import app
+from moirae.database import connect
 from moirae.errors import MoiraeError, UsageError
 from moirae.landing import Landing
+from moirae.settings import from_environment
+from moirae.status import lives
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -75,6 +78,16 @@ def test_an_unknown_stream_is_told(root: Path) -> None:
 
 
 def test_nobody_waits_where_nothing_runs(root: Path) -> None:
+    """Nor where a live process has ended, or has fallen too long ago for another to be on its way."""
     with pytest.raises(MoiraeError, match="nothing runs here"):
         _ingest(root, "-", "--wait", given=b"{}\n")
     assert _landed(root) == {"jsonl": b"{}\n"}
+    with connect(from_environment(root / "moirae.yaml"), "test") as connection:
+        connection.execute("INSERT INTO processes (role, epoch, pid, state) VALUES ('live', 1, 1, 'running')")
+        assert lives(connection)
+        connection.execute("UPDATE processes SET beat_at = clock_timestamp() - interval '30 seconds'")
+        assert lives(connection)
+        connection.execute("UPDATE processes SET beat_at = clock_timestamp() - interval '3 minutes'")
+        assert not lives(connection)
+        connection.execute("UPDATE processes SET beat_at = clock_timestamp(), state = 'ended'")
+        assert not lives(connection)
