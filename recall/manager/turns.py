@@ -68,7 +68,7 @@ class Turns:
         return isinstance(self._desk.works[number].task.question, SimilarQuestion)
 
     def _give_one(self, able: list[UUID]) -> list[Task] | None:
-        number = self._desk.stride.next(able)
+        number = self._desk.stride.next(self._suspects(able) or able)
         if number is None:
             return None
         work = self._desk.works[number]
@@ -86,6 +86,14 @@ class Turns:
         except Exception as error:  # what is odd about one task is its own
             self._desk.fail(work.task, words(error))
             return []
+
+    def _suspects(self, able: Sequence[UUID]) -> list[UUID]:
+        """Of the tasks that wait at the level whose turn it is, those over which the process fell most often: they come
+        first. Whom it was killed over by chance has gone on when it is killed again."""
+        works = [self._desk.works[number] for number in able]
+        tried = [work for work in works if work.task.tries and work.background == all(w.background for w in works)]
+        most = max((work.task.tries for work in tried), default=0)
+        return [work.task.id for work in tried if work.task.tries == most]
 
     def _turn_of(self, work: Work, able: Iterable[UUID]) -> list[Task] | None:
         workers = self._workers

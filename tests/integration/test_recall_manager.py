@@ -136,7 +136,7 @@ def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
         waits = past.task(asks)
         assert waits["state"] == "suspended" and waits["next"] - waits["skipped"] == 1 and waits["deadline"] is not None
         ask(past.connection, "k", "refine", Target(task=str(asks)), "test")
-        go_on(manager, lambda: past.task(asks)["next"] - waits["skipped"] == 2)
+        go_on(manager, lambda: past.task(asks)["next"] > waits["next"])
         assert past.task(asks)["state"] == "suspended"
     assert len(past.revisions(asks)) == 2
 
@@ -560,6 +560,24 @@ def test_a_task_over_which_processes_die_is_given_up(past: History, monkeypatch:
     end.set()
     assert past.task(deadly)["exceeded"] and past.task(deadly)["tries"] == 0
     assert past.task(fine)["fence"] == 1
+
+
+def test_over_whom_a_process_was_killed_goes_first(past: History) -> None:
+    """So it has gone on when the next is killed, and is not given up for having been in the way three times."""
+    tasks = [past.ask(number, f"{COUNT} AND h.v > -{number}") for number in range(1, 9)]
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["revision"] for task in tasks))
+    unlucky = {tasks[5]: 2, tasks[2]: 1}
+    for task, tries in unlucky.items():
+        past.connection.execute("UPDATE tasks SET state = 'waiting', tries = %s WHERE id = %s", (tries, task))
+    before = {task: past.task(task)["next"] for task in tasks}
+    past.connection.execute("UPDATE tasks SET state = 'waiting', lease = NULL WHERE state = 'running'")
+    with past.manager() as manager:
+        for task in unlucky:
+            go_on(manager, lambda: any(past.task(one)["next"] > before[one] for one in tasks))
+            assert [one for one in tasks if past.task(one)["next"] > before[one]] == [task]
+            assert past.task(task)["tries"] == 0
+            before[task] = past.task(task)["next"]
 
 
 def test_a_process_that_ends_in_order_charges_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
