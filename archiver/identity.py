@@ -46,7 +46,7 @@ def _written(column: pa.ChunkedArray) -> pa.ChunkedArray:
     elif pa.types.is_date(kind):
         column = column.cast(pa.int32())
     text = column.cast(_TEXT)
-    if pa.types.is_string(kind):
+    if not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
         text = pc.binary_join_element_wise(pc.binary_length(text).cast(_TEXT), text, pa.scalar(":", _TEXT))
     return pc.fill_null(text, "")
 

@@ -74,9 +74,17 @@ def _deferred(connection: Connection[Any]) -> dict[str, Any]:
 
 
 def lives(connection: Connection[Any]) -> bool:
-    """Whether a live process runs, or fell so short a time ago that another may be starting in its place."""
-    live = next((process for process in processes(connection) if process["role"] == "live"), None)
-    return live is not None and live["state"] != "ended" and datetime.now(UTC) - live["beat_at"] < _STARTS
+    """Whether a live process runs, may be starting in the place of one that fell, or will be started by `moirae up`."""
+    known = {process["role"]: process for process in processes(connection)}
+    return _alive(known.get("up")) or ("live" in known and _may_run(known["live"]))
+
+
+def _alive(process: Mapping[str, Any] | None) -> bool:
+    return process is not None and bool(process["alive"])
+
+
+def _may_run(live: Mapping[str, Any]) -> bool:
+    return bool(live["state"] != "ended" and datetime.now(UTC) - live["beat_at"] < _STARTS)
 
 
 def accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
@@ -92,7 +100,8 @@ def holds(account: Mapping[str, int]) -> bool:
 
 def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
     """Whether all is well, and in one line what is or is not."""
-    live = next((p for p in status["processes"] if p["role"] == "live"), None)
+    known = {process["role"]: process for process in status["processes"]}
+    live, supervised = known.get("live"), _alive(known.get("up"))
     quarantined = [r["rule"] for r in status["rules"] if r["state"] == "quarantined"]
     if not holds(status["accounting"]):
         return False, "the accounting does not hold: run `moirae doctor`"
@@ -102,11 +111,18 @@ def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
     if refused:
         return False, f"the rule files are not applied, the rules before run on: {refused[0]}"
     if live is None:
-        return True, "nothing has run here yet: start it with `moirae up`"
+        return True, "starting" if supervised else "nothing has run here yet: start it with `moirae up`"
     if live["state"] == "ended":
-        return True, "not running; ended in good order"
+        open_ = sum(status["recalls"].get(state, 0) for state in ("waiting", "running"))
+        if _alive(known.get("recall")) and open_:
+            return True, f"all input is judged; {open_:,} recalls are still to be answered"
+        return True, "starting again" if supervised else "not running; ended in good order"
     if not live["alive"]:
-        return False, "the live process gives no sign of life: start it with `moirae up`, or look at its messages"
+        silent = (datetime.now(UTC) - live["beat_at"]).total_seconds()
+        if supervised and _may_run(live):
+            return True, f"the live process is {live['state']}, and has been busy for {silent:.0f} s"
+        advice = "look at its messages" if supervised else "start it with `moirae up`, or look at its messages"
+        return False, f"the live process has given no sign of life for {silent:.0f} s: {advice}"
     return True, f"running ({live['state']}), every record accounted for"
 
 

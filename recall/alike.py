@@ -4,7 +4,8 @@ in constants on which no verdict can depend.
 Such a constant is a whole side of a comparison (= <> < <= > >=) that, by AND, OR and NOT alone, makes a WHERE or HAVING
 of the query as Spark's own parser read it. It names no column, makes no part of the result, no function that the
 analyser computes reads it, and no group is equal to it or to what is made of it (`_free`): what the analyser makes of
-it hangs on its type and number of digits, and is a comparison again. Two texts are alike where all else is equal letter
+it hangs on its type and number of digits, and is a comparison again, as long as numbers are within the range of
+`bigint` (`_LONG`). Two texts are alike where all else is equal letter
 for letter and each such constant is one word of the same kind, with the same sign, type and number of digits (`_kind`):
 then Spark's lexer finds the same words, its parser the same tree, and its analyser the same types. Texts that are
 numbers, which may be compared with numbers, and all other constants, as patterns, formats, intervals and arguments of
@@ -26,6 +27,11 @@ from recall import gate
 _CONSTANT = re.compile(r"'[^'\\]*'|-?[0-9]+(?:\.[0-9]+)?")
 # Characters of a number; longer ones are too large for a type anyway.
 _LONGEST = 30
+# Digits of a fraction before the point, with which it surely lies within `bigint`: the analyser itself decides
+# comparisons of whole numbers with others, and drops what they were made of.
+_LONG = 18
+# A text is held against so many of those that passed: where constants are not free it is like none of them.
+_HELD_AGAINST = 8
 _LOGIC = frozenset("And Or Not".split())
 _COMPARISONS = frozenset("EqualTo LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual".split())
 _NAMED = frozenset("Alias UnresolvedAlias".split())
@@ -61,16 +67,20 @@ class Verdicts:
     def __init__(self, session: SparkSession) -> None:
         self._session = session
         self._passed: dict[tuple[str, ...], list[_Passed]] = {}
+        self._columns: dict[str, StructType] = {}
 
     def judge(self, sql: str) -> StructType:
         """As `gate.judge`, of a query that somebody wrote."""
         if not sql.isascii():  # Spark may count letters otherwise
             return gate.judge(self._session, sql)
+        if sql in self._columns:
+            return self._columns[sql]
         alike = self._passed.setdefault(tuple(_CONSTANT.split(sql)), [])
-        found = next((passed for passed in alike if passed.stands_for(sql)), None)
+        found = next((passed for passed in alike[-_HELD_AGAINST:] if passed.stands_for(sql)), None)
         if found is None:
             found = _Passed(self._session, sql, gate.judge(self._session, sql))
             alike.append(found)
+        self._columns[sql] = found.columns
         return found.columns
 
 
@@ -91,6 +101,8 @@ def _kind(constant: str) -> tuple[str, int, int] | None:
         bits = next((bits for bits in (31, 63) if -(1 << bits) <= number < 1 << bits), None)
         return None if bits is None else (f"{sign}{bits}", len(str(abs(number))), 0)
     _, digits, exponent = Decimal(constant).as_tuple()
+    if len(digits) + int(exponent) > _LONG:
+        return None
     return f"{sign}decimal", len(digits), int(exponent)
 
 
@@ -115,7 +127,14 @@ def _differs(output: Any) -> bool:
     """Whether a group or output is surely neither a constant nor a condition."""
     while gate.class_of(output) in _NAMED:
         output = output.child()
-    return gate.class_of(output) in _APART
+    name = gate.class_of(output)
+    # Operators have functions of their name too, written in backquotes.
+    return name in _APART and (name != "UnresolvedFunction" or _is_named(output))
+
+
+def _is_named(function: Any) -> bool:
+    name = str(function.nameParts().last())
+    return name.isidentifier() and name.lower() not in ("and", "or", "not")
 
 
 def _free_in(condition: Any) -> Iterator[_Span]:

@@ -35,5 +35,9 @@ class Lately(Generic[Key, Value]):
                 self._values.popitem(last=False)
             return value
 
+    def __contains__(self, key: Key) -> bool:
+        with self._lock:
+            return key in self._values
+
     def __len__(self) -> int:
         return len(self._values)

@@ -79,6 +79,8 @@ class Step:
     """Whether it was given up because it needs too much memory or time."""
     appends: Mapping[str, int] | None = None
     """How many appends of each stream were there when SQL was asked; None: its pieces have given nothing."""
+    took: float = 0.0
+    """Seconds of the whole query; `seconds` is the task's part of them."""
 
 
 @dataclass(frozen=True)

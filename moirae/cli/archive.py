@@ -243,7 +243,7 @@ def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE
         contexts = ", ".join(index["contexts"])
         print(f"index of {index['rule']} ({contexts}): {index['written']:,} of {index['events']:,} events written")
     print()
-    processes = [(p["role"], p["pid"], p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
+    processes = [(p["role"], str(p["pid"]), p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
     print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")
     raise typer.Exit(0 if well else 1)
 

@@ -66,6 +66,8 @@ def _command(
         raise UsageError(f"{verb} what? Give an id, --rule or --older-than")
     span = None if older is None else _span(older)
     with database(workspace) as (_, connection):
+        if rule is not None and not connection.execute(_QUERIES["known_rule"], {"rule": rule}).fetchall():
+            raise UsageError(f"no rule {visible(rule)!r} is deployed or has recalls")
         target = Target(**({} if which is None else meant(connection, which)), rule=rule)
         seconds = None if span is None else span.total_seconds()
         try:

@@ -1,5 +1,6 @@
 """Stored rules pass the gate again whenever they are loaded: what is in a database need not have come by the gate."""
 
+import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import structlog
@@ -21,8 +22,9 @@ class Admission:
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark = spark
         self._settings = settings
-        # Replaced as a whole: rule files are checked in a thread of their own.
+        # Replaced as a whole, so that who reads needs no lock: rule files are checked in a thread of their own.
         self._passed: Mapping[str, Definition] = {}
+        self._lock = threading.Lock()
 
     @property
     def passed(self) -> Collection[Definition]:
@@ -31,7 +33,8 @@ class Admission:
 
     def remember(self, checked: Iterable[Definition]) -> None:
         """The gate has passed these in this process; there are no others."""
-        self._passed = {definition.name: definition for definition in checked}
+        with self._lock:
+            self._passed = {definition.name: definition for definition in checked}
 
     def admit(self, stored: Sequence[Definition]) -> tuple[list[Definition], dict[str, str]]:
         """The rules that may run, as the gate has found them; why the others may not, by their names."""
@@ -46,7 +49,9 @@ class Admission:
             passed, refused = self._check(members)
             found |= passed
             reasons |= refused
-        self._passed = {**known, **found}
+        with self._lock:
+            # What others had checked meanwhile stays.
+            self._passed = {**self._passed, **found}
         return [found[d.name] for d in stored if d.name in found], reasons
 
     def _check(self, members: Sequence[Definition]) -> tuple[dict[str, Definition], dict[str, str]]:

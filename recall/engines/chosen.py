@@ -18,6 +18,7 @@ from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed, served
 from recall.engines.template import Ask, Own, Shares, Template, as_of
+from recall.query.split import MERGED
 from recall.request import Asked, Piece, whole
 
 Choice = Literal["auto", "spark", "local"]
@@ -67,8 +68,11 @@ class Engines:
 
     def stream(self, template: Template) -> str | None:
         """The stream of a question that may be read together with others about it; None: it is asked by itself."""
-        together = self._local is not None and self._local.serves(template)
-        return next(iter(template.partial.used.streams), None) if together else None
+        if self._local is None or not self._local.serves(template) or self._costs.alone(template.asked):
+            return None
+        used = template.partial.used, template.merge.used
+        own = set().union(*(one.own for one in used)) - {MERGED}
+        return None if own else next(iter(template.partial.used.streams), None)
 
     def partial(self, template: Template, shares: Shares, own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none. It is of
@@ -83,6 +87,7 @@ class Engines:
         one scan."""
         wanted = [self._wanted(ask) for ask in asks]
         left = [one for one in wanted if one.ask.shares]
+        # Each is kept as it comes: where a later one fails, those before it are not read again.
         for one, more in zip(left, self._read([one.ask for one in left]), strict=True):
             self._learn(one, more)
         return [_told(ask, one) for ask, one in zip(asks, wanted, strict=True)]
@@ -116,7 +121,7 @@ class Engines:
             if one.ask.template.parameters is not None:
                 self._kept.put(key, one.found[key])
 
-    def _read(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+    def _read(self, asks: Sequence[Ask]) -> Iterator[dict[str, pa.Table]]:
         """What questions find: together where several are about one stream, which this process answers sooner."""
         found: dict[int, dict[str, pa.Table]] = {}
         here: dict[str, list[int]] = {}
@@ -128,7 +133,8 @@ class Engines:
             if len(numbers) > 1:
                 with suppress(NotServed):
                     found |= zip(numbers, self._here([asks[number] for number in numbers]), strict=True)
-        return [found[number] if number in found else self._alone(ask) for number, ask in enumerate(asks)]
+        for number, ask in enumerate(asks):
+            yield found[number] if number in found else self._alone(ask)
 
     def _alone(self, ask: Ask) -> dict[str, pa.Table]:
         if self._derived is not None:
@@ -136,8 +142,10 @@ class Engines:
         if self._local is None or not self._local.serves(ask.template):
             return self.spark.partial(ask.template, ask.shares, ask.own)
         if self._sooner(ask) == "local":
-            with suppress(NotServed):
+            try:
                 return self._here([ask])[0]
+            except NotServed:
+                self._costs.set_apart(ask.template.asked)
         began, started = time.monotonic(), self.spark.started
         found = self.spark.partial(ask.template, ask.shares, ask.own)
         if started:

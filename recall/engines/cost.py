@@ -50,10 +50,19 @@ class Costs:
     """Models of the questions asked last, by question and engine."""
 
     _models: Lately[tuple[str, str], Model] = field(default_factory=lambda: Lately(2 * QUESTIONS))
+    _apart: Lately[str, bool] = field(default_factory=Lately)
 
     def of(self, question: str, engine: str) -> Model:
         """The model of a question asked of an engine."""
         return self._models.of((question, engine), lambda: Model(*FIRST[engine]))
+
+    def set_apart(self, question: str) -> None:
+        """A question has failed here: those that would be read together with it would pay for it each time."""
+        self._apart.of(question, lambda: True)
+
+    def alone(self, question: str) -> bool:
+        """Whether a question was set apart."""
+        return question in self._apart
 
     def cheaper(self, question: str, megabytes: float, spark_runs: bool) -> str:
         """Which engine is expected to answer sooner."""

@@ -44,14 +44,10 @@ class LocalEngine:
         pinned = self._reader.pin(stream, *whole(piece for ask in asks for _, piece in ask.shares))
         if not pinned.rows and not pinned.files:
             return [{} for _ in asks]
-        queries = []
-        for number, (ask, asking) in enumerate(zip(asks, askings, strict=True)):
-            waiting = [Waiting(asked, low, high) for asked, (_, low, high) in ask.shares]
-            self._duck.register(f"_pending_{number}", plain_pending(waiting, ask.template.question.attributes))
-            sql = asking.within if _within(pinned, [piece for _, piece in ask.shares]) else asking.cut
-            queries.append(f'WITH "{PENDING}" AS (FROM "_pending_{number}") {sql} LIMIT {cut(len(ask.shares))}')
         scan = self._scan(stream, pinned, asks)
         try:
+            numbered = enumerate(zip(asks, askings, strict=True))
+            queries = [self._query(number, ask, asking, pinned) for number, (ask, asking) in numbered]
             found = self._found(f'WITH "_in_{stream}" AS ', scan, queries)
             parts = zip(asks, found, strict=True)
             return [by_event(ask.template, _as_spark(ask.template, rows), len(ask.shares)) for ask, rows in parts]
@@ -59,6 +55,13 @@ class LocalEngine:
             raise
         except (duckdb.Error, pa.ArrowException) as error:
             raise NotServed(str(error)) from error
+
+    def _query(self, number: int, ask: Ask, asking: Served, pinned: Pinned) -> str:
+        """One of some questions, over the scan; its events are registered under its number."""
+        waiting = [Waiting(asked, low, high) for asked, (_, low, high) in ask.shares]
+        self._duck.register(f"_pending_{number}", plain_pending(waiting, ask.template.question.attributes))
+        sql = asking.within if _within(pinned, [piece for _, piece in ask.shares]) else asking.cut
+        return f'WITH "{PENDING}" AS (FROM "_pending_{number}") {sql} LIMIT {cut(len(ask.shares))}'
 
     def _scan(self, stream: str, pinned: Pinned, asks: Sequence[Ask]) -> str:
         """The rows of a stream that are of use for some questions."""

@@ -35,9 +35,10 @@ class Comparisons:
         index = self._corpora.index(task.rule, task.version, task.question)
         before = [self._best(work, index) for work in works]
         compared = self._pass(works, index)
-        each = (time.monotonic() - began) / len(works)
+        took = time.monotonic() - began
         found = zip(works, before, compared, strict=True)
-        return [self._step(work, index, known, count, each) for work, known, count in found]
+        steps = (self._step(work, index, known, count, took / len(works)) for work, known, count in found)
+        return [replace(step, took=took) for step in steps]
 
     def _best(self, work: Work, index: Index) -> set[Key]:
         """The best so far; a task that is new here begins, or goes on from what was kept."""

@@ -214,7 +214,7 @@ class Desk:
         except (TypeError, ValueError, psycopg.DataError, psycopg.errors.ProgramLimitExceeded) as error:
             self.fail(task, f"the answer cannot be stored: {words(error)}")
             return False
-        work.each = step.seconds / pieces if pieces else work.each
+        work.each = step.took / pieces if pieces else work.each
         if step.revision is not None:
             work.revised_at, work.better = time.monotonic(), False
         if state != "running":

@@ -46,9 +46,8 @@ def read(asking: Asking, readings: Sequence[Reading]) -> list[Step]:
     """Read the next piece of some tasks, in one scan where there are several questions. What fails is tried for each
     question by itself, then for each task."""
     began = time.monotonic()
-    asks = [reading.ask for reading in readings]
     try:
-        found, seen = _asked(asking.engines, asks)
+        found, seen = _asked(asking.engines, [reading.ask for reading in readings])
     except Exception as fault:
         asking.failed(fault)
         if len(readings) == 1:
@@ -105,14 +104,15 @@ def _steps(
     works = reading.works
     due = [work for work in works if work.due(time.monotonic())]
     answers, faults = _answers(asking, reading.template, [(w.task.asked, held[w.task.id]) for w in due], reading.own)
-    seconds = (time.monotonic() - began) / len(works)
+    took = time.monotonic() - began
     steps = []
     for work in works:
         task, more = work.task, found[work.task.id]
         eid = str(task.asked.eid)
         revision = answers.get(eid, []) if work in due and eid not in faults else None
         rows = 0 if more is None else len(more)
-        steps.append(_step(work, held[task.id], rows, seconds, revision, error, faults.get(eid)))
+        step = _step(work, held[task.id], rows, took / len(works), revision, error, faults.get(eid))
+        steps.append(replace(step, took=took))
     return steps
 
 

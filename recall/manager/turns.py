@@ -74,7 +74,8 @@ class Turns:
         work = self._desk.works[number]
         if work.background:
             # Nobody waits: the newest piece first, where others join in on the way down.
-            others = [w for w in map(self._desk.works.__getitem__, able) if w.background]
+            first = self._suspects(able) or able
+            others = [w for w in map(self._desk.works.__getitem__, first) if w.background]
             work = max(others, key=lambda w: (_high(w.task), w.task.created_at))
         # Tasks that are read together anyway are one.
         alone = not self.jobs and all(_alike(work, self._desk.works[other]) for other in able)
@@ -108,7 +109,7 @@ class Turns:
         suspects = [task for job in self.jobs for task in job.tasks if task.tries]
         if suspects or (work.task.tries and self.jobs):
             return None  # over what the process may fall, it works alone
-        readings = [Reading(works, self._own(works)) for works in self._at_once(work, list(able))]
+        readings = self._at_once(work, list(able))
         works = [one for reading in readings for one in reading.works]
         for one in works:
             one.busy = True
@@ -119,20 +120,20 @@ class Turns:
         self._works[id(job)] = works
         return []
 
-    def _at_once(self, work: Work, able: Sequence[UUID]) -> list[list[Work]]:
+    def _at_once(self, work: Work, able: Sequence[UUID]) -> list[Reading]:
         """The tasks that one history query serves, by question: those of the task's question; and of others about the
         same stream those that wait for the same chunk, if their turn comes before this one's next.
 
         Who waits for a first answer does not join, and is not joined: it would wait for all of them. Nor do more join
         than leave an even part to each engine that is free.
         """
-        found = [self._together(work, able)]
-        stream = None if work.template is None or work.task.tries else self._workers.stream(work.template)
-        if stream is None or not work.answered:
+        works = self._together(work, able)
+        found = [Reading(works, self._own(works))]
+        if work.task.tries or not all(one.answered and one.left for one in works):
             return found
         others: dict[int, Work] = {}
         for other in map(self._desk.works.__getitem__, able):
-            if self._joins(work, other, stream):
+            if self._joins(work, other):
                 others.setdefault(id(other.template), other)
         part = math.ceil((1 + len(others)) / self._workers.free)
         seconds = work.seconds
@@ -141,22 +142,29 @@ class Turns:
             seconds += other.seconds
             if seconds > LONGEST:
                 break
-            found.append(self._together(other, able))
+            found.append(Reading([one for one in self._together(other, able) if one.answered], {}))
         return found
 
-    def _joins(self, work: Work, other: Work, stream: str) -> bool:
+    def _joins(self, work: Work, other: Work) -> bool:
         """Whether a task of another question can be read for together with one."""
         if other.template is None or _alike(work, other) or other.task.tries or not (other.left and other.answered):
             return False
-        assert work.task.pieces is not None and other.task.pieces is not None
         pieces = work.upto - work.task.next
-        here, there = (w.task.pieces[w.task.next : w.task.next + pieces] for w in (work, other) if w.task.pieces)
         return (
-            [chunk for chunk, _, _ in here] == [chunk for chunk, _, _ in there]
+            _chunks(work, pieces) == _chunks(other, pieces)
             and other.background == work.background
             and self._desk.stride.comes_before(other.task.id, work.task.id, pieces)
-            and self._workers.stream(other.template) == stream
+            and self._about_one_stream(work, other)
         )
+
+    def _about_one_stream(self, work: Work, other: Work) -> bool:
+        """Whether both are answered in this process, from the rows of one stream and nothing else."""
+        assert work.template is not None and other.template is not None
+        try:
+            stream = self._workers.stream(work.template)
+            return stream is not None and self._workers.stream(other.template) == stream
+        except Exception:  # what is odd about one of them is told when it is asked by itself
+            return False
 
     def _together(self, work: Work, able: Iterable[UUID]) -> list[Work]:
         """The task and others of the same question: those that wait for the same chunk; in the background, where
@@ -263,6 +271,11 @@ def _alike(work: Work, other: Work) -> bool:
         return other.template is work.template
     mine, theirs = work.task, other.task
     return (mine.rule, mine.version, mine.question) == (theirs.rule, theirs.version, theirs.question)
+
+
+def _chunks(work: Work, pieces: int) -> list[int]:
+    """Those of the pieces that a task reads next."""
+    return [chunk for chunk, _, _ in (work.task.pieces or ())[work.task.next : work.task.next + pieces]]
 
 
 def _high(task: Task) -> int:

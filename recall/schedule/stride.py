@@ -81,9 +81,12 @@ LONGEST, _PART = 1.0, 64
 def run(read: int, left: int, each: float | None, alone: bool) -> int:
     """How many consecutive pieces of history the next query of a task reads: 1, 2, 6, 18, 54 … while it is alone.
 
-    `read`: pieces it has read already; `left`: that it has not; `each`: seconds that each of the last ones took.
+    `read`: pieces it has read already; `left`: that it has not; `each`: seconds that each of the last ones took; while
+    that is not known it is one.
     """
     wanted = 2 * read if alone else read // _PART
-    if each:
+    if each is None:
+        return 1
+    if each > 0:
         wanted = min(wanted, int(LONGEST / each))
     return min(max(wanted, 1), left)

@@ -155,9 +155,15 @@ SELECT id FROM tasks WHERE state IN ('waiting', 'running', 'suspended')
   AND (%(before)s::timestamptz IS NULL OR created_at < %(before)s::timestamptz)
 ORDER BY id FOR UPDATE
 
+-- known_rule --
+-- Whether a rule, by its name with or without its group, is deployed or has recalls.
+SELECT 1 FROM deployments WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rule)s
+UNION ALL (SELECT 1 FROM tasks WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rule)s LIMIT 1)
+
 -- ahead --
--- What tasks that wait for their turns or have them still read, in numbers.
-SELECT id, level, tickets, state <> 'suspended' AS goes_on, jsonb_array_length(pieces) - next AS left,
+-- What tasks that wait for their turns or have them still read, in numbers; of one that nobody has begun all chunks.
+SELECT id, level, tickets, state <> 'suspended' AS goes_on,
+    coalesce(jsonb_array_length(pieces) - next, (SELECT count(*)::integer FROM chunks WHERE state <> 'expired')) AS left,
     CASE WHEN next > 0 THEN seconds / next END AS each
 FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
 

@@ -274,6 +274,48 @@ def test_a_question_that_fails_takes_no_other_with_it(past: History, monkeypatch
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
+def test_who_waits_for_a_first_answer_joins_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where others of its question are read together with other questions."""
+    waiting: list[int] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        if len(asks) > 1:
+            events = [asked.eid for one in asks for asked, _ in one.shares]
+            unanswered = "SELECT count(*) FROM tasks WHERE eid = ANY(%s) AND revision = 0"
+            waiting.append(past.connection.execute(unanswered, (events,)).fetchall()[0][0])
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+
+    def ask(first: int) -> list[UUID]:
+        return [
+            past.ask(first + n, f"{COUNT} AND h.v > -{n % 4 + 1}", host=n % 4, rule=f"g/r{n % 4}") for n in range(8)
+        ]
+
+    tasks = ask(1)
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: len(waiting) > 2)
+        tasks += ask(20)
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    assert not any(waiting) and len(waiting) > 10
+
+
+def test_tasks_in_the_background_with_nothing_left_to_read_end(past: History) -> None:
+    """Those of one are all read by summary, that of another is the newest."""
+    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
+    past.connection.execute("UPDATE tasks SET level = 1")
+    with past.manager() as manager:
+        manager._desk.claim()
+        for task in tasks[:2]:
+            held = manager._desk.works[task].task
+            assert held.pieces is not None
+            held.next = held.skipped = len(held.pieces)
+        skipped = "next = jsonb_array_length(pieces), skipped = jsonb_array_length(pieces)"
+        past.connection.execute(f"UPDATE tasks SET {skipped} WHERE id = ANY(%s)", (tasks[:2],))
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+
+
 def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History) -> None:
     first, second = past.ask(1, rule="g/a"), past.ask(1, rule="g/b")
     assert past.task(first)["eid"] == past.task(second)["eid"]

@@ -110,7 +110,7 @@ def test_shares_follow_tickets_in_runs_of_pieces(tickets: list[int], seed: int) 
         assert abs(found[number] - wanted) <= max(0.1 * wanted, 8)
 
 
-@given(st.integers(1, 2000), st.none() | st.floats(0.0001, 10))
+@given(st.integers(1, 2000), st.none() | st.just(0.0) | st.floats(0.0001, 10))
 def test_runs_grow_and_end(total: int, each: float | None) -> None:
     """Alone, a task of n pieces needs about log₃ n queries, none of which takes much over a second."""
     read, runs = 0, []
@@ -120,12 +120,14 @@ def test_runs_grow_and_end(total: int, each: float | None) -> None:
     assert read == total and runs[0] == 1
     assert each is None or all(pieces == 1 or pieces * each <= 1.0 for pieces in runs)
     if each is None:
+        assert set(runs) == {1}
+    elif each == 0:
         assert len(runs) <= math.log(total, 3) + 2
 
 
 @given(st.integers(0, 2000), st.integers(1, 2000))
 def test_a_run_is_a_small_part_where_others_wait(read: int, left: int) -> None:
-    assert 1 <= run(read, left, None, alone=False) <= max(1, read // 64)
+    assert 1 <= run(read, left, 0.0, alone=False) <= max(1, read // 64)
 
 
 def test_the_second_level_waits_for_the_first() -> None:
