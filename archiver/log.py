@@ -257,8 +257,9 @@ class Log:
             last = 0
         if self.version - last >= _CHECKPOINT:
             table = self._place.table()
-            table.create_checkpoint()
-            table.cleanup_metadata()
+            with self._place.told():
+                table.create_checkpoint()
+                table.cleanup_metadata()
 
 
 def _commit(number: int) -> str:

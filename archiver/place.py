@@ -8,7 +8,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -63,6 +63,10 @@ class Place(ABC):
     @abstractmethod
     def create(self, **declared: Any) -> DeltaTable:
         """The table that is declared so, or that somebody else has made meanwhile."""
+
+    def told(self) -> AbstractContextManager[None]:
+        """What the library raises where it works on the table, as this place tells it."""
+        return nullcontext()
 
     @abstractmethod
     def read(self, name: str) -> bytes:

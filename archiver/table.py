@@ -57,7 +57,8 @@ class StreamTable:
         """Commit rows of the table's schema (but for their number) at once. `batch` is kept with the commit, for people
         who look."""
         if self._added:
-            self.place.table().alter.add_columns(self._added)
+            with self.place.told():
+                self.place.table().alter.add_columns(self._added)
             self._added = []
         self._log.follow()
         number = self.appends + 1

@@ -1,10 +1,13 @@
 """An archive in a folder and one in a bucket do the same: commits that nobody overwrites, files that stay."""
 
 import os
+import re
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,7 +16,7 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 import archiver.bucket
 from archiver import log
@@ -309,3 +312,62 @@ def test_a_commit_whose_answer_was_lost_is_known_again(bucket: str, tmp_path: Pa
     with place.committing(b"another") as commit:
         assert not commit("a") and commit("b")
     assert (place.read("a"), place.read("b")) == (b"mine", b"another")
+
+
+@contextmanager
+def answering(status: int, text: bytes) -> Iterator[str]:
+    """The address of a store that answers this to all."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text)
+
+        do_GET = do_PUT = do_POST = do_HEAD = answer
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (400, "ExpiredToken", "access is refused; the keys"),
+        (400, "InvalidRequest", r"status code 400 \(InvalidRequest\)"),
+        (404, "NoSuchKey", ""),
+    ],
+)
+def test_nothing_secret_is_told(
+    status: int, code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = f'<?xml version="1.0"?><Error><Code>{code}</Code><Token-0>s3cret-token</Token-0></Error>'
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "s3cret")
+    with answering(status, answer.encode()) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://user:s3cret@{address}")
+        place = stored("s3://b/p", tmp_path)
+
+        def library() -> None:
+            with place.told():
+                raise DeltaError(f"error at http://user:s3cret@{address}/b?X-Token=s3cret: 500 <a>s3cret</a>")
+
+        tellings = []
+        for ask in (place.check, lambda: place.read("a"), place.table, place.clear, library):
+            with pytest.raises((StorageFailed, OSError, TableNotFoundError)) as caught:
+                ask()
+            tellings.append("".join(traceback.format_exception(caught.value)))
+    assert not [text for text in tellings if "s3cret" in text], tellings
+    assert any(address in text for text in tellings)
+    assert status == 404 or re.search(told, tellings[0])
