@@ -46,6 +46,8 @@ _CLIENT: Any = {
 class Bucket(Place):
     """A prefix of a bucket. `local`: for what is made from it."""
 
+    patience = 3 * 3600.0
+
     def __init__(self, url: str, cache: Cache, local: Path, tries: int = _TRIES) -> None:
         """`url`: `s3://bucket` or `s3://bucket/prefix`."""
         self._url = url.rstrip("/")

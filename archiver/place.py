@@ -27,6 +27,10 @@ class Place(ABC):
     What cannot be read or written raises `OSError`, or `ArchiverError` with the reason.
     """
 
+    # Seconds that a file stays at least which is no part of a table: it may be on its way there. A commit is refused
+    # when half of that has passed since its first file was begun. 0: as long as whoever removes it likes.
+    patience = 0.0
+
     @abstractmethod
     def __truediv__(self, name: str) -> "Place":
         """A folder in it."""

@@ -7,6 +7,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ import pytest
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 import archiver.bucket
-from archiver import log
+import archiver.table
+from archiver import clock, log
 from archiver.bucket import Bucket
 from archiver.cache import Cache
 from archiver.derived import made, root_of, write
@@ -171,11 +173,37 @@ def test_what_is_no_part_of_a_table_goes_after_a_while(seen: Callable[[str], Roo
     table.cluster(0)
     assert len(table.orphans()) == 2 and held(table) == [0, 1, 2]
     sweeper.sweep([table], 0.0)
-    sweeper.sweep([table], 9.0)
+    stay = max(10.0, table.place.patience)
+    sweeper.sweep([table], stay - 1.0)
     assert len(table.orphans()) == 2
-    sweeper.sweep([table], 10.0)
+    sweeper.sweep([table], stay)
     assert table.orphans() == [] and at(table.place).files() == [file.path for file in table.held()]
     assert held(StreamTable(seen("b"), SCHEMA)) == [0, 1, 2]
+
+
+def test_who_takes_too_long_to_commit_is_refused(bucket: str, tmp_path: Path) -> None:
+    """Its files stay for as long as it may take, and twice."""
+    table, sweeper, start = StreamTable(stored(bucket, tmp_path), SCHEMA), Sweeper(10.0), clock.going()
+    write = table._write
+
+    def slow(seconds: float, *values: Any) -> Any:
+        file = write(*values)
+        now.return_value = start + seconds
+        for moment in (0.0, seconds):
+            sweeper.sweep([table], moment)
+        return file
+
+    with patch.object(archiver.table, "going", return_value=start) as now, patch.object(archiver.log, "going", now):
+        with patch.object(table, "_write", partial(slow, table.place.patience / 2 - 1)):
+            table.append(rows(range(3)), 0)
+        assert held(table) == [0, 1, 2]
+        now.return_value, sweeper = start, Sweeper(10.0)
+        with patch.object(table, "_write", partial(slow, table.place.patience / 2 + 1)):
+            for write_rows in (lambda: table.append(rows(range(3)), 1), lambda: table.replace(rows(range(9)), 0)):
+                now.return_value, before = start, table.version
+                with pytest.raises(StorageFailed, match=r"took 90 minutes to get there.* nothing is committed"):
+                    write_rows()
+                assert held(table) == [0, 1, 2] and table.version == before
 
 
 def test_damage_is_told(seen: Callable[[str], Root]) -> None:
@@ -326,7 +354,7 @@ def answering(status: int, text: bytes) -> Iterator[str]:
             if self.command != "HEAD":
                 self.wfile.write(text)
 
-        do_GET = do_PUT = do_POST = do_HEAD = answer
+        do_GET = do_PUT = do_POST = do_HEAD = answer  # noqa: N815
 
         def log_message(self, *_: Any) -> None:
             pass
