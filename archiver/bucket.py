@@ -166,12 +166,16 @@ class Bucket(Place):
 
     def _fetch_all(self, names: Sequence[str], hold: bool) -> None:
         missing = [name for name in names if not (self.folder / name).exists()]
+
+        def fetch(name: str) -> None:
+            self._fetch(name, hold).close()  # what is fetched waits for its turn here, and there may be many
+
         if len(missing) > 1:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                for _ in pool.map(lambda name: self._fetch(name, hold), missing):
+                for _ in pool.map(fetch, missing):
                     pass
         elif missing:
-            self._fetch(missing[0], hold)
+            fetch(missing[0])
 
     def _fetch(self, name: str, hold: bool) -> Any:
         """A copy, open."""

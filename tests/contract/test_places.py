@@ -318,6 +318,23 @@ def test_object_storage_is_checked_before_it_is_used(
         StreamTable(stored(bucket, tmp_path), SCHEMA)
 
 
+def test_files_that_are_fetched_do_not_stay_open(bucket: str, tmp_path: Path) -> None:
+    writer, reader = stored(bucket, tmp_path / "w"), stored(bucket, tmp_path / "r")
+    names = [f"chunk=0/{number}.parquet" for number in range(5)]
+    for name in names:
+        with writer.writing(name) as path:
+            path.write_bytes(b"x")
+    fetch, fetched = reader._fetch, []
+
+    def remember(name: str, hold: bool) -> Any:
+        fetched.append(fetch(name, hold))
+        return fetched[-1]
+
+    with patch.object(reader, "_fetch", remember):
+        assert len(reader.paths(names)) == len(fetched) == len(names)
+    assert all(file.closed for file in fetched)
+
+
 def test_large_files_go_in_parts(bucket: str, tmp_path: Path) -> None:
     content, name = os.urandom(12 << 20), "chunk=0/a.parquet"
     with patch.object(archiver.bucket, "_LARGE", 1 << 20), stored(bucket, tmp_path / "w").writing(name) as path:
