@@ -181,6 +181,7 @@ class Bucket(Place):
         """A copy, open."""
         with self.told():
             found = obstore.get(self._store, self._key(name))
+            self._cache.room(found.meta["size"])
             with self._cache.writing(self.folder / name, hold) as path:
                 with path.open("wb") as file:
                     for piece in found.stream(min_chunk_size=_READ):
