@@ -46,6 +46,8 @@ _CLIENT: Any = {
 class Bucket(Place):
     """A prefix of a bucket. `local`: for what is made from it."""
 
+    patience = 3 * 3600.0
+
     def __init__(self, url: str, cache: Cache, local: Path, tries: int = _TRIES) -> None:
         """`url`: `s3://bucket` or `s3://bucket/prefix`."""
         self._url = url.rstrip("/")
@@ -58,7 +60,7 @@ class Bucket(Place):
             "retry_timeout": timedelta(seconds=_TRYING),
             "backoff": {"init_backoff": timedelta(seconds=0.1), "max_backoff": timedelta(seconds=10), "base": 2},
         }
-        with self._told():
+        with self.told():
             self._store = S3Store.from_url(self._url, client_options=_CLIENT, retry_config=retry)
 
     def __truediv__(self, name: str) -> "Bucket":
@@ -95,15 +97,15 @@ class Bucket(Place):
             )
 
     def has_table(self) -> bool:
-        with self._told():
+        with self.told():
             return any(obstore.list(self._store, self._key(LOG), chunk_size=1))
 
     def table(self) -> DeltaTable:
-        with self._told():
+        with self.told():
             return DeltaTable(str(self), storage_options=self._options())
 
     def create(self, **declared: Any) -> DeltaTable:
-        with self._told():
+        with self.told():
             try:
                 return DeltaTable.create(str(self), storage_options=self._options(), **declared)
             except DeltaError:
@@ -122,12 +124,12 @@ class Bucket(Place):
         }
 
     def read(self, name: str) -> bytes:
-        with self._told():
+        with self.told():
             return obstore.get(self._store, self._key(name)).bytes().to_bytes()
 
     def exists(self, name: str) -> bool:
         try:
-            with self._told():
+            with self.told():
                 obstore.head(self._store, self._key(name))
         except FileNotFoundError:
             return False
@@ -138,15 +140,15 @@ class Bucket(Place):
         def commit(name: str) -> bool:
             for _ in range(_AGAIN):
                 try:
-                    with self._told():
+                    with self.told():
                         obstore.put(self._store, self._key(name), text, mode="create", use_multipart=False)
                     return True
                 except AlreadyExistsError:
                     with suppress(FileNotFoundError):
                         # Ours, where the answer to a first attempt was lost: no two commits are the same.
                         return self.read(name) == text
-                except FileNotFoundError as error:
-                    raise self._failed("there is no such bucket") from error
+                except FileNotFoundError:
+                    raise self._failed("there is no such bucket") from None
                 time.sleep(_PAUSE)  # another is being put there
             raise self._failed(f"{name} is neither there nor free")
 
@@ -156,7 +158,7 @@ class Bucket(Place):
     def writing(self, name: str) -> Iterator[Path]:
         with self._cache.writing(self.folder / name) as path:
             yield path
-            with self._told():
+            with self.told():
                 obstore.put(self._store, self._key(name), path, use_multipart=path.stat().st_size > _LARGE)
 
     def fetch(self, names: Sequence[str]) -> None:
@@ -164,17 +166,22 @@ class Bucket(Place):
 
     def _fetch_all(self, names: Sequence[str], hold: bool) -> None:
         missing = [name for name in names if not (self.folder / name).exists()]
+
+        def fetch(name: str) -> None:
+            self._fetch(name, hold).close()  # what is fetched waits for its turn here, and there may be many
+
         if len(missing) > 1:
             with ThreadPoolExecutor(_AT_ONCE) as pool:
-                for _ in pool.map(lambda name: self._fetch(name, hold), missing):
+                for _ in pool.map(fetch, missing):
                     pass
         elif missing:
-            self._fetch(missing[0], hold)
+            fetch(missing[0])
 
     def _fetch(self, name: str, hold: bool) -> Any:
         """A copy, open."""
-        with self._told():
+        with self.told():
             found = obstore.get(self._store, self._key(name))
+            self._cache.room(found.meta["size"])
             with self._cache.writing(self.folder / name, hold) as path:
                 with path.open("wb") as file:
                     for piece in found.stream(min_chunk_size=_READ):
@@ -209,12 +216,12 @@ class Bucket(Place):
     def _listed(self, offset: str | None = None) -> list[tuple[str, float]]:
         """What there is below, with the time when it was put."""
         cut = len(self._key(""))
-        with self._told():
+        with self.told():
             parts = obstore.list(self._store, self._inner or None, offset=offset, chunk_size=_DELETED)
             return [(one["path"][cut:], one["last_modified"].timestamp()) for part in parts for one in part]
 
     def remove(self, name: str) -> None:
-        with self._told(), suppress(FileNotFoundError):
+        with self.told(), suppress(FileNotFoundError):
             obstore.delete(self._store, self._key(name))
         (self.folder / name).unlink(missing_ok=True)
 
@@ -227,12 +234,12 @@ class Bucket(Place):
         return found
 
     def use(self) -> None:
-        with self._told():
+        with self.told():
             obstore.put(self._store, self._key(".used"), b"")
 
     def clear(self) -> None:
         names = [self._key(name) for name, _ in self._listed()]
-        with self._told():
+        with self.told():
             for start in range(0, len(names), _DELETED):
                 obstore.delete(self._store, names[start : start + _DELETED])
 
@@ -240,20 +247,19 @@ class Bucket(Place):
         return f"{self._inner}/{name}" if self._inner else name
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
-        """What the libraries raise, in words that name the archive. What means something to the caller stays."""
+    def told(self) -> Iterator[None]:
         try:
             yield
-        except (AlreadyExistsError, FileNotFoundError, TableNotFoundError) as error:
-            if "NoSuchBucket" in str(error):
-                raise self._failed("there is no such bucket") from error
-            raise
-        except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise self._failed(_REFUSED) from error
         except (BaseError, DeltaError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise  # of this machine's disk
-            raise self._failed(_reason(str(error))) from error
+            # What they say may hold keys: nobody shall print it, not as a cause either.
+            if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+                raise self._failed(_REFUSED) from None
+            means_something = isinstance(error, AlreadyExistsError | FileNotFoundError | TableNotFoundError)
+            if means_something and "NoSuchBucket" not in str(error):
+                raise type(error)(_reason(str(error))) from None
+            raise self._failed(_reason(str(error))) from None
 
     def _failed(self, reason: str) -> StorageFailed:
         return StorageFailed(f"the archive {self._url} cannot be used: {reason}")
@@ -261,15 +267,23 @@ class Bucket(Place):
 
 _COLOUR = re.compile("\x1b\\[[0-9;]*m|↳")
 _REFUSED = "access is refused; the keys are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)"
+_REFUSALS = ("403 Forbidden", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken")
+# Of an answer: its status, and the code in its text, which may also repeat what it was asked with.
+_STATUS, _CODE = re.compile(r"(non-2xx status code)\W+(\d+).*"), re.compile(r"<Code>(\w+)</Code>")
+# Of an address: no name and password before its host, nor what comes behind its path.
+_ADDRESS = re.compile(r"(\w://)(?:[^\s/?#]*@)?([^\s?#]*)[^\s,)]*")
 
 
 def _reason(text: str) -> str:
-    """One line of what a library says in many."""
+    """One line of what a library says in many, without what is secret."""
     if "NoSuchBucket" in text:
         return "there is no such bucket"
     if "169.254.169.254" in text:
         return "there are no keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), nor of a role"
-    if "403 Forbidden" in text or "InvalidAccessKeyId" in text or "SignatureDoesNotMatch" in text:
+    if any(word in text for word in _REFUSALS):
         return _REFUSED
     said, _, _ = _COLOUR.sub("", text).partition("Debug source:")
-    return " ".join(said.split())[:400]
+    said, _, answer = " ".join(said.split()).partition("<")
+    code = _CODE.search(f"<{answer}")
+    said = _ADDRESS.sub(r"\1\2", _STATUS.sub(r"\1 \2", said)).strip()
+    return f"{said} ({code[1]})"[:400] if code else said[:400]

@@ -2,7 +2,8 @@
 
 What is handed out as a path stays for as long as its reader may take; of the rest the least recently used go when all
 of it is more than it should be, or little is left of the disk. The access time of a file, which is ours to set, says
-until when it was handed out, or when it was read last.
+until when it was handed out, or when it was read last: in seconds since the machine was started, which no step of its
+clock changes.
 """
 
 import errno
@@ -15,14 +16,22 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from archiver.clock import going
 from archiver.place import flush
 
 # A part of the limit that may come in before it is looked at again what there is.
 _PART = 16
 # Bytes that are left to others on the disk.
 _RESERVE = 1 << 30
+# Seconds until it is looked again what may go, where nothing did and little is left of the disk.
+_PAUSE = 5.0
+# What is handed out stays so many times as long as it must.
+_MORE = 1.25
 # Seconds after which what was begun is taken to be left by a process that died.
-_LEFT = 3600.0
+_LEFT = 3 * 3600.0
+# Access times count from here, in 2035: the system sets those that lie behind a file's change when it is read; and some
+# file systems know none beyond 2038.
+_ZERO = (1 << 31) - (1 << 26)
 _LOCK, _BEGUN = ".lock", ".part"
 
 
@@ -34,6 +43,7 @@ class Cache:
         self._limit = limit
         self._grace = grace
         self._grown = limit
+        self._vain = -_PAUSE
 
     def hold(self, paths: Sequence[Path]) -> bool:
         """Have files stay for a reader; whether they are all there."""
@@ -46,18 +56,20 @@ class Cache:
             self._used(path, 0.0)
 
     def _used(self, path: Path, grace: float) -> bool:
-        now = time.time()
+        now = going()
         try:
             known = path.stat()
-            if not self._held(known.st_atime, now) or known.st_atime < now + grace:
+            left = _until(known) - now if self._held(_until(known), now) else -1.0
+            if left <= grace:
+                until = now + grace * _MORE  # so that it need not be set again at once
                 # The time of its last change stays: readers tell by it that a file is the same.
-                os.utime(path, ns=(int((now + grace) * 1e9), known.st_mtime_ns))
+                os.utime(path, ns=(int((_ZERO + until) * 1e9), known.st_mtime_ns))
         except FileNotFoundError:
             return False
         return True
 
     def _held(self, until: float, now: float) -> bool:
-        """After the clock was set back, times that nobody can have meant count for nothing."""
+        """After the machine was started again, nobody reads: times that nobody can have meant now count for nothing."""
         return now < until <= now + 2 * self._grace
 
     @contextmanager
@@ -68,6 +80,7 @@ class Cache:
         with self._locked():
             path.parent.mkdir(parents=True, exist_ok=True)
             begun.touch()
+            os.utime(begun, (_ZERO + going(), time.time()))
         try:
             yield begun
             flush([begun])
@@ -82,33 +95,56 @@ class Cache:
         finally:
             begun.unlink(missing_ok=True)
         self._grown += size
-        if self._grown >= self._limit / _PART or shutil.disk_usage(self.folder).free < _RESERVE:
-            self._grown = 0
-            self.tidy(self._limit)
+        if self._grown >= self._limit / _PART or self._lacking() > 0:
+            self._tidy()
 
-    def tidy(self, limit: int) -> None:
-        """Remove what goes first, until no more than so many bytes are left."""
-        now, found = time.time(), []
+    def room(self, size: int) -> None:
+        """Raises `OSError` when a file of so many bytes would take of the disk what is for others, though all has gone
+        that nobody holds."""
+        if self._lacking(size) > 0:
+            self._tidy(size)
+            if self._lacking(size) > 0:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.folder))
+
+    def _lacking(self, size: int = 0) -> int:
+        """Bytes that are missing on the disk when so many more are taken."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        return _RESERVE + size - shutil.disk_usage(self.folder).free
+
+    def _tidy(self, size: int = 0) -> None:
+        """Removes some more than need be, and does not try again at once where that was in vain: it takes long where
+        there is much."""
+        now = going()
+        if self._grown >= self._limit / _PART or now - self._vain >= _PAUSE:
+            self._grown = 0
+            self.tidy(self._limit, size + self._limit // _PART if self._lacking(size) > 0 else 0)
+            if self._lacking(size) > 0:
+                self._vain = now
+
+    def tidy(self, limit: int, size: int = 0) -> None:
+        """Remove what goes first, until no more than so many bytes are left, and as many as `size` can come."""
+        now, found = going(), []
         # Another process may be at it: what goes meanwhile is passed over.
         for path in [Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names]:
             with suppress(FileNotFoundError):
                 held = path.stat()
-                if path.name.endswith(_BEGUN) and abs(now - held.st_mtime) > _LEFT:
+                if path.name.endswith(_BEGUN) and not -_LEFT < _until(held) - now <= 2 * self._grace:
                     path.unlink()
                 elif not path.name.startswith("."):
-                    found.append((held.st_atime, held.st_size, path))
+                    known = _until(held) <= now + 2 * self._grace  # else from before the machine was started
+                    found.append((_until(held) if known else 0.0, held.st_size, path))
         total = sum(size for _, size, _ in found)
-        excess = max(total - limit, min(total, _RESERVE - shutil.disk_usage(self.folder).free))
-        for _, size, path in sorted(found):
+        excess = max(total - limit, min(total, self._lacking(size)))
+        for until, bytes_, path in sorted(found):
             if excess <= 0:
                 return
-            if self._remove(path, now):
-                excess -= size
+            if not self._held(until, now) and self._remove(path, now):
+                excess -= bytes_
 
     def _remove(self, path: Path, now: float) -> bool:
         with self._locked():
             try:
-                if self._held(path.stat().st_atime, now):
+                if self._held(_until(path.stat()), now):
                     return False
                 path.unlink()
             except FileNotFoundError:
@@ -127,3 +163,8 @@ class Cache:
             yield
         finally:
             os.close(handle)
+
+
+def _until(known: os.stat_result) -> float:
+    """Until when a file was handed out, or when it was read, by `archiver.clock`."""
+    return known.st_atime - _ZERO

@@ -15,7 +15,8 @@ import orjson
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from archiver.errors import LogDamaged
+from archiver.clock import going
+from archiver.errors import LogDamaged, StorageFailed
 from archiver.place import LOG, Place
 from archiver.times import from_micros, to_micros
 
@@ -194,12 +195,15 @@ class Log:
         note: Mapping[str, str],
         whole: int | None = None,
         numbers: tuple[int, int] | None = None,
+        began: float | None = None,
     ) -> None:
         """Make files part of the table, and others not, at once. `moment`: the clock, in milliseconds.
 
         `whole`: a chunk of which the files to remove are all there are. `numbers`: the table holds rows up to the first
         and then up to the second. Raises `Superseded` when some of the files to remove are gone already, that chunk has
-        others by now, or the table's number is another. Rows that are only rewritten are no change of data.
+        others by now, or the table's number is another. `began`: by `archiver.clock`, when the first of the files to
+        add was begun; raises `StorageFailed` when they may have been removed since. Rows that are only rewritten are no
+        change of data.
         """
         removed = list(remove)
         change = not (add and removed)
@@ -218,6 +222,11 @@ class Log:
                     raise Superseded
                 if numbers is not None and numbers[0] != self.number:
                     raise Superseded
+                if began is not None and 0 < self._place.patience < 2 * (going() - began):
+                    raise StorageFailed(
+                        f"{self._place}: files took {(going() - began) / 60:.0f} minutes to get there, and may be gone "
+                        "again; nothing is committed"
+                    )
                 if commit(_commit(self.version + 1)):
                     break
         self._take(text)
@@ -257,8 +266,9 @@ class Log:
             last = 0
         if self.version - last >= _CHECKPOINT:
             table = self._place.table()
-            table.create_checkpoint()
-            table.cleanup_metadata()
+            with self._place.told():
+                table.create_checkpoint()
+                table.cleanup_metadata()
 
 
 def _commit(number: int) -> str:

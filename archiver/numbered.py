@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from archiver.admission import column
+from archiver.clock import going
 from archiver.files import shaped
 from archiver.log import CLUSTERED, LOOSE, DataFile, Log, opened
 from archiver.place import Root, at
@@ -70,8 +71,9 @@ class NumberedTable:
         another."""
         rows = rows.select(self._schema.names).cast(self._schema)
         parts = [(part, rows.filter(pc.equal(rows["chunk"], part))) for part in pc.unique(rows["chunk"]).to_pylist()]
+        began = going()
         files = [self._write(part, held, len(held) >= _WHOLE) for part, held in parts]
-        self._log.commit("WRITE", files, (), int(time.time() * 1000), {}, numbers=(after, last))
+        self._log.commit("WRITE", files, (), int(time.time() * 1000), {}, numbers=(after, last), began=began)
 
     def held(self) -> list[DataFile]:
         """The files of the version that this object sees: each row once. Replaced files stay for a while."""
@@ -103,9 +105,9 @@ class NumberedTable:
             if chosen:
                 self._fetch(chosen)
                 rows = pa.concat_tables([self.read_file(file) for file in chosen])
-                written = self._write(chunk, rows, True)
+                began, written = going(), self._write(chunk, rows, True)
                 names = [file.path for file in chosen]
-                self._log.commit("OPTIMIZE", [written], names, int(time.time() * 1000), {})
+                self._log.commit("OPTIMIZE", [written], names, int(time.time() * 1000), {}, began=began)
 
     def _write(self, chunk: int, rows: pa.Table, sort: bool) -> DataFile:
         """A file that is not part of the table yet, lasting."""

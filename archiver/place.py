@@ -8,7 +8,7 @@ import os
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,6 +26,10 @@ class Place(ABC):
 
     What cannot be read or written raises `OSError`, or `ArchiverError` with the reason.
     """
+
+    # Seconds that a file stays at least which is no part of a table: it may be on its way there. A commit is refused
+    # when half of that has passed since its first file was begun. 0: as long as whoever removes it likes.
+    patience = 0.0
 
     @abstractmethod
     def __truediv__(self, name: str) -> "Place":
@@ -63,6 +67,10 @@ class Place(ABC):
     @abstractmethod
     def create(self, **declared: Any) -> DeltaTable:
         """The table that is declared so, or that somebody else has made meanwhile."""
+
+    def told(self) -> AbstractContextManager[None]:
+        """What the library raises where it works on the table, as this place tells it."""
+        return nullcontext()
 
     @abstractmethod
     def read(self, name: str) -> bytes:

@@ -22,7 +22,7 @@ class Swept(Protocol):
 
 class Sweeper:
     """`retention`: seconds that files stay which are no part of a table, longer than any reader reads a list of files,
-    and any writer takes to commit what it has written."""
+    and any writer takes to commit what it has written; longer where the place says so."""
 
     def __init__(self, retention: float) -> None:
         self._retention = retention
@@ -33,8 +33,10 @@ class Sweeper:
         known = {str(table.place): table for table in tables}
         orphans = [(place, name) for place, table in known.items() for name in table.orphans()]
         self._gone = {one: self._gone.get(one, now) for one in orphans}
-        for place, name in [one for one, seen in self._gone.items() if now - seen >= self._retention]:
-            known[place].place.remove(name)
-            del self._gone[place, name]
+        for (name, file), seen in list(self._gone.items()):
+            place = known[name].place
+            if now - seen >= max(self._retention, place.patience):
+                place.remove(file)
+                del self._gone[name, file]
         for table in known.values():
             table.checkpoint()

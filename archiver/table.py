@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from deltalake import Field
 
 from archiver.admission import column
+from archiver.clock import going
 from archiver.files import shaped, write
 from archiver.identity import ENTRY, entries, fingerprint
 from archiver.log import CLUSTERED, LOOSE, ChunkFiles, DataFile, Log, opened
@@ -57,15 +58,16 @@ class StreamTable:
         """Commit rows of the table's schema (but for their number) at once. `batch` is kept with the commit, for people
         who look."""
         if self._added:
-            self.place.table().alter.add_columns(self._added)
+            with self.place.told():
+                self.place.table().alter.add_columns(self._added)
             self._added = []
         self._log.follow()
-        number = self.appends + 1
+        number, began = self.appends + 1, going()
         rows = self._numbered(rows, number)
         parts = [(part, rows.filter(pc.equal(rows["chunk"], part))) for part in pc.unique(rows["chunk"]).to_pylist()]
         files = [self._write(part, held, len(held) >= _LARGE, f"{number}-") for part, held in parts]
         note = {"batch": str(batch)}
-        self._log.commit("WRITE", files, (), int(time.time() * 1000), note, numbers=(number - 1, number))
+        self._log.commit("WRITE", files, (), int(time.time() * 1000), note, numbers=(number - 1, number), began=began)
 
     def _numbered(self, rows: pa.Table, number: int) -> pa.Table:
         if APPEND in rows.column_names:
@@ -79,10 +81,10 @@ class StreamTable:
         self._log.follow()
         held = self._log.chunks.get(chunk)
         before = [] if held is None else list(held.paths)
-        rows = self._numbered(rows, 0)
+        rows, began = self._numbered(rows, 0), going()
         files = [self._write(chunk, rows, True)] if len(rows) else []
         if files or before:
-            self._log.commit("WRITE", files, before, int(time.time() * 1000), {}, whole=chunk)
+            self._log.commit("WRITE", files, before, int(time.time() * 1000), {}, whole=chunk, began=began)
 
     def _write(self, chunk: int, rows: pa.Table, clustered: bool, words: str = "") -> DataFile:
         """A file that is not part of the table yet, lasting; with some words in its name."""
@@ -188,10 +190,13 @@ class StreamTable:
         names = [name for name in self._arrow.names if name != "chunk"]
         self.fetch(chosen)
         rows = pa.concat_tables([self.read_file(file.path, names) for file in chosen])
+        began = going()
         written = self._write(
             chunk, rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows))), True
         )
-        self._log.commit("OPTIMIZE", [written], [file.path for file in chosen], int(time.time() * 1000), {})
+        self._log.commit(
+            "OPTIMIZE", [written], [file.path for file in chosen], int(time.time() * 1000), {}, began=began
+        )
 
     def forget(self, chunk: int) -> None:
         """The chunk's files are no part of the table any more."""

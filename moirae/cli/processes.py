@@ -4,15 +4,16 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import structlog
 import typer
 
 from archiver.errors import StorageFailed
 from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, Unreachable
 from moirae.settings import from_environment
 
 # A fault of the software, as sysexits.h names it.
@@ -52,8 +53,10 @@ def live(
     settings = from_environment(workspace)
     try:
         run_live(settings, stop, drain, apply_rules, parent, reload)
-    except (MoiraeError, StorageFailed):
+    except MoiraeError:
         raise
+    except StorageFailed as error:
+        _end_at_once(error)
     except Exception:
         # Perhaps Spark is gone: nothing may wait for its threads. What is not committed is done again.
         structlog.get_logger().exception("live process fell", action="crashed")
@@ -75,8 +78,10 @@ def recall(
     settings = from_environment(workspace)
     try:
         run_recall(settings, stop, parent)
-    except (MoiraeError, StorageFailed):
+    except MoiraeError:
         raise
+    except StorageFailed as error:
+        _end_at_once(error)
     except Exception:
         structlog.get_logger().exception("recall process fell", action="crashed")
         os._exit(FELL)
@@ -93,6 +98,15 @@ def server(
     from moirae.server.run import run as run_server
 
     run_server(from_environment(workspace), _told_to_end(), parent)
+
+
+def _end_at_once(error: StorageFailed) -> NoReturn:
+    """Threads may be in the middle of requests to the store, which are tried again and again: nobody waits for them."""
+    with suppress(OSError):
+        print(f"moirae: {error}", file=sys.stderr)
+        sys.stderr.flush()
+        sys.stdout.flush()
+    os._exit(Unreachable.exit_code)
 
 
 def _told_to_end() -> threading.Event:

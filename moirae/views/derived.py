@@ -128,12 +128,19 @@ class DerivedStreams:
     def forget(self, streams: Collection[DerivedStream], now: float) -> None:
         """What is archived and needed no more goes: first nobody begins to read it, an hour later its files. `now`: by
         the clock, as files have it."""
+        try:
+            self._forget(streams, now)
+        except (ArchiverError, OSError) as error:
+            _LOG.warning("not forgotten", action="forget_failed", error=str(error))
+
+    def _forget(self, streams: Collection[DerivedStream], now: float) -> None:
         wanted = {(stream.name, stream.version) for stream in streams}
         for name, version in self._looking.execute(_QUERIES["versions"]).fetchall():
             if (name, version) not in wanted:
+                # First: who dies in between does both again, and the hour begins again.
+                at(root_of(self._root, version) / "streams" / name).use()
                 self._looking.execute(_QUERIES["forget"], {"stream": name, "version": version})
                 _LOG.info("stream not archived any more", action="derived_forgotten", stream=name)
-                at(root_of(self._root, version) / "streams" / name).use()
         if time.monotonic() - self._tidied < _SWEEP:
             return
         self._tidied = time.monotonic()

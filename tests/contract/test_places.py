@@ -1,10 +1,14 @@
 """An archive in a folder and one in a bucket do the same: commits that nobody overwrites, files that stay."""
 
 import os
+import re
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -13,10 +17,11 @@ import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 import archiver.bucket
-from archiver import log
+import archiver.table
+from archiver import clock, log
 from archiver.bucket import Bucket
 from archiver.cache import Cache
 from archiver.derived import made, root_of, write
@@ -168,11 +173,37 @@ def test_what_is_no_part_of_a_table_goes_after_a_while(seen: Callable[[str], Roo
     table.cluster(0)
     assert len(table.orphans()) == 2 and held(table) == [0, 1, 2]
     sweeper.sweep([table], 0.0)
-    sweeper.sweep([table], 9.0)
+    stay = max(10.0, table.place.patience)
+    sweeper.sweep([table], stay - 1.0)
     assert len(table.orphans()) == 2
-    sweeper.sweep([table], 10.0)
+    sweeper.sweep([table], stay)
     assert table.orphans() == [] and at(table.place).files() == [file.path for file in table.held()]
     assert held(StreamTable(seen("b"), SCHEMA)) == [0, 1, 2]
+
+
+def test_who_takes_too_long_to_commit_is_refused(bucket: str, tmp_path: Path) -> None:
+    """Its files stay for as long as it may take, and twice."""
+    table, sweeper, start = StreamTable(stored(bucket, tmp_path), SCHEMA), Sweeper(10.0), clock.going()
+    write = table._write
+
+    def slow(seconds: float, *values: Any) -> Any:
+        file = write(*values)
+        now.return_value = start + seconds
+        for moment in (0.0, seconds):
+            sweeper.sweep([table], moment)
+        return file
+
+    with patch.object(archiver.table, "going", return_value=start) as now, patch.object(archiver.log, "going", now):
+        with patch.object(table, "_write", partial(slow, table.place.patience / 2 - 1)):
+            table.append(rows(range(3)), 0)
+        assert held(table) == [0, 1, 2]
+        now.return_value, sweeper = start, Sweeper(10.0)
+        with patch.object(table, "_write", partial(slow, table.place.patience / 2 + 1)):
+            for write_rows in (lambda: table.append(rows(range(3)), 1), lambda: table.replace(rows(range(9)), 0)):
+                now.return_value, before = start, table.version
+                with pytest.raises(StorageFailed, match=r"took 90 minutes to get there.* nothing is committed"):
+                    write_rows()
+                assert held(table) == [0, 1, 2] and table.version == before
 
 
 def test_damage_is_told(seen: Callable[[str], Root]) -> None:
@@ -287,6 +318,23 @@ def test_object_storage_is_checked_before_it_is_used(
         StreamTable(stored(bucket, tmp_path), SCHEMA)
 
 
+def test_files_that_are_fetched_do_not_stay_open(bucket: str, tmp_path: Path) -> None:
+    writer, reader = stored(bucket, tmp_path / "w"), stored(bucket, tmp_path / "r")
+    names = [f"chunk=0/{number}.parquet" for number in range(5)]
+    for name in names:
+        with writer.writing(name) as path:
+            path.write_bytes(b"x")
+    fetch, fetched = reader._fetch, []
+
+    def remember(name: str, hold: bool) -> Any:
+        fetched.append(fetch(name, hold))
+        return fetched[-1]
+
+    with patch.object(reader, "_fetch", remember):
+        assert len(reader.paths(names)) == len(fetched) == len(names)
+    assert all(file.closed for file in fetched)
+
+
 def test_large_files_go_in_parts(bucket: str, tmp_path: Path) -> None:
     content, name = os.urandom(12 << 20), "chunk=0/a.parquet"
     with patch.object(archiver.bucket, "_LARGE", 1 << 20), stored(bucket, tmp_path / "w").writing(name) as path:
@@ -309,3 +357,62 @@ def test_a_commit_whose_answer_was_lost_is_known_again(bucket: str, tmp_path: Pa
     with place.committing(b"another") as commit:
         assert not commit("a") and commit("b")
     assert (place.read("a"), place.read("b")) == (b"mine", b"another")
+
+
+@contextmanager
+def answering(status: int, text: bytes) -> Iterator[str]:
+    """The address of a store that answers this to all."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(text)
+
+        do_GET = do_PUT = do_POST = do_HEAD = answer  # noqa: N815
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answer) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "told"),
+    [
+        (400, "ExpiredToken", "access is refused; the keys"),
+        (400, "InvalidRequest", r"status code 400 \(InvalidRequest\)"),
+        (404, "NoSuchKey", ""),
+    ],
+)
+def test_nothing_secret_is_told(
+    status: int, code: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = f'<?xml version="1.0"?><Error><Code>{code}</Code><Token-0>s3cret-token</Token-0></Error>'
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"):
+        monkeypatch.setenv(name, "s3cret")
+    with answering(status, answer.encode()) as address:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://user:s3cret@{address}")
+        place = stored("s3://b/p", tmp_path)
+
+        def library() -> None:
+            with place.told():
+                raise DeltaError(f"error at http://user:s3cret@{address}/b?X-Token=s3cret: 500 <a>s3cret</a>")
+
+        tellings = []
+        for ask in (place.check, lambda: place.read("a"), place.table, place.clear, library):
+            with pytest.raises((StorageFailed, OSError, TableNotFoundError)) as caught:
+                ask()
+            tellings.append("".join(traceback.format_exception(caught.value)))
+    assert not [text for text in tellings if "s3cret" in text], tellings
+    assert any(address in text for text in tellings)
+    assert status == 404 or re.search(told, tellings[0])

@@ -79,6 +79,6 @@ def test_a_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
         assert other.read(["v"]).num_rows == ROWS and {file.path for file in other.held()} == known
         assert [finding for finding in examine(past.settings, past.connection) if finding.wrong] == []
         sweeper = Sweeper(1.0)
-        for now in (0.0, 1.0):
+        for now in (0.0, other.place.patience):
             sweeper.sweep([other], now)
         assert set(at(table.place).files()) == known

@@ -2,14 +2,26 @@
 
 import errno
 import os
+import shutil
 import time
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import pytest
 
-from archiver.cache import Cache
+import archiver.cache
+from archiver.cache import _ZERO, Cache, _until
 
 GRACE = 100.0
+NOW = 100_000.0
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Seconds since the machine was started."""
+    known = Mock(return_value=NOW)
+    monkeypatch.setattr(archiver.cache, "going", known)
+    return known
 
 
 def brought(cache: Cache, name: str, size: int = 10, hold: bool = False) -> Path:
@@ -23,7 +35,7 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     cache = Cache(tmp_path, 1000, GRACE)
     first, second, third = (brought(cache, name) for name in "abc")
     for age, path in enumerate((second, third, first)):
-        os.utime(path, (time.time() - 1000 + age, 1))
+        os.utime(path, (_ZERO + NOW - 1000 + age, 1))
     cache.tidy(25)
     assert (first.exists(), second.exists(), third.exists()) == (True, False, True)
     cache.opened(third)
@@ -33,7 +45,7 @@ def test_the_least_recently_used_go_first(tmp_path: Path) -> None:
     assert not third.exists() and not third.parent.exists()
 
 
-def test_what_is_held_stays_and_is_not_let_go_by_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_held_stays_and_is_not_let_go_by_others(tmp_path: Path, clock: Mock) -> None:
     cache = Cache(tmp_path, 1000, GRACE)
     held = brought(cache, "a", hold=True)
     assert cache.hold([held]) and not cache.hold([held, tmp_path / "none"])
@@ -41,22 +53,73 @@ def test_what_is_held_stays_and_is_not_let_go_by_others(tmp_path: Path, monkeypa
     brought(cache, "a")  # another brings the same
     cache.tidy(0)
     assert held.exists()
-    now, changed = time.time(), held.stat().st_mtime_ns
-    monkeypatch.setattr(time, "time", lambda: now + GRACE - 5)
+    changed, clock.return_value = held.stat().st_mtime_ns, NOW + GRACE - 5
     cache.tidy(0)
     assert held.exists()
-    monkeypatch.setattr(time, "time", lambda: now + GRACE + 5)
+    clock.return_value = NOW + 2 * GRACE
     cache.tidy(0)
     assert not held.exists()
     assert brought(cache, "a", hold=True).stat().st_mtime_ns != changed  # it is another file
 
 
-def test_a_clock_that_was_set_back_holds_nothing_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_steps_of_the_clock_let_nothing_go(step: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(tmp_path, 1000, GRACE)
     path, now = brought(cache, "a", hold=True), time.time()
-    monkeypatch.setattr(time, "time", lambda: now - 7200)
+    path.read_bytes()  # the system may remember that it was read
+    monkeypatch.setattr(time, "time", lambda: now + step)
+    begun = cache.writing(tmp_path / "chunk=0" / "b")
+    begun.__enter__().write_bytes(b"x")
     cache.tidy(0)
-    assert not path.exists()
+    begun.__exit__(None, None, None)
+    assert path.exists() and path.with_name("b").exists()
+
+
+def test_after_the_machine_was_started_again_nothing_is_held(tmp_path: Path, clock: Mock) -> None:
+    cache = Cache(tmp_path, 1000, GRACE)
+    path = brought(cache, "a", hold=True)
+    clock.return_value = 10.0
+    young = brought(cache, "b")
+    cache.tidy(10)
+    assert (path.exists(), young.exists()) == (False, True)
+
+
+def test_what_was_just_handed_out_is_not_written_again_and_stays_as_long_as_it_must(
+    tmp_path: Path, clock: Mock
+) -> None:
+    cache = Cache(tmp_path, 1000, GRACE)
+    path = brought(cache, "a", hold=True)
+    clock.return_value = NOW + GRACE / 8
+    with patch.object(os, "utime") as touched:
+        assert cache.hold([path])
+    assert not touched.called and _until(path.stat()) >= clock.return_value + GRACE
+    clock.return_value = NOW + GRACE / 2
+    assert cache.hold([path]) and _until(path.stat()) >= clock.return_value + GRACE
+
+
+def test_a_disk_that_is_nearly_full_is_left_to_others(tmp_path: Path, clock: Mock) -> None:
+    """Readers are refused what does not fit beside what is held, writers are not; in vain nobody looks each time."""
+    cache = Cache(tmp_path, 1600, GRACE)
+    held, loose = brought(cache, "a", 100, hold=True), brought(cache, "b", 100)
+
+    def free(_: Path) -> Mock:
+        taken = sum(path.stat().st_size for path in tmp_path.rglob("[a-z]") if path.is_file())
+        return Mock(free=archiver.cache._RESERVE + 150 - taken)
+
+    with patch.object(shutil, "disk_usage", free):
+        cache.room(50)
+        assert held.exists() and not loose.exists()
+        with patch.object(cache, "tidy", wraps=cache.tidy) as tidy:
+            for _ in range(9):
+                with pytest.raises(OSError, match="No space") as refused:
+                    cache.room(51)
+                assert refused.value.errno == errno.ENOSPC
+            written = [brought(cache, name) for name in "cdefghij"]
+            assert tidy.call_count == 1 and all(path.exists() for path in written)
+            clock.return_value += 60
+            brought(cache, "k")
+            assert tidy.call_count == 2
+            assert held.exists() and not any(path.exists() for path in written)
 
 
 def test_what_fails_leaves_nothing_and_a_full_disk_gets_room(tmp_path: Path) -> None:
@@ -74,6 +137,7 @@ def test_what_a_killed_process_began_goes_after_a_while(tmp_path: Path) -> None:
     left, young = tmp_path / ".left.part", tmp_path / ".young.part"
     for path in (left, young):
         path.write_bytes(b"x")
-    os.utime(left, (1, time.time() - 7200))
+    os.utime(left, (_ZERO + NOW - 4 * 3600, time.time()))
+    os.utime(young, (_ZERO + NOW - 3600, 1))
     brought(cache, "a")
     assert not left.exists() and young.exists()
