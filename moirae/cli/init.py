@@ -30,7 +30,12 @@ _DATA = (Path("../shared/data"), Path("../../shared/data"))
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to make it.")],
     example: Annotated[Example | None, typer.Option("--example", help="A workspace over real data.")] = None,
-    data: Annotated[Path | None, typer.Option("--data", metavar="PATH", help="Where the example's data lies.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            "--data", metavar="PATH", help="The folder with the example's own folder, such as planetlab, in it."
+        ),
+    ] = None,
     days: Annotated[int | None, typer.Option("--days", min=1, help="Only so many days of it.")] = None,
 ) -> None:
     """Make a commented workspace that runs."""
@@ -58,7 +63,9 @@ def _data(example: Example, data: Path | None) -> list[Path]:
     pattern = _FILES[example]
     found = sorted((places[0] / example).glob(pattern))
     if not found:
-        raise MoiraeError(f"no data ({example}/{pattern}) in {places[0]}; name its folder with --data PATH")
+        raise MoiraeError(
+            f"no data ({example}/{pattern}) in {places[0]}; name the folder that holds {example}/ with --data PATH"
+        )
     return found
 
 
