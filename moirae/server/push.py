@@ -59,6 +59,8 @@ class Push:
 
     def __init__(self, home: Path, streams: list[str], connections: Connections, limits: Limits) -> None:
         self._home = home
+        # With a database of one's own nobody else may have made it yet.
+        home.mkdir(parents=True, exist_ok=True)
         self._landings = {name: Landing(home, name) for name in streams}
         self._connections = connections
         self._limits = limits

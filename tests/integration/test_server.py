@@ -394,6 +394,13 @@ def small(served: Served) -> Iterator[Callable[..., Ask]]:
     connections.close()
 
 
+def test_rows_may_come_before_anybody_has_made_the_home(served: Served, tmp_path: Path) -> None:
+    """With a database of one's own the server may be the first process of a workspace."""
+    connections = Connections(served.settings)
+    assert not Push(tmp_path / "home", ["cpu"], connections, Limits(reserve=0)).disk_is_full()
+    connections.close()
+
+
 def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) -> None:
     ask = small(reserve=1 << 60)
     answer = ask("POST", "/api/v1/ingest/cpu")
