@@ -18,7 +18,6 @@ from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.subset import NotServed, served
 from recall.engines.template import Ask, Own, Shares, Template, as_of
-from recall.query.split import MERGED
 from recall.request import Asked, Piece, whole
 
 Choice = Literal["auto", "spark", "local"]
@@ -70,9 +69,7 @@ class Engines:
         """The stream of a question that may be read together with others about it; None: it is asked by itself."""
         if self._local is None or not self._local.serves(template) or self._costs.alone(template.asked):
             return None
-        used = template.partial.used, template.merge.used
-        own = set().union(*(one.own for one in used)) - {MERGED}
-        return None if own else next(iter(template.partial.used.streams), None)
+        return None if template.names_own else next(iter(template.partial.used.streams), None)
 
     def partial(self, template: Template, shares: Shares, own: Own) -> dict[str, pa.Table]:
         """The partial answer of each event from its piece of history, by eid; an event without rows has none. It is of
@@ -123,6 +120,12 @@ class Engines:
 
     def _read(self, asks: Sequence[Ask]) -> Iterator[dict[str, pa.Table]]:
         """What questions find: together where several are about one stream, which this process answers sooner."""
+        found = self._together(asks) if len(asks) > 1 else {}
+        for number, ask in enumerate(asks):
+            yield found[number] if number in found else self._alone(ask)
+
+    def _together(self, asks: Sequence[Ask]) -> dict[int, dict[str, pa.Table]]:
+        """By their places, what those questions find that are read with others."""
         found: dict[int, dict[str, pa.Table]] = {}
         here: dict[str, list[int]] = {}
         for number, ask in enumerate(asks):
@@ -133,8 +136,7 @@ class Engines:
             if len(numbers) > 1:
                 with suppress(NotServed):
                     found |= zip(numbers, self._here([asks[number] for number in numbers]), strict=True)
-        for number, ask in enumerate(asks):
-            yield found[number] if number in found else self._alone(ask)
+        return found
 
     def _alone(self, ask: Ask) -> dict[str, pa.Table]:
         if self._derived is not None:

@@ -71,6 +71,13 @@ class Template:
         """For the merged partial answers."""
         return lift(self.split.merge, self._scope(frozenset({MERGED})), self._names, numbered=True)
 
+    @cached_property
+    def names_own(self) -> bool:
+        """Whether it names the rule's own tables."""
+        own = {name.lower() for name in self.question.own}
+        queries = (self.split.partial, self.split.merge) if own else ()
+        return any(table.name.lower() in own for query in queries for table in query.find_all(exp.Table))
+
     @property
     def _tables(self) -> Tables:
         question = self.question

@@ -124,12 +124,13 @@ class Turns:
         """The tasks that one history query serves, by question: those of the task's question; and of others about the
         same stream those that wait for the same chunk, if their turn comes before this one's next.
 
-        Who waits for a first answer does not join, and is not joined: it would wait for all of them. Nor do more join
-        than leave an even part to each engine that is free.
+        Nobody joins while anybody waits for a first answer, which would take longer. Nor do more join than leave an
+        even part to each engine that is free.
         """
         works = self._together(work, able)
         found = [Reading(works, self._own(works))]
-        if work.task.tries or not all(one.answered and one.left for one in works):
+        waited_for = any(not one.answered for one in self._desk.works.values())
+        if work.task.tries or waited_for or not all(one.left for one in works):
             return found
         others: dict[int, Work] = {}
         for other in map(self._desk.works.__getitem__, able):
@@ -142,12 +143,12 @@ class Turns:
             seconds += other.seconds
             if seconds > LONGEST:
                 break
-            found.append(Reading([one for one in self._together(other, able) if one.answered], {}))
+            found.append(Reading(self._together(other, able), {}))
         return found
 
     def _joins(self, work: Work, other: Work) -> bool:
         """Whether a task of another question can be read for together with one."""
-        if other.template is None or _alike(work, other) or other.task.tries or not (other.left and other.answered):
+        if other.template is None or _alike(work, other) or other.task.tries or not other.left:
             return False
         pieces = work.upto - work.task.next
         return (
@@ -206,6 +207,8 @@ class Turns:
         """The rows of the rule's own tables that a question names, for some events."""
         template = works[0].template
         assert template is not None
+        if not template.names_own:
+            return {}
         tables: dict[str, dict[str, Any]] = {n: {} for n in template.partial.used.own | template.merge.used.own}
         tables.pop(MERGED, None)
         if tables:
