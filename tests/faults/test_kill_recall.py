@@ -31,7 +31,7 @@ streams:
     time: ts
     key: [host]
     source: {files: landing/cpu/*.jsonl}
-chunks: {rows: 800, age: 1h}
+chunks: {rows: 1600, age: 1h}
 recall: {history_queries: 2, engine: spark}
 rules: [rules.yaml]
 """
