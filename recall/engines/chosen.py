@@ -127,15 +127,18 @@ class Engines:
     def _together(self, asks: Sequence[Ask]) -> dict[int, dict[str, pa.Table]]:
         """By their places, what those questions find that are read with others."""
         found: dict[int, dict[str, pa.Table]] = {}
-        here: dict[str, list[int]] = {}
+        here: dict[str, dict[int, float]] = {}
         for number, ask in enumerate(asks):
             stream = self.stream(ask.template)
-            if stream is not None and self._sooner(ask) == "local":
-                here.setdefault(stream, []).append(number)
-        for numbers in here.values():
-            if len(numbers) > 1:
+            if self._local is not None and stream is not None:
+                size = self._local.megabytes(ask.template, ask.shares)
+                if self._sooner_here(ask, size):
+                    here.setdefault(stream, {})[number] = size
+        for sizes in here.values():
+            if len(sizes) > 1:
                 with suppress(NotServed):
-                    found |= zip(numbers, self._here([asks[number] for number in numbers]), strict=True)
+                    answers = self._here([asks[number] for number in sizes], list(sizes.values()))
+                    found |= zip(sizes, answers, strict=True)
         return found
 
     def _alone(self, ask: Ask) -> dict[str, pa.Table]:
@@ -143,32 +146,29 @@ class Engines:
             ask = replace(ask, template=self._derived.instead(ask.template, *whole(piece for _, piece in ask.shares)))
         if self._local is None or not self._local.serves(ask.template):
             return self.spark.partial(ask.template, ask.shares, ask.own)
-        if self._sooner(ask) == "local":
+        size = self._local.megabytes(ask.template, ask.shares)
+        if self._sooner_here(ask, size):
             try:
-                return self._here([ask])[0]
+                return self._here([ask], [size])[0]
             except NotServed:
                 self._costs.set_apart(ask.template.asked)
         began, started = time.monotonic(), self.spark.started
         found = self.spark.partial(ask.template, ask.shares, ask.own)
         if started:
-            size = self._local.megabytes(ask.template, ask.shares)
             self._costs.of(ask.template.asked, "spark").learn(size, time.monotonic() - began)
         return found
 
-    def _sooner(self, ask: Ask) -> str:
-        """Which engine is to answer what both can."""
-        assert self._local is not None
-        size = self._local.megabytes(ask.template, ask.shares)
-        known = self._costs.cheaper(ask.template.asked, size, self.spark.started)
-        return "local" if self._choice == "local" else known
+    def _sooner_here(self, ask: Ask, size: float) -> bool:
+        """Whether this process is to answer what both engines can; `size` in megabytes."""
+        return self._choice == "local" or (self._costs.cheaper(ask.template.asked, size, self.spark.started) == "local")
 
-    def _here(self, asks: Sequence[Ask]) -> list[dict[str, pa.Table]]:
+    def _here(self, asks: Sequence[Ask], sizes: Sequence[float]) -> list[dict[str, pa.Table]]:
         assert self._local is not None
         began = time.monotonic()
         found = self._local.together(asks)
         each = (time.monotonic() - began) / len(asks)
-        for ask in asks:
-            self._costs.of(ask.template.asked, "local").learn(self._local.megabytes(ask.template, ask.shares), each)
+        for ask, size in zip(asks, sizes, strict=True):
+            self._costs.of(ask.template.asked, "local").learn(size, each)
         return found
 
 

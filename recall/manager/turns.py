@@ -172,8 +172,7 @@ class Turns:
         several chunks are read at once, all that come by there."""
         if work.task.tries:
             return [work]
-        assert work.task.pieces is not None
-        chunks = {chunk for chunk, _, _ in work.task.pieces[work.task.next : work.upto]}
+        chunks = set(_chunks(work, work.upto - work.task.next))
         same: list[Work] = []
         events = {work.task.asked.eid}  # rows of a query are told apart by event
         for other in map(self._desk.works.__getitem__, able):

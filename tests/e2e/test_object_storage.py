@@ -11,26 +11,11 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from tests.faults.harness import workspace
+from tests.faults.harness import WORKSPACE, workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOSTS, ROWS, FILES = 3, 200, 6
-WORKSPACE = """
-home: .moirae
-archive: %s
-archive_cache: 1
-server: {listen: "127.0.0.1:0"}
-streams:
-  cpu:
-    columns: {ts: timestamp, host: string, n: bigint, cpu: double}
-    time: ts
-    id: [host, n]
-    key: [host]
-    lateness: 2s
-    source: {files: landing/*.jsonl}
-chunks: {rows: 300, age: 1d}
-rules: [rules.yaml]
-"""
+CHUNKS = "chunks: {rows: 300, age: 1d}"
 RULES = """
 groups:
 - name: g
@@ -73,7 +58,9 @@ def moirae(root: Path, *arguments: str) -> str:
 def land(root: Path, files: range) -> None:
     for number in files:
         lines = rows(range(number * ROWS, (number + 1) * ROWS))
-        (root / "landing" / f"{number:03d}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        (root / "landing" / "cpu" / f"{number:03d}.jsonl").write_text(
+            "".join(json.dumps(line) + "\n" for line in lines)
+        )
 
 
 def answers(root: Path) -> dict[tuple[int, str], dict[str, Any]]:
@@ -85,8 +72,10 @@ def answers(root: Path) -> dict[tuple[int, str], dict[str, Any]]:
 
 @pytest.mark.slow
 def test_history_is_kept_in_object_storage_and_asked_there(bucket: str) -> None:
-    with workspace(WORKSPACE % bucket, RULES) as root:
-        (root / "landing").mkdir()
+    settings = WORKSPACE.replace("chunks: {rows: 3000, age: 10s}", CHUNKS)
+    assert CHUNKS in settings
+    with workspace(f"{settings}archive: {bucket}\narchive_cache: 1\n", RULES) as root:
+        (root / "landing" / "cpu").mkdir(parents=True)
         land(root, range(FILES // 2))
         moirae(root, "up", "--drain")
         shutil.rmtree(root / ".moirae" / "cache")  # as on another machine

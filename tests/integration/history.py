@@ -134,6 +134,12 @@ class History:
         return {"n": len(mine), "total": sum(mine)}
 
 
+def unasked(made: History) -> History:
+    """A history of which nothing has been asked."""
+    made.connection.execute("TRUNCATE tasks, revisions, commands")
+    return made
+
+
 @contextmanager
 def history(chunks: int, rows: int, place: str = "null") -> Iterator[History]:
     """`rows` in each of some chunks, a second apart; `place`: of the archive."""

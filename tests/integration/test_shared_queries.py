@@ -1,0 +1,144 @@
+"""Tasks that want the same of history at the same time are served by one query, and harm each other in nothing."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from recall.engines.local import LocalEngine
+from recall.engines.template import Ask
+from recall.ledger import Terms
+from recall.operators.aggregates import Exceeded
+from recall.request import Piece
+from tests.integration.history import COUNT, History, go_on, history, unasked
+
+
+@pytest.fixture(scope="module")
+def _history() -> Iterator[History]:
+    with history(chunks=20, rows=50) as made:
+        yield made
+
+
+@pytest.fixture
+def past(_history: History) -> History:
+    return unasked(_history)
+
+
+def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host once."""
+    read: list[tuple[str, Piece]] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        read.extend((asked.attributes["host"], piece) for one in asks for asked, piece in one.shares)
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    tasks = [past.ask(number, host=number % 4, rule=f"g/r{number % 2}") for number in range(1, 51)]
+    with past.manager() as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        whole = len(past.task(tasks[0])["pieces"])
+        assert len(read) == len(set(read)) <= 4 * whole
+        before = len(read)
+        later = past.ask(51, host=1)
+        go_on(manager, lambda: past.task(later)["state"] == "done")
+        assert len(read) - before < whole
+    for number, task in enumerate(tasks, start=1):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+    assert past.revisions(later)[-1]["answer"] == [past.whole(1)]
+
+
+def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten rules, each with a question of its own: once all have a first answer, a scan serves them all."""
+    scans: list[int] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        scans.append(len(asks))
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    tasks = [past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}") for n in range(10)]
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    pieces = sum(len(past.task(task)["pieces"]) - past.task(task)["skipped"] for task in tasks)
+    assert sum(scans) == pieces and max(scans) == len(tasks)
+    assert scans.count(1) <= len(tasks) + 2 and len(scans) < pieces / 3
+    for number, task in enumerate(tasks):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+
+
+def test_a_question_that_fails_takes_no_other_with_it(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of those that are read in one scan finds too much, in its third piece and on; the others have answers."""
+    greedy = f"{COUNT} AND h.v > -1"
+    read: list[int] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        if any(one.template.question.sql == greedy for one in asks):
+            read.append(len(asks))
+            if len(read) > 2:
+                raise Exceeded("too many groups")
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    wrong = past.ask(1, greedy, rule="g/greedy")
+    tasks = [past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}") for n in range(2, 6)]
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: all(past.task(task)["state"] in ("done", "failed") for task in (wrong, *tasks)))
+    assert past.task(wrong)["exceeded"] and "too many groups" in past.task(wrong)["error"] and max(read) > 1
+    for number, task in enumerate(tasks, start=2):
+        assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
+
+
+def test_who_waits_for_a_first_answer_joins_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor where others of its question are read together with other questions."""
+    waiting: list[int] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        if len(asks) > 1:
+            events = [asked.eid for one in asks for asked, _ in one.shares]
+            unanswered = "SELECT count(*) FROM tasks WHERE eid = ANY(%s) AND revision = 0"
+            waiting.append(past.connection.execute(unanswered, (events,)).fetchall()[0][0])
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+
+    def ask(first: int) -> list[UUID]:
+        return [
+            past.ask(first + n, f"{COUNT} AND h.v > -{n % 4 + 1}", host=n % 4, rule=f"g/r{n % 4}") for n in range(8)
+        ]
+
+    tasks = ask(1)
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: len(waiting) > 2)
+        tasks += ask(20)
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    assert not any(waiting) and len(waiting) > 10
+
+
+def test_tasks_in_the_background_with_nothing_left_to_read_end(past: History) -> None:
+    """Those of one are all read by summary, that of another is the newest."""
+    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
+    past.connection.execute("UPDATE tasks SET level = 1")
+    with past.manager() as manager:
+        manager._desk.claim()
+        for task in tasks[:2]:
+            held = manager._desk.works[task].task
+            assert held.pieces is not None
+            held.next = held.skipped = len(held.pieces)
+        skipped = "next = jsonb_array_length(pieces), skipped = jsonb_array_length(pieces)"
+        past.connection.execute(f"UPDATE tasks SET {skipped} WHERE id = ANY(%s)", (tasks[:2],))
+        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+
+
+def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History) -> None:
+    first, second = past.ask(1, rule="g/a"), past.ask(1, rule="g/b")
+    assert past.task(first)["eid"] == past.task(second)["eid"]
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(first)["state"] == "done" == past.task(second)["state"])
+    assert past.revisions(first)[-1]["answer"] == past.revisions(second)[-1]["answer"] == [past.whole()]
