@@ -136,15 +136,17 @@ def ask(connection: Connection[Any], asked: Sequence[tuple[int, str]]) -> None:
 def manager(
     root: Path, connection: Connection[Any], workers: list[Engines], stride: Stride[UUID] | None = None
 ) -> Manager:
-    """A manager that keeps tickets as they are."""
+    """A manager that keeps tickets as they are, and has been idle before it is asked."""
     ledger = Ledger(connection, Ledger.lease(connection), Terms(price=0))
     keys = Keys(Reader(root, [SCHEMA]))
+    keys.learn()
     return Manager(connection, ledger, Corpora(connection, root), keys, workers, 600.0, stride=stride)
 
 
 def engines(root: Path, kept: Kept) -> Engines:
-    """Those of one worker; all is read in this process."""
+    """Those of one worker; all is read in this process, which follows what is archived."""
     reader = Reader(root, [SCHEMA])
+    reader.follow(())
     return Engines(SparkEngine(_no_spark, reader, no_relations), LocalEngine(reader), kept)
 
 

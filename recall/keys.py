@@ -28,6 +28,7 @@ class Keys:
         self._wanted: dict[tuple[str, str], None] = {}
         self._files: dict[tuple[str, str], Mapping[str, int] | None] = {}
         self._said = ""
+        self._opened = False
 
     def promises(self, template: Template, asked: Asked, pieces: Sequence[Piece]) -> list[float | None]:
         """How many rows with the event's key each piece holds at most; None: not known."""
@@ -67,7 +68,11 @@ class Keys:
     def learn(self) -> bool:
         """Look through one more file; False: there is none. What cannot be read is for the queries to say."""
         try:
-            self._reader.refresh()
+            if self._opened:
+                self._reader.refresh()
+            else:
+                self._opened = True
+                self._reader.follow(())  # opens what there is, before somebody waits for it
             files = {stream: self._reader.files(stream, None, None) for stream, _ in self._wanted}
         except (ArchiverError, DeltaError, OSError) as error:
             self._say(error)

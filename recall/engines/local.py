@@ -27,6 +27,7 @@ class LocalEngine:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._served: Lately[str, Served | NotServed] = Lately()
+        self._merges: Lately[str, str] = Lately()  # empty: not of what is served
         self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
         self._duck.execute("SET TimeZone = 'UTC'")
         # Files stay as they are, and many questions read the same ones.
@@ -96,7 +97,8 @@ class LocalEngine:
 
     def merge(self, template: Template, events: Sequence[Asked], values: pa.Table) -> dict[str, Rows]:
         """See `recall.engines.answers.Merge`."""
-        found = merging.merge(self._duck, template, events, values) if merging.served(template) else None
+        sql = self._merges.of(template.asked, lambda: merging.in_duckdb(template) if merging.served(template) else "")
+        found = merging.merge(self._duck, sql, template, events, values) if sql else None
         if found is None:
             raise NotServed("the merge")
         return found

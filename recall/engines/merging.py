@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from recall.engines.answers import Rows, in_order, written
 from recall.engines.template import PENDING, Template
@@ -45,10 +45,22 @@ def _known(node: exp.Expr) -> bool:
     return type(node) in _NODES and (not isinstance(node, exp.Is) or isinstance(node.expression, exp.Null))
 
 
+def in_duckdb(template: Template) -> str:
+    """The merge in DuckDB's words."""
+    query = template.merge.query.copy()
+    for division in list(query.find_all(exp.Div)):
+        by = division.expression
+        zero = exp.EQ(this=by.copy(), expression=exp.Literal.number(0))
+        fault = exp.func("error", exp.Literal.string("division by zero"))
+        number = exp.Div(this=exp.cast(division.this.copy(), "double"), expression=exp.cast(by.copy(), "double"))
+        division.replace(exp.Case().when(zero, fault).else_(number))
+    return query.sql(dialect=DuckDB)
+
+
 def merge(
-    duck: duckdb.DuckDBPyConnection, template: Template, asked: Sequence[Asked], values: pa.Table
+    duck: duckdb.DuckDBPyConnection, sql: str, template: Template, asked: Sequence[Asked], values: pa.Table
 ) -> dict[str, Rows] | None:
-    """The answers of all events, by eid; None where Spark is to be asked."""
+    """The answers of all events, by eid; None where Spark is to be asked. `sql`: see `in_duckdb`."""
     kinds = {field.name: field.type for field in values.schema if field.name != EID}
     if not all(_plain(kind) for kind in kinds.values()):
         return None
@@ -61,7 +73,7 @@ def merge(
     duck.register(MERGED, values)
     duck.register(PENDING, plain_pending([Waiting(one, None, one.ts) for one in asked], template.question.attributes))
     try:
-        found = duck.sql(_in_duckdb(template.merge.sql)).to_arrow_table()
+        found = duck.sql(sql).to_arrow_table()
     except duckdb.InterruptException:
         raise
     except duckdb.Error:
@@ -71,17 +83,6 @@ def merge(
 
 def _plain(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_float64(kind) or kind in (pa.bool_(), pa.string()))
-
-
-def _in_duckdb(sql: str) -> str:
-    query = sqlglot.parse_one(sql, read="spark")
-    for division in list(query.find_all(exp.Div)):
-        by = division.expression
-        zero = exp.EQ(this=by.copy(), expression=exp.Literal.number(0))
-        fault = exp.func("error", exp.Literal.string("division by zero"))
-        number = exp.Div(this=exp.cast(division.this.copy(), "double"), expression=exp.cast(by.copy(), "double"))
-        division.replace(exp.Case().when(zero, fault).else_(number))
-    return query.sql(dialect="duckdb")
 
 
 def _by_event(found: pa.Table) -> dict[str, Rows]:

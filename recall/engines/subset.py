@@ -7,10 +7,11 @@ these are only counted. `tests/contract` shows that the answers are alike.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-import sqlglot
 from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
 
 from recall.engines.template import Template
 from recall.pending import PLAIN
@@ -35,11 +36,19 @@ class NotServed(Exception):
 
 @dataclass(frozen=True)
 class Served:
-    """A partial query in DuckDB's words: `cut` compares each row's time with the piece, `within` is for where all rows
-    that are read lie in it."""
+    """A partial query in DuckDB's words, each written when it is wanted first."""
 
-    cut: str
-    within: str
+    template: Template
+
+    @cached_property
+    def cut(self) -> str:
+        """It compares each row's time with the piece."""
+        return self.template.partial.query.sql(dialect=DuckDB)
+
+    @cached_property
+    def within(self) -> str:
+        """For where all rows that are read lie in the piece."""
+        return self.template.partial_within.query.sql(dialect=DuckDB)
 
 
 def served(template: Template, columns: Mapping[str, str]) -> Served:
@@ -69,11 +78,7 @@ def served(template: Template, columns: Mapping[str, str]) -> Served:
     for key in partial.args["group"].expressions:
         if typing.kind(key) == "number" and typing.type(key) not in ("int", "bigint"):
             raise NotServed("groups by fractions, or by numbers that are computed")
-    return Served(_in_duckdb(template.partial.sql), _in_duckdb(template.partial_within))
-
-
-def _in_duckdb(sql: str) -> str:
-    return sqlglot.transpile(sql, read="spark", write="duckdb")[0]
+    return Served(template)
 
 
 def _check_output(node: exp.Expr, typing: "Typing") -> None:

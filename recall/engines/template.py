@@ -62,9 +62,9 @@ class Template:
         return lift(self.split.partial, self._scope(frozenset()), self._names)
 
     @cached_property
-    def partial_within(self) -> str:
+    def partial_within(self) -> Lifted:
         """`partial` where all rows of streams that are read lie within the piece: their times are not read for that."""
-        return lift(self.split.partial, self._scope(frozenset()), self._names, within=True).sql
+        return lift(self.split.partial, self._scope(frozenset()), self._names, within=True)
 
     @cached_property
     def merge(self) -> Lifted:

@@ -11,6 +11,7 @@ the part of SQL in which dependence comes through `event.<attribute>` and time a
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from sqlglot import exp
 
@@ -75,10 +76,15 @@ class Names:
 
 @dataclass(frozen=True)
 class Lifted:
-    """The query for many events, as text for Spark: columns `_eid`, then those of the query; and what it reads."""
+    """The query for many events: columns `_eid`, then those of the query; and what it reads."""
 
-    sql: str
+    query: exp.Select
     used: Used
+
+    @cached_property
+    def sql(self) -> str:
+        """As text for Spark."""
+        return self.query.sql(dialect="spark")
 
 
 def lift(query: str | exp.Query, scope: Scope, names: Names, numbered: bool = False, within: bool = False) -> Lifted:
@@ -91,7 +97,7 @@ def lift(query: str | exp.Query, scope: Scope, names: Names, numbered: bool = Fa
     lifting = _Lifting(scope, names, numbered, within)
     top = lifting.query(plain_names(parse(query)) if isinstance(query, str) else query.copy(), frozenset())
     outer = exp.select(exp.column(EID, quoted=True), exp.Star(except_=lifting.carried())).from_(_subquery(top, "_q"))
-    return Lifted(outer.sql(dialect="spark"), replace(lifting.used, pins=lifting.pins()))
+    return Lifted(outer, replace(lifting.used, pins=lifting.pins()))
 
 
 @dataclass
