@@ -21,6 +21,7 @@ from moirae import database, storage
 from moirae.deployments.registry import Registry
 from moirae.process import Kept
 from moirae.settings import Settings
+from moirae.telling import Telling
 from recall.commands import Commands
 
 _LOG = structlog.get_logger()
@@ -102,10 +103,11 @@ def up(settings: Settings, drain: bool) -> int:
     if not drain:
         children.append(Child("server", ["run", "server", *workspace], vital=False))
     role.beat("running")
+    telling = Telling(drain)
     try:
-        code = _supervise(children, stop, role, drain, reload)
+        code = _supervise(children, stop, role, drain, reload, telling)
         if drain and code == 0 and not stop.is_set():
-            code = _await_recalls(children[1:], stop, role)
+            code = _await_recalls(children[1:], stop, role, telling)
         return code
     finally:
         deadline = time.monotonic() + _GRACE
@@ -114,13 +116,14 @@ def up(settings: Settings, drain: bool) -> int:
         role.end()
 
 
-def _await_recalls(children: list[Child], stop: threading.Event, role: Kept) -> int:
+def _await_recalls(children: list[Child], stop: threading.Event, role: Kept, telling: Telling) -> int:
     """Input is settled: until no recall goes on. Nobody is waited for: those that wait for feedback end."""
     while not stop.is_set() and _recalls_go_on(role.connection):
         code = _look_after(children)
         if code is not None:
             return code
         role.beat("draining")
+        telling.look(role.connection)
         stop.wait(0.2)
     return 0
 
@@ -157,7 +160,14 @@ def _pass_on(reload: threading.Event, connection: Connection[Any]) -> None:
             reload.set()  # until the database is back
 
 
-def _supervise(children: list[Child], stop: threading.Event, role: Kept, drain: bool, reload: threading.Event) -> int:
+def _supervise(
+    children: list[Child],
+    stop: threading.Event,
+    role: Kept,
+    drain: bool,
+    reload: threading.Event,
+    telling: Telling,
+) -> int:
     beat = time.monotonic()
     while not stop.is_set():
         _pass_on(reload, role.connection)
@@ -170,6 +180,7 @@ def _supervise(children: list[Child], stop: threading.Event, role: Kept, drain: 
         if time.monotonic() - beat > 2.0:
             beat = time.monotonic()
             role.beat("running")
+            telling.look(role.connection)
         stop.wait(0.1)
     return 0
 

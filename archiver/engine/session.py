@@ -13,6 +13,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from archiver.engine import CLASSES, JARS
+from archiver.engine.scratch import scratch
 from archiver.errors import NotInstalled
 
 Profile = Literal["serve", "short"]
@@ -62,7 +63,8 @@ def start_session(
 ) -> SparkSession:
     """The session of this process. `conf` goes over the settings here. Raises `NotInstalled`."""
     settings = {**_SETTINGS, **class_path(master), "spark.sql.warehouse.dir": str(warehouse), **conf}
-    java = f"{java_options(CLASSES)} {_JAVA[profile]} {conf.get('spark.driver.extraJavaOptions', '')}"
+    aside = f'"-Djava.io.tmpdir={scratch()}"'
+    java = f"{java_options(CLASSES)} {aside} {_JAVA[profile]} {conf.get('spark.driver.extraJavaOptions', '')}"
     settings["spark.driver.extraJavaOptions"] = java.strip()
     for name in FOREIGN:
         os.environ.pop(name, None)

@@ -156,7 +156,8 @@ class Place:
         span = f"time_bucket(INTERVAL {self.case.step} hour, ts::timestamp)"
         within = f"ts >= '{low}' AND ts < '{high}'"
         for (begin,) in self.rows.execute(f"SELECT DISTINCT {span} FROM s WHERE {within} ORDER BY 1").fetchall():
-            hidden = self.root / "landing" / f".{begin:%Y%m%dT%H}.jsonl.gz"
+            # A file is read once: what comes later to the same hours has another name.
+            hidden = self.root / "landing" / f".{begin:%Y%m%dT%H}-{low.replace(':', '')}.jsonl.gz"
             wanted = f"SELECT * FROM s WHERE {within} AND {span} = '{begin}'"
             self.rows.execute(f"COPY ({wanted}) TO '{hidden}' (FORMAT json, COMPRESSION gzip)")
             hidden.rename(hidden.with_name(hidden.name[1:]))

@@ -55,6 +55,7 @@ def test_nothing_stops_for_odd_values() -> None:
         drained = _moirae(root, "up", "--drain")
         assert "15 records read: 15 archived" in drained.stdout, drained.stderr
         assert drained.stderr.count("process fell") == 0
+        assert "moirae: starting\n" in drained.stderr
         with database.connect(load_settings(root / "moirae.yaml", {}), "test") as connection:
             found = connection.execute("SELECT attributes->'cpu' FROM events ORDER BY ts").fetchall()
             assert [row[0] for row in found] == [1e20, 1e300, 90.0] * 3
