@@ -1,0 +1,126 @@
+"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what they are told."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+from moirae.cli import app
+from recall.engines.local import LocalEngine
+from recall.engines.template import Ask
+from tests.integration.history import COUNT, History, history, unasked
+
+# Seconds that a query takes here: recalls go on for as long as somebody needs to say something about them.
+_SLOW = 0.05
+
+
+@pytest.fixture(scope="module")
+def _history() -> Iterator[History]:
+    with history(chunks=60, rows=10) as made:
+        yield made
+
+
+@pytest.fixture
+def past(_history: History, monkeypatch: pytest.MonkeyPatch) -> History:
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        time.sleep(_SLOW)
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    return unasked(_history)
+
+
+@pytest.fixture
+def recalling(past: History) -> Iterator[None]:
+    """A recall process, as a thread, which logs nothing between what people are told."""
+    stop = threading.Event()
+    with capture_logs(), past.manager() as manager:
+        thread = threading.Thread(target=manager.run, args=(stop, lambda: None))
+        thread.start()
+        yield
+        stop.set()
+        thread.join()
+
+
+def _given(past: History, *arguments: str) -> str:
+    command = [*arguments, "--workspace", str(past.settings.file)]
+    return CliRunner().invoke(app, command, catch_exceptions=False).stdout
+
+
+def _until_answered(past: History, *tasks: Any) -> None:
+    deadline = time.monotonic() + 20
+    while not all(past.task(task)["revision"] for task in tasks):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_cancelled_by_the_start_of_an_id(past: History, recalling: None) -> None:
+    task, other = past.ask(1), past.ask(2, f"{COUNT} AND h.v > 1", host=1)
+    _until_answered(past, task)
+    told = _given(past, "cancel", str(task)[:13])
+    assert told.startswith("1 recall ended, their answers are discarded; ") and "chunks need not be read" in told
+    assert past.task(task)["state"] == "cancelled" and past.task(other)["state"] in ("waiting", "running", "done")
+
+
+def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
+    tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", rule="g/noisy") for n in range(3)]
+    other = past.ask(9, f"{COUNT} AND h.v > 9", rule="g/quiet")
+    _until_answered(past, *tasks, other)
+    assert "no such recall is going on" in _given(past, "finalize", "--rule", "noisy", "--older-than", "10m")
+    told = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
+    assert told["effect"]["recalls"] == 3 and told["effect"]["chunks_left"] > 0
+    assert [past.task(task)["state"] for task in tasks] == ["finalized"] * 3
+    assert all(past.revisions(task)[-1]["final"] for task in tasks)
+    assert past.task(other)["state"] in ("running", "waiting", "done")
+
+
+def test_accelerated_once_for_a_key(past: History, recalling: None) -> None:
+    tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", host=n % 4) for n in range(1, 5)]
+    _until_answered(past, *tasks)
+    tickets = past.task(tasks[0])["tickets"]
+    told = _given(past, "accelerate", str(tasks[0]), "--key", "k")
+    assert "1 recall given 10 times the tickets: " in told and "(before: " in told
+    assert told == _given(past, "accelerate", str(tasks[0]), "--key", "k")
+    assert tickets < past.task(tasks[0])["tickets"] <= 10 * tickets
+
+
+def test_refined_where_feedback_is_waited_for(past: History, recalling: None) -> None:
+    task = past.ask(1, feedback=0.1)
+    deadline = time.monotonic() + 20
+    while past.task(task)["state"] != "suspended":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert "1 recall given leave to go on" in _given(past, "refine", "--rule", "g/r")
+    before = past.task(task)["next"]
+    while past.task(task)["next"] == before and past.task(task)["state"] != "done":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moirae.cli.control._PATIENCE", 0.2)
+    task = past.ask(1)
+    assert _given(past, "cancel", str(task)) == "cancel is noted; it will be carried out when the recall process runs\n"
+    assert past.task(task)["state"] == "waiting"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["cancel"], "cancel what? Give an id, --rule or --older-than"),
+        (["cancel", "--rule", "g/unknown"], "no rule 'g/unknown' is deployed or has recalls"),
+        (["finalize", "--older-than", "soon"], "--older-than: "),
+        (["refine", "ffffffff-ffff"], "no event or recall 'ffffffff-ffff'"),
+    ],
+)
+def test_what_is_not_meant(past: History, arguments: list[str], reason: str) -> None:
+    found = CliRunner().invoke(app, [*arguments, "--workspace", str(past.settings.file)])
+    assert found.exit_code != 0 and reason in str(found.exception)
+    assert past.connection.execute("SELECT count(*) FROM commands").fetchone() == (0,)
