@@ -1,5 +1,6 @@
 """`ingest`: files or standard input into a stream."""
 
+import re
 import secrets
 import sys
 import time
@@ -74,7 +75,7 @@ def _land(landing: Landing, files: Sequence[str], suffixes: Sequence[str]) -> li
         for name, suffix in zip(files, suffixes, strict=True):
             source: BinaryIO = sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
             task = shown.add_task(name, total=None if name == "-" else Path(name).stat().st_size)
-            batch = f"ingest-{secrets.token_hex(16)}"
+            batch = f"ingest-{_plain(name)}-{secrets.token_hex(16)}"
             copied = 0
             try:
                 with landing.new(batch, suffix) as file:
@@ -86,6 +87,12 @@ def _land(landing: Landing, files: Sequence[str], suffixes: Sequence[str]) -> li
                 raise MoiraeError(f"{name} is not handed over: {error.strerror}") from error
             batches.append({"file": name, "batch": batch, "bytes": copied})
     return batches
+
+
+def _plain(name: str) -> str:
+    """What of a file's name tells in a batch's which file it was: dead letters name the batch."""
+    stem = "stdin" if name == "-" else Path(name).name.partition(".")[0]
+    return re.sub(r"[^A-Za-z0-9_]+", "_", stem)[:60]
 
 
 def _await(workspace: Path, stream: str, batches: Sequence[dict[str, Any]]) -> dict[str, int]:
