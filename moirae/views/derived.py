@@ -111,6 +111,7 @@ class DerivedStreams:
         self._root = root
         self._reader = reader
         self._relations = relations
+        self._ended = False
         self._sweeper, self._swept, self._tidied = Sweeper(_GRACE), -_SWEEP, -_SWEEP
 
     def next(
@@ -169,8 +170,7 @@ class DerivedStreams:
 
     def make(self, work: StreamWork, spark: SparkSession) -> None:
         """Archive a chunk of a stream, if that is still to be done. What cannot be is said beside it."""
-        began = time.monotonic()
-        values: dict[str, Any] = {"stream": work.stream.name, "version": work.stream.version, "chunk": work.chunk}
+        began, values = time.monotonic(), _values(work)
         if any(chunk == work.chunk and done for chunk, done, _ in self._working.execute(_QUERIES["known"], values)):
             return
         self._working.execute(_QUERIES["begin"], values)
@@ -180,12 +180,19 @@ class DerivedStreams:
         except Superseded:
             return  # another process did it, or does it again
         except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, LookupError, ValueError) as error:
+            if self._ended:
+                return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
             self._working.execute(_QUERIES["failed"], {**values, "error": sql.storable(message[:2000])})
             _LOG.error("stream not archived", action="derived_failed", stream=work.stream.name, error=message)
             return
         end = {"rows": len(rows), "seconds": time.monotonic() - began}
         self._working.execute(_QUERIES["done"], {**values, **end})
+
+    def end(self, work: StreamWork) -> None:
+        """What is under way is left to the next process, and was no try."""
+        self._ended = True
+        self._looking.execute(_QUERIES["untried"], _values(work))
 
     def _rows(self, work: StreamWork, spark: SparkSession) -> pa.Table:
         stream, rows = work.stream, OldRows(spark, self._reader)
@@ -204,3 +211,7 @@ class DerivedStreams:
         if work.low is not None:
             inside = pc.and_(inside, pc.greater_equal(found[TIME], pa.scalar(from_micros(work.low), kind)))
         return found.filter(inside)
+
+
+def _values(work: StreamWork) -> dict[str, Any]:
+    return {"stream": work.stream.name, "version": work.stream.version, "chunk": work.chunk}

@@ -48,6 +48,10 @@ class ViewStore:
         """Somebody works on it."""
         self._connection.execute(_QUERIES["begin"], {**_of(work), "asked": work.asked})
 
+    def untried(self, work: Work) -> None:
+        """Whoever began it has ended in good order."""
+        self._connection.execute(_QUERIES["untried"], _of(work))
+
     def failed(self, work: Work, error: str) -> None:
         """It cannot be found."""
         self._connection.execute(_QUERIES["failed"], {**_of(work), "error": sql.storable(error[:2000])})

@@ -7,9 +7,11 @@ a *replica* any chunk does when a recall comes by there. Both are the same work,
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 import pyarrow as pa
 import structlog
 from psycopg import Connection
@@ -90,6 +92,8 @@ class Views:
         self._asked: set[tuple[str, str]] = set()
         self._whole: set[tuple[str, str, int, int]] = set()
         self._looked = self._idle_since = -_LOOK
+        self._under_way: Work | StreamWork | None = None
+        self._ended = False
 
     # What is to be done
 
@@ -199,10 +203,24 @@ class Views:
                 time.sleep(_LOOK)  # a while later it may be done
             elif isinstance(work, IndexWork):
                 self._indexes.make(work)
-            elif isinstance(work, StreamWork):
-                self._streams.make(work, session())
             else:
-                self._make(work, session())
+                self._under_way = work
+                try:
+                    if isinstance(work, StreamWork):
+                        self._streams.make(work, session())
+                    else:
+                        self._make(work, session())
+                finally:
+                    self._under_way = None
+
+    def end(self) -> None:
+        """The process ends in good order: what is under way is left to the next, and was no try."""
+        self._ended, work = True, self._under_way
+        with suppress(psycopg.Error):
+            if isinstance(work, StreamWork):
+                self._streams.end(work)
+            elif work is not None:
+                self._looking.untried(work)
 
     def _make(self, work: Work, spark: SparkSession) -> None:
         """What cannot be found is said in the view."""
@@ -215,6 +233,8 @@ class Views:
         try:
             count = self._find(work, known.rule, spark, began)
         except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
+            if self._ended:
+                return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
             self._working.failed(work, message)
             _LOG.error("past not found", action="view_failed", rule=work.rule, chunk=work.chunk, error=message)

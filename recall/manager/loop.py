@@ -78,6 +78,7 @@ class Manager:
 
     def finish(self) -> None:
         """Begin nothing more; what is under way counts for nothing, and is read again by the next process."""
+        self._preparing.finish()
         self._workers.close()
 
     def round(self) -> None:

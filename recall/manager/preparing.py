@@ -36,6 +36,9 @@ class Background(Protocol):
         """Do it; `session`: Spark, started where it is needed. What cannot be done is not raised but kept, and not
         wanted again."""
 
+    def end(self) -> None:
+        """Nothing more is done; what is under way fails, which says nothing of it."""
+
 
 class Preparing:
     """`background` None: there is nothing to prepare."""
@@ -100,6 +103,11 @@ class Preparing:
 
         # Whoever falls over it, no task is charged: what is prepared has its own count.
         self.jobs.append(self._workers.start([], "preparing history", make))
+
+    def finish(self) -> None:
+        """Prepare nothing more."""
+        if self._background is not None:
+            self._background.end()
 
     def collect(self) -> None:
         """What was prepared is there: its task may go on, and others may have theirs prepared."""

@@ -18,6 +18,11 @@ UPDATE derived_chunks SET rows = %(rows)s, seconds = %(seconds)s, tries = 0, err
     done_at = clock_timestamp()
 WHERE stream = %(stream)s AND version = %(version)s AND chunk = %(chunk)s
 
+-- untried --
+-- Whoever began a chunk ended in good order: that was no try.
+UPDATE derived_chunks SET tries = greatest(tries - 1, 0)
+WHERE stream = %(stream)s AND version = %(version)s AND chunk = %(chunk)s
+
 -- failed --
 -- It cannot be computed.
 UPDATE derived_chunks SET error = %(error)s

@@ -22,6 +22,10 @@ SELECT pg_advisory_unlock(hashtextextended('moirae past ' || %(name)s, 0))
 INSERT INTO views (rule, version, chunk, tries, asked) VALUES (%(rule)s, %(version)s, %(chunk)s, 1, %(asked)s)
 ON CONFLICT (rule, version, chunk) DO UPDATE SET tries = views.tries + 1, asked = excluded.asked
 
+-- untried --
+-- Whoever began a view ended in good order: that was no try.
+UPDATE views SET tries = greatest(tries - 1, 0) WHERE rule = %(rule)s AND version = %(version)s AND chunk = %(chunk)s
+
 -- failed --
 -- A view cannot be found.
 UPDATE views SET error = %(error)s WHERE rule = %(rule)s AND version = %(version)s AND chunk = %(chunk)s

@@ -124,6 +124,25 @@ def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Setting
     _forgotten(made, place, connection, works)
 
 
+@pytest.mark.parametrize("ended", [True, False])
+def test_who_ends_in_good_order_has_not_tried(world: tuple[World, Settings], spark: SparkSession, ended: bool) -> None:
+    """What Spark says as it ends is no fault of the rows."""
+    made, place = world
+    views = _views(made, place, made.connection)
+    work = views.next()
+    assert isinstance(work, StreamWork)
+
+    def cancelled(*_: object) -> None:
+        if ended:
+            views.end()
+        raise ValueError("Job cancelled")
+
+    with patch.object(DerivedStreams, "_rows", cancelled):
+        views.make(work, spark.newSession)
+    found = made.connection.execute("SELECT tries, error FROM derived_chunks").fetchall()
+    assert found == [(0, None) if ended else (1, "Job cancelled")]
+
+
 def _answers_are_the_same(world: World, connection: Connection[Any], session: SparkSession, end: int | None) -> None:
     assert end is not None
     (definition,) = Registry(connection).desired()

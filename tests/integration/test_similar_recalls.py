@@ -128,6 +128,9 @@ class _GivenUp:
     def make(self, work: object, spark: object) -> None:
         pytest.fail("nothing was wanted")
 
+    def end(self) -> None:
+        """Nothing is under way."""
+
 
 def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
     corpus = _Corpus(past, 4)
