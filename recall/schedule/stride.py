@@ -73,20 +73,18 @@ class Stride(Generic[Task]):
                 self._now[turn.level] = max(self._now[turn.level], min(others))
 
 
-# A run of pieces is read by one query for so many seconds at most, if it can be told; and where others want their turns
-# too, it is a small part of what the task has read before, so that shares hold.
-LONGEST, _PART = 1.0, 64
+# A run of pieces is read by one query for so many seconds at most, if it can be told.
+LONGEST = 1.0
 
 
 def run(read: int, left: int, each: float | None, alone: bool) -> int:
-    """How many consecutive pieces of history the next query of a task reads: 1, 2, 6, 18, 54 … while it is alone.
+    """How many consecutive pieces of history the next query of a task reads: 1, 2, 6, 18, 54 … while it is alone; one
+    where others want their turns too: shares hold, and who is killed has no more to read again.
 
     `read`: pieces it has read already; `left`: that it has not; `each`: seconds that each of the last ones took; while
     that is not known it is one.
     """
-    wanted = 2 * read if alone else read // _PART
-    if each is None:
+    if each is None or not alone:
         return 1
-    if each > 0:
-        wanted = min(wanted, int(LONGEST / each))
+    wanted = 2 * read if each <= 0 else min(2 * read, int(LONGEST / each))
     return min(max(wanted, 1), left)

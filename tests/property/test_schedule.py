@@ -126,8 +126,8 @@ def test_runs_grow_and_end(total: int, each: float | None) -> None:
 
 
 @given(st.integers(0, 2000), st.integers(1, 2000))
-def test_a_run_is_a_small_part_where_others_wait(read: int, left: int) -> None:
-    assert 1 <= run(read, left, 0.0, alone=False) <= max(1, read // 64)
+def test_a_turn_is_one_piece_where_others_wait(read: int, left: int) -> None:
+    assert run(read, left, 0.0, alone=False) == 1
 
 
 def test_the_second_level_waits_for_the_first() -> None:
