@@ -4,12 +4,16 @@ import hashlib
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import psutil
 
 RESULTS = Path(__file__).parent / "results.json"
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
@@ -64,6 +68,28 @@ def _number(goal: str) -> tuple[int, str]:
     return int("".join(filter(str.isdigit, goal)) or 99), goal
 
 
+def reached(row: Result) -> bool | None:
+    """Whether a value is as good as its target says; None: that is more than a bound."""
+    bound = re.search(r"(≤|≥) (?:[\d.]+/[\d.]+ = )?([\d.,]+)(?:/([\d.]+))?(?= |$)", row.target)
+    if bound is None or "×" in row.target:
+        return None
+    sign, number, part = bound.groups()
+    limit = float(number.replace(",", "")) / float(part or 1)
+    return row.value <= limit if sign == "≤" else row.value >= limit
+
+
+def table(rows: Sequence[Result]) -> str:
+    """For people at a terminal, with what was missed."""
+    words = {True: "reached", False: "MISSED", None: "–"}
+    shown = [(one.goal, one.what, f"{one.value:g}", _range(one), one.target, words[reached(one)]) for one in rows]
+    widths = [max(len(row[column]) for row in shown) for column in range(6)]
+    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
+
+
+def _range(row: Result) -> str:
+    return f"{row.spread[0]:g}–{row.spread[1]:g}"
+
+
 def _write_table(rows: Sequence[Result]) -> None:
     lines = [
         "| goal | what | median | range | target | beside | repetitions | noise kernel (s) |",
@@ -87,4 +113,14 @@ def _commit() -> str:
 
 
 def _machine() -> str:
-    return f"{os.cpu_count()} cores, {platform.machine()}, {platform.system()}, Python {platform.python_version()}"
+    memory = psutil.virtual_memory().total / 2**30
+    python = f"{platform.system()}, Python {platform.python_version()}"
+    return f"{os.cpu_count()} cores of {_processor()}, {memory:.0f} GB, {python}"
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+        if found is not None:
+            return found[1]
+    return platform.machine()
