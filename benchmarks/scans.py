@@ -3,7 +3,7 @@
 G2: a recall alone, beside one full scan by the same engine and one query for each chunk; the table is open and the
 question known, as in a process that has recalled before, and no answer is kept. G8: ten recalls of one
 question, beside one, and beside ten one after the other; and ten of ten questions. G15: chunks that a task reads after
-it was cancelled. G16: chunks read twice because of a kill, by ten recalls and by one alone; the killed manager's queries
+it was cancelled. G16: chunks read twice because of a kill, by ten recalls and by one alone; a killed manager's queries
 end unheard, and answers are held against the rows that were drawn.
 """
 
