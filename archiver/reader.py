@@ -88,11 +88,17 @@ class Reader:
         self._present = PresentRows(memory)
         self._lock = threading.RLock()
 
-    def refresh(self) -> None:
-        """See what was archived since."""
+    @property
+    def streams(self) -> Collection[str]:
+        """The names of all that may be read."""
+        return self._schemas.keys()
+
+    def refresh(self, streams: Collection[str] | None = None) -> None:
+        """See what was archived since, of some streams; None: of all."""
         with self._lock:
-            for table in self._tables.values():
-                table.refresh()
+            for name, table in self._tables.items():
+                if streams is None or name in streams:
+                    table.refresh()
 
     def follow(self, present: Collection[int]) -> None:
         """See what was archived since, and have the rows of the present chunks at hand."""
@@ -113,7 +119,7 @@ class Reader:
     def look(self, spans: Mapping[str, Span]) -> dict[str, Pinned]:
         """See what was archived since: the rows of some streams, each in a span, as they are at one moment."""
         with self._lock:
-            self.refresh()
+            self.refresh(spans.keys())
             return {stream: self.pin(stream, *span) for stream, span in spans.items()}
 
     def look_away(self) -> None:
@@ -173,9 +179,9 @@ class Lending(Reader):
     def _of(self, stream: str) -> Reader:
         return self.lent.get(stream, self._reader)
 
-    def refresh(self) -> None:
+    def refresh(self, streams: Collection[str] | None = None) -> None:
         """See what was archived since."""
-        self._reader.refresh()
+        self._reader.refresh(streams)
 
     def follow(self, present: Collection[int]) -> None:
         """See what was archived since, and have the rows of the present chunks at hand."""

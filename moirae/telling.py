@@ -2,7 +2,7 @@
 
 import sys
 import time
-from datetime import UTC, datetime
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -21,7 +21,7 @@ class Telling:
 
     def __init__(self, drain: bool) -> None:
         self._drain = drain
-        self._began = datetime.now(UTC)
+        self._before: tuple[int, int] | None = None
         self._pause = _FIRST
         self._due = time.monotonic() + _FIRST
         self._said = ""
@@ -33,32 +33,34 @@ class Telling:
             return
         self._due = now + self._pause
         try:
-            line = _so_far(connection) if self._drain else self._started(connection)
+            line = self._so_far(connection) if self._drain else self._started(connection)
         except psycopg.Error:
             return
         if line and line != self._said:
-            print(f"moirae: {line}", file=sys.stderr, flush=True)
+            with suppress(OSError):  # nobody reads it any more
+                print(f"moirae: {line}", file=sys.stderr, flush=True)
             self._said = line
         if self._drain:
             self._pause = min(self._pause * 1.2, _LONGEST)
 
     def _started(self, connection: Connection[Any]) -> str:
-        live = next((one for one in processes(connection) if one["role"] == "live"), None)
-        if live is None or live["started_at"] < self._began or live["state"] != "running":
+        known = {process["role"]: process for process in processes(connection)}
+        live, supervisor = known.get("live"), known["up"]
+        if live is None or live["started_at"] < supervisor["started_at"] or live["state"] != "running":
             return ""
         self._due = float("inf")
         return "running; `moirae status` tells how it is"
 
-
-def _so_far(connection: Connection[Any]) -> str:
-    """How far a drain has come."""
-    accounts = Catalog(connection).accounting()
-    read = sum(account["read"] for account in accounts)
-    alerts = connection.execute(sql.load("alerts")["counts"]).fetchone()
-    recalls = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
-    going = sum(recalls.get(state, 0) for state in ("waiting", "running"))
-    if not read or alerts is None:
-        return "starting"
-    settled, detected = alerts[0], alerts[1]
-    more = f"; {going:,} recalls go on" if going else ""
-    return f"{read:,} records read, {settled + detected:,} events{more}"
+    def _so_far(self, connection: Connection[Any]) -> str:
+        """How far a drain has come, since it was first looked at."""
+        read = sum(account["read"] for account in Catalog(connection).accounting())
+        alerts = connection.execute(sql.load("alerts")["counts"]).fetchone()
+        recalls = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
+        events = 0 if alerts is None else alerts[0] + alerts[1]
+        if self._before is None:
+            self._before = read, events
+        going = sum(recalls.get(state, 0) for state in ("waiting", "running"))
+        if (read, events) == self._before and not going:
+            return "starting"
+        more = f"; {going:,} recalls go on" if going else ""
+        return f"{read - self._before[0]:,} records read, {events - self._before[1]:,} events{more}"

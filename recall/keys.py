@@ -28,7 +28,7 @@ class Keys:
         self._wanted: dict[tuple[str, str], None] = {}
         self._files: dict[tuple[str, str], Mapping[str, int] | None] = {}
         self._said = ""
-        self._opened = False
+        self._unopened = list(reader.streams)
 
     def promises(self, template: Template, asked: Asked, pieces: Sequence[Piece]) -> list[float | None]:
         """How many rows with the event's key each piece holds at most; None: not known."""
@@ -39,7 +39,7 @@ class Keys:
         value = asked.attributes.get(attribute)
         self._wanted[stream, column] = None
         try:
-            self._reader.refresh()
+            self._reader.refresh([stream])
             return [self._rows(stream, column, value, piece) for piece in pieces]
         except (ArchiverError, DeltaError, OSError) as error:
             self._say(error)
@@ -68,11 +68,11 @@ class Keys:
     def learn(self) -> bool:
         """Look through one more file; False: there is none. What cannot be read is for the queries to say."""
         try:
-            if self._opened:
-                self._reader.refresh()
-            else:
-                self._opened = True
-                self._reader.follow(())  # opens what there is, before somebody waits for it
+            if self._unopened:
+                self._reader.table(self._unopened[-1])  # before somebody waits for it
+                self._unopened.pop()
+                return True
+            self._reader.refresh({stream for stream, _ in self._wanted})
             files = {stream: self._reader.files(stream, None, None) for stream, _ in self._wanted}
         except (ArchiverError, DeltaError, OSError) as error:
             self._say(error)

@@ -8,6 +8,7 @@ import os
 import shutil
 import stat
 import tempfile
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -28,9 +29,10 @@ def scratch() -> Path:
 
 
 def _base() -> Path:
-    """One for all processes of a user, to which nobody else can write."""
+    """One for all processes of a user, to which nobody else can write; where its name is another's, one that stays."""
     base = Path(tempfile.gettempdir()) / f"moirae-{os.getuid()}"
-    base.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        base.mkdir(mode=0o700)
     found = base.lstat()
     own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
     return base if own else Path(tempfile.mkdtemp(prefix="moirae-"))

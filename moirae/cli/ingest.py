@@ -91,7 +91,7 @@ def _land(landing: Landing, files: Sequence[str], suffixes: Sequence[str]) -> li
 
 def _plain(name: str) -> str:
     """What of a file's name tells in a batch's which file it was: dead letters name the batch."""
-    stem = "stdin" if name == "-" else Path(name).name.partition(".")[0]
+    stem = "stdin" if name == "-" else re.sub(r"(\.(jsonl|ndjson|json|csv|parquet))?(\.gz)?$", "", Path(name).name)
     return re.sub(r"[^A-Za-z0-9_]+", "_", stem)[:60]
 
 

@@ -34,6 +34,7 @@ from moirae.rules.definition import Definition, tables_of
 from moirae.rules.questions import SqlRecall
 from moirae.views.find import Related
 from moirae.views.plan import TRIES
+from moirae.views.trying import Trying
 from recall.derived import version_of
 from recall.query.bind import Physical, bind
 from recall.query.lift import tables_used
@@ -104,14 +105,20 @@ class DerivedStreams:
     """`looking` and `working`: connections, as in `moirae.views.views`."""
 
     def __init__(
-        self, looking: Connection[Any], working: Connection[Any], root: Root, reader: Reader, relations: Related
+        self,
+        looking: Connection[Any],
+        working: Connection[Any],
+        root: Root,
+        reader: Reader,
+        relations: Related,
+        trying: Trying | None = None,
     ) -> None:
         self._looking = looking
         self._working = working
         self._root = root
         self._reader = reader
         self._relations = relations
-        self._ended = False
+        self._trying = trying if trying is not None else Trying()
         self._sweeper, self._swept, self._tidied = Sweeper(_GRACE), -_SWEEP, -_SWEEP
 
     def next(
@@ -170,17 +177,28 @@ class DerivedStreams:
 
     def make(self, work: StreamWork, spark: SparkSession) -> None:
         """Archive a chunk of a stream, if that is still to be done. What cannot be is said beside it."""
-        began, values = time.monotonic(), _values(work)
+        values = {"stream": work.stream.name, "version": work.stream.version, "chunk": work.chunk}
         if any(chunk == work.chunk and done for chunk, done, _ in self._working.execute(_QUERIES["known"], values)):
             return
-        self._working.execute(_QUERIES["begin"], values)
+        begun = self._trying.begin(
+            lambda: self._working.execute(_QUERIES["begin"], values),
+            lambda: self._looking.execute(_QUERIES["untried"], values),
+        )
+        if begun:
+            try:
+                self._try(work, spark, values)
+            finally:
+                self._trying.done()
+
+    def _try(self, work: StreamWork, spark: SparkSession, values: Mapping[str, Any]) -> None:
+        began = time.monotonic()
         try:
             rows = self._rows(work, spark)
             write(made(self._root, work.stream.name, work.stream.version, rows.schema), rows, work.chunk)
         except Superseded:
             return  # another process did it, or does it again
         except (PySparkException, Py4JJavaError, pa.ArrowException, DeltaError, LookupError, ValueError) as error:
-            if self._ended:
+            if self._trying.ended:
                 return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
             self._working.execute(_QUERIES["failed"], {**values, "error": sql.storable(message[:2000])})
@@ -188,11 +206,6 @@ class DerivedStreams:
             return
         end = {"rows": len(rows), "seconds": time.monotonic() - began}
         self._working.execute(_QUERIES["done"], {**values, **end})
-
-    def end(self, work: StreamWork) -> None:
-        """What is under way is left to the next process, and was no try."""
-        self._ended = True
-        self._looking.execute(_QUERIES["untried"], _values(work))
 
     def _rows(self, work: StreamWork, spark: SparkSession) -> pa.Table:
         stream, rows = work.stream, OldRows(spark, self._reader)
@@ -211,7 +224,3 @@ class DerivedStreams:
         if work.low is not None:
             inside = pc.and_(inside, pc.greater_equal(found[TIME], pa.scalar(from_micros(work.low), kind)))
         return found.filter(inside)
-
-
-def _values(work: StreamWork) -> dict[str, Any]:
-    return {"stream": work.stream.name, "version": work.stream.version, "chunk": work.chunk}

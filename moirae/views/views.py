@@ -7,11 +7,10 @@ a *replica* any chunk does when a recall comes by there. Both are the same work,
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import psycopg
 import pyarrow as pa
 import structlog
 from psycopg import Connection
@@ -38,6 +37,7 @@ from moirae.views.find import Finder, Related
 from moirae.views.indexes import Indexes, IndexWork, compared
 from moirae.views.plan import TRIES, View, Work, decide, goal, overlap, span_to_find
 from moirae.views.store import ViewStore
+from moirae.views.trying import Trying
 from recall.corpora import Name
 from recall.query.shape import Unsupported
 
@@ -83,7 +83,8 @@ class Views:
         self._relations = relations
         self._reader = Reader(root, self._schemas.values())
         self._doing = threading.Lock()
-        self._streams = DerivedStreams(looking, working, root, self._reader, relations)
+        self._trying = Trying()
+        self._streams = DerivedStreams(looking, working, root, self._reader, relations, self._trying)
         self._derived: list[DerivedStream] = []
         self._indexes = Indexes(looking, working, root)
         self._compared: list[Name] = []
@@ -92,8 +93,6 @@ class Views:
         self._asked: set[tuple[str, str]] = set()
         self._whole: set[tuple[str, str, int, int]] = set()
         self._looked = self._idle_since = -_LOOK
-        self._under_way: Work | StreamWork | None = None
-        self._ended = False
 
     # What is to be done
 
@@ -203,24 +202,14 @@ class Views:
                 time.sleep(_LOOK)  # a while later it may be done
             elif isinstance(work, IndexWork):
                 self._indexes.make(work)
+            elif isinstance(work, StreamWork):
+                self._streams.make(work, session())
             else:
-                self._under_way = work
-                try:
-                    if isinstance(work, StreamWork):
-                        self._streams.make(work, session())
-                    else:
-                        self._make(work, session())
-                finally:
-                    self._under_way = None
+                self._make(work, session())
 
     def end(self) -> None:
         """The process ends in good order: what is under way is left to the next, and was no try."""
-        self._ended, work = True, self._under_way
-        with suppress(psycopg.Error):
-            if isinstance(work, StreamWork):
-                self._streams.end(work)
-            elif work is not None:
-                self._looking.untried(work)
+        self._trying.end()
 
     def _make(self, work: Work, spark: SparkSession) -> None:
         """What cannot be found is said in the view."""
@@ -228,12 +217,17 @@ class Views:
         view = self._working.views(work.rule, work.version).get(work.chunk)
         if known is None or (view is not None and view.upto not in (None, work.low)):
             return  # it is not deployed any more, or another has been here
-        began = time.monotonic()
-        self._working.begin(work)
+        if self._trying.begin(partial(self._working.begin, work), partial(self._looking.untried, work)):
+            try:
+                self._try(work, known.rule, spark)
+            finally:
+                self._trying.done()
+
+    def _try(self, work: Work, rule: Running, spark: SparkSession) -> None:
         try:
-            count = self._find(work, known.rule, spark, began)
+            count = self._find(work, rule, spark)
         except (PySparkException, Py4JJavaError, pa.ArrowException, LookupError, ValueError) as error:
-            if self._ended:
+            if self._trying.ended:
                 return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
             self._working.failed(work, message)
@@ -241,7 +235,8 @@ class Views:
             return
         _LOG.info("past found", action="view_found", rule=work.rule, chunk=work.chunk, events=count)
 
-    def _find(self, work: Work, rule: Running, spark: SparkSession, began: float) -> int:
+    def _find(self, work: Work, rule: Running, spark: SparkSession) -> int:
+        began = time.monotonic()
         definition, store = rule.definition, self._working
         newest = max((p.newest for p in self._marks_of_work.progress().values() if p.newest is not None), default=0)
         finder = Finder(spark, self._reader, self._relations)

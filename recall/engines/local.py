@@ -27,7 +27,7 @@ class LocalEngine:
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._served: Lately[str, Served | NotServed] = Lately()
-        self._merges: Lately[str, str] = Lately()  # empty: not of what is served
+        self._merges: Lately[str, str | None] = Lately()  # None: Spark is to be asked
         self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
         self._duck.execute("SET TimeZone = 'UTC'")
         # Files stay as they are, and many questions read the same ones.
@@ -97,8 +97,8 @@ class LocalEngine:
 
     def merge(self, template: Template, events: Sequence[Asked], values: pa.Table) -> dict[str, Rows]:
         """See `recall.engines.answers.Merge`."""
-        sql = self._merges.of(template.asked, lambda: merging.in_duckdb(template) if merging.served(template) else "")
-        found = merging.merge(self._duck, sql, template, events, values) if sql else None
+        sql = self._merges.of(template.asked, lambda: merging.in_duckdb(template) if merging.served(template) else None)
+        found = None if sql is None else merging.merge(self._duck, sql, template, events, values)
         if found is None:
             raise NotServed("the merge")
         return found

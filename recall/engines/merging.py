@@ -48,7 +48,7 @@ def _known(node: exp.Expr) -> bool:
 def in_duckdb(template: Template) -> str:
     """The merge in DuckDB's words."""
     query = template.merge.query.copy()
-    for division in list(query.find_all(exp.Div)):
+    for division in reversed(list(query.find_all(exp.Div))):  # the inner ones first
         by = division.expression
         zero = exp.EQ(this=by.copy(), expression=exp.Literal.number(0))
         fault = exp.func("error", exp.Literal.string("division by zero"))

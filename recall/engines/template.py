@@ -38,7 +38,7 @@ class Template:
 
     @cached_property
     def asked(self) -> str:
-        """What is asked of a piece of history, without what is done with the answer."""
+        """What is asked, and all that says what it means; not when answers are wanted, and what becomes of them."""
         question = self.question
         return repr((question.sql, question.streams, question.derived, question.attributes, question.types))
 

@@ -96,7 +96,7 @@ CASES = {
             "message": "string",
         },
         stream="key: [rack], lateness: 1m",
-        chunks="{rows: 100_000, age: 5d, recent: 3}",
+        chunks="{rows: 100_000, age: 5d, recent: 3, keep: 365d}",
         split="2005-09-24",
         later="2005-09-25",
         end="2005-10-01",

@@ -124,23 +124,28 @@ def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Setting
     _forgotten(made, place, connection, works)
 
 
-@pytest.mark.parametrize("ended", [True, False])
-def test_who_ends_in_good_order_has_not_tried(world: tuple[World, Settings], spark: SparkSession, ended: bool) -> None:
+@pytest.mark.parametrize("ended", ["before Spark has started", "in a query", "not at all"])
+def test_who_ends_in_good_order_has_not_tried(world: tuple[World, Settings], spark: SparkSession, ended: str) -> None:
     """What Spark says as it ends is no fault of the rows."""
     made, place = world
     views = _views(made, place, made.connection)
     work = views.next()
     assert isinstance(work, StreamWork)
 
+    def session() -> SparkSession:
+        if ended == "before Spark has started":
+            views.end()
+        return spark.newSession()
+
     def cancelled(*_: object) -> None:
-        if ended:
+        if ended == "in a query":
             views.end()
         raise ValueError("Job cancelled")
 
     with patch.object(DerivedStreams, "_rows", cancelled):
-        views.make(work, spark.newSession)
+        views.make(work, session)
     found = made.connection.execute("SELECT tries, error FROM derived_chunks").fetchall()
-    assert found == [(0, None) if ended else (1, "Job cancelled")]
+    assert found == {"in a query": [(0, None)], "not at all": [(1, "Job cancelled")]}.get(ended, [])
 
 
 def _answers_are_the_same(world: World, connection: Connection[Any], session: SparkSession, end: int | None) -> None:

@@ -46,11 +46,14 @@ def _ingest(root: Path, *arguments: str, given: bytes | None = None) -> str:
 def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
     (root / "a.csv").write_bytes(b"ts\n2026-01-01\n")
     packed = gzip.compress(b"{}\n")
-    (root / "b ç.jsonl.gz").write_bytes(packed)
-    told = _ingest(root, str(root / "a.csv"), str(root / "b ç.jsonl.gz"))
+    (root / "b ç.2026-01-01.jsonl.gz").write_bytes(packed)
+    told = _ingest(root, str(root / "a.csv"), str(root / "b ç.2026-01-01.jsonl.gz"))
     assert told.startswith("2 batches, ")
     names = [batch.name for batch in Landing(root / ".moirae", "cpu").waiting()]
-    assert sorted(name.rpartition("-")[0] for name in names) == ["ingest-a", "ingest-b_"]  # dead letters name them
+    assert sorted(name.rpartition("-")[0] for name in names) == [
+        "ingest-a",
+        "ingest-b_2026_01_01",
+    ]  # dead letters name them
     assert _landed(root) == {"csv": b"ts\n2026-01-01\n", "jsonl.gz": packed}
     _ingest(root, "-", given=b"{}\n{}")
     assert _landed(root) == {"jsonl": b"{}\n{}"}

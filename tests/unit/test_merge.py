@@ -3,11 +3,17 @@
 import math
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
+import duckdb
+import pyarrow as pa
 import pytest
 
+from recall.engines import merging
 from recall.engines.answers import written
+from recall.engines.template import Template
 from recall.operators.kinds import MERGE
+from recall.request import Asked, SqlQuestion
 
 EARLY, LATE = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -35,3 +41,15 @@ def test_nested_values_are_written_as_json() -> None:
         "ts": "2026-01-01T00:00:00.000000Z",
         "all": ["NaN", "Infinity", {"t": "2026-01-02T00:00:00.000000Z"}],
     }
+
+
+@pytest.mark.parametrize(("counted", "found"), [(2, [1.25]), (0, None)])
+def test_a_quotient_of_quotients_is_sparks_to_say_where_one_divides_by_zero(counted: int, found: Any) -> None:
+    sql = "SELECT sum(s.v) / count(s.v) / 2 AS half FROM s"
+    template = Template(SqlQuestion(None, 0.0, "newest", sql, {"s": "ts"}, (), {}, {}, {}, {}))
+    assert merging.served(template)
+    asked = Asked(UUID(int=1), 1, {}, {})
+    values = {a.value: [5.0 if a.kind == "sum" else counted] for a in template.split.aggregates}
+    merged = pa.table({"_eid": [str(asked.eid)], **values})
+    rows = merging.merge(duckdb.connect(), merging.in_duckdb(template), template, [asked], merged)
+    assert (rows if rows is None else [row["half"] for row in rows[str(asked.eid)]]) == found

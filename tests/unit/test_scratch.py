@@ -50,13 +50,20 @@ def test_what_a_killed_process_has_left_is_removed_and_a_living_ones_is_not(
         process.wait()
 
 
-def test_a_directory_that_others_can_write_to_is_not_used(tmp_path: Path) -> None:
-    (tmp_path / f"moirae-{os.getuid()}").mkdir()
-    (tmp_path / f"moirae-{os.getuid()}").chmod(0o777)
+@pytest.mark.parametrize("what", ["open to all", "a file", "a link to nowhere"])
+def test_a_name_that_others_have_taken_is_not_used(tmp_path: Path, what: str) -> None:
+    taken = tmp_path / f"moirae-{os.getuid()}"
+    if what == "a file":
+        taken.touch()
+    elif what == "a link to nowhere":
+        taken.symlink_to(tmp_path / "nowhere")
+    else:
+        taken.mkdir()
+        taken.chmod(0o777)
     process, directory = _process(tmp_path)
     process.kill()
     process.wait()
-    assert directory.parent.parent == tmp_path and directory.parent.name != f"moirae-{os.getuid()}"
+    assert directory.parent.parent == tmp_path and directory.parent != taken
 
 
 def test_a_process_has_one(tmp_path: Path) -> None:
