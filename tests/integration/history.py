@@ -72,11 +72,12 @@ class History:
         rule: str = "g/r",
         host: int = 0,
         order: Order = "newest",
+        every: float = 0.0,
         **further: Any,
     ) -> UUID:
         """A task about event `number`, at the end of history."""
         question = SqlQuestion(
-            None, 0.0, order, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
+            None, every, order, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
         )
         end = to_micros(START + timedelta(seconds=len(self.rows)))
         asked = Asked(UUID(int=number), end, {}, {"host": f"h{host}"})
@@ -90,6 +91,7 @@ class History:
         stride: Stride[UUID] | None = None,
         terms: Terms = Terms(),
         stuck: float = 600.0,
+        least: int | None = None,
         background: Background | None = None,
         session: Callable[[], SparkSession] | None = None,
         relations: Callable[[str], pa.Table] | None = None,
@@ -107,6 +109,7 @@ class History:
             self.keys,
             engines,
             stuck,
+            least,
             stride=stride,
             background=background,
         )

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from moirae.cli import app
+from moirae.cli.options import time as moment
 from recall.engines.local import LocalEngine
 from recall.engines.template import Ask
 from tests.integration.history import COUNT, History, history, unasked
@@ -102,6 +104,21 @@ def test_refined_where_feedback_is_waited_for(past: History, recalling: None) ->
     while past.task(task)["next"] == before and past.task(task)["state"] != "done":
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_who_waits_for_feedback_is_listed_with_its_deadline(past: History, recalling: None) -> None:
+    task = past.ask(1, feedback=0.0)
+    past.ask(2, f"{COUNT} AND h.v > 1", host=1)
+    end = time.monotonic() + 20
+    while past.task(task)["state"] != "suspended":
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    (listed,) = orjson.loads(_given(past, "recalls", "list", "--state", "suspended", "-o", "json"))
+    deadline = past.task(task)["deadline"].replace(microsecond=0)
+    assert listed["id"] == str(task)
+    assert datetime.fromisoformat(listed["deadline"]).replace(microsecond=0) == deadline > datetime.now(UTC)
+    (line,) = [line for line in _given(past, "recalls", "list").splitlines() if str(task) in line]
+    assert f"suspended until {moment(deadline)}" in line
 
 
 def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Rows that come late, twice, in conflict or for a time that is gone: at any age of their chunk, counted by cause."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,10 @@ from archiver.roller import Roller
 from archiver.times import span
 from moirae import storage
 from moirae.doctor import examine
+from recall.engines.local import LocalEngine
+from recall.engines.template import Ask
 from recall.ledger import Ledger
+from recall.request import Piece
 from tests.integration.history import SCHEMA, START, History, go_on, history
 
 ROWS = 100
@@ -119,3 +122,26 @@ def test_a_recall_says_that_rows_came_late_into_what_it_has_read(past: History) 
     assert ledger.answers(UUID(int=1))["norm"]["coverage"]["changed"] == 0
     bring(writer, "late", [(5, "late", 1), (250, "late", 2)])
     assert ledger.answers(UUID(int=1))["norm"]["coverage"]["changed"] == 2
+
+
+def test_who_asks_the_same_later_is_told_of_rows_that_came_late(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of what the manager has kept, only the chunk that has new rows is read again."""
+    read: list[Piece] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        read.extend(piece for one in asks for _, piece in one.shares)
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    writer, before = archive(past), past.whole()
+    first = past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, lambda: past.task(first)["state"] == "done")
+        bring(writer, "late", [(150, "h0", 7)])
+        read.clear()
+        second = past.ask(2)
+        go_on(manager, lambda: past.task(second)["state"] == "done")
+    assert past.revisions(first)[-1]["answer"] == [before]
+    assert past.revisions(second)[-1]["answer"] == [{"n": before["n"] + 1, "total": before["total"] + 7}]
+    assert [chunk for chunk, _, _ in read] == [1]

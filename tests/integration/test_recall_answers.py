@@ -29,6 +29,15 @@ def past() -> Iterator[History]:
         yield made
 
 
+def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
+    """What the rows say that an answer says it was computed from."""
+    low, high = coverage["read_from"] or 0, coverage["read_to"]
+    values = [v for second, _, v in past.rows if low <= to_micros(START) + second * 10**6 < high]
+    if not values:
+        return {"top": None, "n": 0, "total": None, "mean": None}
+    return {"top": max(values), "n": len(values), "total": sum(values), "mean": sum(values) / len(values)}
+
+
 def test_estimates_stand_beside_each_revision(past: History) -> None:
     """Of what is read so far the answer is exact, of the whole there is an interval; at the end both are one."""
     sql = "SELECT max(p.v) AS top, count(*) AS n, sum(p.v) AS total, avg(p.v) AS mean FROM past p"
@@ -41,6 +50,7 @@ def test_estimates_stand_beside_each_revision(past: History) -> None:
     assert earlier
     for revision in earlier:
         (row,), (told,) = revision["answer"], revision["estimates"]
+        assert row == _covered(past, revision["coverage"])
         assert row["n"] < len(values) and told["top"] == {"value": row["top"], "low": row["top"], "high": None}
         if revision["coverage"]["read"] > 2:
             assert told["n"]["value"] == pytest.approx(len(values), rel=0.1)

@@ -1,22 +1,28 @@
 """Similarity recalls through the real manager and ledger: answers, what they say of the unread, and repeating them."""
 
 import random
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
+from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 import recall.corpora
+import recall.manager.comparing
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.ledger import Ledger
 from recall.repeat_similar import SimilarAgain
 from recall.repeating import Repeated, repeat
 from recall.request import Asked, Request, SimilarQuestion, task_id
+from recall.schedule.stride import Stride
+from recall.similarity.answer import SimilarState
+from recall.similarity.index import Index, Span
 from recall.similarity.measure import MEASURES
 from recall.similarity.run import Alert, answers
 from tests.integration.history import START, History, go_on, history
@@ -143,6 +149,80 @@ def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
     coverage = past.revisions(task)[-1]["coverage"]
     assert (coverage["failed"], coverage["left"], coverage["final"], coverage["partial"]) == (1, 0, True, True)
     assert coverage["read"] == len(past.task(task)["pieces"]) - 1
+
+
+class _Wanted:
+    """Of one chunk the past must be found before anything is compared with it, which takes some time."""
+
+    def __init__(self, chunk: int, connection: Connection[Any], told: list[tuple[str, Any]]) -> None:
+        self._chunks = {chunk}
+        self._connection = connection
+        self._told = told
+
+    def next(self) -> None:
+        """Notes how many recalls somebody may be waiting for."""
+        going_on = "SELECT count(*) FROM tasks WHERE level = 0 AND state IN ('waiting', 'running')"
+        self._told.append(("idle", self._connection.execute(going_on).fetchall()[0][0]))
+
+    def wanted(self, rule: str, version: str, chunk: int) -> int | None:
+        return chunk if chunk in self._chunks else None
+
+    def missing(self, rule: str, version: str) -> set[int]:
+        return self._chunks
+
+    def lost(self, rule: str, version: str) -> set[int]:
+        return set()
+
+    def make(self, work: int, session: object) -> None:
+        time.sleep(0.1)
+        self._told.append(("made", work))
+        self._chunks = self._chunks - {work}
+
+    def end(self) -> None:
+        """Nothing is under way."""
+
+
+class _Turns(Stride[UUID]):
+    """Notes for how many pieces a task is charged."""
+
+    def __init__(self, task: UUID, told: list[tuple[str, Any]]) -> None:
+        super().__init__()
+        self._task = task
+        self._told = told
+
+    def served(self, tasks: Mapping[UUID, int]) -> None:
+        if self._task in tasks:
+            self._told.append(("charged", tasks[self._task]))
+        super().served(tasks)
+
+
+def test_what_a_comparison_needs_is_prepared_first_as_its_turn(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While anybody waits for an answer, nothing is prepared that nobody has asked for."""
+    told: list[tuple[str, Any]] = []
+    real = recall.manager.comparing.compare
+
+    def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+        told.extend(("compared", span) for span in spans)
+        return real(index, states, spans)
+
+    monkeypatch.setattr(recall.manager.comparing, "compare", compare)
+    corpus = _Corpus(past, 5)
+    corpus.settle(list(range(0, _END, 5)))
+    task, other = _ask(past, corpus.alerts[-1]), past.ask(99)
+    found = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
+    assert found is not None
+    background = _Wanted(found[0], past.connection, told)
+    with past.manager(workers=3, stride=_Turns(task, told), background=background) as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done" == past.task(other)["state"])
+        go_on(manager, lambda: "idle" in dict(told))
+    pieces = {chunk: (low, high) for chunk, low, high in past.task(task)["pieces"]}
+    made, before = told.index(("made", found[0])), told.index(("compared", pieces[found[0] + 1]))
+    assert before < made < told.index(("compared", pieces[found[0]]))
+    # It waits while this is prepared, and has paid for it.
+    assert [what for what in told[before + 1 : made] if what[0] != "idle"] == [("charged", 1)]
+    assert sum(count for what, count in told if what == "charged") == len(pieces) + 1
+    assert {count for what, count in told if what == "idle"} == {0}
+    assert _hits(past.revisions(task)[-1]) == corpus.expected(corpus.alerts[-1])
 
 
 def test_answers_can_be_repeated_whatever_came_since(past: History, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from recall.similarity.run import Alert, answers
 
 def _world(seed: int, count: int) -> list[Past]:
     rng = random.Random(seed)
-    words = [f"p={n}" for n in range(8)]
+    words = [f"{'pq'[n % 2]}={n}" for n in range(8)]
     return [
         Past(
             ts=rng.randrange(200) * 1_000_000,
@@ -33,7 +33,7 @@ def _world(seed: int, count: int) -> list[Past]:
     st.integers(0, 2**32),
     st.integers(1, 40),
     st.lists(st.integers(0, 200), max_size=5),
-    st.sampled_from(["tfidf", "binary"]),
+    st.sampled_from(sorted(MEASURES)),
 )
 def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[int], measure: str) -> None:
     """Chunks cut anywhere, read newest first or oldest first, events in any order of arrival."""

@@ -1,0 +1,143 @@
+"""Whose turn it is, and how much of history a turn reads: as the manager gives them, over a history in chunks."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+import recall.manager.comparing
+from archiver.times import to_micros
+from recall.engines.local import LocalEngine
+from recall.engines.template import Ask
+from recall.ledger import Ledger, Terms
+from recall.request import Asked, Piece, Request, SimilarQuestion, task_id
+from recall.schedule.places import Processors
+from recall.similarity.answer import SimilarState
+from recall.similarity.index import Index, Span
+from recall.similarity.measure import TfIdf
+from tests.integration.history import COUNT, START, History, go_on, history, unasked
+
+_CHUNKS = 20
+
+
+@pytest.fixture(scope="module")
+def _history() -> Iterator[History]:
+    with history(chunks=_CHUNKS, rows=50) as made:
+        yield made
+
+
+@pytest.fixture
+def past(_history: History) -> History:
+    return unasked(_history)
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[UUID, Piece]]]:
+    """What each query has read, and for whom."""
+    found: list[list[tuple[UUID, Piece]]] = []
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        found.append([(asked.eid, piece) for one in asks for asked, piece in one.shares])
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    return found
+
+
+def _done(past: History, tasks: Sequence[UUID]) -> bool:
+    return all(past.task(task)["state"] == "done" for task in tasks)
+
+
+class _Busy:
+    """Others take the whole machine."""
+
+    def __init__(self) -> None:
+        self._looks = 0
+
+    def __call__(self) -> Processors:
+        self._looks += 1
+        return Processors(1000 * self._looks, 1000 * self._looks)
+
+
+@pytest.mark.parametrize(("least", "expected"), [(1, 1), (None, 2)])
+def test_a_busy_machine_has_fewer_queries_at_once(
+    past: History, monkeypatch: pytest.MonkeyPatch, least: int | None, expected: int
+) -> None:
+    """As few as the workspace allows; where it allows no fewer than there are engines, all are used."""
+    lock, under_way, most = threading.Lock(), 0, 0
+    real = LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        time.sleep(0.02)
+        try:
+            return real(engine, asks)
+        finally:
+            with lock:
+                under_way -= 1
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr("recall.manager.load._processors", _Busy())
+    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in range(1, 5)]
+    with past.manager(workers=2, least=least) as manager:
+        go_on(manager, lambda: _done(past, tasks))
+    assert most == expected
+
+
+def test_who_is_alone_reads_many_pieces_at_once(past: History, reads: list[list[tuple[UUID, Piece]]]) -> None:
+    task = past.ask(1)
+    with past.manager() as manager:
+        go_on(manager, lambda: _done(past, [task]))
+    assert len(past.task(task)["pieces"]) >= _CHUNKS and len(reads) <= _CHUNKS / 2
+    assert past.revisions(task)[-1]["answer"] == [past.whole()]
+
+
+def test_who_is_not_alone_reads_one_piece_at_a_time(past: History, reads: list[list[tuple[UUID, Piece]]]) -> None:
+    """However much it has read already: each of two has its turns in time."""
+    tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
+    with past.manager(terms=Terms(price=0)) as manager:
+        go_on(manager, lambda: _done(past, tasks))
+    pieces = {tuple(piece) for piece in past.task(tasks[0])["pieces"]}
+    for number in (1, 2):
+        mine = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
+        assert set(mine) <= pieces and len(mine) == len(set(mine)) == _CHUNKS
+
+
+def test_fifty_comparisons_of_one_rule_are_one_pass_over_each_piece(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes: list[int] = []
+    real = recall.manager.comparing.compare
+
+    def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+        passes.append(len(states))
+        return real(index, states, spans)
+
+    monkeypatch.setattr(recall.manager.comparing, "compare", compare)
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdf.name, 0)
+    end = to_micros(START + timedelta(seconds=len(past.rows)))
+    events = [Asked(UUID(int=number), end, {}, {}) for number in range(1, 51)]
+    Ledger(past.connection).add([Request("g/r", "1", "similar", question, asked, 0) for asked in events])
+    tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
+    with past.manager() as manager:
+        go_on(manager, lambda: _done(past, tasks))
+    assert passes == [len(tasks)] * len(past.task(tasks[0])["pieces"])
+
+
+def test_who_wants_news_once_an_hour_has_the_first_answer_and_the_last(past: History) -> None:
+    often, seldom = past.ask(1), past.ask(2, f"{COUNT} AND h.v > -1", every=3600.0)
+    with past.manager() as manager:
+        go_on(manager, lambda: _done(past, [often, seldom]))
+    assert len(past.revisions(often)) > 2
+    first, last = past.revisions(seldom)
+    assert (first["number"], first["coverage"]["read"], first["coverage"]["final"]) == (1, 1, False)
+    assert (last["number"], last["coverage"]["left"], last["coverage"]["final"]) == (2, 0, True)
+    assert last["answer"] == [past.whole()]
