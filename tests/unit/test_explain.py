@@ -123,6 +123,15 @@ def test_windows_that_slide_are_told(place: Settings, expr: str, said: str) -> N
     assert ("partial" in judged and "_panes" in judged["merge"]) == said.startswith("each")
 
 
+def test_a_recall_tells_how_far_its_sketches_may_be_off(place: Settings) -> None:
+    roughly = {"sql": "SELECT approx_count_distinct(h.host) AS mean FROM cpu h"}
+    exactly = {"sql": "SELECT avg(h.cpu) AS mean FROM cpu h"}
+    found = explain(place, [rule("A", f"{WINDOW} 80", recall={"roughly": roughly, "exactly": exactly})], "g/A")
+    ((text, error),) = found["recalls"]["roughly"]["errors"].items()
+    assert (text.lower(), error) == ("approx_count_distinct(h.host)", "1.62% (relative standard error)")
+    assert "errors" not in found["recalls"]["exactly"]
+
+
 def test_what_is_not_plain_is_sparks_with_a_reason(place: Settings) -> None:
     joined = "SELECT c.host, c.ts, c.cpu FROM cpu c JOIN hosts h ON c.host = h.host"
     found = explain(place, [rule("A", joined)], "g/A")
