@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import Any
 
-from archiver.times import span
 from moirae.judging.plan import Running, bound
 from moirae.judging.share import Sharing
 from moirae.rules.definition import Definition, event_shape, tables_of
 from moirae.rules.requests import asks, questions
 from moirae.settings import Settings
 from moirae.views.derived import needed
+from moirae.views.plan import overlap
 from recall.engines.chosen import why
 from recall.engines.template import Template
 from recall.query.plain import Plain
@@ -52,14 +52,15 @@ def _judged(settings: Settings, running: Sequence[Running], rule: Running) -> di
     alike = [one for one in running if _slice(one) == _slice(rule)]
     place = alike.index(rule)
     group = next((one for one in sharing.of(alike).groups if place in one.members), None)
-    shape, spec = rule.shape, rule.definition.rule.spec
+    shape = rule.shape
     told = (
         "at once, provisionally; settled by the watermark" if shape.stateless else "when the watermark closes a window"
     )
     times = {"told": told, "reach": shape.reach / _SECOND, "lag": shape.lag / _SECOND}
-    overlap = {
-        "before": (shape.reach + span(spec.for_) + span(spec.keep_firing_for)) / _SECOND,
-        "after": (max(shape.lag, 0) + span(spec.for_) + span(spec.delay)) / _SECOND,
+    beside = overlap(rule.definition)
+    looks = {
+        "before": (shape.reach + beside.before) / _SECOND,
+        "after": (max(shape.lag, 0) + beside.after) / _SECOND,
     }
     local = settings.recall.engine != "spark"
     by: dict[str, Any]
@@ -75,7 +76,7 @@ def _judged(settings: Settings, running: Sequence[Running], rule: Running) -> di
             "constants": constants,
             "shared_with": [alike[member].rule for member in group.members if member != place],
         }
-    return {**by, **times, "overlap": overlap, **_sliding(rule, group.duck if group is not None and local else None)}
+    return {**by, **times, "overlap": looks, **_sliding(rule, group.duck if group is not None and local else None)}
 
 
 def _sliding(rule: Running, here: Plain | None) -> dict[str, Any]:

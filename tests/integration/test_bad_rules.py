@@ -37,7 +37,7 @@ LIMITS = "limits: {statement: 3s, matches: 20}\n"
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
     (public_folder / "moirae.yaml").write_text(WORKSPACE + LIMITS)
-    (public_folder / "hosts.csv").write_text("host,site\n")
+    (public_folder / "hosts.csv").write_text("host,site,since\n")
     return load_settings(public_folder / "moirae.yaml", {})
 
 

@@ -1,7 +1,8 @@
 """Rows that come late, twice, in conflict or for a time that is gone: at any age of their chunk, counted by cause."""
 
+import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -18,7 +19,7 @@ from moirae import storage
 from moirae.doctor import examine
 from recall.engines.local import LocalEngine
 from recall.engines.template import Ask
-from recall.ledger import Ledger
+from recall.ledger import Ledger, pinned_chunks
 from recall.request import Piece
 from tests.integration.history import SCHEMA, START, History, go_on, history
 
@@ -47,10 +48,10 @@ def bring(writer: Archive, name: str, rows: list[tuple[int, str, int]]) -> None:
     writer.ingest([Unit("past", name, "jsonl", lambda: iter(lines))], 1 << 60)
 
 
-def roll(past: History, writer: Archive, roller: Roller, keep: int) -> None:
+def roll(past: History, writer: Archive, roller: Roller, keep: int, pinned: Callable[[], set[int]] = set) -> None:
     """Until nothing is left to do; `keep` seconds of event time."""
     policy = Policy(1, keep * 1_000_000, 0.0)
-    while work := writer.roll(policy, roller.needs, [writer.watermark("past")], set):
+    while work := writer.roll(policy, roller.needs, [writer.watermark("past")], pinned):
         roller.take(work)
         roller.wait()
         writer.done(roller.done())
@@ -107,6 +108,47 @@ def test_files_of_an_expired_chunk_leave_the_disk(past: History) -> None:
             assert time.monotonic() < deadline, "the files stay"
             time.sleep(0.1)
         assert not [f for f in examine(past.settings, past.connection) if f.wrong]
+    finally:
+        roller.stop()
+
+
+def test_files_stay_until_the_recall_that_reads_them_is_done(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a task has pinned is expired for others, and still there for it."""
+    go, real = threading.Event(), LocalEngine.together
+
+    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+        assert go.wait(60)
+        return real(engine, asks)
+
+    monkeypatch.setattr(LocalEngine, "together", together)
+    root = storage.root(past.settings)
+    writer, roller = archive(past), Roller(root, [SCHEMA], 0.4)
+
+    def pinned() -> set[int]:
+        return pinned_chunks(past.connection)
+
+    def forgotten() -> list[int]:
+        return [one.chunk.id for one in writer.catalog.kept() if FORGET in one.done]
+
+    try:
+        task = past.ask(1)
+        assert pinned() == set()
+        with past.manager() as manager:
+            go_on(manager, lambda: past.task(task)["pieces"] is not None)
+            try:
+                assert past.task(task)["state"] == "running"
+                assert pinned() == {chunk.id for chunk in writer.chunks}
+                roll(past, writer, roller, 200, pinned)
+                gone = [chunk.id for chunk in writer.chunks if chunk.state == "expired"]
+                assert gone and forgotten() == []
+                assert all((root / "streams" / "past" / f"chunk={chunk}").exists() for chunk in gone)
+            finally:
+                go.set()
+            go_on(manager, lambda: past.task(task)["state"] == "done")
+        assert past.revisions(task)[-1]["answer"] == [past.whole()]
+        assert pinned() == set()
+        roll(past, writer, roller, 200, pinned)
+        assert forgotten() == gone
     finally:
         roller.stop()
 

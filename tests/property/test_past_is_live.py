@@ -67,6 +67,13 @@ groups:
     keep_firing_for: 90s
     context: {loads: {sql: "SELECT CAST(v AS int) AS v FROM load WHERE host = event.host", within: 3m}}
     recall: {alike: {similar: {k: 3}}}
+  - alert: Site
+    expr: SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v > 30
+    id: [host, n]
+    key: [site]
+    keep_firing_for: 1m
+    context: {own: {sql: SELECT event.site AS site}}
+    recall: {alike: {similar: {k: 3}}}
   - alert: Silent
     absent: 2m
     stream: b
@@ -75,7 +82,7 @@ groups:
     context: {near: {sql: "SELECT n FROM a WHERE host = event.host", within: 2m}}
     recall: {alike: {similar: {k: 3}}}
 """
-CONTEXTS = {"Filter": ("near", "site"), "Every": ("own",), "End": ("loads",), "Silent": ("near",)}
+CONTEXTS = {"Filter": ("near", "site"), "Every": ("own",), "End": ("loads",), "Site": ("own",), "Silent": ("near",)}
 
 Make = Callable[[bool], World]
 

@@ -48,8 +48,18 @@ streams:
     lateness: 0s
     source: {files: b/*.jsonl}
 relations:
-  hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
+  hosts:
+    columns: {host: string, site: string, since: timestamp}
+    key: [host]
+    valid_from: since
+    source: {file: hosts.csv}
 """
+# Host, site, and from when to when it is there. One host moves, one is not known from the start, one never is.
+STAYS = (
+    ("h0", "site h0", START - timedelta(days=1), START + timedelta(seconds=200)),
+    ("h0", "site h9", START + timedelta(seconds=200), None),
+    ("h1", "site h1", START + timedelta(seconds=100), None),
+)
 
 RULES = """
 groups:
@@ -72,7 +82,7 @@ groups:
     expr: SELECT at AS ts, host, w FROM b WHERE w IS NULL OR w > 5
     keep_firing_for: 30s
   - alert: Site
-    expr: SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v < 20
+    expr: SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v < 40
     id: [host, n]
     key: [site]
   - alert: End
@@ -127,7 +137,8 @@ BATCH = {
     # Of rows of one host and time the smallest is the event.
     "Star": "SELECT at AS ts, host, CASE WHEN count(w) = count(*) THEN min(w) END AS w FROM b "
     "WHERE w IS NULL OR w > 5 GROUP BY at, host",
-    "Site": "SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host WHERE a.v < 20",
+    "Site": "SELECT a.host, a.n, a.ts, h.site FROM a JOIN hosts h ON a.host = h.host AND h.since <= a.ts "
+    "AND (h.until IS NULL OR a.ts < h.until) WHERE a.v < 40",
     "End": "SELECT host, window.end AS ts, count(*) AS c FROM a GROUP BY host, window(ts, '1 minute') "
     "HAVING count(*) > 2",
     "Start": "SELECT window.start AS ts, max(w) AS m FROM b GROUP BY window(at, '2 minutes')",
@@ -270,9 +281,8 @@ class World:
         for name in self.archive.tables:
             rows = self.rows(name)
             self.spark.createDataFrame(rows.filter(pa.compute.invert(rows["_late"]))).createOrReplaceTempView(name)
-        self.spark.createDataFrame(
-            [(h, f"site {h}") for h in HOSTS[:2]], "host string, site string"
-        ).createOrReplaceTempView("hosts")
+        kinds = "host string, site string, since timestamp, until timestamp"
+        self.spark.createDataFrame(STAYS, kinds).createOrReplaceTempView("hosts")
         newest = max((p.newest for p in self.archive.progress.values() if p.newest is not None), default=0)
         found = {}
         for name, text in BATCH.items():
@@ -308,5 +318,6 @@ def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> l
 def workspace(folder: Path) -> Settings:
     """Its files in a folder."""
     (folder / "moirae.yaml").write_text(WORKSPACE)
-    (folder / "hosts.csv").write_text("host,site\n" + "".join(f"{h},site {h}\n" for h in HOSTS[:2]))
+    stays = "".join(f"{host},{site},{since.isoformat()}\n" for host, site, since, _ in STAYS)
+    (folder / "hosts.csv").write_text(f"host,site,since\n{stays}")
     return load_settings(folder / "moirae.yaml", {})

@@ -24,6 +24,7 @@ relations:
 WINDOW = (
     "SELECT host, window.end AS ts, avg(cpu) AS cpu FROM cpu GROUP BY host, window(ts, '5 minutes') HAVING avg(cpu) > "
 )
+START = "SELECT host, window.start AS ts, avg(cpu) AS cpu FROM cpu GROUP BY host, window(ts, '5 minutes')"
 SLIDING = "SELECT host, window.end AS ts, avg(cpu) AS cpu"
 
 
@@ -53,13 +54,32 @@ def test_a_shared_rule_names_its_fellows_and_its_constants(place: Settings) -> N
     assert judged["shared_with"] == ["g/B"]
     assert judged["constants"] == {"p0": 80.0}
     assert judged["reach"] == 300.0
-    assert judged["overlap"] == {"before": 300.0 + 600.0 + 300.0, "after": 600.0}
+    assert judged["overlap"] == {"before": 300.0 + 300.0, "after": 600.0 + 300.0}
     assert judged["told"].startswith("when the watermark")
     assert found["archived"] == ["stream cpu", "its events"]
     assert found["recalls"]["norm"]["revisions"] == "update the one row"
     assert "SUM(" in found["recalls"]["norm"]["partial"].upper()
     assert found["recalls"]["norm"]["engine"] == "the recall process itself, or spark"
     assert found["recalls"]["most"]["revisions"] == "insert, update and delete rows"
+
+
+@pytest.mark.parametrize(
+    ("expr", "keys", "before", "after"),
+    [
+        # Windows of 5 minutes; an alert goes on for 5 minutes by default.
+        (f"{WINDOW} 80", {}, 300.0 + 300.0, 0.0),
+        (f"{WINDOW} 80", {"keep_firing_for": "1m", "delay": "7m"}, 300.0 + 60.0, 0.0),
+        (f"{WINDOW} 80", {"for": "10m", "recall_on": "every"}, 300.0 + 300.0 + 600.0, 600.0 + 300.0),
+        (START, {"for": "2m"}, 300.0 + 300.0, 300.0 + 120.0 + 300.0),
+    ],
+)
+def test_a_piece_of_history_is_decided_by_as_much_beside_it(
+    place: Settings, expr: str, keys: dict[str, Any], before: float, after: float
+) -> None:
+    """What `moirae.views` reads: how far the query reaches, and how far alerts do."""
+    found = explain(place, [rule("A", expr, **keys)], "g/A")
+    # A window holds its last row a microsecond before its end.
+    assert found["judged"]["overlap"] == pytest.approx({"before": before, "after": after}, abs=1e-6)
 
 
 def test_what_a_recall_reads_is_archived_unasked(place: Settings) -> None:
@@ -101,6 +121,15 @@ def test_windows_that_slide_are_told(place: Settings, expr: str, said: str) -> N
     judged = explain(place, [one], "g/A")["judged"]
     assert judged["windows"].startswith(said)
     assert ("partial" in judged and "_panes" in judged["merge"]) == said.startswith("each")
+
+
+def test_a_recall_tells_how_far_its_sketches_may_be_off(place: Settings) -> None:
+    roughly = {"sql": "SELECT approx_count_distinct(h.host) AS mean FROM cpu h"}
+    exactly = {"sql": "SELECT avg(h.cpu) AS mean FROM cpu h"}
+    found = explain(place, [rule("A", f"{WINDOW} 80", recall={"roughly": roughly, "exactly": exactly})], "g/A")
+    ((text, error),) = found["recalls"]["roughly"]["errors"].items()
+    assert (text.lower(), error) == ("approx_count_distinct(h.host)", "1.62% (relative standard error)")
+    assert "errors" not in found["recalls"]["exactly"]
 
 
 def test_what_is_not_plain_is_sparks_with_a_reason(place: Settings) -> None:
