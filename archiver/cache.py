@@ -128,8 +128,8 @@ class Cache:
         for path in [Path(folder, name) for folder, _, names in os.walk(self.folder) for name in names]:
             with suppress(FileNotFoundError):
                 held = path.stat()
-                if path.name.endswith(_BEGUN) and not -_LEFT < _until(held) - now <= 2 * self._grace:
-                    path.unlink()
+                if path.name.endswith(_BEGUN):
+                    self._remove_left(path, held, now)
                 elif not path.name.startswith("."):
                     known = _until(held) <= now + 2 * self._grace  # else from before the machine was started
                     found.append((_until(held) if known else 0.0, held.st_size, path))
@@ -140,6 +140,16 @@ class Cache:
                 return
             if not self._held(until, now) and self._remove(path, now):
                 excess -= bytes_
+
+    def _remove_left(self, path: Path, known: os.stat_result, now: float) -> None:
+        """Remove what a process has left unfinished that died."""
+        if self._left(known, now):
+            with self._locked():
+                if self._left(path.stat(), now):  # else it was just being made, and has its time now
+                    path.unlink()
+
+    def _left(self, known: os.stat_result, now: float) -> bool:
+        return not -_LEFT < _until(known) - now <= 2 * self._grace
 
     def _remove(self, path: Path, now: float) -> bool:
         with self._locked():

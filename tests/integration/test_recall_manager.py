@@ -279,7 +279,7 @@ def test_files_that_cannot_be_summarised_are_left_to_queries(past: History) -> N
         past.keys._files = learned
 
 
-def _damaged(reader: Reader) -> None:
+def _damaged(reader: Reader, streams: object) -> None:
     raise LogDamaged("cannot be read")
 
 

@@ -3,8 +3,10 @@
 import errno
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -141,3 +143,21 @@ def test_what_a_killed_process_began_goes_after_a_while(tmp_path: Path) -> None:
     os.utime(young, (_ZERO + NOW - 3600, 1))
     brought(cache, "a")
     assert not left.exists() and young.exists()
+
+
+def test_what_is_just_being_made_is_not_taken_for_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread removes what was left unfinished while a file is there and has not been given its time."""
+    cache, real, tidying = Cache(tmp_path, 1, 60.0), os.utime, list[threading.Thread]()
+
+    def utime(*values: Any, **named: Any) -> None:
+        if not tidying and Path(values[0]).exists():
+            tidying.append(threading.Thread(target=Cache(tmp_path, 1, 60.0).tidy, args=(0,)))
+            tidying[0].start()
+            tidying[0].join(0.3)
+        real(*values, **named)
+
+    monkeypatch.setattr(os, "utime", utime)
+    with cache.writing(tmp_path / "a" / "file") as path:
+        path.write_bytes(b"x")
+        tidying[0].join()
+    assert tidying
