@@ -100,7 +100,8 @@ class Corpora:
         index = self.index(task.rule, task.version, question)
         found = self._connection.execute(_QUERIES["context"], {"eids": [task.asked.eid]}).fetchall()
         mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
-        return SimilarState.of(index, question, task.asked, task.corpus, mine[0] if mine else {}, task.held)
+        context = mine[0] if mine else {}
+        return SimilarState.of(index, question, task.asked, task.corpus, context, task.held, task.skipped)
 
     def promising(self, task: Task) -> list[Piece]:
         """The pieces of a task, those first in which most may be alike; of equal ones as they were."""

@@ -49,7 +49,7 @@ class SimilarAgain:
 
 
 def _read(index: Index, state: SimilarState, row: Mapping[str, Any], counted: Mapping[str, Any] | None) -> None:
-    done = row["coverage"]["read"] + row["coverage"]["failed"]
+    done = sum(row["coverage"][part] for part in ("by_summary", "read", "failed"))
     seen = [number for pieces, number in (counted["seen"] if counted else ()) for _ in range(pieces)]
     for place, (_, low, high) in enumerate(row["pieces"][:done]):
         state.see(seen[place] if place < len(seen) else row["corpus"])

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from itertools import takewhile
 
 from recall.corpora import Corpora
 from recall.ledger import Ledger, Revision, Step, Task
 from recall.manager.desk import Work
 from recall.request import SimilarQuestion, coverage
-from recall.similarity.answer import compare, hopeful
+from recall.similarity.answer import barren, compare, hopeful
 from recall.similarity.index import Index, Key
 
 
@@ -47,10 +48,26 @@ class Comparisons:
         if work.state is None and work.task.next == 0:
             # Now its first piece is ready: what there is counts.
             work.task.corpus = index.number
-            self._ledger.pin(work.task)
+            self._begin(work, index)
         if work.state is None:
             work.state = self._corpora.begin(work.task)
         return {hit.event for hit in work.state.top.hits}
+
+    def _begin(self, work: Work, index: Index) -> None:
+        """Pieces without anything in common with the event come first, and need not be read. Of those whose past is not
+        found yet nothing is known."""
+        task = work.task
+        assert task.pieces is not None
+        ready = set(task.pieces[: work.upto])
+        unknown = {*self._missing(task), *self._lost(task)}
+        told = barren(index, self._corpora.begin(task), [(low, high) for _, low, high in task.pieces])
+        known = {piece for piece, none in zip(task.pieces, told, strict=True) if none and piece[0] not in unknown}
+        rest = [piece for piece in task.pieces if piece not in known]
+        task.pieces, task.skipped = [*(piece for piece in task.pieces if piece in known), *rest], len(known)
+        self._ledger.pin(task)
+        # This turn reads as many as it would have, but none that was not made ready for it.
+        able = takewhile(lambda piece: piece in ready or piece[0] not in unknown, rest[: len(ready)])
+        work.upto = task.next + sum(1 for _ in able)
 
     def _pass(self, works: Sequence[Work], index: Index) -> list[int]:
         """Compare, piece by piece; with how many events each."""

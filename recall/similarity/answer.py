@@ -41,10 +41,13 @@ class SimilarState:
         number: int,
         contexts: Mapping[str, Sequence[Mapping[str, str | None]]],
         held: bytes | None,
+        skipped: int = 0,
     ) -> "SimilarState":
-        """Begin, or go on from what was kept. `number`: the corpus that is counted."""
+        """Begin, or go on from what was kept. `number`: the corpus that is counted; `skipped`: pieces at the beginning
+        that held nothing of use then."""
         event = past(asked.ts, str(asked.eid), number, contexts, question.contexts, index.numeric)
-        kept = {"hits": [], "seen": []} if held is None else orjson.loads(held)
+        first = [(skipped, number)] if skipped else []
+        kept = {"hits": [], "seen": first} if held is None else orjson.loads(held)
         hits = [tuple(hit) for hit in kept["hits"]]
         newest = event.ts - question.gap + 1 if question.gap else event.ts
         measure, top = MEASURES[question.measure], restored(question.k, hits)
@@ -109,6 +112,11 @@ def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span])
     for state in states:
         state.see(max(index.number, state.comparison.event.number))
     return index.score([state.comparison for state in states], spans)
+
+
+def barren(index: Index, state: SimilarState, spans: Sequence[Span]) -> list[bool]:
+    """For each of some pieces of history, whether none of its events shares anything with the new one."""
+    return [bound == 0 for bound in index.bounds(state.comparison, spans)]
 
 
 def hopeful(index: Index, state: SimilarState, spans: Sequence[Span]) -> int:

@@ -51,10 +51,11 @@ class _Corpus:
         self._rng = random.Random(seed)
         self.alerts: list[Alert] = []
 
-    def settle(self, seconds: list[int]) -> None:
+    def settle(self, seconds: list[int], same: Mapping[str, int] | None = None) -> None:
+        """`same`: the facts of all; absent: drawn."""
         for second in seconds:
             number = len(self.alerts) + 1
-            eid, facts = UUID(int=number), self._facts()
+            eid, facts = UUID(int=number), same or self._facts()
             ts = START + timedelta(seconds=second)
             rows = [{"t": word} for word, count in facts.items() for _ in range(count)]
             self._connection.execute(
@@ -111,6 +112,22 @@ def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_c
                 none_left += 1
                 assert _hits(revision) == corpus.expected(alert)
     assert none_left
+
+
+def test_pieces_without_anything_in_common_are_not_read(past: History) -> None:
+    """What is alike lies in two chunks of the middle; the answer is exact, and is repeated so."""
+    corpus = _Corpus(past, 4)
+    corpus.settle(list(range(0, _END, 5)))
+    corpus.settle([_END // 3, _END // 2], {"rare": 1, "w1": 1})
+    corpus.settle([_END - 1], {"rare": 1})
+    task = _ask(past, corpus.alerts[-1])
+    _finish(past, [task])
+    answer = past.revisions(task)[-1]
+    assert _hits(answer) == corpus.expected(corpus.alerts[-1]) and len(answer["answer"]) == 2
+    coverage, pieces = answer["coverage"], len(past.task(task)["pieces"])
+    assert 2 <= coverage["read"] <= 3 and coverage["by_summary"] == pieces - coverage["read"] > _CHUNKS // 2
+    assert coverage["final"] and not coverage["partial"] and coverage["read_from"] is None
+    assert _again(past, Corpora(past.connection, Path("/nowhere")), task).equal
 
 
 class _GivenUp:
