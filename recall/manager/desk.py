@@ -150,7 +150,7 @@ class Desk:
         template = self._template(task.question)
         if task.pieces is None:
             chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks() if c.state != "expired"]
-            task.pieces = pieces(chunks, task.asked.ts, task.question)
+            task.pieces, task.skipped = pieces(chunks, task.asked.ts, task.question), 0
             if isinstance(task.question, SimilarQuestion):
                 index = self._corpora.index(task.rule, task.version, task.question)
                 task.corpus = index.number
