@@ -9,6 +9,7 @@ from recall.corpora import Corpora
 from recall.ledger import Ledger, Revision, Step, Task
 from recall.manager.desk import Work
 from recall.request import SimilarQuestion, coverage
+from recall.schedule.order import ranked
 from recall.similarity.answer import barren, compare, hopeful
 from recall.similarity.index import Index, Key
 
@@ -59,14 +60,17 @@ class Comparisons:
         task = work.task
         assert task.pieces is not None
         ready = set(task.pieces[: work.upto])
-        unknown = {*self._missing(task), *self._lost(task)}
+        unknown = self._missing(task)
         told = barren(index, self._corpora.begin(task), [(low, high) for _, low, high in task.pieces])
-        known = {piece for piece, none in zip(task.pieces, told, strict=True) if none and piece[0] not in unknown}
-        rest = [piece for piece in task.pieces if piece not in known]
-        task.pieces, task.skipped = [*(piece for piece in task.pieces if piece in known), *rest], len(known)
+        promises = [
+            0.0 if none and piece[0] not in unknown else None for piece, none in zip(task.pieces, told, strict=True)
+        ]
+        task.pieces, task.skipped = ranked(task.pieces, promises, "newest")  # the rest stay in the order they have
         self._ledger.pin(task)
         # This turn reads as many as it would have, but none that was not made ready for it.
-        able = takewhile(lambda piece: piece in ready or piece[0] not in unknown, rest[: len(ready)])
+        able = takewhile(
+            lambda piece: piece in ready or piece[0] not in unknown, task.pieces[task.skipped :][: len(ready)]
+        )
         work.upto = task.next + sum(1 for _ in able)
 
     def _pass(self, works: Sequence[Work], index: Index) -> list[int]:
