@@ -1,7 +1,4 @@
-"""Real data, a rule that is added to it late, and what it should find, computed by DuckDB.
-
-MOIRAE_SCALE: for how many times as many machines as each case says.
-"""
+"""Real data, a rule that is added to it late, and what it should find, computed by DuckDB."""
 
 import json
 import os
@@ -17,7 +14,6 @@ from typing import Any
 import duckdb
 
 DATA = Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" / "data"))
-SCALE = os.environ.get("MOIRAE_SCALE")
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,8 @@ class Case:
     patience: int = 400
 
 
+PLANETLAB_CELLS = "--host host --block 3600"
 PLANETLAB = {
-    "scale": (1, "--host host --block 3600"),
     "columns": {"ts": "timestamp", "host": "string", "slice": "string", "cpu_pct": "int"},
     "stream": "id: [host, slice], key: [host]",
     "before": "SELECT host, slice, ts FROM s WHERE cpu_pct > 98",
@@ -60,9 +56,19 @@ PLANETLAB = {
     context:
       beside: {sql: "SELECT slice FROM s WHERE host = event.host AND cpu_pct > 20", within: 6m}""",
 }
+FIVE_DAYS = {
+    "files": "planetlab/cpu_*.csv.gz",
+    "split": "2011-04-03T18:00",
+    "later": "2011-04-03T20:00",
+    "end": "2011-04-03T23:59",
+    "late": "2011-04-03T23:20",
+    "step": 6,
+    **PLANETLAB,
+}
 CASES = {
     "planetlab, hours": Case(
         files="planetlab/cpu_20110303.csv.gz",
+        scale=(1, PLANETLAB_CELLS),
         chunks="{rows: 8_000, age: 30m, recent: 3}",
         split="2011-03-03T04:45",
         later="2011-03-03T05:30",
@@ -72,15 +78,16 @@ CASES = {
         **PLANETLAB,
     ),
     "planetlab, five days": Case(
-        files="planetlab/cpu_*.csv.gz",
+        scale=(1, PLANETLAB_CELLS),
         chunks="{rows: 100_000, age: 6h, recent: 3}",
-        split="2011-04-03T18:00",
-        later="2011-04-03T20:00",
-        end="2011-04-03T23:59",
-        late="2011-04-03T23:20",
-        step=6,
         patience=900,
-        **PLANETLAB,
+        **FIVE_DAYS,
+    ),
+    "planetlab, five days, ten times": Case(
+        scale=(10, PLANETLAB_CELLS),
+        chunks="{rows: 1_000_000, age: 6h, recent: 3}",
+        patience=2400,
+        **FIVE_DAYS,
     ),
     "bgl, ten times": Case(
         files="bgl/events.jsonl.gz",
@@ -136,7 +143,6 @@ class Place:
     def _load(self) -> None:
         """All rows; times as they are written."""
         factor, options = self.case.scale
-        factor = int(SCALE or factor)
         kinds = {name: "INTEGER" if kind == "int" else "VARCHAR" for name, kind in self.case.columns.items()}
         self.rows.execute(f"CREATE TABLE s ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
         for file in sorted(DATA.glob(self.case.files)):

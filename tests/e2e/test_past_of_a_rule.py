@@ -1,7 +1,7 @@
 """A rule that is added to a history has its past: of recent chunks by itself, of old ones when a recall comes by.
 
 Real data through the real processes, against an independent computation with DuckDB: some hours of PlanetLab, its five
-days, and four months of Blue Gene/L for ten times as many machines.
+days, these for ten times as many machines, and four months of Blue Gene/L for ten times as many.
 """
 
 import json
@@ -21,7 +21,7 @@ from tests.e2e.late_rule import CASES, DATA, Place
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.timeout(3000),
+    pytest.mark.timeout(6000),
     pytest.mark.skipif(not DATA.is_dir(), reason=f"no data at {DATA}; MOIRAE_DATA names its folder"),
 ]
 
