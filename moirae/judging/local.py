@@ -16,6 +16,7 @@ from archiver.admission import column
 from moirae.alerts.event import Found
 from moirae.judging.plan import view
 from moirae.judging.share import Shared
+from recall.engines import duck
 
 # What rules have found, each with the place of its rule.
 Places = list[tuple[int, Found]]
@@ -29,8 +30,7 @@ class LocalJudge:
     """DuckDB on one thread."""
 
     def __init__(self) -> None:
-        self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
-        self._duck.execute("SET TimeZone = 'UTC'")
+        self._duck = duck.connect()
         self._constants: OrderedDict[int, str] = OrderedDict()
 
     def found(
@@ -51,9 +51,9 @@ class LocalJudge:
                     source = group.duck.source
                     if sources.count(source) > 1 and source not in made:
                         made[source] = f"{_ROWS}{len(made)}"
-                        self._duck.register(made[source], self._duck.sql(f"SELECT * FROM {source}").to_arrow_table())
+                        self._duck.register(made[source], duck.answer(self._duck, f"SELECT * FROM {source}"))
                     sql = group.duck.sql(self.constants(group), made.get(source))
-                    answers.append((group, finds(group, self._duck.sql(sql).to_arrow_table())))
+                    answers.append((group, finds(group, duck.answer(self._duck, sql))))
                 except (duckdb.Error, pa.ArrowException):
                     continue  # Spark will say what is wrong
         finally:
@@ -66,7 +66,7 @@ class LocalJudge:
         for name, table in tables.items():
             self._duck.register(name, table)
         try:
-            return self._duck.sql(sql, params=dict(values)).to_arrow_table()
+            return duck.answer(self._duck, sql, values)
         finally:
             for name in tables:
                 self._duck.unregister(name)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.reader import Pinned, Reader
-from recall.engines import merging
+from recall.engines import duck, merging
 from recall.engines.answers import Rows
 from recall.engines.subset import NotServed, Served, served
 from recall.engines.template import PENDING, Ask, Own, Shares, Template, by_event, cut, wanted_only
@@ -28,8 +28,7 @@ class LocalEngine:
         self._reader = reader
         self._served: Lately[str, Served | NotServed] = Lately()
         self._merges: Lately[str, str | None] = Lately()  # None: Spark is to be asked
-        self._duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
-        self._duck.execute("SET TimeZone = 'UTC'")
+        self._duck = duck.connect()
         # Files stay as they are, and many questions read the same ones.
         self._duck.execute("SET parquet_metadata_cache = true")
 
@@ -81,14 +80,14 @@ class LocalEngine:
     def _found(self, named: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
         """What some queries over one scan find."""
         if len(queries) == 1:
-            return [self._duck.sql(f"{named}({scan}) FROM ({queries[0]})").to_arrow_table()]
+            return [duck.answer(self._duck, f"{named}({scan}) FROM ({queries[0]})")]
         # Each has columns of its own, so that none takes another's type.
         parts = (
             f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
             for number, query in enumerate(queries)
         )
         text = f"{named}MATERIALIZED ({scan}) {' UNION ALL BY NAME '.join(parts)}"
-        rows = self._duck.sql(text).to_arrow_table()
+        rows = duck.answer(self._duck, text)
         return [_of_query(rows, number) for number in range(len(queries))]
 
     def cancel(self) -> None:

@@ -13,6 +13,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
 from recall.engines.answers import Rows, in_order, written
+from recall.engines.duck import answer
 from recall.engines.template import PENDING, Template
 from recall.pending import PLAIN, Waiting, plain_pending
 from recall.query.lift import EID
@@ -73,7 +74,7 @@ def merge(
     duck.register(MERGED, values)
     duck.register(PENDING, plain_pending([Waiting(one, None, one.ts) for one in asked], template.question.attributes))
     try:
-        found = duck.sql(sql).to_arrow_table()
+        found = answer(duck, sql)
     except duckdb.InterruptException:
         raise
     except duckdb.Error:

@@ -1,0 +1,24 @@
+"""DuckDB in this process, as recalls and rules use it: on one thread, times in UTC, answers as Arrow tables."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+# Answers are small beside what is read for them: a copy costs less than planning every statement twice, as
+# `connection.sql(…).to_arrow_table()` does.
+warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
+
+
+def connect() -> duckdb.DuckDBPyConnection:
+    """A database of its own, in memory."""
+    duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
+    duck.execute("SET TimeZone = 'UTC'")
+    return duck
+
+
+def answer(duck: duckdb.DuckDBPyConnection, query: str, values: Mapping[str, Any] | None = None) -> pa.Table:
+    """What a query says, with values for its $names. Raises `duckdb.Error`."""
+    return duck.execute(query, None if values is None else dict(values)).to_arrow_table()
