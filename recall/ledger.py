@@ -1,6 +1,7 @@
 """The recall ledger in PostgreSQL: tasks, their progress and answers, and what people ask of them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -218,7 +219,8 @@ class Ledger:
         task is no longer this process's, or has been ended, and nothing was taken in."""
         task, revision = step.task, step.revision
         number = task.revision + (revision is not None)
-        with self._connection.transaction():
+        # Without an answer it is one statement, and cannot be refused for what it stores.
+        with nullcontext() if revision is None else self._connection.transaction():
             done = self._connection.execute(
                 _QUERIES["advance"],
                 {

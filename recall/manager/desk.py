@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -132,15 +132,21 @@ class Desk:
             if level == 0 and time.monotonic() - self._looked > _LOOK:
                 self._looked = time.monotonic()
                 self._crowded = self._ledger.unanswered() if room <= 0 or full else False
-            for task in self._ledger.claim(level, room, _EACH, full) if room > 0 else []:
+            claimed = self._ledger.claim(level, room, _EACH, full) if room > 0 else []
+            chunks = self._chunks() if any(task.pieces is None for task in claimed) else []
+            for task in claimed:
                 try:
-                    self._take(task)
+                    self._take(task, chunks)
                 except psycopg.Error:
                     raise
                 except Exception as error:  # what is odd about one task is its own
                     self.fail(task, words(error))
 
-    def _take(self, task: Task) -> None:
+    def _chunks(self) -> list[tuple[int, int | None, int | None]]:
+        """All of history, oldest first."""
+        return [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks() if c.state != "expired"]
+
+    def _take(self, task: Task, chunks: Sequence[tuple[int, int | None, int | None]]) -> None:
         if task.tries >= TRIES:
             self.fail(task, _TOO_MUCH.format(task.tries), exceeded=True)
             return
@@ -149,7 +155,6 @@ class Desk:
             return
         template = self._template(task.question)
         if task.pieces is None:
-            chunks = [(c.id, c.from_ts, c.to_ts) for c in Catalog(self._connection).chunks() if c.state != "expired"]
             task.pieces, task.skipped = pieces(chunks, task.asked.ts, task.question), 0
             if isinstance(task.question, SimilarQuestion):
                 index = self._corpora.index(task.rule, task.version, task.question)
