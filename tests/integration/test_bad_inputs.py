@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -189,6 +190,20 @@ def test_yaml_is_refused(text: str) -> None:
     if "country" in text:
         assert "must be true or false, not 'NO'" in said
         assert "unknown key 'on'" in said
+
+
+@pytest.mark.parametrize("text", _lines("rule_yaml"), ids=lambda text: text[:60])
+def test_yaml_takes_little_memory(text: str) -> None:
+    """Nor does what is said of it."""
+    tracemalloc.start()
+    try:
+        _, problems = parse_rules("rules.yaml", _as_rule_file(text), frozenset({"events"}))
+        said = json.dumps([str(problem) for problem in problems])
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert problems and len(said) < 100_000
+    assert peak < 200 * 2**20
 
 
 # Recalls are started by alerts, never by hand: what these lines ask for is asked of the commands that take such values.
