@@ -101,7 +101,10 @@ class Corpora:
         found = self._connection.execute(_QUERIES["context"], {"eids": [task.asked.eid]}).fetchall()
         mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
         context = mine[0] if mine else {}
-        return SimilarState.of(index, question, task.asked, task.corpus, context, task.held, task.skipped)
+        state = SimilarState.of(index, question, task.asked, task.corpus, context, task.held)
+        if task.held is None:
+            state.pass_over(task.skipped)
+        return state
 
     def promising(self, task: Task) -> list[Piece]:
         """The pieces of a task, those first in which most may be alike; of equal ones as they were."""

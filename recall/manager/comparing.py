@@ -10,7 +10,7 @@ from recall.ledger import Ledger, Revision, Step, Task
 from recall.manager.desk import Work
 from recall.request import SimilarQuestion, coverage
 from recall.schedule.order import ranked
-from recall.similarity.answer import barren, compare, hopeful
+from recall.similarity.answer import SimilarState, barren, compare, hopeful
 from recall.similarity.index import Index, Key
 
 
@@ -49,24 +49,26 @@ class Comparisons:
         if work.state is None and work.task.next == 0:
             # Now its first piece is ready: what there is counts.
             work.task.corpus = index.number
-            self._begin(work, index)
+            work.state = self._corpora.begin(work.task)
+            self._pass_over(work, work.state)
         if work.state is None:
             work.state = self._corpora.begin(work.task)
         return {hit.event for hit in work.state.top.hits}
 
-    def _begin(self, work: Work, index: Index) -> None:
+    def _pass_over(self, work: Work, state: SimilarState) -> None:
         """Pieces without anything in common with the event come first, and need not be read. Of those whose past is not
         found yet nothing is known."""
         task = work.task
         assert task.pieces is not None
         ready = set(task.pieces[: work.upto])
         unknown = self._missing(task)
-        told = barren(index, self._corpora.begin(task), [(low, high) for _, low, high in task.pieces])
+        told = barren(state.index, state, [(low, high) for _, low, high in task.pieces])
         promises = [
             0.0 if none and piece[0] not in unknown else None for piece, none in zip(task.pieces, told, strict=True)
         ]
         task.pieces, task.skipped = ranked(task.pieces, promises, "newest")  # the rest stay in the order they have
         self._ledger.pin(task)
+        state.pass_over(task.skipped)
         # This turn reads as many as it would have, but none that was not made ready for it.
         able = takewhile(
             lambda piece: piece in ready or piece[0] not in unknown, task.pieces[task.skipped :][: len(ready)]

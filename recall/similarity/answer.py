@@ -41,13 +41,10 @@ class SimilarState:
         number: int,
         contexts: Mapping[str, Sequence[Mapping[str, str | None]]],
         held: bytes | None,
-        skipped: int = 0,
     ) -> "SimilarState":
-        """Begin, or go on from what was kept. `number`: the corpus that is counted; `skipped`: pieces at the beginning
-        that held nothing of use then."""
+        """Begin, or go on from what was kept. `number`: the corpus that is counted."""
         event = past(asked.ts, str(asked.eid), number, contexts, question.contexts, index.numeric)
-        first = [(skipped, number)] if skipped else []
-        kept = {"hits": [], "seen": first} if held is None else orjson.loads(held)
+        kept = {"hits": [], "seen": []} if held is None else orjson.loads(held)
         hits = [tuple(hit) for hit in kept["hits"]]
         newest = event.ts - question.gap + 1 if question.gap else event.ts
         measure, top = MEASURES[question.measure], restored(question.k, hits)
@@ -57,6 +54,11 @@ class SimilarState:
     def dump(self) -> bytes:
         """What must be kept to go on."""
         return orjson.dumps({"hits": [(*hit.event, hit.score) for hit in self.top.hits], "seen": self.seen})
+
+    def pass_over(self, pieces: int) -> None:
+        """So many pieces come before all others, and held nothing of use when the corpus was counted."""
+        if pieces:
+            self.seen.append((pieces, self.comparison.event.number))
 
     def see(self, number: int) -> None:
         """The next piece is compared with what has come in up to a number."""

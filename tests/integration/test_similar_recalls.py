@@ -94,8 +94,9 @@ def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
 
 @pytest.mark.parametrize("order", ["newest", "promising"])
 def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_change(
-    past: History, order: str
+    past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("recall.manager.turns.run", lambda *_: 1)  # so that there are answers on the way
     corpus = _Corpus(past, 1)
     corpus.settle(list(range(0, _END, 2)))
     asked = corpus.alerts[-50:]
