@@ -73,18 +73,20 @@ class Stride(Generic[Task]):
                 self._now[turn.level] = max(self._now[turn.level], min(others))
 
 
-# A run of pieces is read by one query for so many seconds at most, if it can be told.
-LONGEST = 1.0
+# A run of pieces is read by one query for so many seconds at most, if it can be told. How many times as many pieces it
+# has as were read before: the fewer queries there are, the less is spent on planning and storing; lengths that do not
+# hang on times are the same for whoever asks the same later, so that kept answers are found again.
+LONGEST, _GROWTH = 1.0, 6
 
 
 def run(read: int, left: int, each: float | None, alone: bool) -> int:
-    """How many consecutive pieces of history the next query of a task reads: 1, 2, 6, 18, 54 … while it is alone; one
-    where others want their turns too: shares hold, and who is killed has no more to read again.
+    """How many consecutive pieces of history the next query of a task reads: 1, 6, 42 … while it is alone; one where
+    others want their turns too: shares hold, and who is killed has no more to read again.
 
     `read`: pieces it has read already; `left`: that it has not; `each`: seconds that each of the last ones took; while
     that is not known it is one.
     """
     if each is None or not alone:
         return 1
-    wanted = 2 * read if each <= 0 else min(2 * read, int(LONGEST / each))
+    wanted = _GROWTH * read if each <= 0 else min(_GROWTH * read, int(LONGEST / each))
     return min(max(wanted, 1), left)

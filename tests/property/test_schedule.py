@@ -112,7 +112,7 @@ def test_shares_follow_tickets_in_runs_of_pieces(tickets: list[int], seed: int) 
 
 @given(st.integers(1, 2000), st.none() | st.just(0.0) | st.floats(0.0001, 10))
 def test_runs_grow_and_end(total: int, each: float | None) -> None:
-    """Alone, a task of n pieces needs about log₃ n queries, none of which takes much over a second."""
+    """Alone, a task of n pieces needs about log₇ n queries, none of which takes much over a second."""
     read, runs = 0, []
     while read < total:
         runs.append(run(read, total - read, each, alone=True))
@@ -121,8 +121,8 @@ def test_runs_grow_and_end(total: int, each: float | None) -> None:
     assert each is None or all(pieces == 1 or pieces * each <= 1.0 for pieces in runs)
     if each is None:
         assert set(runs) == {1}
-    elif each == 0:
-        assert len(runs) <= math.log(total, 3) + 2
+    elif each * total <= 1.0:
+        assert len(runs) <= math.log(total, 7) + 2
 
 
 @given(st.integers(0, 2000), st.integers(1, 2000))
