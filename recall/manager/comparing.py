@@ -34,15 +34,19 @@ class Comparisons:
         began = time.monotonic()
         task = works[0].task
         assert isinstance(task.question, SimilarQuestion)
+        # Asked before the corpus is brought up to now: what is found in between is looked at none the less.
+        missing, lost = self._missing(task), self._lost(task)
         index = self._corpora.index(task.rule, task.version, task.question)
-        before = [self._best(work, index) for work in works]
+        before = [self._best(work, index, missing) for work in works]
         compared = self._pass(works, index)
         took = time.monotonic() - began
         found = zip(works, before, compared, strict=True)
-        steps = (self._step(work, index, known, count, took / len(works)) for work, known, count in found)
-        return [replace(step, took=took) for step in steps]
+        return [
+            replace(self._step(work, index, (missing, lost), known, count, took / len(works)), took=took)
+            for work, known, count in found
+        ]
 
-    def _best(self, work: Work, index: Index) -> set[Key]:
+    def _best(self, work: Work, index: Index, missing: Collection[int]) -> set[Key]:
         """The best so far; a task that is new here begins, or goes on from what was kept."""
         if work.state is not None and work.state.index is not index:
             work.state = None  # the corpus was freed meanwhile, and its terms have other numbers now
@@ -50,18 +54,17 @@ class Comparisons:
             # Now its first piece is ready: what there is counts.
             work.task.corpus = index.number
             work.state = self._corpora.begin(work.task)
-            self._pass_over(work, work.state)
+            self._pass_over(work, work.state, missing)
         if work.state is None:
             work.state = self._corpora.begin(work.task)
         return {hit.event for hit in work.state.top.hits}
 
-    def _pass_over(self, work: Work, state: SimilarState) -> None:
+    def _pass_over(self, work: Work, state: SimilarState, unknown: Collection[int]) -> None:
         """Pieces without anything in common with the event come first, and need not be read. Of those whose past is not
         found yet nothing is known."""
         task = work.task
         assert task.pieces is not None
         ready = set(task.pieces[: work.upto])
-        unknown = self._missing(task)
         told = barren(state.index, state, [(low, high) for _, low, high in task.pieces])
         promises = [
             0.0 if none and piece[0] not in unknown else None for piece, none in zip(task.pieces, told, strict=True)
@@ -87,17 +90,26 @@ class Comparisons:
                 work.better = work.better or better
         return compared
 
-    def _step(self, work: Work, index: Index, before: set[Key], compared: int, seconds: float) -> Step:
+    def _step(
+        self,
+        work: Work,
+        index: Index,
+        unprepared: tuple[Collection[int], Collection[int]],
+        before: set[Key],
+        compared: int,
+        seconds: float,
+    ) -> Step:
         task, state = work.task, work.state
         assert task.pieces is not None and state is not None
         changes = sum(hit.event not in before for hit in state.top.hits)
-        lost = self._lost(task)
+        missing, lost = unprepared
         failed = task.failed + sum(chunk in lost for chunk, _, _ in task.pieces[task.next : work.upto])
         covered = coverage(task.pieces, work.upto, failed, task.skipped)
-        due = covered.final or task.revision == 0 or (work.better and work.due(time.monotonic()))
+        # Where the next piece must be prepared first, all that is ready may have been passed over.
+        looked = covered.read + failed > 0
+        due = covered.final or (looked and (task.revision == 0 or (work.better and work.due(time.monotonic()))))
         revision = None
         if due:
-            missing = self._missing(task) if work.upto < len(task.pieces) else ()
             left = [(low, high) for chunk, low, high in task.pieces[work.upto :] if chunk not in missing]
             # Of chunks whose past is not found yet nothing is known: each may hold anything.
             unknown = len(task.pieces) - work.upto - len(left)

@@ -280,10 +280,7 @@ class Index:
         """
         query = self._query(one)
         known = [(segment, self._bound(segment, one, query)) for segment in self.segments]
-        return [
-            max((bound for segment, bound in known if _meets(segment, low, min(high, one.newest))), default=0.0)
-            for low, high in spans
-        ]
+        return _most(known, spans, one.newest)
 
     def promises(self, one: Comparison, spans: Sequence[Span]) -> list[float]:
         """By which to rank spans of time: for each, what its terms' summaries let expect of its best. No bound."""
@@ -291,10 +288,7 @@ class Index:
         query = one.pinned.query(context)
         self.heed()
         known = [(segment, segment.promise(query)) for segment in self.segments]
-        return [
-            max((promise for segment, promise in known if _meets(segment, low, min(high, one.newest))), default=0.0)
-            for low, high in spans
-        ]
+        return _most(known, spans, one.newest)
 
     def _bound(self, segment: Segment, one: Comparison, query: Query | None) -> float:
         context = self.vocabulary.context(one.event.facts)
@@ -313,6 +307,19 @@ class Index:
         most += (segment.bound(query, known_norms=False) * query.norm) ** 2
         norm += query.norm**2
         return math.sqrt(most / norm) if norm > 0 else 0.0
+
+
+def _most(known: Sequence[tuple[Segment, float]], spans: Sequence[Span], newest: int) -> list[float]:
+    """For each span of time the most of those segments that have events in it before a time; 0: none has."""
+    some = [(segment, most) for segment, most in known if most > 0]
+    oldest, latest = (np.array([segment.ends[end][0] for segment, _ in some], dtype=np.int64) for end in (0, 1))
+    found = []
+    for low, high in spans:
+        until = min(high, newest)
+        near = (oldest < until) if low is None else (oldest < until) & (latest >= low)
+        there = (some[at] for at in np.flatnonzero(near))
+        found.append(max((most for segment, most in there if _meets(segment, low, until)), default=0.0))
+    return found
 
 
 def _meets(segment: Segment, low: int | None, high: int) -> bool:

@@ -29,6 +29,7 @@ from tests.integration.history import START, History, go_on, history
 
 _CHUNKS, _ROWS = 12, 20
 _END = _CHUNKS * _ROWS
+_ALIKE = {"rare": 1, "w1": 1}
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +199,56 @@ class _Wanted:
 
     def end(self) -> None:
         """Nothing is under way."""
+
+
+class _Found(_Wanted):
+    """What is found there is alike."""
+
+    def __init__(self, corpus: _Corpus, second: int, chunk: int, connection: Connection[Any]) -> None:
+        super().__init__(chunk, connection, [])
+        self._corpus, self._second = corpus, second
+
+    def make(self, work: int, session: object) -> None:
+        self._corpus.settle([self._second], _ALIKE)
+        super().make(work, session)
+
+
+class _FoundMeanwhile(_Found):
+    """By another process, right before somebody asks whether it is."""
+
+    def wanted(self, rule: str, version: str, chunk: int) -> None:
+        """It is not this chunk's turn yet."""
+
+    def missing(self, rule: str, version: str) -> set[int]:
+        for chunk in self._chunks:
+            self.make(chunk, None)
+        return self._chunks
+
+
+@pytest.mark.parametrize("found", [_Found, _FoundMeanwhile])
+def test_what_is_not_prepared_yet_is_not_passed_over(past: History, found: type[_Found]) -> None:
+    """An alert that has just fired; nothing in the newest chunks is alike; in one of them the past is not found yet."""
+    corpus = _Corpus(past, 4)
+    corpus.settle(list(range(0, _END - 1, 5)))
+    corpus.settle([_END // 3, _END // 2], _ALIKE)
+    corpus.settle([_END - 1], {"rare": 1})
+    alert = corpus.alerts[-1]
+    past.connection.execute("UPDATE contexts SET corpus = NULL, settled = false WHERE eid = %s", (alert.event_id,))
+    chunk = past.connection.execute("SELECT id, from_ts FROM chunks ORDER BY id DESC OFFSET 2 LIMIT 1").fetchone()
+    assert chunk is not None
+    second = int((chunk[1] - START).total_seconds()) + 1
+    task = _ask(past, alert)
+    with past.manager(workers=3, background=found(corpus, second, chunk[0], past.connection)) as manager:
+        go_on(manager, lambda: past.task(task)["state"] == "done")
+    revisions = past.revisions(task)
+    alike = {one.event_id for one in corpus.alerts if "t=rare" in one.facts} - {alert.event_id}
+    assert {hit for hit, _ in _hits(revisions[-1])} == alike and len(alike) == 3
+    for revision in revisions:
+        coverage = revision["coverage"]
+        assert coverage["read"] > 0 and coverage["by_summary"] > 0
+        for hit in revision["answer"]:
+            seen = sum(pieces for pieces, _ in hit["corpus"]["seen"])
+            assert seen == coverage["read"] + coverage["by_summary"]
 
 
 class _Turns(Stride[UUID]):
