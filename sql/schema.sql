@@ -387,7 +387,7 @@ CREATE TABLE IF NOT EXISTS tasks (
     -- the corpus that is counted.
     pieces     jsonb,
     corpus     bigint,
-    -- How many pieces are read or given up, and how many of them failed; how many others a summary had ruled out.
+    -- How many pieces are done with; of these, how many failed, and how many, the first ones, a summary had ruled out.
     next       integer NOT NULL DEFAULT 0,
     failed     integer NOT NULL DEFAULT 0,
     skipped    integer NOT NULL DEFAULT 0,

@@ -164,7 +164,7 @@ UNION ALL (SELECT 1 FROM tasks WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rul
 -- What tasks that wait for their turns or have them still read, in numbers; of one that nobody has begun all chunks.
 SELECT id, level, tickets, state <> 'suspended' AS goes_on,
     coalesce(jsonb_array_length(pieces) - next, (SELECT count(*)::integer FROM chunks WHERE state <> 'expired')) AS left,
-    CASE WHEN next > 0 THEN seconds / next END AS each
+    CASE WHEN next > skipped THEN seconds / (next - skipped) END AS each
 FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
 
 -- cancel --
