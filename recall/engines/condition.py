@@ -8,6 +8,7 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
+from recall.engines.duck import connect
 from recall.engines.subset import NotServed, Typing
 from recall.pending import PLAIN, plain_value
 from recall.query.parts import EVENT
@@ -32,8 +33,7 @@ def holds(question: SqlQuestion, asked: Asked, answers: Answers) -> bool | None:
     joins = " ".join(f'LEFT JOIN "{name}" ON true' for name in tables)
     words = sqlglot.transpile(condition.sql(dialect="spark"), read="spark", write="duckdb")[0]
     try:
-        with duckdb.connect(":memory:", config={"threads": "1"}) as duck:
-            duck.execute("SET TimeZone = 'UTC'")
+        with connect() as duck:
             duck.register(EVENT, pa.table(event))
             for name, kinds in tables.items():
                 rows = answers[name][0]

@@ -7,13 +7,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-# Answers are small beside what is read for them: a copy costs less than planning every statement twice, as
-# `connection.sql(…).to_arrow_table()` does.
-warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
-
 
 def connect() -> duckdb.DuckDBPyConnection:
     """A database of its own, in memory."""
+    # Most answers are small beside what is read for them: a copy costs less than planning every statement twice, as
+    # `connection.sql(…).to_arrow_table()` does.
+    warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
     duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
     duck.execute("SET TimeZone = 'UTC'")
     return duck
