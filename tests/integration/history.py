@@ -40,6 +40,8 @@ from recall.request import Asked, Order, Request, SqlQuestion, task_id
 from recall.schedule.stride import Stride
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
+CHUNKS = 20
+"""Of the history that most modules ask about."""
 HOSTS = 4
 # A host that was there in the oldest chunk only.
 GONE = f"h{HOSTS}"

@@ -1,7 +1,7 @@
 """The Recall Manager over a history in chunks: what becomes of tasks, whoever works on them."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,18 +25,7 @@ from recall.request import Asked, Order, Request, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Span
 from recall.similarity.measure import TfIdf
-from tests.integration.history import COUNT, HOSTS, START, History, go_on, history, unasked
-
-
-@pytest.fixture(scope="module")
-def _history() -> Iterator[History]:
-    with history(chunks=20, rows=50) as made:
-        yield made
-
-
-@pytest.fixture
-def past(_history: History) -> History:
-    return unasked(_history)
+from tests.integration.history import COUNT, HOSTS, START, History, go_on
 
 
 def test_answers_get_better_until_they_are_final(past: History) -> None:

@@ -1,6 +1,6 @@
 """Tasks that want the same of history at the same time are served by one query, and harm each other in nothing."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
@@ -11,18 +11,7 @@ from recall.engines.template import Ask
 from recall.ledger import Terms
 from recall.operators.aggregates import Exceeded
 from recall.request import Piece
-from tests.integration.history import COUNT, History, go_on, history, unasked
-
-
-@pytest.fixture(scope="module")
-def _history() -> Iterator[History]:
-    with history(chunks=20, rows=50) as made:
-        yield made
-
-
-@pytest.fixture
-def past(_history: History) -> History:
-    return unasked(_history)
+from tests.integration.history import COUNT, History, go_on
 
 
 def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:

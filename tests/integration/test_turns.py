@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -19,20 +19,7 @@ from recall.schedule.places import Processors
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index, Span
 from recall.similarity.measure import TfIdf
-from tests.integration.history import COUNT, START, History, go_on, history, unasked
-
-_CHUNKS = 20
-
-
-@pytest.fixture(scope="module")
-def _history() -> Iterator[History]:
-    with history(chunks=_CHUNKS, rows=50) as made:
-        yield made
-
-
-@pytest.fixture
-def past(_history: History) -> History:
-    return unasked(_history)
+from tests.integration.history import CHUNKS, COUNT, START, History, go_on
 
 
 @pytest.fixture
@@ -96,7 +83,7 @@ def test_who_is_alone_reads_many_pieces_at_once(past: History, reads: list[list[
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: _done(past, [task]))
-    assert len(past.task(task)["pieces"]) >= _CHUNKS and len(reads) <= _CHUNKS / 2
+    assert len(past.task(task)["pieces"]) >= CHUNKS and len(reads) <= CHUNKS / 2
     assert past.revisions(task)[-1]["answer"] == [past.whole()]
 
 
@@ -108,7 +95,7 @@ def test_who_is_not_alone_reads_one_piece_at_a_time(past: History, reads: list[l
     pieces = {tuple(piece) for piece in past.task(tasks[0])["pieces"]}
     for number in (1, 2):
         mine = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
-        assert set(mine) <= pieces and len(mine) == len(set(mine)) == _CHUNKS
+        assert set(mine) <= pieces and len(mine) == len(set(mine)) == CHUNKS
 
 
 def test_fifty_comparisons_of_one_rule_are_one_pass_over_each_piece(

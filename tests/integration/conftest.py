@@ -1,0 +1,18 @@
+"""A history that nobody has asked anything about; modules that need another have their own `past`."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.history import CHUNKS, History, history, unasked
+
+
+@pytest.fixture(scope="module")
+def _history() -> Iterator[History]:
+    with history(chunks=CHUNKS, rows=50) as made:
+        yield made
+
+
+@pytest.fixture
+def past(_history: History) -> History:
+    return unasked(_history)
