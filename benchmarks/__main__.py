@@ -15,6 +15,7 @@ _MODULES = {
     "G4b": "benchmarks.promising",
     "G5": "benchmarks.similarity",
     "G5b": "benchmarks.similarity",
+    "G5c": "benchmarks.similarity",
     "G2": "benchmarks.scans",
     "G6": "benchmarks.recalls",
     "G7": "benchmarks.recalls",
