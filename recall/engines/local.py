@@ -65,8 +65,12 @@ class LocalEngine:
 
     def _scan(self, stream: str, pinned: Pinned, asks: Sequence[Ask]) -> str:
         """The rows of a stream that are of use for some questions."""
-        columns = self._reader.schema(stream).columns
-        only = _only(stream, columns, asks)
+        schema = self._reader.schema(stream)
+        columns, only = schema.columns, _only(stream, schema.columns, asks)
+        if len(asks) == 1:
+            # One question's rows are joined with its events as they are read, which looks values up by itself. By what
+            # files are clustered, that is too late: whole parts of them need not be read.
+            only = {name: values for name, values in only.items() if len(values) == 1 or name in schema.key}
         where = "".join(f' AND "{name}" IN ({_texts(values)})' for name, values in only.items())
         sources = []
         if pinned.files:
