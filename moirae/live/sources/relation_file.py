@@ -59,7 +59,10 @@ def _rows(name: str, relation: Relation, source: RelationFile) -> list[dict[str,
     except (OSError, SourceDamaged) as error:
         raise MoiraeError(f"relation {name}: {path} cannot be read: {error}") from error
     header: list[str] = []
-    if source.format == "csv" and read:
+    if source.format == "csv" and not read:
+        # Who writes a file anew may have emptied it first.
+        raise ProblemsError([Problem(str(path), 1, None, "the file is empty: not even a header is there")])
+    if source.format == "csv":
         number, line = read.pop(0)
         try:
             header = csv_header(line)
