@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from graphlib import TopologicalSorter
 
+import structlog
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType, StructType, TimestampType
 
@@ -16,6 +17,9 @@ from recall import gate
 from recall.alike import Verdicts
 from recall.query.scans import check_scans
 from recall.query.shape import Tables, Unsupported, shape, tables_in
+
+_LOG = structlog.get_logger()
+_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list[Definition], list[Problem]]:
@@ -33,17 +37,29 @@ def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list
     verdicts = Verdicts(session)
     definitions: list[Definition] = []
     for rule in rules.rules:
-        checked = _check_rule(session, verdicts, settings, rule)
-        if not isinstance(checked, Definition):
-            problems.append(checked)
-            continue
-        unknown = list(_unknown_in_templates(checked))
-        problems += unknown
-        asked, found = check_questions(session, settings, checked, _tables(settings, rule))
+        try:
+            definition, found = _check_whole(session, verdicts, settings, rule)
+        except _FAULTS as fault:
+            # A fault of ours over one rule says nothing of the others.
+            _LOG.exception("rule not checked", action="rule_not_checked", rule=rule.id)
+            words = f"{type(fault).__name__} {fault}".strip()
+            definition, found = None, [rule.problem(f"cannot be checked, by a fault of Moirae itself: {words}")]
         problems += found
-        if not unknown and not any(problem.severity == "error" for problem in found):
-            definitions.append(asked)
+        definitions += [] if definition is None else [definition]
     return definitions, problems
+
+
+def _check_whole(
+    session: SparkSession, verdicts: Verdicts, settings: Settings, rule: Rule
+) -> tuple[Definition | None, list[Problem]]:
+    """A sound rule's definition, and what is wrong."""
+    checked = _check_rule(session, verdicts, settings, rule)
+    if not isinstance(checked, Definition):
+        return None, [checked]
+    unknown = list(_unknown_in_templates(checked))
+    asked, found = check_questions(session, settings, checked, _tables(settings, rule))
+    sound = not unknown and not any(problem.severity == "error" for problem in found)
+    return asked if sound else None, [*unknown, *found]
 
 
 def _view(session: SparkSession, name: str, columns: Mapping[str, str]) -> None:

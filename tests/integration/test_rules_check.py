@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+import moirae.rules.check
 from moirae.errors import Problem
 from moirae.rules.check import check
 from moirae.rules.definition import Definition
@@ -145,6 +146,24 @@ def test_an_error_of_java_for_which_spark_has_no_words_is_a_refusal(spark: Spark
     nothing: Any = None  # the parser throws a NullPointerException
     with pytest.raises(gate.Refusal, match="NullPointerException"):
         gate.judge(session, nothing)
+
+
+def test_a_fault_of_ours_is_that_of_one_rule(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = moirae.rules.check.check_questions
+
+    def faulty(session: Any, settings: Settings, definition: Definition, tables: Any) -> Any:
+        assert definition.name != "g/A", "what nobody thought of"
+        return real(session, settings, definition, tables)
+
+    monkeypatch.setattr(moirae.rules.check, "check_questions", faulty)
+    both = ASKED + "  - alert: B\n    expr: SELECT host, ts FROM events\n"
+    rules, _ = parse_rules("rules.yaml", both, settings.table_names)
+    definitions, (problem,) = check(spark, settings, rules)
+    assert [definition.name for definition in definitions] == ["g/B"]
+    assert (problem.file, problem.line) == ("rules.yaml", 5)
+    assert "g/A: cannot be checked, by a fault of Moirae itself: AssertionError what nobody" in problem.message
 
 
 ASKED = """

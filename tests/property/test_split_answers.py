@@ -209,7 +209,9 @@ def queries(draw: st.DrawFn) -> Asking:
         tail = " GROUP BY " + draw(st.sampled_from([", ".join(keys), ", ".join(str(n + 1) for n in range(len(keys)))]))
         tail += draw(st.sampled_from(["", "", " HAVING count(*) > 1", " HAVING max(s.d) > 0 AND count(s.v) > 0"]))
     if kind != "whole" and draw(st.booleans()):
-        names = ", ".join(f"k{n}" for n in range(len(keys)))
+        # By an output's name, or what it is made of.
+        either = [[f"k{n}", key] if kind == "groups" else [f"k{n}"] for n, key in enumerate(keys)]
+        names = ", ".join(draw(st.sampled_from(forms)) for forms in either)
         # Spark by itself does not order by an aggregate beside HAVING.
         most = "count(*) DESC, " if kind == "groups" and "HAVING" not in tail else ""
         tail += f" ORDER BY {most}{names}{draw(st.sampled_from(['', ' LIMIT 2']))}"

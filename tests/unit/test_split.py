@@ -2,6 +2,7 @@
 
 import pyarrow as pa
 import pytest
+from sqlglot import exp
 
 from recall.operators.aggregates import ROWS, VALUES, Exceeded, merge
 from recall.query.bind import Physical
@@ -51,6 +52,27 @@ def test_the_same_aggregate_is_computed_once() -> None:
     parts = split("SELECT avg(cpu) AS a, avg(cpu) + 1 AS b, host AS h FROM cpu GROUP BY host", TABLES)
     assert len(parts.aggregates) == 1
     assert parts.groups == ("_g0",)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "host",
+        "host DESC",
+        "n DESC, host",
+        "upper(host)",
+        "date_trunc('HOUR', ts)",
+        "host NULLS LAST",
+        "1",
+        "count(*), host",
+    ],
+)
+def test_rows_are_ordered_by_what_they_are_grouped_by(order: str) -> None:
+    """Whether it says in which direction or not."""
+    key = order if ("(" in order and "," not in order) or order.startswith("date") else "host"
+    sql = f"SELECT {key}, count(*) AS n FROM cpu GROUP BY {key} ORDER BY {order} LIMIT 10"
+    (*_, last) = split(sql, TABLES).merge.args["order"].expressions
+    assert isinstance(last, exp.Ordered)
 
 
 def test_plain_outputs_need_no_query_to_merge() -> None:

@@ -156,7 +156,7 @@ def _name_groups(merge: exp.Select, by_text: Mapping[str, str], alone: bool) -> 
     ends: Iterable[exp.Expr] = (merge.args[p] for p in ("having", "order") if merge.args.get(p))
     for part in [*merge.expressions, *ends]:
         for node in list(part.walk()):
-            if not isinstance(node, exp.Expr) or isinstance(node, exp.Alias | exp.Identifier):
+            if not isinstance(node, exp.Expr) or isinstance(node, exp.Alias | exp.Identifier | exp.Ordered):
                 continue
             name = by_text.get(_text(node, alone))
             if name is None:
