@@ -47,12 +47,14 @@ class Target:
 @dataclass(frozen=True)
 class Effect:
     """What a command has done: to how many recalls, with how many chunks left (before it), and in how many seconds the
-    last of them will have ended, had nothing been asked and now (0: it has ended; None: it waits for feedback)."""
+    last of them will have ended, had nothing been asked and now (0: it has ended; None: it waits for feedback).
+    `unanswered`: how many have ended without any answer."""
 
     recalls: int
     chunks_left: int
     seconds_before: float | None
     seconds_after: float | None
+    unanswered: int = 0
 
 
 def ask(
@@ -101,13 +103,14 @@ class Commands:
             verb, target = row[0], {field.name: row[1].get(field.name) for field in fields(Target)}
             tasks = self._ids("meant", target)
             before = self._standing(tasks)
-            self._do(verb, tasks)
+            unanswered = self._do(verb, tasks)
             after = self._standing(tasks) if verb in ("accelerate", "refine") else {}
             done = Effect(
                 len(tasks),
                 sum(one.left or 0 for one, _ in before.values()),
                 _last([seconds for _, seconds in before.values()]),
                 _last([seconds for _, seconds in after.values()]),
+                unanswered,
             )
             self._connection.execute(_QUERIES["command_done"], {"id": number, "effect": Jsonb(asdict(done))})
         _LOG.info("command", action=verb, recalls=len(tasks), **target)
@@ -128,14 +131,15 @@ class Commands:
     def _ids(self, query: str, values: Mapping[str, Any]) -> list[UUID]:
         return [row[0] for row in self._connection.execute(_QUERIES[query], values)]
 
-    def _do(self, verb: Verb, tasks: Sequence[UUID]) -> None:
+    def _do(self, verb: Verb, tasks: Sequence[UUID]) -> int:
+        """Returns how many have ended without an answer that they might have kept."""
         if verb == "finalize":
-            self._finalize(tasks, None)
-        else:
-            self._connection.execute(_QUERIES[verb], {"ids": tasks, "factor": FASTER, "most": _MOST})
+            return self._finalize(tasks, None)
+        self._connection.execute(_QUERIES[verb], {"ids": tasks, "factor": FASTER, "most": _MOST})
+        return 0
 
-    def _finalize(self, tasks: Sequence[UUID], reason: str | None) -> None:
-        """End tasks; their last answers become final, as partial as they are."""
+    def _finalize(self, tasks: Sequence[UUID], reason: str | None) -> int:
+        """End tasks; their last answers become final, as partial as they are. Returns how many have none."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERIES["finalize"], {"ids": tasks, "reason": reason}).fetchall()
         for row in rows:
@@ -147,6 +151,7 @@ class Commands:
                     row["number"] + 1,
                     Revision(stopped, row["answer"], row["estimates"] or ()),
                 )
+        return sum(row["number"] is None for row in rows)
 
     def _standing(self, tasks: Sequence[UUID]) -> dict[UUID, tuple[Ahead[UUID], float | None]]:
         """What some tasks still read, and in how many seconds they will have; None: suspended."""

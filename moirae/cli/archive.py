@@ -75,7 +75,7 @@ def _chunk_row(kept: Kept, held: Sequence["ChunkFiles"]) -> dict[str, Any]:
         "files": sum(h.files for h in held),
         "bytes": sum(h.bytes for h in held),
         "clustered": CLUSTER in kept.done,
-        "late": kept.version,
+        "version": kept.version,
     }
 
 
@@ -160,7 +160,8 @@ def list_dead_letters(
     """Refused lines, newest first, with source, line, reason and bytes."""
     if reason is not None and reason not in _REASONS:
         raise UsageError(f"no reason {reason!r}; there are {', '.join(_REASONS)}")
-    with database(workspace) as (_, connection):
+    with database(workspace) as (settings, connection):
+        _check_stream(settings, stream)
         rows = Catalog(connection).dead_letters(stream, reason, limit)
     for row in rows:
         row["raw_base64"] = base64.b64encode(row["raw"]).decode()
@@ -180,7 +181,7 @@ def retry_dead_letters(
     stream: Annotated[str | None, typer.Option("--stream", help="All of this stream.")] = None,
     reason: Annotated[str | None, typer.Option("--reason", help=f"All for: {', '.join(_REASONS)}.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
-    limit: Limit = 100_000,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most lines to retry.")] = 100_000,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Have refused lines taken up again, when their cause is mended; exit 1 where any is refused again."""
@@ -188,10 +189,16 @@ def retry_dead_letters(
         raise UsageError(f"no reason {reason!r}; there are {', '.join(_REASONS)}")
     if not (ids or stream or reason or everything):
         raise UsageError("name ids, a --stream, a --reason, or --all")
+    if ids and (stream or reason or everything):
+        raise UsageError("name ids, or say which by --stream, --reason or --all, not both")
     named = [_letter(text) for text in ids or ()]
     with database(workspace) as (settings, connection):
+        _check_stream(settings, stream)
         catalog = Catalog(connection)
         asked = catalog.mark_for_retry(named, stream, reason, limit)
+        none = [text for text, letter in zip(ids or (), named, strict=True) if letter not in asked]
+        if none and not asked:
+            raise UsageError(f"no dead letter {', '.join(none[:5])}; `moirae dead-letters list` shows them")
         running = state.lives(connection)
         deadline = time.monotonic() + _RETRY_PATIENCE
         while running and catalog.still_to_retry(list(settings.streams)) and time.monotonic() < deadline:
@@ -206,6 +213,11 @@ def retry_dead_letters(
         again = f", {refused:,} refused again: see `moirae dead-letters list`" if refused else ""
         print(f"{len(asked) - refused:,} of {len(asked):,} lines taken{again}")
     raise typer.Exit(1 if refused else 0)
+
+
+def _check_stream(settings: Settings, name: str | None) -> None:
+    if name is not None and name not in settings.streams:
+        raise UsageError(f"no stream {visible(name)!r}; there are {', '.join(settings.streams)}")
 
 
 def _letter(text: str) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from psycopg import Connection
 import sql
 from moirae.alerts.past import find
 from moirae.cli.options import WORKSPACE, Output, OutputOption, Workspace, database, print_json, visible
+from moirae.cli.recalls import check_rule
 from moirae.durations import format_duration, parse_duration
 from moirae.errors import UsageError
 from recall.commands import FASTER, Effect, KeyTaken, Target, Verb, ask, effect
@@ -66,8 +67,7 @@ def _command(
         raise UsageError(f"{verb} what? Give an id, --rule or --older-than")
     span = None if older is None else _span(older)
     with database(workspace) as (_, connection):
-        if rule is not None and not connection.execute(_QUERIES["known_rule"], {"rule": rule}).fetchall():
-            raise UsageError(f"no rule {visible(rule)!r} is deployed or has recalls")
+        check_rule(connection, rule)
         target = Target(**({} if which is None else meant(connection, which)), rule=rule)
         seconds = None if span is None else span.total_seconds()
         try:
@@ -118,7 +118,8 @@ def _told(verb: Verb, done: Effect) -> str:
     if verb == "cancel":
         return f"{recalls} ended, their answers are discarded; {chunks} need not be read ({before} of waiting)"
     if verb == "finalize":
-        return f"{recalls} ended, their last answers are kept; {chunks} need not be read ({before} of waiting)"
+        none = f" ({done.unanswered:,} had none)" if done.unanswered else ""
+        return f"{recalls} ended, their last answers are kept{none}; {chunks} need not be read ({before} of waiting)"
     change = f"{FASTER} times the tickets" if verb == "accelerate" else "leave to go on"
     return f"{recalls} given {change}: {chunks} left, to be read in {after} (before: {before})"
 

@@ -72,7 +72,9 @@ def list_(
     if unknown:
         raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
     with database(workspace) as (_, connection):
-        rows = _tasks(connection, eid=eid, rule=rule, states=state, limit=limit)
+        check_rule(connection, rule)
+        event = None if eid is None else str(one(connection, eid))
+        rows = _tasks(connection, eid=event, rule=rule, states=state, limit=limit)
     if output is Output.JSON:
         print_json(rows)
         return
@@ -134,6 +136,12 @@ def one(connection: Connection[Any], eid: str) -> UUID:
     return found[0]
 
 
+def check_rule(connection: Connection[Any], rule: str | None) -> None:
+    """Raises `UsageError` for a rule of which nothing is known."""
+    if rule is not None and not connection.execute(_QUERIES["known_rule"], {"rule": rule}).fetchall():
+        raise UsageError(f"no rule {visible(rule)!r} is deployed or has recalls")
+
+
 def _tasks(
     connection: Connection[Any], eid: str | None, rule: str | None, states: list[str] | None, limit: int
 ) -> list[dict[str, Any]]:
@@ -168,7 +176,8 @@ def drawn(answer: Answer) -> RenderableType:
     elif answer.rows is not None:
         body = _table(answer.rows, (answer.estimates or []) if _partial(answer) else [])
     else:
-        body = Text("  no answer yet" if answer.error is None else "  no answer")
+        goes_on = answer.state in ("waiting", "running", "suspended")
+        body = Text("  no answer yet" if goes_on else "  no answer")
     if answer.error is not None:
         body = Group(body, Text(f"  failed: {visible(answer.error)}", "red"))
     return Group(head, body, Text(""))

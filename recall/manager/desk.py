@@ -82,11 +82,14 @@ class Work:
         return self.task.next + min(together, len(left))
 
     def due(self, now: float) -> bool:
-        """Whether an answer is due after the query at hand."""
+        """Whether an answer is due after the query at hand: the first, then where somebody may wait one every `every`,
+        and the last."""
         task = self.task
         assert task.pieces is not None
-        return self.upto >= len(task.pieces) or (
-            not self.background and (task.revision == 0 or now - self.revised_at >= task.question.every)
+        return (
+            self.upto >= len(task.pieces)
+            or task.revision == 0
+            or (not self.background and now - self.revised_at >= task.question.every)
         )
 
     def share(self) -> Piece:

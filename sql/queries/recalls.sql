@@ -232,7 +232,7 @@ SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_l
     t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.event, t.created_at, t.started_at,
     t.first_at, t.deadline, t.ended_at
 FROM tasks t
-WHERE (%(eid)s::text IS NULL OR t.eid::text LIKE %(eid)s || '%%' OR t.id::text LIKE %(eid)s || '%%')
+WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
   AND (%(rule)s::text IS NULL OR t.rule = %(rule)s OR t.rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
 ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s

@@ -83,6 +83,26 @@ def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
     assert past.task(other)["state"] in ("running", "waiting", "done")
 
 
+def test_what_ends_without_an_answer_is_told(past: History) -> None:
+    """Of what nobody waits for the first answer is kept too."""
+    with capture_logs(), past.manager() as manager:
+        answered = past.ask(1, rule="g/noisy")
+        past.connection.execute("UPDATE tasks SET level = 1 WHERE id = %s", (answered,))
+        while not past.task(answered)["revision"]:
+            manager.round()
+            manager.rest()
+        assert past.task(answered)["state"] == "running"
+        never = past.ask(2, rule="g/noisy", host=1)
+        told = threading.Thread(target=lambda: said.append(_given(past, "finalize", "--rule", "noisy")))
+        said: list[str] = []
+        told.start()
+        while told.is_alive():
+            manager.round()
+            manager.rest()
+    assert said[0].startswith("2 recalls ended, their last answers are kept (1 had none); ")
+    assert [len(past.revisions(task)) > 0 for task in (answered, never)] == [True, False]
+
+
 def test_accelerated_once_for_a_key(past: History, recalling: None) -> None:
     tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", host=n % 4) for n in range(1, 5)]
     _until_answered(past, *tasks)
@@ -135,6 +155,12 @@ def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
         (["cancel", "--rule", "g/unknown"], "no rule 'g/unknown' is deployed or has recalls"),
         (["finalize", "--older-than", "soon"], "--older-than: "),
         (["refine", "ffffffff-ffff"], "no event or recall 'ffffffff-ffff'"),
+        (["recalls", "list", "--rule", "unknown"], "no rule 'unknown' is deployed or has recalls"),
+        (["recalls", "list", "--event", "zzzz"], "no event 'zzzz'"),
+        (["dead-letters", "list", "--stream", "unknown"], "no stream 'unknown'; there are past"),
+        (["dead-letters", "retry", "--stream", "unknown"], "no stream 'unknown'; there are past"),
+        (["dead-letters", "retry", "99:1"], "no dead letter 99:1; "),
+        (["dead-letters", "retry", "99:1", "--all"], "not both"),
     ],
 )
 def test_what_is_not_meant(past: History, arguments: list[str], reason: str) -> None:
