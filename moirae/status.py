@@ -83,6 +83,11 @@ def _alive(process: Mapping[str, Any] | None) -> bool:
     return process is not None and bool(process["alive"])
 
 
+def _fallen(up: Mapping[str, Any] | None, live: Mapping[str, Any]) -> bool:
+    """Whether `moirae up` has ended without a word while a live process ran."""
+    return up is not None and not up["alive"] and up["state"] != "ended" and bool(live["started_at"] <= up["beat_at"])
+
+
 def _may_run(live: Mapping[str, Any]) -> bool:
     return bool(live["state"] != "ended" and datetime.now(UTC) - live["beat_at"] < _STARTS)
 
@@ -116,6 +121,8 @@ def verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
         open_ = sum(status["recalls"].get(state, 0) for state in ("waiting", "running"))
         if _alive(known.get("recall")) and open_:
             return True, f"all input is judged; {open_:,} recalls are still to be answered"
+        if _fallen(known.get("up"), live):
+            return False, "`moirae up` has fallen, and what it ran has ended: start it again"
         return True, "starting again" if supervised else "not running; ended in good order"
     if not live["alive"]:
         silent = (datetime.now(UTC) - live["beat_at"]).total_seconds()

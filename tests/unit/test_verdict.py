@@ -7,9 +7,12 @@ import pytest
 
 from moirae.status import verdict
 
+STARTED = 1000
+
 
 def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, Any]:
-    """`roles`: the state of each process, and for how many seconds it has given no sign of life."""
+    """`roles`: the state of each process, and for how many seconds it has given no sign of life; it has been started
+    `STARTED` seconds ago."""
     now = datetime.now(UTC)
     return {
         "accounting": {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0},
@@ -21,6 +24,7 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
                 "role": role,
                 "state": state,
                 "beat_at": now - timedelta(seconds=silent),
+                "started_at": now - timedelta(seconds=STARTED),
                 "alive": state != "ended" and silent < 15,
             }
             for role, (state, silent) in roles.items()
@@ -44,6 +48,9 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         ({"waiting": 3}, {"live": ("ended", 90), "recall": ("ended", 90)}, True, "not running"),
         ({}, {"live": ("starting", 40), "up": ("running", 1)}, True, "starting, and has been busy for 40 s"),
         ({}, {"live": ("starting", 400), "up": ("running", 1)}, False, "no sign of life for 400 s: look at"),
+        ({}, {"live": ("ended", 20), "up": ("running", 21)}, False, "`moirae up` has fallen"),
+        ({}, {"live": ("ended", 20), "up": ("ended", 19)}, True, "not running"),
+        ({}, {"live": ("ended", 20), "up": ("running", 2 * STARTED)}, True, "not running"),
         ({}, {"live": ("running", 40)}, False, "no sign of life for 40 s: start it with `moirae up`"),
     ],
 )
