@@ -200,7 +200,8 @@ class Stream(Contract):
     )
     idle: PositiveDuration = Field(
         default=timedelta(seconds=10),
-        description="Silence, by the clock, after which the stream no longer holds back the others.",
+        description="Silence, by the clock, after which the stream no longer holds back the others: it is taken to be "
+        "as far as the furthest of them, and what it then brings of an earlier time is late.",
     )
     source: Source = Field(description="Where rows come from: files, http or kafka.")
 
