@@ -82,7 +82,7 @@ class Index:
         self._held[segment.known] += segment.holding()
         if self._journal.full:
             for known in self.segments:
-                self._heed(known)
+                self._heed(known, self._level)
                 known.heeded = 0
             self._journal.clear()
         self._journal.note(segment.known)
@@ -136,10 +136,13 @@ class Index:
             events += 1
             newest = event.ts
             mine = self.vocabulary.context(event.facts).terms
-            both = np.union1d(changed, mine).astype(np.int32)
-            more = np.isin(both, mine).astype(np.float64)
-            more[np.searchsorted(both, changed)] += changes
-            changed, changes = both, more
+            if len(changed):
+                both = np.union1d(changed, mine).astype(np.int32)
+                more = np.isin(both, mine).astype(np.float64)
+                more[np.searchsorted(both, changed)] += changes
+                changed, changes = both, more
+            else:
+                changed, changes = mine, np.ones(len(mine))
         self._shared = True
         return Pinned(events, self._held, changed, changes, newest)
 
@@ -192,6 +195,7 @@ class Index:
         """
         compared, changed = [0] * len(comparisons), [False] * len(comparisons)
         queries = [self._query(one) for one in comparisons]
+        level = self._level
         for segment in self.segments:
             for at, (one, query, (low, high)) in enumerate(zip(comparisons, queries, spans, strict=True)):
                 first, last = segment.within(low, min(high, one.newest))
@@ -202,7 +206,7 @@ class Index:
                     rows, scores = self._plainly(segment, one, first, last)
                 else:
                     if not query.sets:
-                        self._heed(segment)
+                        self._heed(segment, level)
                     limits = (first, last), one.top.k, one.top.least
                     rows, scores = segment.search(query, one.pinned, one.seen, *limits, self._room)
                 if len(rows):
@@ -260,13 +264,14 @@ class Index:
 
     def heed(self) -> None:
         """Bring the bounds of all segments up to E and C_k of now."""
+        level = self._level
         for segment in self.segments:
-            self._heed(segment)
+            self._heed(segment, level)
 
-    def _heed(self, segment: Segment) -> None:
-        """Bring a segment's bounds up to E and C_k of now."""
-        if segment.aged(self._level):
-            segment.weigh(self._level, self._held)
+    def _heed(self, segment: Segment, level: float) -> None:
+        """Bring a segment's bounds up to E and C_k of now; `level`: log E."""
+        if segment.aged(level):
+            segment.weigh(level, self._held)
         elif segment.heeded < len(self._journal):
             segment.lower(*self._journal.since(segment.heeded, self._held))
         segment.heeded = len(self._journal)
@@ -294,7 +299,7 @@ class Index:
         context = self.vocabulary.context(one.event.facts)
         if query is not None:
             if not query.sets:
-                self._heed(segment)
+                self._heed(segment, self._level)
             return segment.bound(query, known_norms=True)
         if not isinstance(one.measure, TfIdf):
             # Nothing in common is no hit, whatever the measure.

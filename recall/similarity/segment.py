@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -85,8 +86,8 @@ class Pinned:
 
     def query(self, context: Context) -> Query:
         """A context, weighed."""
-        logs = np.log10(self.held(context.terms))
-        idf = np.log10(max(self.events, 1) / self.held(context.terms))
+        held = self.held(context.terms)
+        logs, idf = np.log10(held), np.log10(max(self.events, 1) / held)
         weights = context.counts * idf
         norm = math.sqrt(float(np.sum(weights**2)))
         order = np.argsort(-idf, kind="stable")
@@ -135,6 +136,8 @@ ARRAYS = (
 )
 BOUNDS = ("logs", "squares", "once", "twice", "inverses", "impacts")
 _LOWERED = ("starts", "terms", "counts", "heads", "docs", "times", *BOUNDS)
+# Some arrays, as arguments: of each of some tens of segments in every search.
+_lowered, _searched = itemgetter(*_LOWERED), itemgetter(*_LOWERED, "numbers")
 
 
 class Segment:
@@ -297,7 +300,7 @@ class Segment:
 
     def lower(self, terms: Ids, targets: Floats) -> None:
         """Lower bounds to counts as they are now, log C_k of the terms that have changed since the last time."""
-        kernel.lower(terms, targets, self.level, self._ids, self._order, *(self.arrays[name] for name in _LOWERED))
+        kernel.lower(terms, targets, self.level, self._ids, self._order, *_lowered(self.arrays))
 
     def _weighed(self, query: Query) -> tuple[float | None, Mapping[str, npt.NDArray[Any]]]:
         """What a query is held against: log E of the bounds, and all arrays."""
@@ -356,7 +359,7 @@ class Segment:
             *(query.terms, query.logs, level, query.gains, query.weights, query.norm),
             *(float(max(pinned.events, 1)), pinned.base, pinned.changed, pinned.changes),
             *(self._ids, self._order, self.known),
-            *(arrays[name] for name in (*_LOWERED, "numbers")),
+            *_searched(arrays),
             *(*rows, number, k, least, room.sums, room.wide(len(self.known)), best, scores),
         )
         return best[:found], scores[:found]
