@@ -37,11 +37,9 @@ def run() -> list[Result]:
 def _beside_others(contexts: int) -> list[Result]:
     rng = np.random.default_rng(1)
     parts = [zipf(rng, min(_SEGMENT, contexts - first)) for first in range(0, contexts, _SEGMENT)]
-    before = psutil.Process().memory_info().rss
     index = _indexed(parts)
     queries = [_like_one(rng, parts) for _ in range(_QUERIES)]
     found = [search(index, terms) for terms in queries]  # bounds are made, code is loaded
-    megabytes = (psutil.Process().memory_info().rss - before) / 1e6
     product = _Product(parts)
     lists = _Lists(parts)
     for terms, one in zip(queries, found, strict=True):
@@ -62,7 +60,6 @@ def _beside_others(contexts: int) -> list[Result]:
         "scipy_ms": _milliseconds(scipy),
         "tantivy_ms": _milliseconds(bm25),
         "contexts": contexts,
-        "index_megabytes": round(megabytes),
     }
     what = f"top {K} of {contexts:,} contexts of {TERMS} terms ÷ "
     return [
