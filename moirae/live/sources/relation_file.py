@@ -42,6 +42,11 @@ def decoded_rows(
     return decode(schema, form, found, 0, header)
 
 
+def identity(relation: Relation) -> list[str]:
+    """The columns by which rows are told apart: at no time two of one key hold."""
+    return [*relation.key, *([relation.valid_from] if relation.valid_from else [])]
+
+
 def _mark(source: RelationFile) -> tuple[int, int]:
     try:
         status = Path(source.file).stat()
@@ -75,6 +80,11 @@ def _rows(name: str, relation: Relation, source: RelationFile) -> list[dict[str,
     if decoded.refused:
         raise ProblemsError(Problem(str(path), read[r.line][0], None, r.detail) for r in decoded.refused)
     rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
+    key, lines_of = identity(relation), dict[tuple[Any, ...], int]()
+    for (number, _), row in zip(read, rows, strict=True):
+        first = lines_of.setdefault(tuple(row[column] for column in key), number)
+        if first != number:
+            raise ProblemsError([Problem(str(path), number, None, f"the same {', '.join(key)} as in line {first}")])
     return rows
 
 

@@ -9,7 +9,7 @@ import structlog
 from psycopg import sql
 
 from moirae.errors import MoiraeError
-from moirae.live.sources.relation_file import decoded_rows
+from moirae.live.sources.relation_file import decoded_rows, identity
 from moirae.streams import Relation, TableSource
 
 _LOG = structlog.get_logger()
@@ -94,7 +94,7 @@ class TableRows:
         if decoded.refused:
             raise MoiraeError(f"row {decoded.refused[0].raw[:200].decode()}: {decoded.refused[0].detail}")
         rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
-        key = [*self._relation.key, *([self._relation.valid_from] if self._relation.valid_from else [])]
+        key = identity(self._relation)
         keys = [tuple(row[column] for column in key) for row in rows]
         if len(set(keys)) < len(keys):
             raise MoiraeError(f"rows with the same {', '.join(key)}")
