@@ -19,7 +19,6 @@ from recall.query.scans import check_scans
 from recall.query.shape import Tables, Unsupported, shape, tables_in
 
 _LOG = structlog.get_logger()
-_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
 
 
 def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list[Definition], list[Problem]]:
@@ -39,8 +38,9 @@ def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list
     for rule in rules.rules:
         try:
             definition, found = _check_whole(session, verdicts, settings, rule)
-        except _FAULTS as fault:
-            # A fault of ours over one rule says nothing of the others.
+        except gate.SPARK_GONE:
+            raise
+        except Exception as fault:  # a fault of ours over one rule says nothing of the others
             _LOG.exception("rule not checked", action="rule_not_checked", rule=rule.id)
             words = f"{type(fault).__name__} {fault}".strip()
             definition, found = None, [rule.problem(f"cannot be checked, by a fault of Moirae itself: {words}")]
