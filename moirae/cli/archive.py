@@ -1,11 +1,13 @@
 """`chunks`, `dead-letters`, `status`, `doctor`: what is kept, and whether it is whole."""
 
 import base64
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from psycopg import Connection
 
 from archiver.catalog import Catalog
 from archiver.lifecycle import CLUSTER, Kept
@@ -161,7 +163,7 @@ def list_dead_letters(
     if reason is not None and reason not in _REASONS:
         raise UsageError(f"no reason {reason!r}; there are {', '.join(_REASONS)}")
     with database(workspace) as (settings, connection):
-        _check_stream(settings, stream)
+        _check_stream(settings, connection, stream)
         rows = Catalog(connection).dead_letters(stream, reason, limit)
     for row in rows:
         row["raw_base64"] = base64.b64encode(row["raw"]).decode()
@@ -193,12 +195,15 @@ def retry_dead_letters(
         raise UsageError("name ids, or say which by --stream, --reason or --all, not both")
     named = [_letter(text) for text in ids or ()]
     with database(workspace) as (settings, connection):
-        _check_stream(settings, stream)
+        _check_stream(settings, connection, stream)
         catalog = Catalog(connection)
         asked = catalog.mark_for_retry(named, stream, reason, limit)
         none = [text for text, letter in zip(ids or (), named, strict=True) if letter not in asked]
+        unknown = f"no dead letter {', '.join(none[:5])}; `moirae dead-letters list` shows them"
         if none and not asked:
-            raise UsageError(f"no dead letter {', '.join(none[:5])}; `moirae dead-letters list` shows them")
+            raise UsageError(unknown)
+        if none:
+            print(unknown, file=sys.stderr)
         running = state.lives(connection)
         deadline = time.monotonic() + _RETRY_PATIENCE
         while running and catalog.still_to_retry(list(settings.streams)) and time.monotonic() < deadline:
@@ -215,14 +220,15 @@ def retry_dead_letters(
     raise typer.Exit(1 if refused else 0)
 
 
-def _check_stream(settings: Settings, name: str | None) -> None:
-    if name is not None and name not in settings.streams:
+def _check_stream(settings: Settings, connection: Connection[Any], name: str | None) -> None:
+    """A stream that is declared, or was when something of it was read."""
+    if name is not None and name not in {*settings.streams, *Catalog(connection).progress()}:
         raise UsageError(f"no stream {visible(name)!r}; there are {', '.join(settings.streams)}")
 
 
 def _letter(text: str) -> tuple[int, int]:
     unit, _, line = text.partition(":")
-    if not (unit.isascii() and unit.isdigit() and line.isascii() and line.isdigit() and len(text) < 40):
+    if not (unit.isascii() and unit.isdigit() and line.isascii() and line.isdigit() and len(text) < 20):
         raise UsageError(f"{text[:80]!r} is no id of a dead letter, such as 17:3")
     return int(unit), int(line)
 

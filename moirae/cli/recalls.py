@@ -73,7 +73,7 @@ def list_(
         raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
     with database(workspace) as (_, connection):
         check_rule(connection, rule)
-        event = None if eid is None else str(one(connection, eid))
+        event = None if eid is None else _asked_about(connection, eid)
         rows = _tasks(connection, eid=event, rule=rule, states=state, limit=limit)
     if output is Output.JSON:
         print_json(rows)
@@ -126,6 +126,14 @@ def watch(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
                 time.sleep(_LOOK)
 
 
+def _asked_about(connection: Connection[Any], eid: str) -> UUID:
+    """The event that is meant, be it that nothing but its recalls is left."""
+    begins = eid.lower()
+    known = not begins.strip("0123456789abcdef-") and not find(connection, eid)
+    found = connection.execute(_QUERIES["asked_about"], {"eid": begins}).fetchall() if known else []
+    return found[0][0] if len(found) == 1 else one(connection, eid)
+
+
 def one(connection: Connection[Any], eid: str) -> UUID:
     """The event that is meant. Raises `UsageError` where that is none or not clear."""
     found = find(connection, eid)
@@ -143,7 +151,7 @@ def check_rule(connection: Connection[Any], rule: str | None) -> None:
 
 
 def _tasks(
-    connection: Connection[Any], eid: str | None, rule: str | None, states: list[str] | None, limit: int
+    connection: Connection[Any], eid: UUID | None, rule: str | None, states: list[str] | None, limit: int
 ) -> list[dict[str, Any]]:
     values = {"eid": eid, "rule": rule, "states": states, "limit": limit}
     with connection.cursor(row_factory=dict_row) as cursor:

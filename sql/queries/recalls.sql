@@ -226,6 +226,10 @@ WHERE id IN (
 -- Tasks by how their ids begin.
 SELECT id FROM tasks WHERE id::text LIKE %(id)s || '%%' LIMIT 2
 
+-- asked_about --
+-- Events by how their ids begin, whatever else is known of them.
+SELECT DISTINCT eid FROM tasks WHERE eid::text LIKE %(eid)s || '%%' LIMIT 2
+
 -- tasks --
 -- Recalls, newest first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,

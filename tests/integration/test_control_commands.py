@@ -83,6 +83,13 @@ def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
     assert past.task(other)["state"] in ("running", "waiting", "done")
 
 
+def test_recalls_are_listed_by_how_their_event_begins(past: History) -> None:
+    """Also where nothing else of the event is known."""
+    task, _ = past.ask(1), past.ask(1 << 120)
+    listed = orjson.loads(_given(past, "recalls", "list", "--event", str(past.task(task)["eid"])[:8], "-o", "json"))
+    assert [one["id"] for one in listed] == [str(task)]
+
+
 def test_what_ends_without_an_answer_is_told(past: History) -> None:
     """Of what nobody waits for the first answer is kept too."""
     with capture_logs(), past.manager() as manager:
