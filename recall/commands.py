@@ -48,7 +48,7 @@ class Target:
 class Effect:
     """What a command has done: to how many recalls, with how many chunks left (before it), and in how many seconds the
     last of them will have ended, had nothing been asked and now (0: it has ended; None: it waits for feedback).
-    `unanswered`: how many have ended without any answer."""
+    `unanswered`: of those that were finalized, how many had no answer."""
 
     recalls: int
     chunks_left: int

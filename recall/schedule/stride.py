@@ -75,7 +75,8 @@ class Stride(Generic[Task]):
 
 # A run of pieces is read by one query for so many seconds at most, if it can be told. How many times as many pieces it
 # has as were read before: the fewer queries there are, the less is spent on planning and storing; lengths that do not
-# hang on times are the same for whoever asks the same later, so that kept answers are found again.
+# hang on times, as they do not while pieces are fast, are the same for whoever asks the same later, so that kept
+# answers are found again.
 LONGEST, _GROWTH = 1.0, 6
 
 
