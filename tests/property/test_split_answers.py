@@ -209,11 +209,11 @@ def queries(draw: st.DrawFn) -> Asking:
         tail = " GROUP BY " + draw(st.sampled_from([", ".join(keys), ", ".join(str(n + 1) for n in range(len(keys)))]))
         tail += draw(st.sampled_from(["", "", " HAVING count(*) > 1", " HAVING max(s.d) > 0 AND count(s.v) > 0"]))
     if kind != "whole" and draw(st.booleans()):
-        # By an output's name, or what it is made of.
-        either = [[f"k{n}", key] if kind == "groups" else [f"k{n}"] for n, key in enumerate(keys)]
+        # By an output's name, or what it is made of; beside HAVING Spark by itself knows only names.
+        both = kind == "groups" and "HAVING" not in tail
+        either = [[f"k{n}", key] if both else [f"k{n}"] for n, key in enumerate(keys)]
         names = ", ".join(draw(st.sampled_from(forms)) for forms in either)
-        # Spark by itself does not order by an aggregate beside HAVING.
-        most = "count(*) DESC, " if kind == "groups" and "HAVING" not in tail else ""
+        most = "count(*) DESC, " if both else ""
         tail += f" ORDER BY {most}{names}{draw(st.sampled_from(['', ' LIMIT 2']))}"
         counted = True
     source = draw(st.sampled_from(["s", "s", "(SELECT * FROM s WHERE n IS NULL OR n < 4) s"]))
