@@ -45,7 +45,8 @@ def check(spark: SparkSession, settings: Settings, rules: RuleSet) -> tuple[list
             words = f"{type(fault).__name__} {fault}".strip()
             definition, found = None, [rule.problem(f"cannot be checked, by a fault of Moirae itself: {words}")]
         problems += found
-        definitions += [] if definition is None else [definition]
+        if definition is not None:
+            definitions.append(definition)
     return definitions, problems
 
 

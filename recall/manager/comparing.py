@@ -50,13 +50,14 @@ class Comparisons:
         """The best so far; a task that is new here begins, or goes on from what was kept."""
         if work.state is not None and work.state.index is not index:
             work.state = None  # the corpus was freed meanwhile, and its terms have other numbers now
-        if work.state is None and work.task.next == 0:
-            # Now its first piece is ready: what there is counts.
-            work.task.corpus = index.number
-            work.state = self._corpora.begin(work.task)
-            self._pass_over(work, work.state, missing)
         if work.state is None:
+            begins = work.task.next == 0
+            if begins:
+                # Now its first piece is ready: what there is counts.
+                work.task.corpus = index.number
             work.state = self._corpora.begin(work.task)
+            if begins:
+                self._pass_over(work, work.state, missing)
         return {hit.event for hit in work.state.top.hits}
 
     def _pass_over(self, work: Work, state: SimilarState, unknown: Collection[int]) -> None:
