@@ -25,7 +25,7 @@ prerequisites:
 	  { echo "moirae needs Java 17 or newer, found $${version:-none}: install a JDK (Debian: apt install openjdk-17-jdk-headless)" >&2; exit 1; }
 
 setup: prerequisites $(STAMP)
-	@$(BIN)/python -m archiver.engine.install >&2
+	@$(BIN)/python -m archiver.spark.install >&2
 	@$(BIN)/python -m recall.similarity.warm_up >&2
 
 $(STAMP): requirements.lock pyproject.toml | prerequisites
@@ -57,7 +57,7 @@ lint: setup
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
-	@$(BIN)/python -m moirae.schema --check
+	@$(BIN)/python -m moirae.json_schema --check
 
 faults: setup broker
 	@$(BIN)/python -m pytest -s -m faults --timeout 3600

@@ -5,6 +5,6 @@ import time
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
-def going() -> float:
+def seconds_since_boot() -> float:
     """Seconds since the machine was started, in which it may have slept."""
     return time.clock_gettime(_CLOCK)

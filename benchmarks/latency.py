@@ -23,12 +23,12 @@ from typing import Any
 
 from psycopg import Connection
 
-from benchmarks.results import Result, kernel, result
-from moirae import database
-from moirae.settings import from_environment
+from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from moirae.config import load_settings_from_environment
+from moirae.runtime import database
 
-_RATE, _STEP = 500, 0.1
-_WARM, _MEASURED = 20.0, 20.0
+_ROWS_PER_SECOND, _FILE_INTERVAL = 500, 0.1
+_WARM_UP_SECONDS, _MEASURED_SECONDS = 20.0, 20.0
 _REPETITIONS = 5
 _WORKSPACE = """
 home: .moirae
@@ -45,7 +45,7 @@ rules: [rules.yaml]
 
 
 @dataclass(frozen=True)
-class Setup:
+class LatencySetup:
     """How many rules of each kind run."""
 
     name: str
@@ -54,48 +54,59 @@ class Setup:
 
 
 _SETUPS = (
-    Setup("one rule of each kind", 1, 1),
-    Setup("20 rules", 10, 10),
+    LatencySetup("one rule of each kind", 1, 1),
+    LatencySetup("20 rules", 10, 10),
 )
 
 
-def run() -> list[Result]:
+def run() -> list[BenchmarkResult]:
     """Measure all set-ups, interleaved."""
     noise: list[float] = []
     seen: dict[tuple[str, str, str], list[float]] = {}
     starts: list[float] = []
     for repetition in range(_REPETITIONS):
         for setup in _SETUPS:
-            noise.append(kernel())
-            figures, start = _measure(setup, repetition)
+            noise.append(time_noise_kernel())
+            figures, start = _measure_setup(setup, repetition)
             starts.append(start)
             for key, value in figures.items():
                 seen.setdefault((setup.name, *key), []).append(value)
-            print(f"{repetition + 1}/{_REPETITIONS} {setup.name}: {_shown(figures)}", file=sys.stderr)
-    return _rows(seen, starts, noise)
+            print(
+                f"{repetition + 1}/{_REPETITIONS} {setup.name}: {_format_figures(figures)}",
+                file=sys.stderr,
+            )
+    return _result_rows(seen, starts, noise)
 
 
-def _rows(
+def _result_rows(
     seen: dict[tuple[str, str, str], list[float]], starts: Sequence[float], noise: Sequence[float]
-) -> list[Result]:
+) -> list[BenchmarkResult]:
     targets = {"filter": "p99 ≤ 0.5 s", "window": "p99 ≤ 1.2 s"}
     rows = []
     for (setup, kind, quantile), values in seen.items():
         if quantile == "p99":
             beside = {"p50": round(statistics.median(seen[setup, kind, "p50"]), 3)}
-            rows.append(result("G10", f"{kind}, {setup}: p99, seconds", values, targets[kind], beside, noise))
-    rows.append(result("G10", "start to first committed batch, seconds", starts, "≤ 60 s", {}, noise))
+            rows.append(
+                make_result(
+                    "G10", f"{kind}, {setup}: p99, seconds", values, targets[kind], beside, noise
+                )
+            )
+    rows.append(
+        make_result("G10", "start to first committed batch, seconds", starts, "≤ 60 s", {}, noise)
+    )
     return rows
 
 
-def _shown(figures: dict[tuple[str, str], float]) -> str:
-    return ", ".join(f"{kind} {quantile} {value:.3f} s" for (kind, quantile), value in figures.items())
+def _format_figures(figures: dict[tuple[str, str], float]) -> str:
+    return ", ".join(
+        f"{kind} {quantile} {value:.3f} s" for (kind, quantile), value in figures.items()
+    )
 
 
-def _measure(setup: Setup, seed: int) -> tuple[dict[tuple[str, str], float], float]:
+def _measure_setup(setup: LatencySetup, seed: int) -> tuple[dict[tuple[str, str], float], float]:
     with _workspace(setup) as root:
-        settings = from_environment(root / "moirae.yaml")
-        connection = database.connect(settings, "benchmark")
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        connection = database.connect_database(settings, "benchmark")
         process = subprocess.Popen(
             [sys.executable, "-m", "moirae", "up", "--workspace", str(settings.file)],
             stdout=subprocess.DEVNULL,
@@ -108,10 +119,10 @@ def _measure(setup: Setup, seed: int) -> tuple[dict[tuple[str, str], float], flo
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(60)
-        since = arrivals[0][1] + timedelta(seconds=_WARM)
+        since = arrivals[0][1] + timedelta(seconds=_WARM_UP_SECONDS)
         figures = {
-            **_quantiles("filter", _filters(connection, since)),
-            **_quantiles("window", _windows(connection, since, arrivals)),
+            **_quantiles("filter", _filter_delays(connection, since)),
+            **_quantiles("window", _window_delays(connection, since, arrivals)),
         }
         connection.close()
         return figures, start
@@ -132,34 +143,44 @@ def _produce(
     landing.mkdir()
     start = first = 0.0
     due = time.monotonic()
-    while not first or time.monotonic() < first + _WARM + _MEASURED:
+    while not first or time.monotonic() < first + _WARM_UP_SECONDS + _MEASURED_SECONDS:
         number += 1
         now = datetime.now(UTC)
-        rows = [_row(rng, now - timedelta(seconds=_STEP * (1 - (i + 1) / 50)), number * 1000 + i) for i in range(50)]
+        rows = [
+            _make_row(
+                rng, now - timedelta(seconds=_FILE_INTERVAL * (1 - (i + 1) / 50)), number * 1000 + i
+            )
+            for i in range(50)
+        ]
         hidden = landing / f".{number:08d}.jsonl"
         hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
         hidden.rename(landing / hidden.name[1:])
         if first:
             arrivals.append((now, datetime.now(UTC)))
-        elif _committed(connection):
+        elif _has_committed(connection):
             first = time.monotonic()
             start = first - began
-        due += _STEP
+        due += _FILE_INTERVAL
         time.sleep(max(0.0, due - time.monotonic()))
     return arrivals, start
 
 
-def _committed(connection: Connection[Any]) -> bool:
+def _has_committed(connection: Connection[Any]) -> bool:
     row = connection.execute("SELECT EXISTS (SELECT FROM units WHERE done)").fetchone()
     return row is not None and bool(row[0])
 
 
-def _row(rng: random.Random, ts: datetime, n: int) -> dict[str, Any]:
+def _make_row(rng: random.Random, ts: datetime, n: int) -> dict[str, Any]:
     text = ts.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return {"ts": text, "host": f"h{rng.randrange(10)}", "n": n, "cpu": round(rng.uniform(0, 100), 2)}
+    return {
+        "ts": text,
+        "host": f"h{rng.randrange(10)}",
+        "n": n,
+        "cpu": round(rng.uniform(0, 100), 2),
+    }
 
 
-def _filters(connection: Connection[Any], since: datetime) -> list[float]:
+def _filter_delays(connection: Connection[Any], since: datetime) -> list[float]:
     query = (
         "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts "
         "WHERE rule LIKE '%%/Filter%%' AND starts_at > %s"
@@ -167,10 +188,12 @@ def _filters(connection: Connection[Any], since: datetime) -> list[float]:
     return [row[0] for row in connection.execute(query, (since,))]
 
 
-def _windows(
+def _window_delays(
     connection: Connection[Any], since: datetime, arrivals: Sequence[tuple[datetime, datetime]]
 ) -> list[float]:
-    query = "SELECT starts_at, raised_at FROM alerts WHERE rule LIKE '%%/Window%%' AND starts_at > %s"
+    query = (
+        "SELECT starts_at, raised_at FROM alerts WHERE rule LIKE '%%/Window%%' AND starts_at > %s"
+    )
     delays = []
     for end, raised in connection.execute(query, (since,)):
         closing = next((arrival for newest, arrival in arrivals if newest >= end), None)
@@ -179,7 +202,7 @@ def _windows(
     return delays
 
 
-def _rule_file(setup: Setup) -> str:
+def _rule_file(setup: LatencySetup) -> str:
     # Rules differ in shape, so that none is another with other numbers: those would be one query.
     filters = [
         f"""
@@ -206,7 +229,7 @@ def _rule_file(setup: Setup) -> str:
 
 
 @contextmanager
-def _workspace(setup: Setup) -> Iterator[Path]:
+def _workspace(setup: LatencySetup) -> Iterator[Path]:
     root = Path(tempfile.mkdtemp(prefix="moirae-bench-"))
     root.chmod(0o755)
     (root / "moirae.yaml").write_text(_WORKSPACE)

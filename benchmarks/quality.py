@@ -11,20 +11,25 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.results import Result, kernel, result
-from moirae.evaluation.cases import cases
-from moirae.evaluation.files import read_alerts, read_groups, read_judgements
-from moirae.evaluation.judged import Judged
-from recall.similarity.baselines import BASELINES
-from recall.similarity.calibration import reliability
-from recall.similarity.measure import MEASURES
-from recall.similarity.quality import Estimate, evaluate
-from recall.similarity.run import Alert, by
+from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from moirae.feedback import JudgedCorpus, read_alerts, read_groups, read_judgements, training_cases
+from recall.relevance import (
+    BASELINES,
+    AlertContext,
+    MetricEstimate,
+    evaluate,
+    measure_reliability,
+    rank_by,
+)
+from recall.similarity import MEASURES
 
-DATA = Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[2] / "shared" / "data") / "scenarios"
+SCENARIO_FOLDER = (
+    Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[2] / "shared" / "data")
+    / "scenarios"
+)
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "similarity.md"
-_BEGIN, _END = "<!-- quality: begin -->", "<!-- quality: end -->"
-_OWN = "attributes"
+_BEGIN_MARK, _END_MARK = "<!-- quality: begin -->", "<!-- quality: end -->"
+_OWN_MEASURE = "attributes"
 
 
 @dataclass(frozen=True)
@@ -50,45 +55,73 @@ SCENARIOS = {
 }
 
 
-def run() -> list[Result]:
+def run() -> list[BenchmarkResult]:
     """Rows for P@10 and nDCG@10; the whole tables go to `docs/similarity.md`."""
-    noise = [kernel()]
-    found = {name: _evaluated(name) for name in SCENARIOS}
-    noise.append(kernel())
-    _write(found, _reliability())
+    noise = [time_noise_kernel()]
+    found = {name: _evaluate_scenario(name) for name in SCENARIOS}
+    noise.append(time_noise_kernel())
+    _write_document(found, _reliability_table())
     counted = [rows for name, rows in found.items() if not SCENARIOS[name].control]
-    return [_row(counted, metric, title, noise) for metric, title in (("p10", "P@10"), ("ndcg10", "nDCG@10"))]
+    return [
+        _result_row(counted, metric, title, noise)
+        for metric, title in (("p10", "P@10"), ("ndcg10", "nDCG@10"))
+    ]
 
 
-def _row(counted: Sequence[dict[str, dict[str, Estimate]]], metric: str, title: str, noise: Sequence[float]) -> Result:
+def _result_row(
+    counted: Sequence[dict[str, dict[str, MetricEstimate]]],
+    metric: str,
+    title: str,
+    noise: Sequence[float],
+) -> BenchmarkResult:
     means = {n: sum(rows[n][metric].value for rows in counted) / len(counted) for n in counted[0]}
     below = sum(
-        rows[_OWN][metric].value < max((rows["tfidf"][metric], rows["binary"][metric]), key=lambda e: e.value).low
+        rows[_OWN_MEASURE][metric].value
+        < max((rows["tfidf"][metric], rows["binary"][metric]), key=lambda e: e.value).low
         for rows in counted
     )
-    beside = {**{n: round(value, 4) for n, value in means.items() if n != _OWN}, "scenarios_below": float(below)}
-    what = f"mean {title} of `{_OWN}` over {len(counted)} scenarios"
-    return result("Q", what, [round(means[_OWN], 4)], "> tfidf, > binary, below neither's interval", beside, noise)
+    beside = {
+        **{n: round(value, 4) for n, value in means.items() if n != _OWN_MEASURE},
+        "scenarios_below": float(below),
+    }
+    what = f"mean {title} of `{_OWN_MEASURE}` over {len(counted)} scenarios"
+    return make_result(
+        "Q",
+        what,
+        [round(means[_OWN_MEASURE], 4)],
+        "> tfidf, > binary, below neither's interval",
+        beside,
+        noise,
+    )
 
 
-def _alerts(name: str) -> list[Alert]:
+def _read_alerts(name: str) -> list[AlertContext]:
     scenario = SCENARIOS[name]
-    folder = DATA / (scenario.alerts or name)
+    folder = SCENARIO_FOLDER / (scenario.alerts or name)
     groups = read_groups(folder / "labels.csv.gz") if scenario.gap is None else {}
-    return [replace(alert, group=groups.get(alert.event_id)) for alert in read_alerts(folder / "alerts.jsonl.gz")]
+    return [
+        replace(alert, group=groups.get(alert.event_id))
+        for alert in read_alerts(folder / "alerts.jsonl.gz")
+    ]
 
 
-def _evaluated(name: str) -> dict[str, dict[str, Estimate]]:
+def _evaluate_scenario(name: str) -> dict[str, dict[str, MetricEstimate]]:
     scenario = SCENARIOS[name]
-    gains = read_judgements(DATA / name / "qrels.csv.gz")
-    rankers = {**{n: by(measure) for n, measure in MEASURES.items()}, **BASELINES}
+    gains = read_judgements(SCENARIO_FOLDER / name / "qrels.csv.gz")
+    rankers = {**{n: rank_by(measure) for n, measure in MEASURES.items()}, **BASELINES}
     leave_one_out, gap = scenario.gap is None, scenario.gap or timedelta(0)
-    found = evaluate(_alerts(name), lambda asked: gains.get(asked.alert.event_id, {}), rankers, gap, leave_one_out)
+    found = evaluate(
+        _read_alerts(name),
+        lambda asked: gains.get(asked.alert.event_id, {}),
+        rankers,
+        gap,
+        leave_one_out,
+    )
     print(f"{name}: {len(found.queries)} judged", flush=True)
     return found.estimates()
 
 
-def _reliability() -> list[str]:
+def _reliability_table() -> list[str]:
     lines = [
         "| scenario | learned from | tested on | Brier score | of the mean | said → was right (events) |",
         "|" + "---|" * 6,
@@ -96,13 +129,19 @@ def _reliability() -> list[str]:
     for name, scenario in SCENARIOS.items():
         if not scenario.kind or scenario.gap is None:
             continue
-        with gzip.open(DATA / name / "labels.csv.gz", "rt", newline="") as rows:
+        with gzip.open(SCENARIO_FOLDER / name / "labels.csv.gz", "rt", newline="") as rows:
             kinds = {
                 row["event_id"]: " ".join(row[column] for column in scenario.kind)
                 for row in csv.DictReader(rows)
                 if all(row[column] for column in scenario.kind)
             }
-        tested = reliability(cases(Judged(name, _alerts(name), kinds, gap=scenario.gap, measure=_OWN)))
+        tested = measure_reliability(
+            training_cases(
+                JudgedCorpus(
+                    name, _read_alerts(name), kinds, gap=scenario.gap, measure=_OWN_MEASURE
+                )
+            )
+        )
         if tested is not None:
             bins = ", ".join(f"{b.said:.0%} → {b.right:.0%} ({b.cases})" for b in tested.bins)
             lines.append(
@@ -111,12 +150,16 @@ def _reliability() -> list[str]:
     return lines
 
 
-def _write(found: dict[str, dict[str, dict[str, Estimate]]], probabilities: list[str]) -> None:
+def _write_document(
+    found: dict[str, dict[str, dict[str, MetricEstimate]]], probabilities: list[str]
+) -> None:
     lines = ["| scenario | | P@1 | P@5 | P@10 (95 %) | nDCG@10 (95 %) | MRR@10 |", "|" + "---|" * 7]
     for name, rows in found.items():
         shown = f"{name} (control)" if SCENARIOS[name].control else name
         for ranker, e in rows.items():
-            intervals = (f"{e[m].value:.3f} ({e[m].low:.2f}–{e[m].high:.2f})" for m in ("p10", "ndcg10"))
+            intervals = (
+                f"{e[m].value:.3f} ({e[m].low:.2f}–{e[m].high:.2f})" for m in ("p10", "ndcg10")
+            )
             p10, ndcg = intervals
             lines.append(
                 f"| {shown} | {ranker} | {e['p1'].value:.3f} | {e['p5'].value:.3f} | {p10} | {ndcg} "
@@ -124,6 +167,14 @@ def _write(found: dict[str, dict[str, dict[str, Estimate]]], probabilities: list
             )
             shown = ""
     text = _DOCUMENT.read_text()
-    before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-    tables = "\n".join([*lines, "", "How the probabilities held, on the later 30 % of the alerts:", "", *probabilities])
-    _DOCUMENT.write_text(f"{before}{_BEGIN}\n{tables}\n{_END}{after}")
+    before, after = text.split(_BEGIN_MARK)[0], text.split(_END_MARK)[1]
+    tables = "\n".join(
+        [
+            *lines,
+            "",
+            "How the probabilities held, on the later 30 % of the alerts:",
+            "",
+            *probabilities,
+        ]
+    )
+    _DOCUMENT.write_text(f"{before}{_BEGIN_MARK}\n{tables}\n{_END_MARK}{after}")

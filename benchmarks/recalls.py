@@ -11,37 +11,45 @@ import time
 from collections.abc import Iterable
 from uuid import UUID
 
-from benchmarks.history import CHUNKS, History, ask, count, engines, history, manager
-from benchmarks.results import Result, kernel, result
-from recall.engines.kept import Kept
-from recall.manager.loop import Manager
-from recall.schedule.stride import Stride
+from benchmarks.long_history import (
+    CHUNK_COUNT,
+    BenchmarkHistory,
+    add_recalls,
+    count_tasks,
+    create_engines,
+    create_history,
+    create_manager,
+)
+from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from recall.engines import PartialCache
+from recall.scheduling import StrideScheduler
+from recall.worker import RecallManager
 
 _REPETITIONS = 5
 _ROWS = 10_000
 
 
-class _Fifo(Stride[UUID]):
+class _Fifo(StrideScheduler[UUID]):
     """Who came first goes first, to the end."""
 
-    def next(self, able: Iterable[UUID]) -> UUID | None:
-        waiting = set(able)
-        return next((task for task in self._turns if task in waiting), None)
+    def next_task(self, ready: Iterable[UUID]) -> UUID | None:
+        waiting = set(ready)
+        return next((task for task in self._entries if task in waiting), None)
 
 
-def run() -> list[Result]:
+def run() -> list[BenchmarkResult]:
     """Measure, interleaved."""
     noise, ratios, stride_seconds, fifo_seconds, jain, off = [], [], [], [], [], []
-    with history(_ROWS) as past:
+    with create_history(_ROWS) as past:
         for repetition in range(_REPETITIONS):
-            noise.append(kernel())
-            ours = _slowest_first(past, Stride())
-            theirs = _slowest_first(past, _Fifo())
+            noise.append(time_noise_kernel())
+            ours = _slowest_first_answer(past, StrideScheduler())
+            theirs = _slowest_first_answer(past, _Fifo())
             ratios.append(ours / theirs)
             stride_seconds.append(ours)
             fifo_seconds.append(theirs)
-            jain.append(_jain(_shares(past, [100] * 10)))
-            shares = _shares(past, [100, 200, 400])
+            jain.append(_jain_index(_served_shares(past, [100] * 10)))
+            shares = _served_shares(past, [100, 200, 400])
             wanted = [sum(shares) * part / 7 for part in (1, 2, 4)]
             off.append(max(abs(a - b) / b for a, b in zip(shares, wanted, strict=True)))
             told = f"stride {ours:.3f} s, FIFO {theirs:.3f} s, Jain {jain[-1]:.4f}, 1:2:4 off by {off[-1]:.1%}"
@@ -51,7 +59,7 @@ def run() -> list[Result]:
         "fifo_seconds": round(statistics.median(fifo_seconds), 3),
     }
     return [
-        result(
+        make_result(
             "G6",
             "slowest first answer of 10 recalls at once ÷ the same by FIFO",
             ratios,
@@ -59,43 +67,66 @@ def run() -> list[Result]:
             beside,
             noise,
         ),
-        result("G7", "Jain's index of pieces served to 10 equal recalls, half way", jain, "≥ 0.98", {}, noise),
-        result("G7", "tickets 1:2:4: largest relative distance of a share, half way", off, "≤ 0.10", {}, noise),
+        make_result(
+            "G7",
+            "Jain's index of pieces served to 10 equal recalls, half way",
+            jain,
+            "≥ 0.98",
+            {},
+            noise,
+        ),
+        make_result(
+            "G7",
+            "tickets 1:2:4: largest relative distance of a share, half way",
+            off,
+            "≤ 0.10",
+            {},
+            noise,
+        ),
     ]
 
 
-def _manager(past: History, stride: Stride[UUID], tickets: list[int], workers: int = 2) -> Manager:
-    ask(past.connection, [(number, f"p.v > {number}") for number, _ in enumerate(tickets)])
+def _create_manager(
+    past: BenchmarkHistory, stride: StrideScheduler[UUID], tickets: list[int], workers: int = 2
+) -> RecallManager:
+    add_recalls(past.connection, [(number, f"p.v > {number}") for number, _ in enumerate(tickets)])
     for number, some in enumerate(tickets):
-        past.connection.execute("UPDATE tasks SET tickets = %s WHERE recall = %s", (some, f"recall{number}"))
-    return manager(past.root, past.connection, [engines(past.root, Kept()) for _ in range(workers)], stride)
+        past.connection.execute(
+            "UPDATE tasks SET tickets = %s WHERE recall = %s", (some, f"recall{number}")
+        )
+    return create_manager(
+        past.root,
+        past.connection,
+        [create_engines(past.root, PartialCache()) for _ in range(workers)],
+        stride,
+    )
 
 
-def _slowest_first(past: History, stride: Stride[UUID]) -> float:
-    ours = _manager(past, stride, [100] * 10)
+def _slowest_first_answer(past: BenchmarkHistory, stride: StrideScheduler[UUID]) -> float:
+    ours = _create_manager(past, stride, [100] * 10)
     began = time.monotonic()
-    while count(past.connection, "first_at IS NULL"):
-        ours.round()
-        ours.rest()
+    while count_tasks(past.connection, "first_at IS NULL"):
+        ours.run_once()
+        ours.wait_for_query()
     seconds = time.monotonic() - began
-    ours.finish()
+    ours.shut_down()
     return seconds
 
 
-def _shares(past: History, tickets: list[int]) -> list[int]:
+def _served_shares(past: BenchmarkHistory, tickets: list[int]) -> list[int]:
     """Pieces served to each when half of what the busiest can have is given out."""
     # One query at a time: of two places, a task that is served by one query at a time cannot fill more than one.
-    ours = _manager(past, Stride(), tickets, workers=1)
-    goal = CHUNKS * sum(tickets) // (2 * max(tickets))
+    ours = _create_manager(past, StrideScheduler(), tickets, workers=1)
+    goal = CHUNK_COUNT * sum(tickets) // (2 * max(tickets))
     while True:
-        ours.round()
-        ours.rest()
+        ours.run_once()
+        ours.wait_for_query()
         rows = past.connection.execute("SELECT next FROM tasks ORDER BY recall").fetchall()
         served = [int(row[0]) for row in rows]
         if sum(served) >= goal:
-            ours.finish()
+            ours.shut_down()
             return served
 
 
-def _jain(shares: list[int]) -> float:
+def _jain_index(shares: list[int]) -> float:
     return sum(shares) ** 2 / (len(shares) * sum(share * share for share in shares))

@@ -17,11 +17,11 @@ import psutil
 
 RESULTS = Path(__file__).parent / "results.json"
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
-_BEGIN, _END = "<!-- results: begin -->", "<!-- results: end -->"
+_BEGIN_MARK, _END_MARK = "<!-- results: begin -->", "<!-- results: end -->"
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchmarkResult:
     """One goal: the median of its repetitions, the range, and what stands beside it."""
 
     goal: str
@@ -32,11 +32,11 @@ class Result:
     repetitions: int
     spread: tuple[float, float]
     noise: tuple[float, float]
-    commit: str = field(default_factory=lambda: _commit())
-    machine: str = field(default_factory=lambda: _machine())
+    commit: str = field(default_factory=lambda: _git_commit())
+    machine: str = field(default_factory=lambda: _describe_machine())
 
 
-def kernel() -> float:
+def time_noise_kernel() -> float:
     """Seconds of a fixed piece of work: what changes in it is the machine, not the system measured."""
     began = time.perf_counter()
     data = b"moirae"
@@ -45,30 +45,51 @@ def kernel() -> float:
     return time.perf_counter() - began
 
 
-def result(
-    goal: str, what: str, values: Sequence[float], target: str, beside: dict[str, float], noise: Sequence[float]
-) -> Result:
+def make_result(
+    goal: str,
+    what: str,
+    values: Sequence[float],
+    target: str,
+    beside: dict[str, float],
+    noise: Sequence[float],
+) -> BenchmarkResult:
     """A row from the values of all repetitions."""
     value = round(statistics.median(values), 3)
     spread = (round(min(values), 3), round(max(values), 3))
-    return Result(goal, what, value, target, beside, len(values), spread, (round(min(noise), 3), round(max(noise), 3)))
+    return BenchmarkResult(
+        goal,
+        what,
+        value,
+        target,
+        beside,
+        len(values),
+        spread,
+        (round(min(noise), 3), round(max(noise), 3)),
+    )
 
 
-def save(rows: Sequence[Result]) -> None:
+def save(rows: Sequence[BenchmarkResult]) -> None:
     """Replace the rows of the goals that were measured; keep the others."""
     measured = {row.goal for row in rows}
-    kept = [Result(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.is_file() else []
-    every = sorted([row for row in kept if row.goal not in measured] + list(rows), key=lambda row: _number(row.goal))
+    kept = (
+        [BenchmarkResult(**row) for row in json.loads(RESULTS.read_text())]
+        if RESULTS.is_file()
+        else []
+    )
+    every = sorted(
+        [row for row in kept if row.goal not in measured] + list(rows),
+        key=lambda row: _goal_sort_key(row.goal),
+    )
     RESULTS.write_text(json.dumps([asdict(row) for row in every], indent=2) + "\n")
     _write_table(every)
 
 
-def _number(goal: str) -> tuple[int, str]:
+def _goal_sort_key(goal: str) -> tuple[int, str]:
     """G2 stands before G10."""
     return int("".join(filter(str.isdigit, goal)) or 99), goal
 
 
-def reached(row: Result) -> bool | None:
+def is_reached(row: BenchmarkResult) -> bool | None:
     """Whether a value is as good as its target says; None: that is more than a bound."""
     bound = re.search(r"(≤|≥) (?:[\d.]+/[\d.]+ = )?([\d.,]+)(?:/([\d.]+))?(?= |$)", row.target)
     if bound is None or "×" in row.target:
@@ -78,19 +99,32 @@ def reached(row: Result) -> bool | None:
     return row.value <= limit if sign == "≤" else row.value >= limit
 
 
-def table(rows: Sequence[Result]) -> str:
+def format_table(rows: Sequence[BenchmarkResult]) -> str:
     """For people at a terminal, with what was missed."""
     words = {True: "reached", False: "MISSED", None: "–"}
-    shown = [(one.goal, one.what, f"{one.value:g}", _range(one), one.target, words[reached(one)]) for one in rows]
+    shown = [
+        (
+            one.goal,
+            one.what,
+            f"{one.value:g}",
+            _format_range(one),
+            one.target,
+            words[is_reached(one)],
+        )
+        for one in rows
+    ]
     widths = [max(len(row[column]) for row in shown) for column in range(6)]
-    return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in shown
+    )
 
 
-def _range(row: Result) -> str:
+def _format_range(row: BenchmarkResult) -> str:
     return f"{row.spread[0]:g}–{row.spread[1]:g}"
 
 
-def _write_table(rows: Sequence[Result]) -> None:
+def _write_table(rows: Sequence[BenchmarkResult]) -> None:
     lines = [
         "| goal | what | median | range | target | beside | repetitions | noise kernel (s) |",
         "|---|---|---|---|---|---|---|---|",
@@ -103,22 +137,24 @@ def _write_table(rows: Sequence[Result]) -> None:
             f"| {row.repetitions} | {quiet}–{loud} |"
         )
     text = _DOCUMENT.read_text()
-    before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-    _DOCUMENT.write_text(f"{before}{_BEGIN}\n" + "\n".join(lines) + f"\n{_END}{after}")
+    before, after = text.split(_BEGIN_MARK)[0], text.split(_END_MARK)[1]
+    _DOCUMENT.write_text(f"{before}{_BEGIN_MARK}\n" + "\n".join(lines) + f"\n{_END_MARK}{after}")
 
 
-def _commit() -> str:
-    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+def _git_commit() -> str:
+    done = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() or "unknown"
 
 
-def _machine() -> str:
+def _describe_machine() -> str:
     memory = psutil.virtual_memory().total / 2**30
     python = f"{platform.system()}, Python {platform.python_version()}"
-    return f"{os.cpu_count()} cores of {_processor()}, {memory:.0f} GB, {python}"
+    return f"{os.cpu_count()} cores of {_processor_name()}, {memory:.0f} GB, {python}"
 
 
-def _processor() -> str:
+def _processor_name() -> str:
     with suppress(OSError):
         found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
         if found is not None:

@@ -6,16 +6,15 @@ import sys
 import structlog
 
 from archiver.errors import StorageFailed
-from moirae import logs
-from moirae.cli import app
-from moirae.cli.processes import FELL
+from moirae.cli import EXIT_INTERNAL_ERROR, app
 from moirae.errors import MoiraeError, Unreachable
+from moirae.runtime import configure_logging
 
 
 def main() -> None:
     """Exit codes: 0 good, 1 bad, 2 usage, 3 warnings only, 70 a fault of moirae itself, 75 something is away that
     may be back soon, 130 interrupted."""
-    logs.configure()
+    configure_logging()
     try:
         app()
     except MoiraeError as error:
@@ -31,7 +30,7 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception:
         structlog.get_logger().exception("unexpected", action="crashed")
-        sys.exit(FELL)
+        sys.exit(EXIT_INTERNAL_ERROR)
 
 
 if __name__ == "__main__":

@@ -12,29 +12,34 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
-from archiver.admission import column
-from archiver.catalog import Catalog
-from archiver.chunk import locate
-from archiver.numbered import CONTEXTS, NumberedTable
-from archiver.place import Root, at
+from archiver.chunks import locate
+from archiver.delta import CONTEXTS, SequencedTable
+from archiver.ingest import Catalog
+from archiver.storage import StorageRoot, as_storage
+from archiver.times import micros_column
 from recall.ledger import Task
-from recall.request import Piece, SimilarQuestion
-from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, Past, past
-from recall.similarity.measure import TfIdf
-from recall.similarity.store import Store, forget_unused
+from recall.requests import Piece, SimilarQuestion
+from recall.similarity import (
+    CorpusEvent,
+    Index,
+    IndexStore,
+    SimilarState,
+    TfIdfMeasure,
+    make_corpus_event,
+    remove_unused,
+)
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
 # A corpus is written down when so many events came in since, or this part of it.
-_EVENTS, _PART = 500, 1 / 20
+_SAVE_MIN_EVENTS, _SAVE_MIN_SHARE = 500, 1 / 20
 # Seconds after which a corpus that nobody asks for is no longer held in memory.
-_IDLE = 600.0
+_IDLE_TIMEOUT = 600.0
 # Where they are written down, and seconds between two looks for those that nobody uses any more.
-_FOLDER, _TIDY = "indexes", 3600.0
+_INDEX_FOLDER, _CLEANUP_INTERVAL = "indexes", 3600.0
 
 
-class Name(NamedTuple):
+class CorpusKey(NamedTuple):
     """What is compared with one another: events of a rule's version by some contexts, and what of these as numbers,
     with its bandwidth."""
 
@@ -44,10 +49,10 @@ class Name(NamedTuple):
     numeric: tuple[tuple[str, float | None], ...]
 
 
-def name_of(rule: str, version: str, question: SimilarQuestion) -> Name:
+def build_corpus_key(rule: str, version: str, question: SimilarQuestion) -> CorpusKey:
     """The corpus that a question is about."""
-    numeric = question.numeric if question.measure == TfIdf.name else {}
-    return Name(rule, version, question.contexts, tuple(sorted(numeric.items())))
+    numeric = question.numeric if question.measure == TfIdfMeasure.name else {}
+    return CorpusKey(rule, version, question.contexts, tuple(sorted(numeric.items())))
 
 
 class Corpora:
@@ -57,158 +62,181 @@ class Corpora:
     such as the corpora of earlier versions, is freed, and some days later removed.
     """
 
-    def __init__(self, connection: Connection[Any], root: Root) -> None:
+    def __init__(self, connection: Connection[Any], root: StorageRoot) -> None:
         self._connection = connection
         self._root = root
-        self._indexes: dict[Name, Index] = {}
-        self._asked: dict[Name, float] = {}
-        self._kept: dict[Name, int] = {}
+        self._indexes: dict[CorpusKey, Index] = {}
+        self._last_used: dict[CorpusKey, float] = {}
+        self._saved_sizes: dict[CorpusKey, int] = {}
         # Up to which number of all corpora it was looked for what is of each.
-        self._followed: dict[Name, int] = {}
-        self._tidied = -math.inf
+        self._updated_to: dict[CorpusKey, int] = {}
+        self._last_cleanup = -math.inf
 
-    def index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
+    def load_index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
         """The corpus with all that is settled by now, as a question compares it."""
-        name = name_of(rule, version, question)
-        known = self._current(name)
-        self._keep(known, name)
-        self._free(name)
+        name = build_corpus_key(rule, version, question)
+        known = self._updated_index(name)
+        self._save_if_grown(known, name)
+        self._evict_idle(name)
         return known
 
-    def written(self, name: Name) -> int | None:
+    def saved_number(self, key: CorpusKey) -> int | None:
         """The number of the last event that a corpus on disk has; None: there is none."""
-        return self._store(name).number()
+        return self._store(key).last_sequence()
 
-    def write(self, name: Name) -> int:
+    def save_current(self, key: CorpusKey) -> int:
         """Have a corpus on disk with all that is settled by now; returns how many events that is."""
-        index = self._current(name)
-        if self._kept[name] < len(index):
-            self._save(index, name)
+        index = self._updated_index(key)
+        if self._saved_sizes[key] < len(index):
+            self._save(index, key)
         return len(index)
 
-    def _current(self, name: Name) -> Index:
+    def _updated_index(self, name: CorpusKey) -> Index:
         known = self._indexes.get(name)
         if known is None:
-            known = self._indexes[name] = self._begun(name)
-        self._follow(known, name)
+            known = self._indexes[name] = self._open_index(name)
+        self._update(known, name)
         return known
 
-    def begin(self, task: Task) -> SimilarState:
+    def begin_comparison(self, task: Task) -> SimilarState:
         """A comparison, with the counts that were pinned for it, from its event's context and what was kept of it."""
         question = task.question
         assert task.corpus is not None and isinstance(question, SimilarQuestion)
-        index = self.index(task.rule, task.version, question)
-        found = self._connection.execute(_QUERIES["context"], {"eids": [task.asked.eid]}).fetchall()
+        index = self.load_index(task.rule, task.version, question)
+        found = self._connection.execute(_QUERIES["context"], {"eids": [task.event.eid]}).fetchall()
         mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
         context = mine[0] if mine else {}
-        state = SimilarState.of(index, question, task.asked, task.corpus, context, task.held)
-        if task.held is None:
-            state.pass_over(task.skipped)
+        state = SimilarState.resume(
+            index, question, task.event, task.corpus, context, task.partial_answer
+        )
+        if task.partial_answer is None:
+            state.skip_pieces(task.skipped)
         return state
 
-    def promising(self, task: Task) -> list[Piece]:
+    def rank_by_upper_bound(self, task: Task) -> list[Piece]:
         """The pieces of a task, those first in which most may be alike; of equal ones as they were."""
         assert task.pieces is not None and isinstance(task.question, SimilarQuestion)
-        index = self.index(task.rule, task.version, task.question)
-        promises = index.promises(self.begin(task).comparison, [piece[1:] for piece in task.pieces])
+        index = self.load_index(task.rule, task.version, task.question)
+        promises = index.expected_scores(
+            self.begin_comparison(task).comparison, [piece[1:] for piece in task.pieces]
+        )
         order = sorted(range(len(promises)), key=lambda place: -promises[place])
         return [task.pieces[place] for place in order]
 
-    def _begun(self, name: Name) -> Index:
+    def _open_index(self, name: CorpusKey) -> Index:
         index = self._store(name).load(dict(name.numeric))
         if index is None:
-            index = self._archived(name)
-            self._kept[name] = 0
+            index = self._build_from_archive(name)
+            self._saved_sizes[name] = 0
             _LOG.info("corpus read", action="corpus_read", rule=name.rule, events=len(index))
         else:
-            self._kept[name] = len(index)
-            self._followed[name] = self._store(name).complete() or index.number
+            self._saved_sizes[name] = len(index)
+            self._updated_to[name] = self._store(name).complete_sequence() or index.last_sequence
         return index
 
-    def _store(self, name: Name) -> Store:
-        return Store.of(at(self._root).local / _FOLDER, name.rule, name.version, name[2:])
+    def _store(self, name: CorpusKey) -> IndexStore:
+        return IndexStore.for_corpus(
+            as_storage(self._root).work_folder / _INDEX_FOLDER, name.rule, name.version, name[2:]
+        )
 
-    def _archived(self, name: Name) -> Index:
+    def _build_from_archive(self, name: CorpusKey) -> Index:
         index = Index(dict(name.numeric))
-        if not NumberedTable.exists(self._root, CONTEXTS):
+        if not SequencedTable.exists(self._root, CONTEXTS):
             return index
-        table = NumberedTable(self._root, CONTEXTS)
-        self._followed[name] = table.last()
-        self._add(index, self._read(table, index, name))
+        table = SequencedTable(self._root, CONTEXTS)
+        self._updated_to[name] = table.last_number()
+        self._add_events(index, self._read_archived_events(table, index, name))
         return index
 
-    def _read(self, table: NumberedTable, index: Index, name: Name) -> list[tuple[int, Past]]:
+    def _read_archived_events(
+        self, table: SequencedTable, index: Index, name: CorpusKey
+    ) -> list[tuple[int, CorpusEvent]]:
         """What the archive has beyond what the index knows, with its chunks."""
         rows = table.read(name.rule, name.version)
-        after, ts = index.number, column(rows, "ts").tolist()
+        after, ts = index.last_sequence, micros_column(rows, "ts").tolist()
         texts = (rows[text].to_pylist() for text in ("chunk", "eid", "number", "contexts"))
         return [
-            (chunk, past(moment, eid, int(number), orjson.loads(found), name.contexts, index.numeric))
+            (
+                chunk,
+                make_corpus_event(
+                    moment, eid, int(number), orjson.loads(found), name.contexts, index.numeric
+                ),
+            )
             for moment, chunk, eid, number, found in zip(ts, *texts, strict=True)
             if int(number) > after
         ]
 
-    def _add(self, index: Index, events: Sequence[tuple[int, Past]]) -> None:
-        chunks: dict[int, list[Past]] = {}
+    def _add_events(self, index: Index, events: Sequence[tuple[int, CorpusEvent]]) -> None:
+        chunks: dict[int, list[CorpusEvent]] = {}
         for chunk, event in events:
             chunks.setdefault(chunk, []).append(event)
         for chunk, held in chunks.items():
             index.add(chunk, held)
 
-    def _follow(self, index: Index, name: Name) -> None:
+    def _update(self, index: Index, name: CorpusKey) -> None:
         """What has come in since. Numbers come in order: those up to the last one that was there before are known."""
         rule, version, contexts, _ = name
-        last = self._number("last_number")
-        values = {"after": index.number, "rule": rule, "version": version}
+        last = self._query_number("last_number")
+        values = {"after": index.last_sequence, "rule": rule, "version": version}
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERIES["tail"], values).fetchall()
         # Asked after the rows: what left them before they were read is told by then.
-        forgotten = self._number("forgotten")
-        events: list[tuple[int, Past]] = []
-        looked = forgotten > self._followed.get(name, index.number)
+        forgotten = self._query_number("forgotten")
+        events: list[tuple[int, CorpusEvent]] = []
+        looked = forgotten > self._updated_to.get(name, index.last_sequence)
         if looked:
-            events = self._read(NumberedTable(self._root, CONTEXTS), index, name)
-        known = {event.number for _, event in events}
+            events = self._read_archived_events(SequencedTable(self._root, CONTEXTS), index, name)
+        known = {event.sequence for _, event in events}
         rows = [row for row in rows if row["number"] not in known]
         if rows:
-            parts = locate(Catalog(self._connection).chunks(), np.array([row["ts"] for row in rows], dtype=np.int64))
+            parts = locate(
+                Catalog(self._connection).chunks(),
+                np.array([row["ts"] for row in rows], dtype=np.int64),
+            )
             rest = contexts, index.numeric
-            new = [past(r["ts"], str(r["eid"]), r["number"], r["contexts"], *rest) for r in rows]
+            new = [
+                make_corpus_event(r["ts"], str(r["eid"]), r["number"], r["contexts"], *rest)
+                for r in rows
+            ]
             events += zip(parts.tolist(), new, strict=True)
-        self._add(index, events)
-        self._followed[name] = max(last, forgotten)
-        if looked and not events and self._kept[name] == len(index):
+        self._add_events(index, events)
+        self._updated_to[name] = max(last, forgotten)
+        if looked and not events and self._saved_sizes[name] == len(index):
             self._try_to_save(index, name)  # so that nobody looks for it again
 
-    def _number(self, query: str) -> int:
+    def _query_number(self, query: str) -> int:
         row = self._connection.execute(_QUERIES[query]).fetchone()
         assert row is not None
         return int(row[0])
 
-    def _keep(self, index: Index, name: Name) -> None:
-        new = len(index) - self._kept[name]
-        if new >= max(_EVENTS, len(index) * _PART):
+    def _save_if_grown(self, index: Index, name: CorpusKey) -> None:
+        new = len(index) - self._saved_sizes[name]
+        if new >= max(_SAVE_MIN_EVENTS, len(index) * _SAVE_MIN_SHARE):
             self._try_to_save(index, name)
 
-    def _try_to_save(self, index: Index, name: Name) -> None:
+    def _try_to_save(self, index: Index, name: CorpusKey) -> None:
         try:
             self._save(index, name)
         except OSError as error:  # such as a full disk: the archive has all of it
-            _LOG.warning("corpus not written", action="corpus_not_written", rule=name.rule, error=str(error))
-            self._kept[name] = len(index)
+            _LOG.warning(
+                "corpus not written", action="corpus_not_written", rule=name.rule, error=str(error)
+            )
+            self._saved_sizes[name] = len(index)
 
-    def _save(self, index: Index, name: Name) -> None:
-        self._store(name).save(index, self._followed[name], time.time())
-        self._kept[name] = len(index)
+    def _save(self, index: Index, name: CorpusKey) -> None:
+        self._store(name).save(index, self._updated_to[name], time.time())
+        self._saved_sizes[name] = len(index)
 
-    def _free(self, name: Name) -> None:
+    def _evict_idle(self, name: CorpusKey) -> None:
         now = time.monotonic()
-        self._asked[name] = now
-        for idle in [other for other, asked in self._asked.items() if now - asked > _IDLE]:
-            del self._indexes[idle], self._asked[idle], self._kept[idle]
-            self._followed.pop(idle, None)
-        if now - self._tidied > _TIDY:
-            self._tidied = now
+        self._last_used[name] = now
+        for idle in [
+            other for other, asked in self._last_used.items() if now - asked > _IDLE_TIMEOUT
+        ]:
+            del self._indexes[idle], self._last_used[idle], self._saved_sizes[idle]
+            self._updated_to.pop(idle, None)
+        if now - self._last_cleanup > _CLEANUP_INTERVAL:
+            self._last_cleanup = now
             for used in self._indexes:
-                self._store(used).use(time.time())
-            forget_unused(at(self._root).local / _FOLDER, time.time())
+                self._store(used).touch(time.time())
+            remove_unused(as_storage(self._root).work_folder / _INDEX_FOLDER, time.time())

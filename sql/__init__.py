@@ -12,7 +12,7 @@ from typing import Any
 
 from psycopg import sql
 
-_NAME = re.compile(r"^-- ([a-z_]+) --$", re.MULTILINE)
+_NAME_LINE = re.compile(r"^-- ([a-z_]+) --$", re.MULTILINE)
 
 
 def schema() -> sql.SQL:
@@ -23,20 +23,22 @@ def schema() -> sql.SQL:
 @cache
 def load(gateway: str) -> dict[str, sql.SQL]:
     """The queries of one gateway, by name. Raises `FileNotFoundError` for an unknown gateway."""
-    parts = _NAME.split(_read("queries", f"{gateway}.sql"))
-    return {name: sql.SQL(text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    parts = _NAME_LINE.split(_read("queries", f"{gateway}.sql"))
+    return {
+        name: sql.SQL(text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True)
+    }
 
 
 def _read(*path: str) -> str:
     return files(__name__).joinpath(*path).read_text(encoding="utf-8")
 
 
-def storable(value: Any) -> Any:
+def replace_nul(value: Any) -> Any:
     """A value for a jsonb column: PostgreSQL keeps no NUL in text, it is shown as ␀ (U+2400)."""
     if isinstance(value, str):
         return value.replace("\x00", "\u2400")
     if isinstance(value, list | tuple):
-        return [storable(item) for item in value]
+        return [replace_nul(item) for item in value]
     if isinstance(value, Mapping):
-        return {storable(name): storable(item) for name, item in value.items()}
+        return {replace_nul(name): replace_nul(item) for name, item in value.items()}
     return value

@@ -39,8 +39,17 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
     (folder / "keys.json").write_text(json.dumps({"identities": [_IDENTITY]}))
     ports = _free_ports(4)
     arguments = [
-        *("-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={folder}", "-s3", f"-s3.config={folder}/keys.json"),
-        *(f"-{name}.port={port}" for name, port in zip(("master", "volume", "filer", "s3"), ports, strict=True)),
+        *(
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-dir={folder}",
+            "-s3",
+            f"-s3.config={folder}/keys.json",
+        ),
+        *(
+            f"-{name}.port={port}"
+            for name, port in zip(("master", "volume", "filer", "s3"), ports, strict=True)
+        ),
         *("-s3.port.iceberg=0", "-s3.port.lance=0", "-s3.autoCreateBucket=false"),
         *("-master.electionTimeout=1s", "-master.volumeSizeLimitMB=64", "-volume.max=50"),
     ]
@@ -51,7 +60,9 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ports[-1]}",
     }
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([program, "-logtostderr", "server", *arguments], stdout=log, stderr=log)
+        process = subprocess.Popen(
+            [program, "-logtostderr", "server", *arguments], stdout=log, stderr=log
+        )
         try:
             _await(process, environment, folder / "log")
             yield environment

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
-State = Literal["pending", "firing", "resolved", "provisional", "withdrawn"]
+AlertState = Literal["pending", "firing", "resolved", "provisional", "withdrawn"]
 
 
 @dataclass(frozen=True)
@@ -21,15 +21,15 @@ class Occurrence:
 
 
 @dataclass(frozen=True)
-class Timing:
+class AlertTiming:
     """How long events go on before an alert fires, and how long it outlives its last one; microseconds."""
 
     for_: int
-    keep: int
+    keep_firing_for: int
 
 
 @dataclass(frozen=True)
-class Life:
+class AlertLifetime:
     """One alert so far. Event times in microseconds; `fired` and `ended` None: not yet."""
 
     eid: UUID
@@ -40,30 +40,37 @@ class Life:
     ended: int | None = None
 
 
-def fold(going_on: Life | None, events: Sequence[Occurrence], timing: Timing, horizon: int | None) -> list[Life]:
+def fold_events(
+    open_lifetime: AlertLifetime | None,
+    events: Sequence[Occurrence],
+    timing: AlertTiming,
+    horizon: int | None,
+) -> list[AlertLifetime]:
     """The lives after `events` (in (ts, eid) order): first the one going on, if any, then new ones.
 
     `horizon`: all events before this time are among those seen, so that silence up to it ends a life; None: more
     may come at any time.
     """
-    lives = [] if going_on is None else [going_on]
+    lives = [] if open_lifetime is None else [open_lifetime]
     for event in events:
-        if lives and event.ts <= lives[-1].last + timing.keep:
-            lives[-1] = _go_on(lives[-1], event, timing)
+        if lives and event.ts <= lives[-1].last + timing.keep_firing_for:
+            lives[-1] = _extend_lifetime(lives[-1], event, timing)
         else:
             if lives:
-                lives[-1] = _end(lives[-1], timing)
-            lives.append(_start(event, timing))
-    if lives and horizon is not None and lives[-1].last + timing.keep < horizon:
-        lives[-1] = _end(lives[-1], timing)
+                lives[-1] = _end_lifetime(lives[-1], timing)
+            lives.append(_start_lifetime(event, timing))
+    if lives and horizon is not None and lives[-1].last + timing.keep_firing_for < horizon:
+        lives[-1] = _end_lifetime(lives[-1], timing)
     return lives
 
 
-def _start(event: Occurrence, timing: Timing) -> Life:
-    return Life(event.eid, event.ts, event.ts, fired=event.ts if timing.for_ == 0 else None)
+def _start_lifetime(event: Occurrence, timing: AlertTiming) -> AlertLifetime:
+    return AlertLifetime(
+        event.eid, event.ts, event.ts, fired=event.ts if timing.for_ == 0 else None
+    )
 
 
-def _go_on(life: Life, event: Occurrence, timing: Timing) -> Life:
+def _extend_lifetime(life: AlertLifetime, event: Occurrence, timing: AlertTiming) -> AlertLifetime:
     fires = life.fired is None and event.ts - life.starts >= timing.for_
     return replace(
         life,
@@ -73,14 +80,14 @@ def _go_on(life: Life, event: Occurrence, timing: Timing) -> Life:
     )
 
 
-def _end(life: Life, timing: Timing) -> Life:
-    return replace(life, ended=life.last + timing.keep)
+def _end_lifetime(life: AlertLifetime, timing: AlertTiming) -> AlertLifetime:
+    return replace(life, ended=life.last + timing.keep_firing_for)
 
 
-def state(shown: Life, settled: bool) -> State:
+def alert_state(lifetime: AlertLifetime, settled: bool) -> AlertState:
     """What people are shown: a life of which nothing is settled yet is provisional."""
     if not settled:
         return "provisional"
-    if shown.fired is None:
+    if lifetime.fired is None:
         return "pending"
-    return "firing" if shown.ended is None else "resolved"
+    return "firing" if lifetime.ended is None else "resolved"

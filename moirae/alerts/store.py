@@ -15,36 +15,36 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros, optional_datetime, to_micros
-from moirae.alerts.event import Event, alert_id
-from moirae.alerts.lifecycle import Life, Occurrence, Timing, fold, state
-from moirae.alerts.source import Source
+from moirae.alerts.alerting_rule import AlertingRule
+from moirae.alerts.event import Event, make_alert_id
+from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
 
 _QUERIES = sql.load("alerts")
 
 
 @dataclass
-class _Row:
+class _OpenAlert:
     """An alert that is not over."""
 
     id: UUID
     eid: UUID
     fingerprint: str
-    settled: Life | None
+    settled: AlertLifetime | None
     starts: int
     last: int
-    shown: tuple[Any, ...]
+    stored_values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _DesiredAlert:
     """How an alert should stand: by settled events, if any, and as shown."""
 
-    settled: Life | None
-    shown: Life
+    settled: AlertLifetime | None
+    displayed: AlertLifetime
 
     @property
     def state(self) -> str:
-        return state(self.shown, self.settled is not None)
+        return alert_state(self.displayed, self.settled is not None)
 
 
 class AlertStore:
@@ -53,27 +53,30 @@ class AlertStore:
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
 
-    def detect(self, source: Source, events: Sequence[Event]) -> None:
+    def record_detected(self, alerting_rule: AlertingRule, events: Sequence[Event]) -> None:
         """Events seen in arrival order, beyond what is settled: kept, and shown as provisional life."""
-        self._put_events(source, events, settled=False)
-        self._tell(source, {}, {e.fingerprint for e in events}, None)
+        self._upsert_events(alerting_rule, events, settled=False)
+        self._update_alerts(alerting_rule, {}, {e.fingerprint for e in events}, None)
 
-    def settle(self, source: Source, events: Sequence[Event], horizon: int, silence: int) -> None:
+    def settle(
+        self, alerting_rule: AlertingRule, events: Sequence[Event], horizon: int, silent_until: int
+    ) -> None:
         """All events of the rule before the horizon (microseconds) that are not settled yet, in (ts, eid) order.
 
         `silence`: the event time before which no other event will come; at least the horizon.
         """
-        self._put_events(source, events, settled=True)
+        self._upsert_events(alerting_rule, events, settled=True)
         dropped = self._connection.execute(
-            _QUERIES["drop_unsettled"], {"rule": source.rule, "horizon": from_micros(horizon)}
+            _QUERIES["drop_unsettled"],
+            {"rule": alerting_rule.rule, "horizon": from_micros(horizon)},
         )
         touched = {e.fingerprint for e in events} | {row[0] for row in dropped}
         by_fingerprint: dict[str, list[Event]] = {}
         for event in events:
             by_fingerprint.setdefault(event.fingerprint, []).append(event)
-        self._tell(source, by_fingerprint, touched, silence)
+        self._update_alerts(alerting_rule, by_fingerprint, touched, silent_until)
 
-    def open_since(self, horizon: int) -> dict[str, int | None]:
+    def rules_with_open_alerts(self, horizon: int) -> dict[str, int | None]:
         """Rules for which settling up to the horizon may change something even without an event (microseconds).
 
         The last settled event of those of a rule's open alerts that is the oldest; None: detected events or
@@ -82,54 +85,79 @@ class AlertStore:
         rows = self._connection.execute(_QUERIES["open_since"], {"horizon": from_micros(horizon)})
         return dict(rows.fetchall())
 
-    def _put_events(self, source: Source, events: Sequence[Event], settled: bool) -> None:
+    def _upsert_events(self, source: AlertingRule, events: Sequence[Event], settled: bool) -> None:
         if events:
             with self._connection.cursor() as cursor:
-                cursor.executemany(_QUERIES["put_event"], [event_values(source, event, settled) for event in events])
+                cursor.executemany(
+                    _QUERIES["put_event"],
+                    [event_columns(source, event, settled) for event in events],
+                )
 
-    def _tell(
+    def _update_alerts(
         self,
-        source: Source,
+        source: AlertingRule,
         settled: Mapping[str, list[Event]],
         touched: set[str],
         silence: int | None,
     ) -> None:
         """Fold settled events into lives, detected ones onto them, and write what has changed."""
-        open_rows = self._open(source.rule)
+        open_rows = self._load_open_alerts(source.rule)
         keys = touched | (open_rows.keys() if silence is not None else set())
-        unsettled = self._unsettled(source.rule, keys)
+        unsettled = self._load_unsettled_events(source.rule, keys)
         # Nothing is read back: the statements go out together.
         with self._connection.pipeline():
             for key in sorted(keys):
-                rows, events = open_rows.get(key, []), [*settled.get(key, []), *unsettled.get(key, [])]
-                wanted = _lives(rows, settled.get(key, []), unsettled.get(key, []), source.timing, silence)
-                self._write(source, rows, wanted, {event.eid: event for event in events})
+                rows, events = (
+                    open_rows.get(key, []),
+                    [*settled.get(key, []), *unsettled.get(key, [])],
+                )
+                wanted = _fold_alerts(
+                    rows, settled.get(key, []), unsettled.get(key, []), source.timing, silence
+                )
+                self._write_alerts(source, rows, wanted, {event.eid: event for event in events})
 
-    def _write(self, source: Source, rows: list[_Row], wanted: list[_Wanted], events: Mapping[UUID, Event]) -> None:
+    def _write_alerts(
+        self,
+        source: AlertingRule,
+        rows: list[_OpenAlert],
+        wanted: list[_DesiredAlert],
+        events: Mapping[UUID, Event],
+    ) -> None:
         free = list(rows)
         for want in wanted:
-            row = _match(free, want)
+            row = _match_open_alert(free, want)
             if row is not None:
                 free.remove(row)
-            if row is not None and row.eid == want.shown.eid:
-                if row.shown != _shown(want):
-                    self._connection.execute(_QUERIES["move_alert"], {"id": row.id, **_alert_values(want)})
+            if row is not None and row.eid == want.displayed.eid:
+                if row.stored_values != _displayed_values(want):
+                    self._connection.execute(
+                        _QUERIES["move_alert"], {"id": row.id, **_alert_columns(want)}
+                    )
             else:
-                begun = began(source, events[want.shown.eid])
+                begun = first_event_columns(source, events[want.displayed.eid])
                 number = row.id if row else begun["id"]
-                self._connection.execute(_QUERIES["put_alert"], {**begun, "id": number, **_alert_values(want)})
+                self._connection.execute(
+                    _QUERIES["put_alert"], {**begun, "id": number, **_alert_columns(want)}
+                )
         for row in free:
             if row.settled is None:
                 self._connection.execute(_QUERIES["withdraw"], {"id": row.id})
 
-    def _open(self, rule: str) -> dict[str, list[_Row]]:
+    def _load_open_alerts(self, rule: str) -> dict[str, list[_OpenAlert]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             found = cursor.execute(_QUERIES["open_alerts"], {"rule": rule}).fetchall()
-        rows: dict[str, list[_Row]] = {}
+        rows: dict[str, list[_OpenAlert]] = {}
         for one in found:
-            settled = None if one["settled"] is None else _life(one["settled"])
-            shown = (one["state"], one["fired_at"], one["last_at"], one["ends_at"], one["events"], one["settled"])
-            row = _Row(
+            settled = None if one["settled"] is None else _lifetime_from_json(one["settled"])
+            shown = (
+                one["state"],
+                one["fired_at"],
+                one["last_at"],
+                one["ends_at"],
+                one["events"],
+                one["settled"],
+            )
+            row = _OpenAlert(
                 one["id"],
                 one["eid"],
                 one["fingerprint"],
@@ -141,67 +169,89 @@ class AlertStore:
             rows.setdefault(row.fingerprint, []).append(row)
         return rows
 
-    def _unsettled(self, rule: str, fingerprints: Iterable[str]) -> dict[str, list[Event]]:
+    def _load_unsettled_events(
+        self, rule: str, fingerprints: Iterable[str]
+    ) -> dict[str, list[Event]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute(_QUERIES["unsettled"], {"rule": rule, "fingerprints": list(fingerprints)}).fetchall()
+            found = cursor.execute(
+                _QUERIES["unsettled"], {"rule": rule, "fingerprints": list(fingerprints)}
+            ).fetchall()
         events: dict[str, list[Event]] = {}
         for one in found:
-            event = Event(one["eid"], to_micros(one["ts"]), one["key"], one["fingerprint"], one["attributes"])
+            event = Event(
+                one["eid"], to_micros(one["ts"]), one["key"], one["fingerprint"], one["attributes"]
+            )
             events.setdefault(event.fingerprint, []).append(event)
         return events
 
 
-def _lives(
-    rows: list[_Row], settled: list[Event], unsettled: list[Event], timing: Timing, silence: int | None
-) -> list[_Wanted]:
+def _fold_alerts(
+    rows: list[_OpenAlert],
+    settled: list[Event],
+    unsettled: list[Event],
+    timing: AlertTiming,
+    silence: int | None,
+) -> list[_DesiredAlert]:
     going_on = next((row.settled for row in rows if row.settled is not None), None)
-    settled_lives = fold(going_on, _occurrences(settled), timing, silence)
+    settled_lives = fold_events(going_on, _to_occurrences(settled), timing, silence)
     last = settled_lives[-1] if settled_lives and settled_lives[-1].ended is None else None
-    shown_lives = fold(last, _occurrences(unsettled), timing, None)
-    wanted = [_Wanted(life, life) for life in settled_lives if life is not last]
+    shown_lives = fold_events(last, _to_occurrences(unsettled), timing, None)
+    wanted = [_DesiredAlert(life, life) for life in settled_lives if life is not last]
     if last is not None:
         # Ended by detected events only is not ended yet.
-        wanted.append(_Wanted(last, Life(**{**asdict(shown_lives.pop(0)), "ended": None})))
-    return wanted + [_Wanted(None, Life(**{**asdict(life), "ended": None})) for life in shown_lives]
+        wanted.append(
+            _DesiredAlert(last, AlertLifetime(**{**asdict(shown_lives.pop(0)), "ended": None}))
+        )
+    return wanted + [
+        _DesiredAlert(None, AlertLifetime(**{**asdict(life), "ended": None}))
+        for life in shown_lives
+    ]
 
 
-def _occurrences(events: Iterable[Event]) -> list[Occurrence]:
+def _to_occurrences(events: Iterable[Event]) -> list[Occurrence]:
     return [Occurrence(event.ts, event.eid) for event in events]
 
 
-def _match(rows: list[_Row], want: _Wanted) -> _Row | None:
+def _match_open_alert(rows: list[_OpenAlert], want: _DesiredAlert) -> _OpenAlert | None:
     """The row that this alert goes on in: the same first event, or, where detection had another, the same time."""
     for row in rows:
-        if row.eid == want.shown.eid:
+        if row.eid == want.displayed.eid:
             return row
     for row in rows:
-        if row.settled is None and row.starts <= want.shown.last and want.shown.starts <= row.last:
+        if (
+            row.settled is None
+            and row.starts <= want.displayed.last
+            and want.displayed.starts <= row.last
+        ):
             return row
     return None
 
 
-def _shown(want: _Wanted) -> tuple[Any, ...]:
-    values = _alert_values(want)
-    settled = None if want.settled is None else _life_json(want.settled)
-    return (*(values[name] for name in ("state", "fired_at", "last_at", "ends_at", "events")), settled)
+def _displayed_values(want: _DesiredAlert) -> tuple[Any, ...]:
+    values = _alert_columns(want)
+    settled = None if want.settled is None else _lifetime_to_json(want.settled)
+    return (
+        *(values[name] for name in ("state", "fired_at", "last_at", "ends_at", "events")),
+        settled,
+    )
 
 
-def began(source: Source, event: Event) -> dict[str, Any]:
+def first_event_columns(alerting_rule: AlertingRule, event: Event) -> dict[str, Any]:
     """The columns of an alert that its first event decides, and the id that follows from it."""
     return {
-        "id": alert_id(source.rule, event.eid),
+        "id": make_alert_id(alerting_rule.rule, event.eid),
         "eid": event.eid,
-        "rule": source.rule,
-        "version": source.version,
+        "rule": alerting_rule.rule,
+        "version": alerting_rule.version,
         "fingerprint": event.fingerprint,
-        "key": Jsonb(sql.storable(event.key)),
-        "labels": Jsonb(sql.storable(source.labels)),
-        "annotations": Jsonb(sql.storable(source.render(event))),
+        "key": Jsonb(sql.replace_nul(event.key)),
+        "labels": Jsonb(sql.replace_nul(alerting_rule.labels)),
+        "annotations": Jsonb(sql.replace_nul(alerting_rule.render_annotations(event))),
     }
 
 
-def _alert_values(want: _Wanted) -> dict[str, Any]:
-    shown = want.shown
+def _alert_columns(want: _DesiredAlert) -> dict[str, Any]:
+    shown = want.displayed
     return {
         "state": want.state,
         "starts_at": from_micros(shown.starts),
@@ -209,27 +259,27 @@ def _alert_values(want: _Wanted) -> dict[str, Any]:
         "last_at": from_micros(shown.last),
         "ends_at": optional_datetime(shown.ended),
         "events": shown.events,
-        "settled": None if want.settled is None else Jsonb(_life_json(want.settled)),
+        "settled": None if want.settled is None else Jsonb(_lifetime_to_json(want.settled)),
     }
 
 
-def event_values(source: Source, event: Event, settled: bool) -> dict[str, Any]:
+def event_columns(alerting_rule: AlertingRule, event: Event, settled: bool) -> dict[str, Any]:
     """An event as it is stored."""
     return {
         "eid": event.eid,
-        "rule": source.rule,
-        "version": source.version,
+        "rule": alerting_rule.rule,
+        "version": alerting_rule.version,
         "ts": from_micros(event.ts),
         "fingerprint": event.fingerprint,
-        "key": Jsonb(sql.storable(event.key)),
-        "attributes": Jsonb(sql.storable(event.attributes)),
+        "key": Jsonb(sql.replace_nul(event.key)),
+        "attributes": Jsonb(sql.replace_nul(event.attributes)),
         "settled": settled,
     }
 
 
-def _life_json(life: Life) -> dict[str, Any]:
+def _lifetime_to_json(life: AlertLifetime) -> dict[str, Any]:
     return {**asdict(life), "eid": str(life.eid)}
 
 
-def _life(stored: Mapping[str, Any]) -> Life:
-    return Life(**{**stored, "eid": UUID(stored["eid"])})
+def _lifetime_from_json(stored: Mapping[str, Any]) -> AlertLifetime:
+    return AlertLifetime(**{**stored, "eid": UUID(stored["eid"])})

@@ -1,23 +1,29 @@
-"""`moirae` on the command line: one room a subject, joined here."""
+"""The command line: one module for each group of commands."""
+
+from moirae.cli.processes import EXIT_INTERNAL_ERROR
+
+__all__ = [
+    "EXIT_INTERNAL_ERROR",
+]
 
 import typer
 
 from moirae.cli import (
     alerts,
     archive,
-    control,
     events,
     export,
     ingest,
     init,
     processes,
     recalls,
-    repeat,
     rules,
     similarity,
-    similarity_eval,
     tokens,
 )
+from moirae.cli import feedback as similarity_eval
+from moirae.cli import recall_commands as control
+from moirae.cli import replay as repeat
 
 app = typer.Typer(
     name="moirae",
@@ -29,7 +35,7 @@ app = typer.Typer(
 app.command("demo")(processes.demo)
 app.command("init")(init.init)
 app.command("up")(processes.up)
-app.add_typer(processes.run, name="run")
+app.add_typer(processes.run_app, name="run")
 app.add_typer(rules.app, name="rules")
 app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
@@ -38,9 +44,9 @@ app.add_typer(recalls.app, name="recalls")
 recalls.app.command("repeat")(repeat.repeat)
 for verb, command in control.COMMANDS.items():
     app.command(verb)(command)
-app.add_typer(archive.chunks, name="chunks")
-app.add_typer(archive.streams, name="streams")
-app.add_typer(archive.dead_letters, name="dead-letters")
+app.add_typer(archive.chunks_app, name="chunks")
+app.add_typer(archive.streams_app, name="streams")
+app.add_typer(archive.dead_letters_app, name="dead-letters")
 app.command("ingest")(ingest.ingest)
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")

@@ -9,95 +9,119 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from psycopg import Connection
 
-from archiver.catalog import Catalog
-from archiver.lifecycle import CLUSTER, Kept
+from archiver.chunks import CLUSTER, ChunkRecord
+from archiver.ingest import Catalog
 from archiver.times import from_micros, optional_datetime
-from moirae import status as state
-from moirae import storage
 from moirae.cli.options import (
-    WORKSPACE,
-    Limit,
-    Output,
+    DEFAULT_WORKSPACE,
+    LimitOption,
+    OutputFormat,
     OutputOption,
-    Workspace,
-    database,
+    WorkspaceOption,
+    escape_control,
+    format_size,
+    open_workspace,
     print_json,
     print_table,
-    size,
-    visible,
 )
+from moirae.config import Settings
 from moirae.errors import UsageError
-from moirae.settings import Settings
-from moirae.views.progress import words as words_of
+from moirae.history import format_progress as words_of
+from moirae.inspect import (
+    DEAD_LETTER_COUNTERS,
+    assess_health,
+    collect_status,
+    is_live_available,
+    sum_accounting,
+)
+from moirae.runtime import check_storage, open_storage
 
 if TYPE_CHECKING:
-    from archiver.log import ChunkFiles
-    from archiver.table import StreamTable
+    from archiver.delta import ChunkFiles, StreamTable
 
-chunks = typer.Typer(help="The pieces of history.", no_args_is_help=True)
-streams = typer.Typer(help="What comes in.", no_args_is_help=True)
-dead_letters = typer.Typer(help="Lines that were not archived.", no_args_is_help=True)
+chunks_app = typer.Typer(help="The pieces of history.", no_args_is_help=True)
+streams_app = typer.Typer(help="What comes in.", no_args_is_help=True)
+dead_letters_app = typer.Typer(help="Lines that were not archived.", no_args_is_help=True)
 
 # Seconds that `retry` waits for a running workspace.
-_RETRY_PATIENCE = 60.0
-_REASONS = ("malformed", "quarantined", "conflict", "expired")
+_RETRY_TIMEOUT = 60.0
+_DEAD_LETTER_REASONS = ("malformed", "quarantined", "conflict", "expired")
 
 
-@chunks.command("list")
-def list_chunks(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+@chunks_app.command("list")
+def list_chunks(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
     """Chunks, oldest first: their time, their state and what they hold."""
-    with database(workspace) as (settings, connection):
-        kept = Catalog(connection).kept()
-    tables = _tables(settings)
+    with open_workspace(workspace) as (settings, connection):
+        kept = Catalog(connection).chunk_records()
+    tables = _open_stream_tables(settings)
     rows = [
-        _chunk_row(one, [table.chunks()[one.chunk.id] for table in tables if one.chunk.id in table.chunks()])
+        _chunk_row(
+            one,
+            [
+                table.files_by_chunk()[one.chunk.id]
+                for table in tables
+                if one.chunk.id in table.files_by_chunk()
+            ],
+        )
         for one in kept
     ]
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json(rows)
     else:
-        print_table(list(rows[0]), [{**r, "bytes": size(r["bytes"])}.values() for r in rows], "")
+        print_table(
+            list(rows[0]), [{**r, "bytes": format_size(r["bytes"])}.values() for r in rows], ""
+        )
 
 
-def _tables(settings: Settings) -> list["StreamTable"]:
-    from archiver.table import StreamTable
-    from moirae.live.schemas import schema
+def _open_stream_tables(settings: Settings) -> list["StreamTable"]:
+    from archiver.delta import StreamTable
+    from moirae.config import stream_schema
 
-    root = storage.root(settings)
-    return [StreamTable(root, schema(name, declared)) for name, declared in settings.streams.items()]
+    root = open_storage(settings)
+    return [
+        StreamTable(root, stream_schema(name, declared))
+        for name, declared in settings.streams.items()
+    ]
 
 
-def _chunk_row(kept: Kept, held: Sequence["ChunkFiles"]) -> dict[str, Any]:
+def _chunk_row(kept: ChunkRecord, held: Sequence["ChunkFiles"]) -> dict[str, Any]:
     return {
         "id": kept.chunk.id,
         "from": optional_datetime(kept.chunk.from_ts),
         "to": optional_datetime(kept.chunk.to_ts),
         "state": kept.chunk.state,
         "rows": sum(h.rows for h in held),
-        "files": sum(h.files for h in held),
+        "files": sum(h.file_count for h in held),
         "bytes": sum(h.bytes for h in held),
-        "clustered": CLUSTER in kept.done,
+        "clustered": CLUSTER in kept.completed_versions,
         "version": kept.version,
     }
 
 
-@chunks.command("show")
+@chunks_app.command("show")
 def show_chunk(
     chunk: Annotated[int, typer.Argument(help="Number of the chunk.")],
-    workspace: Workspace = WORKSPACE,
-    output: OutputOption = Output.TABLE,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """One chunk: what it holds of each stream, and what was done for it."""
-    with database(workspace) as (settings, connection):
-        kept = next((one for one in Catalog(connection).kept() if one.chunk.id == chunk), None)
+    with open_workspace(workspace) as (settings, connection):
+        kept = next(
+            (one for one in Catalog(connection).chunk_records() if one.chunk.id == chunk), None
+        )
     if kept is None:
         raise UsageError(f"no chunk {chunk}; `moirae chunks list` shows all")
-    held = {table.schema.name: table.chunks().get(chunk) for table in _tables(settings)}
+    held = {
+        table.schema.name: table.files_by_chunk().get(chunk)
+        for table in _open_stream_tables(settings)
+    }
     streams: list[dict[str, Any]] = [
         {
             "stream": n,
             "rows": h.rows,
-            "files": h.files,
+            "files": h.file_count,
             "bytes": h.bytes,
             "oldest": from_micros(h.oldest),
             "newest": from_micros(h.newest),
@@ -106,27 +130,33 @@ def show_chunk(
         if h is not None
     ]
     row = _chunk_row(kept, [h for h in held.values() if h is not None])
-    if output is Output.JSON:
-        print_json({**row, "streams": streams, "done": kept.done})
+    if output is OutputFormat.JSON:
+        print_json({**row, "streams": streams, "done": kept.completed_versions})
         return
-    print_table(list(row), [{**row, "bytes": size(row["bytes"])}.values()], "")
+    print_table(list(row), [{**row, "bytes": format_size(row["bytes"])}.values()], "")
     print()
     columns = ["stream", "rows", "files", "bytes", "oldest", "newest"]
-    print_table(columns, [{**s, "bytes": size(s["bytes"])}.values() for s in streams], "holds no rows")
-    print("\ndone: " + (", ".join(sorted(kept.done)) or "nothing yet"))
+    print_table(
+        columns,
+        [{**s, "bytes": format_size(s["bytes"])}.values() for s in streams],
+        "holds no rows",
+    )
+    print("\ndone: " + (", ".join(sorted(kept.completed_versions)) or "nothing yet"))
 
 
-@streams.command("list")
-def list_streams(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+@streams_app.command("list")
+def list_streams(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
     """Declared streams: what was read of each and became of it, what they hold, how far they lag behind the newest."""
-    with database(workspace) as (settings, connection):
-        found = state.gather(connection, storage.root(settings))["streams"]
+    with open_workspace(workspace) as (settings, connection):
+        found = collect_status(connection, open_storage(settings))["streams"]
     newest = max((s["newest"] for s in found.values() if s["newest"] is not None), default=None)
     rows: list[dict[str, Any]] = []
-    for table in _tables(settings):
-        name, held = table.schema.name, list(table.chunks().values())
+    for table in _open_stream_tables(settings):
+        name, held = table.schema.name, list(table.files_by_chunk().values())
         known = found.get(name)
-        account = known["accounting"] if known else state.accounting([])
+        account = known["accounting"] if known else sum_accounting([])
         last = known["newest"] if known else None
         rows.append(
             {
@@ -135,66 +165,83 @@ def list_streams(workspace: Workspace = WORKSPACE, output: OutputOption = Output
                 "archived": account["archived"],
                 "late": known["late"] if known else 0,
                 "duplicates": account["duplicates"],
-                **{reason: known[reason] if known else 0 for reason in state.DEAD},
+                **{reason: known[reason] if known else 0 for reason in DEAD_LETTER_COUNTERS},
                 "forgotten": known["forgotten"] if known else 0,
                 "rows": sum(h.rows for h in held),
-                "files": sum(h.files for h in held),
+                "files": sum(h.file_count for h in held),
                 "bytes": sum(h.bytes for h in held),
                 "newest": last,
-                "lag": (newest - last).total_seconds() if newest is not None and last is not None else None,
+                "lag": (newest - last).total_seconds()
+                if newest is not None and last is not None
+                else None,
             }
         )
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json(rows)
         return
-    shown = [{**r, "bytes": size(r["bytes"]), "lag": None if r["lag"] is None else f"{r['lag']:,.0f} s"} for r in rows]
-    print_table(list(rows[0]) if rows else [], [r.values() for r in shown], "no streams are declared")
+    shown = [
+        {
+            **r,
+            "bytes": format_size(r["bytes"]),
+            "lag": None if r["lag"] is None else f"{r['lag']:,.0f} s",
+        }
+        for r in rows
+    ]
+    print_table(
+        list(rows[0]) if rows else [], [r.values() for r in shown], "no streams are declared"
+    )
 
 
-@dead_letters.command("list")
+@dead_letters_app.command("list")
 def list_dead_letters(
-    workspace: Workspace = WORKSPACE,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     stream: Annotated[str | None, typer.Option("--stream", help="Only of this stream.")] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help=f"Only for: {', '.join(_REASONS)}.")] = None,
-    limit: Limit = 50,
-    output: OutputOption = Output.TABLE,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help=f"Only for: {', '.join(_DEAD_LETTER_REASONS)}.")
+    ] = None,
+    limit: LimitOption = 50,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Refused lines, newest first, with source, line, reason and bytes."""
-    if reason is not None and reason not in _REASONS:
-        raise UsageError(f"no reason {reason!r}; there are {', '.join(_REASONS)}")
-    with database(workspace) as (settings, connection):
+    if reason is not None and reason not in _DEAD_LETTER_REASONS:
+        raise UsageError(f"no reason {reason!r}; there are {', '.join(_DEAD_LETTER_REASONS)}")
+    with open_workspace(workspace) as (settings, connection):
         _check_stream(settings, connection, stream)
         rows = Catalog(connection).dead_letters(stream, reason, limit)
     for row in rows:
         row["raw_base64"] = base64.b64encode(row["raw"]).decode()
         row["raw"] = row["raw"].decode("utf-8", "backslashreplace")
-    if output is Output.JSON:
+    if output is OutputFormat.JSON:
         print_json(rows)
         return
     names = ("id", "stream", "source", "line", "reason", "detail")
-    shown = [(*(r[name] for name in names), visible(r["raw"])[:80]) for r in rows]
+    shown = [(*(r[name] for name in names), escape_control(r["raw"])[:80]) for r in rows]
     print_table([*names, "raw"], shown, "no dead letters")
 
 
-@dead_letters.command("retry")
+@dead_letters_app.command("retry")
 def retry_dead_letters(
-    ids: Annotated[list[str] | None, typer.Argument(metavar="ID…", help="Ids, as `list` shows them.")] = None,
-    workspace: Workspace = WORKSPACE,
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="ID…", help="Ids, as `list` shows them.")
+    ] = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     stream: Annotated[str | None, typer.Option("--stream", help="All of this stream.")] = None,
-    reason: Annotated[str | None, typer.Option("--reason", help=f"All for: {', '.join(_REASONS)}.")] = None,
+    reason: Annotated[
+        str | None, typer.Option("--reason", help=f"All for: {', '.join(_DEAD_LETTER_REASONS)}.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Most lines to retry.")] = 100_000,
-    output: OutputOption = Output.TABLE,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Have refused lines taken up again, when their cause is mended; exit 1 where any is refused again."""
-    if reason is not None and reason not in _REASONS:
-        raise UsageError(f"no reason {reason!r}; there are {', '.join(_REASONS)}")
+    if reason is not None and reason not in _DEAD_LETTER_REASONS:
+        raise UsageError(f"no reason {reason!r}; there are {', '.join(_DEAD_LETTER_REASONS)}")
     if not (ids or stream or reason or everything):
         raise UsageError("name ids, a --stream, a --reason, or --all")
     if ids and (stream or reason or everything):
         raise UsageError("name ids, or say which by --stream, --reason or --all, not both")
-    named = [_letter(text) for text in ids or ()]
-    with database(workspace) as (settings, connection):
+    named = [_parse_dead_letter_id(text) for text in ids or ()]
+    with open_workspace(workspace) as (settings, connection):
         _check_stream(settings, connection, stream)
         catalog = Catalog(connection)
         asked = catalog.mark_for_retry(named, stream, reason, limit)
@@ -204,16 +251,22 @@ def retry_dead_letters(
             raise UsageError(unknown)
         if none:
             print(unknown, file=sys.stderr)
-        running = state.lives(connection)
-        deadline = time.monotonic() + _RETRY_PATIENCE
-        while running and catalog.still_to_retry(list(settings.streams)) and time.monotonic() < deadline:
+        running = is_live_available(connection)
+        deadline = time.monotonic() + _RETRY_TIMEOUT
+        while (
+            running
+            and catalog.count_pending_retries(list(settings.streams))
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.2)
-        waiting = catalog.still_to_retry()
-        refused = catalog.still_dead(asked)
-    if output is Output.JSON:
+        waiting = catalog.count_pending_retries()
+        refused = catalog.count_dead_letters(asked)
+    if output is OutputFormat.JSON:
         print_json({"asked": len(asked), "waiting": waiting, "refused": refused})
     elif waiting:
-        print(f"{waiting:,} lines are retried when the workspace runs (`moirae up`) and declares their streams")
+        print(
+            f"{waiting:,} lines are retried when the workspace runs (`moirae up`) and declares their streams"
+        )
     else:
         again = f", {refused:,} refused again: see `moirae dead-letters list`" if refused else ""
         print(f"{len(asked) - refused:,} of {len(asked):,} lines taken{again}")
@@ -222,74 +275,108 @@ def retry_dead_letters(
 
 def _check_stream(settings: Settings, connection: Connection[Any], name: str | None) -> None:
     """A stream that is declared, or was when something of it was read."""
-    if name is not None and name not in {*settings.streams, *Catalog(connection).progress()}:
-        raise UsageError(f"no stream {visible(name)!r}; there are {', '.join(settings.streams)}")
+    if name is not None and name not in {*settings.streams, *Catalog(connection).stream_progress()}:
+        raise UsageError(
+            f"no stream {escape_control(name)!r}; there are {', '.join(settings.streams)}"
+        )
 
 
-def _letter(text: str) -> tuple[int, int]:
+def _parse_dead_letter_id(text: str) -> tuple[int, int]:
     unit, _, line = text.partition(":")
-    if not (unit.isascii() and unit.isdigit() and line.isascii() and line.isdigit() and len(text) < 20):
+    if not (
+        unit.isascii() and unit.isdigit() and line.isascii() and line.isdigit() and len(text) < 20
+    ):
         raise UsageError(f"{text[:80]!r} is no id of a dead letter, such as 17:3")
     return int(unit), int(line)
 
 
-def status(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+def status(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
     """Whether all is well (exit code 0) or not (1), and what was read."""
-    with database(workspace) as (settings, connection):
-        found = state.gather(connection, storage.root(settings))
-    if output is Output.JSON:
+    with open_workspace(workspace) as (settings, connection):
+        found = collect_status(connection, open_storage(settings))
+    if output is OutputFormat.JSON:
         print_json(found)
-        raise typer.Exit(0 if state.verdict(found)[0] else 1)
-    well, words = state.verdict(found)
+        raise typer.Exit(0 if assess_health(found)[0] else 1)
+    well, words = assess_health(found)
     print(("ok: " if well else "NOT WELL: ") + words + "\n")
     columns = ["stream", "read", "archived", "late", "duplicates", "dead letters", "newest"]
-    print_table(columns, [_stream_row(n, s) for n, s in found["streams"].items()], "no streams have been read")
-    alerts = ", ".join(f"{count:,} {name}" for name, count in sorted(found["alerts"].items())) or "none"
+    print_table(
+        columns,
+        [_stream_row(n, s) for n, s in found["streams"].items()],
+        "no streams have been read",
+    )
+    alerts = (
+        ", ".join(f"{count:,} {name}" for name, count in sorted(found["alerts"].items())) or "none"
+    )
     print(
         f"\nalerts: {alerts}\nevents: {found['events']['settled']:,} settled, {found['events']['detected']:,} detected"
     )
     print("chunks: " + ", ".join(f"{count:,} {name}" for name, count in found["chunks"].items()))
-    recalls = ", ".join(f"{count:,} {name}" for name, count in sorted(found["recalls"].items())) or "none"
-    print(f"recalls: {recalls}{_waiting(found['recalls_waiting'])}")
+    recalls = (
+        ", ".join(f"{count:,} {name}" for name, count in sorted(found["recalls"].items())) or "none"
+    )
+    print(f"recalls: {recalls}{_format_overload(found['recalls_waiting'])}")
     running = sum(rule["state"] == "running" for rule in found["rules"])
     print(f"rules:  {running} running of {len(found['rules'])}")
     for rule, past in found["past"].items():
         print(f"past of {rule}: {words_of(past)}")
     for stream in found["derived"]:
-        print(f"derived stream {stream['stream']}: {stream['rows']:,} rows of {stream['chunks']} chunks archived")
+        print(
+            f"derived stream {stream['stream']}: {stream['rows']:,} rows of {stream['chunks']} chunks archived"
+        )
     for index in found["indexes"]:
         contexts = ", ".join(index["contexts"])
-        print(f"index of {index['rule']} ({contexts}): {index['written']:,} of {index['events']:,} events written")
+        print(
+            f"index of {index['rule']} ({contexts}): {index['written']:,} of {index['events']:,} events written"
+        )
     print()
-    processes = [(p["role"], str(p["pid"]), p["state"], p["alive"], p["started_at"]) for p in found["processes"]]
+    processes = [
+        (p["role"], str(p["pid"]), p["state"], p["alive"], p["started_at"])
+        for p in found["processes"]
+    ]
     print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")
     raise typer.Exit(0 if well else 1)
 
 
-def _waiting(found: dict[str, Any]) -> str:
+def _format_overload(found: dict[str, Any]) -> str:
     """What a storm does to recalls; nothing where they hardly wait."""
     if found["longest"] < 10:
         return ""
-    words = f"; more are asked than can be answered at once: {found['waiting']:,} wait, the first for"
+    words = (
+        f"; more are asked than can be answered at once: {found['waiting']:,} wait, the first for"
+    )
     return f"{words} {found['longest']:.0f} s, {found['with_answer']:,} of them with a first answer"
 
 
 def _stream_row(name: str, found: dict[str, Any]) -> list[Any]:
     account = found["accounting"]
-    counts = [account["read"], account["archived"], found["late"], account["duplicates"], account["dead_lettered"]]
+    counts = [
+        account["read"],
+        account["archived"],
+        found["late"],
+        account["duplicates"],
+        account["dead_lettered"],
+    ]
     return [name, *counts, found["newest"]]
 
 
-def doctor(workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+def doctor(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
     """Hold the ledger against the tables, by ids: exit 1 where anything is wrong."""
-    from moirae.doctor import examine
+    from moirae.inspect import run_checks
 
-    with database(workspace) as (settings, connection):
-        storage.check(settings)
-        findings = examine(settings, connection)
-    if output is Output.JSON:
+    with open_workspace(workspace) as (settings, connection):
+        check_storage(settings)
+        findings = run_checks(settings, connection)
+    if output is OutputFormat.JSON:
         print_json([vars(finding) for finding in findings])
     else:
-        rows = [("FAIL" if f.wrong else "ok", f.check, "; ".join(f.wrong[:10]) or f.figure) for f in findings]
+        rows = [
+            ("FAIL" if f.wrong else "ok", f.check, "; ".join(f.wrong[:10]) or f.figure)
+            for f in findings
+        ]
         print_table(["", "check", "found"], rows, "")
     raise typer.Exit(any(f.wrong for f in findings))

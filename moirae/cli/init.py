@@ -11,56 +11,73 @@ from typing import Annotated
 
 import typer
 
+from moirae.config import FILE_NAME
 from moirae.errors import MoiraeError, UsageError
-from moirae.settings import FILE_NAME
 
 
-class Example(StrEnum):
+class ExampleWorkspace(StrEnum):
     """Workspaces over real data."""
 
     PLANETLAB = "planetlab"
     BGL = "bgl"
 
 
-_FILES = {Example.PLANETLAB: "cpu_*.csv.gz", Example.BGL: "events.jsonl.gz"}
+_EXAMPLE_FILES = {
+    ExampleWorkspace.PLANETLAB: "cpu_*.csv.gz",
+    ExampleWorkspace.BGL: "events.jsonl.gz",
+}
 # Where the data of examples lies beside a checkout.
-_DATA = (Path("../shared/data"), Path("../../shared/data"))
+_DATA_FOLDERS = (Path("../shared/data"), Path("../../shared/data"))
 
 
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to make it.")],
-    example: Annotated[Example | None, typer.Option("--example", help="A workspace over real data.")] = None,
+    example: Annotated[
+        ExampleWorkspace | None, typer.Option("--example", help="A workspace over real data.")
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            "--data", metavar="PATH", help="The folder with the example's own folder, such as planetlab, in it."
+            "--data",
+            metavar="PATH",
+            help="The folder with the example's own folder, such as planetlab, in it.",
         ),
     ] = None,
-    days: Annotated[int | None, typer.Option("--days", min=1, help="Only so many days of it.")] = None,
+    days: Annotated[
+        int | None, typer.Option("--days", min=1, help="Only so many days of it.")
+    ] = None,
 ) -> None:
     """Make a commented workspace that runs."""
     if (directory / FILE_NAME).exists():
         raise MoiraeError(f"{directory} has a {FILE_NAME} already; nothing was changed")
     if example is None and (data is not None or days is not None):
         raise UsageError("--data and --days go with --example")
-    if days is not None and example is not Example.PLANETLAB:
+    if days is not None and example is not ExampleWorkspace.PLANETLAB:
         raise UsageError("--days goes with --example planetlab")
-    found = [] if example is None else _data(example, data)[:days]
+    found = [] if example is None else _find_example_data(example, data)[:days]
     try:
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
             shutil.copytree(template, directory, dirs_exist_ok=True)
         if example is None:
-            _sample(directory / "landing" / "cpu")
+            _write_sample(directory / "landing" / "cpu")
         else:
-            _link(found, directory / "landing")
+            _link_files(found, directory / "landing")
     except OSError as error:
-        raise MoiraeError(f"cannot make a workspace in {directory}: {error.strerror}: {error.filename}") from error
-    print(f"Made a workspace in {directory}. Next: cd {directory} && moirae up --drain && moirae alerts list")
+        raise MoiraeError(
+            f"cannot make a workspace in {directory}: {error.strerror}: {error.filename}"
+        ) from error
+    print(
+        f"Made a workspace in {directory}. Next: cd {directory} && moirae up --drain && moirae alerts list"
+    )
 
 
-def _data(example: Example, data: Path | None) -> list[Path]:
-    places = [data] if data is not None else [place for place in _DATA if place.is_dir()] or [_DATA[0]]
-    pattern = _FILES[example]
+def _find_example_data(example: ExampleWorkspace, data: Path | None) -> list[Path]:
+    places = (
+        [data]
+        if data is not None
+        else [place for place in _DATA_FOLDERS if place.is_dir()] or [_DATA_FOLDERS[0]]
+    )
+    pattern = _EXAMPLE_FILES[example]
     found = sorted((places[0] / example).glob(pattern))
     if not found:
         raise MoiraeError(
@@ -69,14 +86,14 @@ def _data(example: Example, data: Path | None) -> list[Path]:
     return found
 
 
-def _link(found: list[Path], landing: Path) -> None:
+def _link_files(found: list[Path], landing: Path) -> None:
     landing.mkdir(parents=True, exist_ok=True)
     for path in found:
         (landing / path.name).unlink(missing_ok=True)
         (landing / path.name).symlink_to(path.resolve())
 
 
-def _sample(landing: Path) -> None:
+def _write_sample(landing: Path) -> None:
     """Two hours of four hosts, once a minute: one is busy for a while, one falls silent."""
     landing.mkdir(parents=True, exist_ok=True)
     rng = random.Random(1)
@@ -89,5 +106,7 @@ def _sample(landing: Path) -> None:
                 continue
             ts = start + timedelta(minutes=minute, seconds=number)
             cpu = round(rng.uniform(92, 99) if busy else rng.uniform(10, 60), 1)
-            lines.append(json.dumps({"ts": ts.isoformat().replace("+00:00", "Z"), "host": host, "cpu": cpu}))
+            lines.append(
+                json.dumps({"ts": ts.isoformat().replace("+00:00", "Z"), "host": host, "cpu": cpu})
+            )
     (landing / "sample.jsonl").write_text("\n".join(lines) + "\n")

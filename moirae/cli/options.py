@@ -15,44 +15,46 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from moirae.settings import Settings, from_environment
+from moirae.config import Settings, load_settings_from_environment
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
 
-class Output(StrEnum):
+class OutputFormat(StrEnum):
     """Forms of printed data."""
 
     TABLE = "table"
     JSON = "json"
 
 
-Workspace = Annotated[Path, typer.Option("--workspace", metavar="FILE", help="The workspace file.")]
-OutputOption = Annotated[Output, typer.Option("--output", "-o", help="How to print.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Most rows to show.")]
-WORKSPACE = Path("moirae.yaml")
+WorkspaceOption = Annotated[
+    Path, typer.Option("--workspace", metavar="FILE", help="The workspace file.")
+]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Most rows to show.")]
+DEFAULT_WORKSPACE = Path("moirae.yaml")
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @contextmanager
-def database(workspace: Path) -> Iterator[tuple[Settings, "Connection[Any]"]]:
+def open_workspace(workspace: Path) -> Iterator[tuple[Settings, "Connection[Any]"]]:
     """The workspace's settings and a connection to its database, started if need be."""
-    from moirae.database import connect
+    from moirae.runtime import connect_database
 
-    settings = from_environment(workspace)
-    with connect(settings, "cli") as connection:
+    settings = load_settings_from_environment(workspace)
+    with connect_database(settings, "cli") as connection:
         yield settings, connection
 
 
 def print_json(value: Any) -> None:
     """One JSON value; times in UTC with a Z."""
-    text = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
+    text = orjson.dumps(value, default=_json_default, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
     sys.stdout.write(text.decode() + "\n")
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, bytes):
@@ -60,50 +62,50 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], empty: str) -> None:
+def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], empty_message: str) -> None:
     """A table for people; `empty` where there is no row."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(cell(value) for value in row))
+        table.add_row(*(format_cell(value) for value in row))
     console = Console(width=None if sys.stdout.isatty() else 200)
     if table.row_count:
         console.print(table)
     else:
-        console.print(empty)
+        console.print(empty_message)
 
 
-def cell(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """A value as safe text: nothing in the data can drive the terminal."""
     if value is None:
         return "–"
     if isinstance(value, datetime):
-        return time(value)
+        return format_time(value)
     if isinstance(value, dict):
         value = ", ".join(f"{name}={item}" for name, item in value.items())
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
-    return escape(visible(str(value)))
+    return escape(escape_control(str(value)))
 
 
-def visible(text: str) -> str:
+def escape_control(text: str) -> str:
     """Control characters written out."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
-def time(moment: datetime) -> str:
+def format_time(moment: datetime) -> str:
     """A time in UTC, to the second where that is exact."""
     utc = moment.astimezone(UTC)
     form = "%Y-%m-%d %H:%M:%S" if utc.microsecond == 0 else "%Y-%m-%d %H:%M:%S.%f"
     return utc.strftime(form) + "Z"
 
 
-def size(count: int) -> str:
+def format_size(byte_count: int) -> str:
     """Bytes in words."""
-    value = float(count)
+    value = float(byte_count)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:
             return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

@@ -15,67 +15,81 @@ from rich.table import Table
 from rich.text import Text
 
 import sql
-from moirae.alerts.past import Answer, Hit, answers, covered, find
 from moirae.cli.options import (
-    WORKSPACE,
-    Limit,
-    Output,
+    DEFAULT_WORKSPACE,
+    LimitOption,
+    OutputFormat,
     OutputOption,
-    Workspace,
-    cell,
-    database,
+    WorkspaceOption,
+    escape_control,
+    format_cell,
+    open_workspace,
     print_json,
     print_table,
-    visible,
 )
-from moirae.cli.options import time as moment
+from moirae.cli.options import format_time as moment
 from moirae.errors import UsageError
+from moirae.inspect import RecallAnswer, SimilarEvent, describe_coverage, find_events, load_answers
 
 app = typer.Typer(help="Questions to the past, and how far they are.", no_args_is_help=True)
 _QUERIES = sql.load("recalls")
 
 _STATES = ("waiting", "running", "suspended", "done", "finalized", "cancelled", "failed")
 # Below this probability that the best hit is of the same kind, there is probably nothing comparable.
-_NOTHING = 0.25
+_COMPARABLE_THRESHOLD = 0.25
 # Seconds between two looks of `watch`.
-_LOOK = 0.3
+_POLL_INTERVAL = 0.3
 
-Eid = Annotated[str, typer.Argument(metavar="EID", help="The id of the event or its alert, or how it begins.")]
-State = Annotated[list[str] | None, typer.Option("--state", help=f"Only in this state: {', '.join(_STATES)}.")]
-Rule = Annotated[str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")]
+EventArgument = Annotated[
+    str, typer.Argument(metavar="EID", help="The id of the event or its alert, or how it begins.")
+]
+RecallStateOption = Annotated[
+    list[str] | None, typer.Option("--state", help=f"Only in this state: {', '.join(_STATES)}.")
+]
+RuleOption = Annotated[
+    str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")
+]
 
 
-def similar(eid: Eid, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+def similar(
+    eid: EventArgument,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
     """The past events most like this one: why, what fixed them, how much of history was read."""
-    with database(workspace) as (_, connection):
-        number = one(connection, eid)
-        found = [answer for answer in answers(connection, number) if answer.kind == "similar"]
+    with open_workspace(workspace) as (_, connection):
+        number = resolve_event(connection, eid)
+        found = [answer for answer in load_answers(connection, number) if answer.kind == "similar"]
     if not found:
-        raise UsageError(f"event {number} has no similarity recall: its rule asks for none, or its alert has not fired")
-    if output is Output.JSON:
-        print_json([_json(answer) for answer in found])
+        raise UsageError(
+            f"event {number} has no similarity recall: its rule asks for none, or its alert has not fired"
+        )
+    if output is OutputFormat.JSON:
+        print_json([_answer_to_json(answer) for answer in found])
         return
-    Console(width=None if sys.stdout.isatty() else 160).print(Group(*(drawn(answer) for answer in found)))
+    Console(width=None if sys.stdout.isatty() else 160).print(
+        Group(*(render_answer(answer) for answer in found))
+    )
 
 
 @app.command("list")
 def list_(
-    workspace: Workspace = WORKSPACE,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     eid: Annotated[str | None, typer.Option("--event", help="Only of this event.")] = None,
-    rule: Rule = None,
-    state: State = None,
-    limit: Limit = 50,
-    output: OutputOption = Output.TABLE,
+    rule: RuleOption = None,
+    state: RecallStateOption = None,
+    limit: LimitOption = 50,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """The newest recalls."""
     unknown = [s for s in state or () if s not in _STATES]
     if unknown:
         raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
-    with database(workspace) as (_, connection):
+    with open_workspace(workspace) as (_, connection):
         check_rule(connection, rule)
-        event = None if eid is None else _asked_about(connection, eid)
-        rows = _tasks(connection, eid=event, rule=rule, states=state, limit=limit)
-    if output is Output.JSON:
+        event = None if eid is None else _resolve_recalled_event(connection, eid)
+        rows = _query_tasks(connection, eid=event, rule=rule, states=state, limit=limit)
+    if output is OutputFormat.JSON:
         print_json(rows)
         return
     shown = [
@@ -83,7 +97,7 @@ def list_(
             row["created_at"],
             row["rule"],
             row["recall"],
-            _state(row),
+            _format_state(row),
             f"{row['read']}/{row['pieces'] if row['pieces'] is not None else '?'}",
             row["revision"],
             row["tickets"],
@@ -94,76 +108,109 @@ def list_(
         )
         for row in rows
     ]
-    columns = ("asked", "rule", "recall", "state", "chunks", "revision", "tickets", "results", "seconds", "id", "event")
+    columns = (
+        "asked",
+        "rule",
+        "recall",
+        "state",
+        "chunks",
+        "revision",
+        "tickets",
+        "results",
+        "seconds",
+        "id",
+        "event",
+    )
     print_table(columns, shown, "no recalls")
 
 
 @app.command()
-def show(eid: Eid, workspace: Workspace = WORKSPACE, output: OutputOption = Output.TABLE) -> None:
+def show(
+    eid: EventArgument,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
     """The last answers about an event."""
-    with database(workspace) as (_, connection):
-        found = answers(connection, one(connection, eid))
-    if output is Output.JSON:
-        print_json([_json(answer) for answer in found])
+    with open_workspace(workspace) as (_, connection):
+        found = load_answers(connection, resolve_event(connection, eid))
+    if output is OutputFormat.JSON:
+        print_json([_answer_to_json(answer) for answer in found])
     elif not found:
         print("nothing was asked about this event")
     else:
-        Console(width=None if sys.stdout.isatty() else 160).print(Group(*(drawn(answer) for answer in found)))
+        Console(width=None if sys.stdout.isatty() else 160).print(
+            Group(*(render_answer(answer) for answer in found))
+        )
 
 
 @app.command()
-def watch(eid: Eid, workspace: Workspace = WORKSPACE) -> None:
+def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) -> None:
     """Draw the answers about an event as they get better, until all are final."""
     console = Console(width=None if sys.stdout.isatty() else 160)
-    with database(workspace) as (_, connection):
-        number = one(connection, eid)
+    with open_workspace(workspace) as (_, connection):
+        number = resolve_event(connection, eid)
         with Live(console=console, refresh_per_second=4, transient=False) as screen:
             while True:
-                found = answers(connection, number)
-                screen.update(Group(*(drawn(answer) for answer in found)) if found else Text("nothing was asked yet"))
+                found = load_answers(connection, number)
+                screen.update(
+                    Group(*(render_answer(answer) for answer in found))
+                    if found
+                    else Text("nothing was asked yet")
+                )
                 if found and all(answer.state not in ("waiting", "running") for answer in found):
                     return
-                time.sleep(_LOOK)
+                time.sleep(_POLL_INTERVAL)
 
 
-def _asked_about(connection: Connection[Any], eid: str) -> UUID:
+def _resolve_recalled_event(connection: Connection[Any], eid: str) -> UUID:
     """The event that is meant, be it that nothing but its recalls is left."""
     begins = eid.lower()
-    known = not begins.strip("0123456789abcdef-") and not find(connection, eid)
+    known = not begins.strip("0123456789abcdef-") and not find_events(connection, eid)
     found = connection.execute(_QUERIES["asked_about"], {"eid": begins}).fetchall() if known else []
-    return found[0][0] if len(found) == 1 else one(connection, eid)
+    return found[0][0] if len(found) == 1 else resolve_event(connection, eid)
 
 
-def one(connection: Connection[Any], eid: str) -> UUID:
+def resolve_event(connection: Connection[Any], eid: str) -> UUID:
     """The event that is meant. Raises `UsageError` where that is none or not clear."""
-    found = find(connection, eid)
+    found = find_events(connection, eid)
     if not found:
-        raise UsageError(f"no event {visible(eid)!r}, as `moirae events list` and `moirae alerts list` show them")
+        raise UsageError(
+            f"no event {escape_control(eid)!r}, as `moirae events list` and `moirae alerts list` show them"
+        )
     if len(found) > 1:
-        raise UsageError(f"{visible(eid)!r} begins the ids of several events; give more of it")
+        raise UsageError(
+            f"{escape_control(eid)!r} begins the ids of several events; give more of it"
+        )
     return found[0]
 
 
 def check_rule(connection: Connection[Any], rule: str | None) -> None:
     """Raises `UsageError` for a rule of which nothing is known."""
-    if rule is not None and not connection.execute(_QUERIES["known_rule"], {"rule": rule}).fetchall():
-        raise UsageError(f"no rule {visible(rule)!r} is deployed or has recalls")
+    if (
+        rule is not None
+        and not connection.execute(_QUERIES["known_rule"], {"rule": rule}).fetchall()
+    ):
+        raise UsageError(f"no rule {escape_control(rule)!r} is deployed or has recalls")
 
 
-def _tasks(
-    connection: Connection[Any], eid: UUID | None, rule: str | None, states: list[str] | None, limit: int
+def _query_tasks(
+    connection: Connection[Any],
+    eid: UUID | None,
+    rule: str | None,
+    states: list[str] | None,
+    limit: int,
 ) -> list[dict[str, Any]]:
     values = {"eid": eid, "rule": rule, "states": states, "limit": limit}
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(_QUERIES["tasks"], values).fetchall()
 
 
-def _json(answer: Answer) -> dict[str, Any]:
+def _answer_to_json(answer: RecallAnswer) -> dict[str, Any]:
     hits = None if answer.hits is None else [vars(hit) for hit in answer.hits]
     return {**vars(answer), "hits": hits}
 
 
-def _state(row: Mapping[str, Any]) -> str:
+def _format_state(row: Mapping[str, Any]) -> str:
     if row["state"] == "suspended" and row["deadline"] is not None:
         return f"suspended until {moment(row['deadline'].replace(microsecond=0))}"
     if row["state"] == "waiting" and row["revision"]:
@@ -174,51 +221,64 @@ def _state(row: Mapping[str, Any]) -> str:
 # Drawing
 
 
-def drawn(answer: Answer) -> RenderableType:
+def render_answer(answer: RecallAnswer) -> RenderableType:
     """An answer for people: what it says, then from how much of history."""
-    head = Text.assemble((f"{answer.recall}  ", "bold"), (_standing(answer), "dim"))
+    head = Text.assemble((f"{answer.recall}  ", "bold"), (_format_coverage(answer), "dim"))
     if answer.hits is not None:
-        body: RenderableType = hits(answer.hits) if answer.hits else Text("  nothing like it in what was read")
+        body: RenderableType = (
+            render_hits(answer.hits) if answer.hits else Text("  nothing like it in what was read")
+        )
         if answer.comparable is not None:
-            body = Group(_worth(answer.comparable), body)
+            body = Group(_render_comparable(answer.comparable), body)
     elif answer.rows is not None:
-        body = _table(answer.rows, (answer.estimates or []) if _partial(answer) else [])
+        body = _render_rows(answer.rows, (answer.estimates or []) if _is_partial(answer) else [])
     else:
         goes_on = answer.state in ("waiting", "running", "suspended")
         body = Text("  no answer yet" if goes_on else "  no answer")
     if answer.error is not None:
-        body = Group(body, Text(f"  failed: {visible(answer.error)}", "red"))
+        body = Group(body, Text(f"  failed: {escape_control(answer.error)}", "red"))
     return Group(head, body, Text(""))
 
 
-def _standing(answer: Answer) -> str:
+def _format_coverage(answer: RecallAnswer) -> str:
     if answer.coverage is None:
         return answer.state
-    return f"revision {answer.number}, {answer.state}: {covered(answer.coverage)}"
+    return f"revision {answer.number}, {answer.state}: {describe_coverage(answer.coverage)}"
 
 
-def _worth(probability: float) -> Text:
+def _render_comparable(probability: float) -> Text:
     """What the resolved alerts teach about an answer like this one."""
-    if probability < _NOTHING:
-        return Text(f"  probably nothing comparable: the best is of the same kind in {probability:.0%} of such cases")
+    if probability < _COMPARABLE_THRESHOLD:
+        return Text(
+            f"  probably nothing comparable: the best is of the same kind in {probability:.0%} of such cases"
+        )
     return Text(f"  the best is of the same kind in {probability:.0%} of such cases", "dim")
 
 
-def hits(found: Iterable[Hit]) -> RenderableType:
+def render_hits(similar_events: Iterable[SimilarEvent]) -> RenderableType:
     """Past events, each with its reasons and with what was done."""
     lines: list[Text] = []
-    for hit in found:
+    for hit in similar_events:
         past = hit.past or {}
-        summary = (past.get("annotations") or {}).get("summary") or cell(past.get("key") or {})
+        summary = (past.get("annotations") or {}).get("summary") or format_cell(
+            past.get("key") or {}
+        )
         head = (f"  {hit.rank:>2}. {hit.score:.3f} ", "bold cyan")
-        lines.append(Text.assemble(head, (f"{moment(hit.ts)}  ", "dim"), visible(summary), (_went(past), "dim")))
-        terms = ", ".join(f"{visible(term)} {share:.0%}" for term, share in hit.shared[:5])
+        lines.append(
+            Text.assemble(
+                head,
+                (f"{moment(hit.ts)}  ", "dim"),
+                escape_control(summary),
+                (_format_outcome(past), "dim"),
+            )
+        )
+        terms = ", ".join(f"{escape_control(term)} {share:.0%}" for term, share in hit.shared[:5])
         lines.append(Text.assemble(("      shares ", "dim"), terms))
-        lines += [_said(label, note) for label, note in _done(hit)]
+        lines += [_render_note(label, note) for label, note in _latest_notes(hit)]
     return Group(*lines)
 
 
-def _done(hit: Hit) -> list[tuple[str, Mapping[str, Any]]]:
+def _latest_notes(hit: SimilarEvent) -> list[tuple[str, Mapping[str, Any]]]:
     """What people did then: who took it up, the last that was noted, the last that fixed it."""
     found = []
     for kind, label in (("ack", "taken up by"), ("note", "noted"), ("resolution", "fixed by")):
@@ -227,14 +287,16 @@ def _done(hit: Hit) -> list[tuple[str, Mapping[str, Any]]]:
     return found
 
 
-def _said(label: str, note: Mapping[str, Any]) -> Text:
-    author = f"{visible(note['author'])} " if note["kind"] == "ack" else ""
-    tag = f" [{visible(note['tag'])}]" if note["tag"] else ""
+def _render_note(label: str, note: Mapping[str, Any]) -> Text:
+    author = f"{escape_control(note['author'])} " if note["kind"] == "ack" else ""
+    tag = f" [{escape_control(note['tag'])}]" if note["tag"] else ""
     style = "green" if note["kind"] == "resolution" else ""
-    return Text.assemble((f"      {label} ", "dim"), author, (visible(note["text"]), style), tag)
+    return Text.assemble(
+        (f"      {label} ", "dim"), author, (escape_control(note["text"]), style), tag
+    )
 
 
-def _went(past: Mapping[str, Any]) -> str:
+def _format_outcome(past: Mapping[str, Any]) -> str:
     if not past or past.get("starts_at") is None:
         return ""
     end = past["ends_at"] or past["last_at"]
@@ -243,11 +305,11 @@ def _went(past: Mapping[str, Any]) -> str:
     return f"  lasted {minutes:.0f} min{again}"
 
 
-def _partial(answer: Answer) -> bool:
+def _is_partial(answer: RecallAnswer) -> bool:
     return answer.coverage is not None and bool(answer.coverage["partial"])
 
 
-def _table(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) -> RenderableType:
+def _render_rows(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) -> RenderableType:
     """The rows of an answer; below each what is likely over all that was asked for, where that is not known yet."""
     if not rows:
         return Text("  no rows in what was read")
@@ -255,19 +317,27 @@ def _table(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) -> Rende
     for name in rows[0]:
         table.add_column(f"  {name}")
     for place, row in enumerate(rows[:20]):
-        table.add_row(*(f"  {_value(value)}" for value in row.values()))
+        table.add_row(*(f"  {_format_value(value)}" for value in row.values()))
         if place < len(estimates):
-            table.add_row(*(f"  {_likely(estimates[place].get(name))}" for name in row), style="dim")
+            table.add_row(
+                *(f"  {_format_estimate(estimates[place].get(name))}" for name in row), style="dim"
+            )
     return table
 
 
-def _likely(estimate: Mapping[str, Any] | None) -> str:
+def _format_estimate(estimate: Mapping[str, Any] | None) -> str:
     """An estimate with its interval: ≈ 12 [10, 14]; an open side is left empty."""
     if estimate is None or estimate["value"] is None:
         return ""
-    low, high = ("" if side is None else _value(side) for side in (estimate["low"], estimate["high"]))
-    return f"≈ {_value(estimate['value'])} [{low}, {high}]" if low or high else f"≈ {_value(estimate['value'])}"
+    low, high = (
+        "" if side is None else _format_value(side) for side in (estimate["low"], estimate["high"])
+    )
+    return (
+        f"≈ {_format_value(estimate['value'])} [{low}, {high}]"
+        if low or high
+        else f"≈ {_format_value(estimate['value'])}"
+    )
 
 
-def _value(value: Any) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else cell(value)
+def _format_value(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else format_cell(value)

@@ -1,1 +1,7 @@
-"""A research testbed that breaks in many ways, to try Moirae on."""
+"""A simulated testbed with failures of known cause."""
+
+from moirae.demo.run import run_demo
+
+__all__ = [
+    "run_demo",
+]

@@ -20,12 +20,19 @@ from typing import Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
-from moirae.demo import causes
-from moirae.demo.causes import CAUSE, CAUSES, KINDS, Cause, Kind, Trace
+from moirae.demo import failures as causes
+from moirae.demo.failures import (
+    CAUSES,
+    CAUSES_BY_NAME,
+    FAILURE_KINDS,
+    FailureCause,
+    FailureKind,
+    ProcessTrace,
+)
 
-Stream = Literal["node", "process", "ping"]
-STREAMS: tuple[Stream, ...] = get_args(Stream)
-Row = dict[str, str | float]
+StreamName = Literal["node", "process", "ping"]
+STREAMS: tuple[StreamName, ...] = get_args(StreamName)
+StreamRow = dict[str, str | float]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -36,20 +43,32 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-HISTORY_PERIOD: dict[Stream, int] = {"node": 5 * MINUTE, "process": 15 * MINUTE, "ping": 5 * MINUTE}
-LIVE_PERIOD: dict[Stream, int] = {"node": SECOND, "process": 5 * SECOND, "ping": 2 * SECOND}
+HISTORY_PERIOD: dict[StreamName, int] = {
+    "node": 5 * MINUTE,
+    "process": 15 * MINUTE,
+    "ping": 5 * MINUTE,
+}
+LIVE_PERIOD: dict[StreamName, int] = {"node": SECOND, "process": 5 * SECOND, "ping": 2 * SECOND}
 
 SITES = (
     *("athens", "bergen", "cork", "delft", "evora", "faro"),
     *("ghent", "haifa", "izmir", "jena", "kyoto", "lund"),
 )
 FAILURES_PER_DAY = (11.5, 15.0)
-LEAST_PER_CAUSE = 4  # in history, so that every live failure has a past
-LIVE_FAILURES: dict[Kind, int] = {"overload": 3, "memory": 3, "network": 2, "silent": 2}
-REST = 3 * HOUR  # a host is healthy for so long before it fails again
-LEAD = (30 * MINUTE, 50 * MINUTE)  # from the first trace of a cause to the symptom
-ABSENT = 0.25  # probability for each term of a signature but the first to be missing from an instance
-TAILS = ("", "", " Owner informed.", " Watched it for ten minutes, stays normal.", " Nothing else to do.")
+MIN_FAILURES_PER_CAUSE = 4  # in history, so that every live failure has a past
+LIVE_FAILURES: dict[FailureKind, int] = {"overload": 3, "memory": 3, "network": 2, "silent": 2}
+MIN_HEALTHY_TIME = 3 * HOUR  # a host is healthy for so long before it fails again
+TRACE_LEAD = (30 * MINUTE, 50 * MINUTE)  # from the first trace of a cause to the symptom
+TERM_ABSENCE_PROBABILITY = (
+    0.25  # probability for each term of a signature but the first to be missing from an instance
+)
+NOTE_SUFFIXES = (
+    "",
+    "",
+    " Owner informed.",
+    " Watched it for ten minutes, stays normal.",
+    " Nothing else to do.",
+)
 
 
 @dataclass(frozen=True)
@@ -63,11 +82,11 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Failure:
+class SimulatedFailure:
     """One failure of one host over [starts, ends), UTC; one of the live phase has no resolution yet."""
 
     id: str
-    kind: Kind
+    kind: FailureKind
     cause: str
     host: str
     starts: datetime
@@ -78,19 +97,19 @@ class Failure:
     @property
     def tag(self) -> str:
         """The remedy of its cause in short, e.g. ``cap-crawler-threads``."""
-        return CAUSE[self.cause].tag
+        return CAUSES_BY_NAME[self.cause].tag
 
 
 class HistoryFile(NamedTuple):
     """A complete file of one stream and day, as `write_history` leaves it."""
 
-    stream: Stream
+    stream: StreamName
     day: date
     path: Path
     rows: int
 
 
-class _Habit(NamedTuple):
+class _ExperimentProfile(NamedTuple):
     """How an experiment runs: part of the hosts and length of one run (both from, to), processes at most."""
 
     share: tuple[float, float]
@@ -98,15 +117,15 @@ class _Habit(NamedTuple):
     processes: int
 
 
-BROAD = _Habit((0.5, 0.9), (30 * HOUR, 90 * HOUR), 2)
-SMALL = _Habit((0.02, 0.12), (6 * HOUR, 24 * HOUR), 1)
+BROAD_PROFILE = _ExperimentProfile((0.5, 0.9), (30 * HOUR, 90 * HOUR), 2)
+SMALL_PROFILE = _ExperimentProfile((0.02, 0.12), (6 * HOUR, 24 * HOUR), 1)
 
 
-class _Running(NamedTuple):
+class _RunningProcess(NamedTuple):
     """A process on a host (its index) over [starts, ends)."""
 
     host: int
-    what: Trace
+    trace: ProcessTrace
     starts: int
     ends: int
 
@@ -114,7 +133,7 @@ class _Running(NamedTuple):
 class _Outage(NamedTuple):
     """A failure as the simulator sees it: host by index, times in milliseconds."""
 
-    cause: Cause
+    cause: FailureCause
     host: int
     starts: int
     ends: int
@@ -129,103 +148,136 @@ class Testbed:
     __test__ = False  # not a test, whatever pytest makes of the name
 
     def __init__(
-        self, seed: int, history_start: datetime, live_start: datetime, live_end: datetime, nodes: int = 40
+        self,
+        seed: int,
+        history_start: datetime,
+        live_start: datetime,
+        live_end: datetime,
+        nodes: int = 40,
     ) -> None:
         """Draw everything that later rows depend on; history at least a day, live 30 s, 20 nodes."""
-        _check(live_start - history_start, live_end - live_start, nodes)
+        _check_arguments(live_start - history_start, live_end - live_start, nodes)
         self._seed = seed
-        first_second = -(-_ms(history_start) // SECOND) * SECOND
+        first_second = -(-_to_millis(history_start) // SECOND) * SECOND
         last_ms = (live_end - EPOCH) // timedelta(milliseconds=1)
-        self._span = (first_second, _ms(live_start), last_ms)
+        self._phase_bounds = (first_second, _to_millis(live_start), last_ms)
         self.nodes = _draw_nodes(self._rng("nodes"), nodes)
-        past = _draw_past(self._rng("failures"), self._span[:2], nodes)
-        self._outages = (*past, *_draw_current(self._rng("live failures"), past, self._span[1:], nodes))
-        self.failures = self._describe(self._rng("notes"))
-        self._running = _RunningTable(self._draw_running(self._rng("running")))
-        self._levels = _Levels.draw(self._rng("levels"), self.nodes)
+        past = _draw_past_failures(self._rng("failures"), self._phase_bounds[:2], nodes)
+        self._outages = (
+            *past,
+            *_draw_live_failures(self._rng("live failures"), past, self._phase_bounds[1:], nodes),
+        )
+        self.failures = self._describe_failures(self._rng("notes"))
+        self._processes = _ProcessTable(self._draw_processes(self._rng("running")))
+        self._baselines = _HostBaselines.draw(self._rng("levels"), self.nodes)
         self._hosts = [node.host for node in self.nodes]
-        self._live: dict[Stream, tuple[Ints, list[Row]]] = {}
+        self._live_rows: dict[StreamName, tuple[Ints, list[StreamRow]]] = {}
 
-    def history(self, stream: Stream) -> Iterator[tuple[date, list[Row]]]:
+    def history(self, stream: StreamName) -> Iterator[tuple[date, list[StreamRow]]]:
         """The rows of history, one batch per UTC day in order, sorted by ts within the day."""
-        start, end, _ = self._span
+        start, end, _ = self._phase_bounds
         for midnight in range(start - start % DAY, end, DAY):
             window = (max(midnight, start), min(midnight + DAY, end))
             rng = self._rng(f"history {stream} {midnight}")
             period = HISTORY_PERIOD[stream]
-            samples = _regular(window, start, period, self._offsets(stream, period // SECOND) * SECOND)
-            _, rows = self._rows(stream, *self._audible(*samples), rng, unit="s")
-            yield _datetime(midnight).date(), rows
+            samples = _sample_times(
+                window, start, period, self._offsets(stream, period // SECOND) * SECOND
+            )
+            _, rows = self._draw_rows(stream, *self._drop_silent(*samples), rng, unit="s")
+            yield _from_millis(midnight).date(), rows
 
-    def live(self, stream: Stream, since: datetime, until: datetime) -> list[Row]:
+    def live(self, stream: StreamName, since: datetime, until: datetime) -> list[StreamRow]:
         """The rows of the live phase with since <= ts < until, sorted by ts, however the phase is cut up."""
-        if stream not in self._live:
-            self._live[stream] = self._all_live(stream)
-        ts, rows = self._live[stream]
-        first, last = np.searchsorted(ts, [_ms(since), _ms(until)])
+        if stream not in self._live_rows:
+            self._live_rows[stream] = self._draw_live_rows(stream)
+        ts, rows = self._live_rows[stream]
+        first, last = np.searchsorted(ts, [_to_millis(since), _to_millis(until)])
         return rows[first:last]
 
-    def _all_live(self, stream: Stream) -> tuple[Ints, list[Row]]:
-        _, start, end = self._span
+    def _draw_live_rows(self, stream: StreamName) -> tuple[Ints, list[StreamRow]]:
+        _, start, end = self._phase_bounds
         period = LIVE_PERIOD[stream]
-        host, ts = _regular((start, end), start, period, self._offsets(stream, period))
+        host, ts = _sample_times((start, end), start, period, self._offsets(stream, period))
         if stream == "process":
-            host, ts = self._add_last_looks(host, ts)
-        return self._rows(stream, *self._audible(host, ts), self._rng(f"live {stream}"), unit="ms")
+            host, ts = self._add_final_samples(host, ts)
+        return self._draw_rows(
+            stream, *self._drop_silent(host, ts), self._rng(f"live {stream}"), unit="ms"
+        )
 
-    def _add_last_looks(self, host: Ints, ts: Ints) -> tuple[Ints, Ints]:
+    def _add_final_samples(self, host: Ints, ts: Ints) -> tuple[Ints, Ints]:
         """One more process sample of each failing host, 1 to 3 s before it fails."""
         rng = self._rng("last looks")
-        extra = [(o.host, o.starts - int(rng.integers(SECOND, 3 * SECOND))) for o in self._live_outages()]
-        both = np.array([(ts, host) for host, ts in {*zip(host.tolist(), ts.tolist(), strict=True), *extra}])
+        extra = [
+            (o.host, o.starts - int(rng.integers(SECOND, 3 * SECOND))) for o in self._live_outages()
+        ]
+        both = np.array(
+            [(ts, host) for host, ts in {*zip(host.tolist(), ts.tolist(), strict=True), *extra}]
+        )
         ordered = both[np.lexsort((both[:, 1], both[:, 0]))]
         return ordered[:, 1], ordered[:, 0]
 
-    def _rows(
-        self, stream: Stream, host: Ints, ts: Ints, rng: np.random.Generator, unit: Literal["s", "ms"]
-    ) -> tuple[Ints, list[Row]]:
+    def _draw_rows(
+        self,
+        stream: StreamName,
+        host: Ints,
+        ts: Ints,
+        rng: np.random.Generator,
+        unit: Literal["s", "ms"],
+    ) -> tuple[Ints, list[StreamRow]]:
         """The samples as rows, with the time of each row."""
         if stream == "process":
-            host, ts, what = self._running.at(host, ts)
-            columns: dict[str, Iterable[str | float]] = self._running.columns(what)
-            columns["cpu"] = self._process_cpu(host, ts, rng)
+            host, ts, what = self._processes.find_running(host, ts)
+            columns: dict[str, Iterable[str | float]] = self._processes.columns(what)
+            columns["cpu"] = self._draw_process_cpu(host, ts, rng)
         elif stream == "node":
-            columns = self._node_columns(host, ts, rng)
+            columns = self._draw_node_columns(host, ts, rng)
         else:
-            columns = self._ping_columns(host, ts, rng)
-        columns = {"ts": _iso(ts, unit), "host": [self._hosts[i] for i in host], **columns}
-        return ts, [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+            columns = self._draw_ping_columns(host, ts, rng)
+        columns = {"ts": _format_times(ts, unit), "host": [self._hosts[i] for i in host], **columns}
+        return ts, [
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        ]
 
-    def _node_columns(self, host: Ints, ts: Ints, rng: np.random.Generator) -> dict[str, Iterable[str | float]]:
-        size, levels = len(ts), self._levels
-        overload = self._struck("overload", host, ts)
+    def _draw_node_columns(
+        self, host: Ints, ts: Ints, rng: np.random.Generator
+    ) -> dict[str, Iterable[str | float]]:
+        size, levels = len(ts), self._baselines
+        overload = self._failure_mask("overload", host, ts)
         wave = np.sin(2 * np.pi * (ts / DAY + levels.wave[host]))
         cpu = np.clip(levels.cpu[host] + 9 * wave + rng.normal(0, 5, size), 1, 84)
         cpu[overload] = rng.uniform(94, 99.9, int(overload.sum()))
         memory = np.clip(levels.memory[host] + 5 * wave + rng.normal(0, 2.5, size), 4, 87)
-        shortage = self._struck("memory", host, ts)
+        shortage = self._failure_mask("memory", host, ts)
         memory[shortage] = rng.uniform(95.5, 99.9, int(shortage.sum()))
-        load = levels.cores[host] * cpu / 100 * rng.uniform(0.7, 1.3, size) * np.where(overload, 3, 1)
-        return {"cpu": _rounded(cpu, 1), "load": _rounded(load, 2), "memory": _rounded(memory, 1)}
+        load = (
+            levels.cores[host] * cpu / 100 * rng.uniform(0.7, 1.3, size) * np.where(overload, 3, 1)
+        )
+        return {
+            "cpu": _round_values(cpu, 1),
+            "load": _round_values(load, 2),
+            "memory": _round_values(memory, 1),
+        }
 
-    def _ping_columns(self, host: Ints, ts: Ints, rng: np.random.Generator) -> dict[str, Iterable[str | float]]:
+    def _draw_ping_columns(
+        self, host: Ints, ts: Ints, rng: np.random.Generator
+    ) -> dict[str, Iterable[str | float]]:
         size = len(ts)
-        network = self._struck("network", host, ts)
-        rtt = self._levels.rtt[host] * rng.lognormal(0, 0.12, size) * np.where(network, 2.5, 1)
+        network = self._failure_mask("network", host, ts)
+        rtt = self._baselines.rtt[host] * rng.lognormal(0, 0.12, size) * np.where(network, 2.5, 1)
         lost = np.where(rng.random(size) < 0.9, 0, rng.uniform(0.5, 4.5, size))
         lost[network] = rng.uniform(45, 95, int(network.sum()))
-        return {"rtt_ms": _rounded(rtt, 1), "lost": _rounded(lost, 1)}
+        return {"rtt_ms": _round_values(rtt, 1), "lost": _round_values(lost, 1)}
 
-    def _process_cpu(self, host: Ints, ts: Ints, rng: np.random.Generator) -> list[float]:
+    def _draw_process_cpu(self, host: Ints, ts: Ints, rng: np.random.Generator) -> list[float]:
         """Percent of the host; on an overloaded one everybody's is high, so that it names no culprit."""
-        busy = np.where(self._struck("overload", host, ts), 3, 1)
-        return _rounded(np.minimum(rng.gamma(1.2, 2.0, len(ts)) * busy, 60), 1)
+        busy = np.where(self._failure_mask("overload", host, ts), 3, 1)
+        return _round_values(np.minimum(rng.gamma(1.2, 2.0, len(ts)) * busy, 60), 1)
 
-    def _audible(self, host: Ints, ts: Ints) -> tuple[Ints, Ints]:
-        heard = ~self._struck("silent", host, ts)
+    def _drop_silent(self, host: Ints, ts: Ints) -> tuple[Ints, Ints]:
+        heard = ~self._failure_mask("silent", host, ts)
         return host[heard], ts[heard]
 
-    def _struck(self, kind: Kind, host: Ints, ts: Ints) -> Bools:
+    def _failure_mask(self, kind: FailureKind, host: Ints, ts: Ints) -> Bools:
         """Which samples fall into a failure of that kind; `ts` is in order."""
         struck = np.zeros(len(ts), dtype=np.bool_)
         for outage in self._outages:
@@ -235,38 +287,52 @@ class Testbed:
         return struck
 
     def _live_outages(self) -> list[_Outage]:
-        return [outage for outage in self._outages if outage.starts >= self._span[1]]
+        return [outage for outage in self._outages if outage.starts >= self._phase_bounds[1]]
 
-    def _describe(self, rng: np.random.Generator) -> tuple[Failure, ...]:
+    def _describe_failures(self, rng: np.random.Generator) -> tuple[SimulatedFailure, ...]:
         """The failures as an operator's log would hold them."""
         described = []
         for number, (cause, host, starts, ends) in enumerate(self._outages, 1):
             note = role = ""
-            if starts < self._span[1]:
-                note = cause.notes[rng.integers(len(cause.notes))] + TAILS[rng.integers(len(TAILS))]
-                role = _resolver(rng, _datetime(ends).hour)
-            times = (_datetime(starts), _datetime(ends))
+            if starts < self._phase_bounds[1]:
+                note = (
+                    cause.notes[rng.integers(len(cause.notes))]
+                    + NOTE_SUFFIXES[rng.integers(len(NOTE_SUFFIXES))]
+                )
+                role = _draw_resolver(rng, _from_millis(ends).hour)
+            times = (_from_millis(starts), _from_millis(ends))
             name = self.nodes[host].host
-            described.append(Failure(f"F{number:04}", cause.kind, cause.name, name, *times, note, role))
+            described.append(
+                SimulatedFailure(f"F{number:04}", cause.kind, cause.name, name, *times, note, role)
+            )
         return tuple(described)
 
-    def _draw_running(self, rng: np.random.Generator) -> Iterator[_Running]:
-        start, _, end = self._span
+    def _draw_processes(self, rng: np.random.Generator) -> Iterator[_RunningProcess]:
+        start, _, end = self._phase_bounds
         for host in range(len(self.nodes)):
             for name in causes.SYSTEM_PROCESSES:
-                yield _Running(host, Trace(name, causes.SYSTEM_EXPERIMENT, causes.SYSTEM_USER), start, end)
+                yield _RunningProcess(
+                    host,
+                    ProcessTrace(name, causes.SYSTEM_EXPERIMENT, causes.SYSTEM_USER),
+                    start,
+                    end,
+                )
         owners = rng.permutation(causes.OWNERS).tolist()
         for experiment, owner in zip(causes.BROAD_EXPERIMENTS, owners, strict=True):
-            yield from _draw_experiment(rng, experiment, [owner], BROAD, (start, end), len(self.nodes))
+            yield from _draw_experiment(
+                rng, experiment, [owner], BROAD_PROFILE, (start, end), len(self.nodes)
+            )
         for experiment in causes.SMALL_EXPERIMENTS:
-            yield from _draw_experiment(rng, experiment, owners, SMALL, (start, end), len(self.nodes))
-        yield from _draw_harmless(rng, (start, end), len(self.nodes))
+            yield from _draw_experiment(
+                rng, experiment, owners, SMALL_PROFILE, (start, end), len(self.nodes)
+            )
+        yield from _draw_decoys(rng, (start, end), len(self.nodes))
         for outage in self._outages:
-            first = outage.starts - int(rng.integers(*LEAD))
-            for what in _draw_instance(rng, outage.cause):
-                yield _Running(outage.host, what, first, outage.ends)
+            first = outage.starts - int(rng.integers(*TRACE_LEAD))
+            for what in _draw_failure_traces(rng, outage.cause):
+                yield _RunningProcess(outage.host, what, first, outage.ends)
 
-    def _offsets(self, stream: Stream, period: int) -> Ints:
+    def _offsets(self, stream: StreamName, period: int) -> Ints:
         """Shape (hosts,), in the unit of `period`: each host's own place within it, evenly apart."""
         count = len(self.nodes)
         return self._rng(f"offsets {stream}").permutation(count) * period // count
@@ -277,7 +343,7 @@ class Testbed:
 
 
 @dataclass(frozen=True)
-class _Levels:
+class _HostBaselines:
     """What is normal on each host; all arrays have shape (hosts,)."""
 
     cores: Ints
@@ -287,7 +353,7 @@ class _Levels:
     wave: Floats  # phase of the daily wave, in days
 
     @classmethod
-    def draw(cls, rng: np.random.Generator, nodes: tuple[Node, ...]) -> _Levels:
+    def draw(cls, rng: np.random.Generator, nodes: tuple[Node, ...]) -> _HostBaselines:
         count = len(nodes)
         distance = {site: float(rng.uniform(8, 180)) for site in SITES}
         return cls(
@@ -299,17 +365,21 @@ class _Levels:
         )
 
 
-class _RunningTable:
+class _ProcessTable:
     """All running processes as arrays, to be looked up for many samples at once."""
 
-    def __init__(self, running: Iterable[_Running]) -> None:
-        rows = list(running)
-        self._what = sorted({row.what for row in rows}, key=lambda what: (what.experiment, what.user, what.process))
-        number = {what: index for index, what in enumerate(self._what)}
-        table = np.array([(r.host, number[r.what], r.starts, r.ends) for r in rows], dtype=np.int64)
-        self._host, self._number, self._starts, self._ends = table.T
+    def __init__(self, processes: Iterable[_RunningProcess]) -> None:
+        rows = list(processes)
+        self._traces = sorted(
+            {row.trace for row in rows}, key=lambda what: (what.experiment, what.user, what.process)
+        )
+        number = {what: index for index, what in enumerate(self._traces)}
+        table = np.array(
+            [(r.host, number[r.trace], r.starts, r.ends) for r in rows], dtype=np.int64
+        )
+        self._host, self._trace_number, self._starts, self._ends = table.T
 
-    def at(self, host: Ints, ts: Ints) -> tuple[Ints, Ints, Ints]:
+    def find_running(self, host: Ints, ts: Ints) -> tuple[Ints, Ints, Ints]:
         """Every process at every sample, each once, as (host, ts, process number), by ts, then host."""
         order = np.lexsort((ts, host))
         span = int(ts.max()) + 2  # a key sorts samples by host, then ts
@@ -317,15 +387,19 @@ class _RunningTable:
         first = np.searchsorted(keys, self._host * span + np.minimum(self._starts, span - 1))
         last = np.searchsorted(keys, self._host * span + np.minimum(self._ends, span - 1))
         counts = last - first
-        sample = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts) + np.repeat(first, counts)
+        sample = (
+            np.arange(counts.sum())
+            - np.repeat(np.cumsum(counts) - counts, counts)
+            + np.repeat(first, counts)
+        )
         place = order[sample]
-        found = np.unique(place * len(self._what) + np.repeat(self._number, counts))
-        place, number = np.divmod(found, len(self._what))
+        found = np.unique(place * len(self._traces) + np.repeat(self._trace_number, counts))
+        place, number = np.divmod(found, len(self._traces))
         return host[place], ts[place], number
 
     def columns(self, number: Ints) -> dict[str, Iterable[str | float]]:
         """The process numbers as the columns of the stream."""
-        what = [self._what[i] for i in number]
+        what = [self._traces[i] for i in number]
         return {
             "user": [w.user for w in what],
             "experiment": [w.experiment for w in what],
@@ -333,13 +407,15 @@ class _RunningTable:
         }
 
 
-def write_history(testbed: Testbed, directory: Path, streams: Iterable[Stream] = STREAMS) -> Iterator[HistoryFile]:
+def write_history(
+    testbed: Testbed, directory: Path, streams: Iterable[StreamName] = STREAMS
+) -> Iterator[HistoryFile]:
     """Write history as ``<stream>/<day>.jsonl``, all streams of a day before the next day.
 
     Yields each file once it is there; a file has its name only when it is complete.
     """
     encode = json.JSONEncoder(separators=(",", ":")).encode
-    for batches in zip(*(_days(testbed, stream) for stream in streams), strict=True):
+    for batches in zip(*(_daily_batches(testbed, stream) for stream in streams), strict=True):
         for stream, day, rows in batches:
             path = directory / stream / f"{day}.jsonl"
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -349,12 +425,14 @@ def write_history(testbed: Testbed, directory: Path, streams: Iterable[Stream] =
             yield HistoryFile(stream, day, path, len(rows))
 
 
-def _days(testbed: Testbed, stream: Stream) -> Iterator[tuple[Stream, date, list[Row]]]:
+def _daily_batches(
+    testbed: Testbed, stream: StreamName
+) -> Iterator[tuple[StreamName, date, list[StreamRow]]]:
     for day, rows in testbed.history(stream):
         yield stream, day, rows
 
 
-def _check(history: timedelta, live: timedelta, nodes: int) -> None:
+def _check_arguments(history: timedelta, live: timedelta, nodes: int) -> None:
     if history < timedelta(days=1):
         raise ValueError("the testbed needs at least a day of history")
     if live < timedelta(seconds=30):
@@ -369,15 +447,19 @@ def _draw_nodes(rng: np.random.Generator, count: int) -> tuple[Node, ...]:
     for index in range(count):
         site = SITES[index % len(SITES)]
         size = int(rng.integers(3))
-        nodes.append(Node(f"{site}-{index // len(SITES) + 1}", site, (4, 8, 16)[size], (8, 16, 32)[size]))
+        nodes.append(
+            Node(f"{site}-{index // len(SITES) + 1}", site, (4, 8, 16)[size], (8, 16, 32)[size])
+        )
     return tuple(sorted(nodes, key=lambda node: node.host))
 
 
-def _draw_past(rng: np.random.Generator, span: tuple[int, int], hosts: int) -> list[_Outage]:
+def _draw_past_failures(
+    rng: np.random.Generator, span: tuple[int, int], hosts: int
+) -> list[_Outage]:
     """The failures of history, 15 to 60 minutes long (silence at least 25), in order of their start."""
     days = (span[1] - span[0]) / DAY
-    count = max(len(CAUSES) * LEAST_PER_CAUSE, round(days * rng.uniform(*FAILURES_PER_DAY)))
-    starts = _spread(rng, (span[0] + HOUR, span[1] - 2 * HOUR), count) // SECOND * SECOND
+    count = max(len(CAUSES) * MIN_FAILURES_PER_CAUSE, round(days * rng.uniform(*FAILURES_PER_DAY)))
+    starts = _spread_times(rng, (span[0] + HOUR, span[1] - 2 * HOUR), count) // SECOND * SECOND
     outages: list[_Outage] = []
     for at, cause in zip(starts.tolist(), _draw_causes(rng, count), strict=True):
         least = 25 if cause.kind == "silent" else 15
@@ -386,34 +468,44 @@ def _draw_past(rng: np.random.Generator, span: tuple[int, int], hosts: int) -> l
     return outages
 
 
-def _draw_current(rng: np.random.Generator, past: list[_Outage], span: tuple[int, int], hosts: int) -> list[_Outage]:
+def _draw_live_failures(
+    rng: np.random.Generator, past: list[_Outage], span: tuple[int, int], hosts: int
+) -> list[_Outage]:
     """The failures of the live phase, from 12 s long (silence 20) to the end of it, on different hosts."""
     chosen = _draw_live_causes(rng, [outage.cause for outage in past])
-    starts = _spread(rng, (span[0] + 8 * SECOND, span[1] - 20 * SECOND), len(chosen))
+    starts = _spread_times(rng, (span[0] + 8 * SECOND, span[1] - 20 * SECOND), len(chosen))
     outages: list[_Outage] = []
     for at, cause in zip(starts.tolist(), chosen, strict=True):
         least = at + (20 if cause.kind == "silent" else 12) * SECOND
-        ends = min(int(rng.integers(least, span[1] + 20 * SECOND)), span[1])  # a good part lasts to the end
+        ends = min(
+            int(rng.integers(least, span[1] + 20 * SECOND)), span[1]
+        )  # a good part lasts to the end
         outages.append(_Outage(cause, _pick_host(rng, past + outages, cause, at, hosts), at, ends))
     return outages
 
 
-def _draw_causes(rng: np.random.Generator, count: int) -> list[Cause]:
+def _draw_causes(rng: np.random.Generator, count: int) -> list[FailureCause]:
     """The causes of history: about equally many of each."""
-    every = [cause for cause in CAUSES for _ in range(LEAST_PER_CAUSE)]
-    return _mixed(rng, every + [CAUSES[i] for i in rng.integers(len(CAUSES), size=count - len(every))], {})
+    every = [cause for cause in CAUSES for _ in range(MIN_FAILURES_PER_CAUSE)]
+    return _shuffle_causes(
+        rng, every + [CAUSES[i] for i in rng.integers(len(CAUSES), size=count - len(every))], {}
+    )
 
 
-def _draw_live_causes(rng: np.random.Generator, before: Iterable[Cause]) -> list[Cause]:
+def _draw_live_causes(
+    rng: np.random.Generator, before: Iterable[FailureCause]
+) -> list[FailureCause]:
     """The causes of the live phase, all different."""
-    chosen: list[Cause] = []
-    for kind in KINDS:
+    chosen: list[FailureCause] = []
+    for kind in FAILURE_KINDS:
         of_kind = [cause for cause in CAUSES if cause.kind == kind]
         chosen += [of_kind[i] for i in rng.permutation(len(of_kind))[: LIVE_FAILURES[kind]]]
-    return _mixed(rng, chosen, {cause.kind: cause for cause in before})
+    return _shuffle_causes(rng, chosen, {cause.kind: cause for cause in before})
 
 
-def _mixed(rng: np.random.Generator, chosen: list[Cause], last: Mapping[Kind, Cause]) -> list[Cause]:
+def _shuffle_causes(
+    rng: np.random.Generator, chosen: list[FailureCause], last: Mapping[FailureKind, FailureCause]
+) -> list[FailureCause]:
     """The causes in an order in which one rarely follows itself within its kind, `last` ones included."""
     mixed = [chosen[i] for i in rng.permutation(len(chosen))]
     latest = dict(last)
@@ -425,9 +517,11 @@ def _mixed(rng: np.random.Generator, chosen: list[Cause], last: Mapping[Kind, Ca
     return mixed
 
 
-def _pick_host(rng: np.random.Generator, before: list[_Outage], cause: Cause, at: int, hosts: int) -> int:
+def _pick_host(
+    rng: np.random.Generator, before: list[_Outage], cause: FailureCause, at: int, hosts: int
+) -> int:
     """A host at rest, rarely one whose last failure of this kind had the same cause."""
-    tired = {outage.host for outage in before if outage.ends > at - REST}
+    tired = {outage.host for outage in before if outage.ends > at - MIN_HEALTHY_TIME}
     rested = [host for host in range(hosts) if host not in tired]
     last = {outage.host: outage.cause for outage in before if outage.cause.kind == cause.kind}
     first, second = rested[rng.integers(len(rested))], rested[rng.integers(len(rested))]
@@ -438,10 +532,10 @@ def _draw_experiment(
     rng: np.random.Generator,
     experiment: str,
     users: list[str],
-    habit: _Habit,
+    habit: _ExperimentProfile,
     span: tuple[int, int],
     hosts: int,
-) -> Iterator[_Running]:
+) -> Iterator[_RunningProcess]:
     """Its runs one after the other, each by one of its users on hosts of its own choice."""
     names = rng.choice(causes.PROCESSES, size=habit.processes, replace=False).tolist()
     at = span[0] - int(rng.integers(DAY))
@@ -450,11 +544,13 @@ def _draw_experiment(
         user = users[rng.integers(len(users))]
         for host in np.flatnonzero(rng.random(hosts) < rng.uniform(*habit.share)).tolist():
             for name in names[: rng.integers(1, habit.processes + 1)]:
-                yield _Running(host, Trace(name, experiment, user), at, end)
+                yield _RunningProcess(host, ProcessTrace(name, experiment, user), at, end)
         at = end + int(rng.integers(HOUR, 8 * HOUR))
 
 
-def _draw_harmless(rng: np.random.Generator, span: tuple[int, int], hosts: int) -> Iterator[_Running]:
+def _draw_decoys(
+    rng: np.random.Generator, span: tuple[int, int], hosts: int
+) -> Iterator[_RunningProcess]:
     """Single terms of the causes' signatures in other company, about one per host and day."""
     for _ in range(round(hosts * (span[1] - span[0]) / DAY)):
         cause = CAUSES[rng.integers(len(CAUSES))]
@@ -462,37 +558,41 @@ def _draw_harmless(rng: np.random.Generator, span: tuple[int, int], hosts: int) 
         trace = next(trace for trace in cause.traces if only in trace.terms())
         start = int(rng.integers(*span))
         end = start + int(rng.integers(HOUR, 4 * HOUR))
-        yield _Running(int(rng.integers(hosts)), trace.filled(_draw_ordinary(rng), {only}), start, end)
+        yield _RunningProcess(
+            int(rng.integers(hosts)), trace.fill_from(_draw_ordinary_trace(rng), {only}), start, end
+        )
 
 
-def _draw_instance(rng: np.random.Generator, cause: Cause) -> list[Trace]:
+def _draw_failure_traces(rng: np.random.Generator, cause: FailureCause) -> list[ProcessTrace]:
     """The traces of one failure: each term of the signature but the first may be missing, one at a time."""
     _, *others = kept = cause.signature
-    if rng.random() < ABSENT * len(others):
+    if rng.random() < TERM_ABSENCE_PROBABILITY * len(others):
         missing = others[rng.integers(len(others))]
         kept = tuple(term for term in kept if term != missing)
-    ordinary = _draw_ordinary(rng)
-    return [trace.filled(ordinary, kept) for trace in cause.traces]
+    ordinary = _draw_ordinary_trace(rng)
+    return [trace.fill_from(ordinary, kept) for trace in cause.traces]
 
 
-def _draw_ordinary(rng: np.random.Generator) -> Trace:
+def _draw_ordinary_trace(rng: np.random.Generator) -> ProcessTrace:
     """A process such as may run anywhere, to stand where a cause names nothing."""
     names = (causes.PROCESSES, causes.BROAD_EXPERIMENTS, causes.OWNERS)
-    return Trace(*(choice[rng.integers(len(choice))] for choice in names))
+    return ProcessTrace(*(choice[rng.integers(len(choice))] for choice in names))
 
 
-def _resolver(rng: np.random.Generator, hour: int) -> str:
+def _draw_resolver(rng: np.random.Generator, hour: int) -> str:
     shift = "ops-day" if 7 <= hour < 20 else "ops-night"
     return str(rng.choice([shift, shift, shift, "site-admin", "on-call"]))
 
 
-def _spread(rng: np.random.Generator, span: tuple[int, int], count: int) -> Ints:
+def _spread_times(rng: np.random.Generator, span: tuple[int, int], count: int) -> Ints:
     """So many times over the span, in order: one somewhere in each of `count` equal parts."""
     width = (span[1] - span[0]) / count
     return (span[0] + (np.arange(count) + rng.random(count)) * width).astype(np.int64)
 
 
-def _regular(window: tuple[int, int], base: int, period: int, offsets: Ints) -> tuple[Ints, Ints]:
+def _sample_times(
+    window: tuple[int, int], base: int, period: int, offsets: Ints
+) -> tuple[Ints, Ints]:
     """Every host at base + its offset + k * period, within the window, as (host, ts) by ts, then host."""
     ticks = np.arange((window[0] - base) // period - 1, (window[1] - base) // period + 1)
     ts = base + offsets[:, None] + ticks * period
@@ -503,21 +603,23 @@ def _regular(window: tuple[int, int], base: int, period: int, offsets: Ints) -> 
     return host[order], ts[order]
 
 
-def _rounded(values: Floats, digits: int) -> list[float]:
+def _round_values(values: Floats, digits: int) -> list[float]:
     rounded: list[float] = np.round(values, digits).tolist()
     return rounded
 
 
-def _iso(ts: Ints, unit: Literal["s", "ms"]) -> list[str]:
+def _format_times(ts: Ints, unit: Literal["s", "ms"]) -> list[str]:
     distinct, place = np.unique(ts, return_inverse=True)
-    texts = np.datetime_as_string(distinct.astype("datetime64[ms]"), unit=unit, timezone="UTC").tolist()
+    texts = np.datetime_as_string(
+        distinct.astype("datetime64[ms]"), unit=unit, timezone="UTC"
+    ).tolist()
     return [texts[i] for i in place]
 
 
-def _ms(at: datetime) -> int:
+def _to_millis(at: datetime) -> int:
     """The first whole millisecond at or after `at`."""
     return -((EPOCH - at) // timedelta(milliseconds=1))
 
 
-def _datetime(ms: int) -> datetime:
+def _from_millis(ms: int) -> datetime:
     return EPOCH + timedelta(milliseconds=ms)

@@ -1,1 +1,19 @@
-"""Which rules should run, and which do."""
+"""Deployment of rules: desired and running rules, and the difference between them."""
+
+from moirae.deployments.check import check_rule_files, select_rule_files
+from moirae.deployments.model import DamagedRule
+from moirae.deployments.plan import DeploymentStep, changing_steps
+from moirae.deployments.registry import RuleRegistry
+from moirae.deployments.reload import RuleFileLoader, RuleReloader, compute_digest
+
+__all__ = [
+    "DamagedRule",
+    "DeploymentStep",
+    "RuleFileLoader",
+    "RuleRegistry",
+    "RuleReloader",
+    "changing_steps",
+    "check_rule_files",
+    "compute_digest",
+    "select_rule_files",
+]

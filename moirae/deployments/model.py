@@ -22,7 +22,7 @@ class Deployment:
 
 
 @dataclass(frozen=True)
-class Damaged:
+class DamagedRule:
     """A stored rule that cannot be read, and why."""
 
     rule: str

@@ -6,7 +6,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Step:
+class DeploymentStep:
     """`start` a rule, `change` its version, `update` what does not make a version, `stop` it, or let it `stay`."""
 
     action: Literal["start", "change", "update", "stop", "stay"]
@@ -16,33 +16,35 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Applied:
+class AppliedVersion:
     """A rule's version, and a hash of all of its definition."""
 
     version: str
     digest: str
 
 
-def plan(desired: Mapping[str, Applied], running: Mapping[str, Applied]) -> list[Step]:
+def plan_steps(
+    desired: Mapping[str, AppliedVersion], running: Mapping[str, AppliedVersion]
+) -> list[DeploymentStep]:
     """The steps that lead from what runs to what is desired, in the order of names; equal rules stay."""
-    steps: list[Step] = []
+    steps: list[DeploymentStep] = []
     for rule in sorted(desired.keys() | running.keys()):
         want, have = desired.get(rule), running.get(rule)
         if want is None and have is not None:
-            steps.append(Step("stop", rule, have.version, None))
+            steps.append(DeploymentStep("stop", rule, have.version, None))
         elif want is not None and have is None:
-            steps.append(Step("start", rule, None, want.version))
+            steps.append(DeploymentStep("start", rule, None, want.version))
         elif want is not None and have is not None:
-            steps.append(Step(_difference(want, have), rule, have.version, want.version))
+            steps.append(DeploymentStep(_compare(want, have), rule, have.version, want.version))
     return steps
 
 
-def changes(steps: Sequence[Step]) -> list[Step]:
+def changing_steps(steps: Sequence[DeploymentStep]) -> list[DeploymentStep]:
     """The steps that change something."""
     return [step for step in steps if step.action != "stay"]
 
 
-def _difference(want: Applied, have: Applied) -> Literal["change", "update", "stay"]:
+def _compare(want: AppliedVersion, have: AppliedVersion) -> Literal["change", "update", "stay"]:
     if want == have:
         return "stay"
     return "change" if want.version != have.version else "update"

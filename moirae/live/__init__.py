@@ -1,1 +1,11 @@
-"""Judging what arrives: sources in, archive, rules, events out."""
+"""The live process: reads sources, archives rows, evaluates rules, follows up alerts."""
+
+from moirae.live.detection import Detector
+from moirae.live.relations import Relations
+from moirae.live.run import run_live
+
+__all__ = [
+    "Detector",
+    "Relations",
+    "run_live",
+]

@@ -3,35 +3,38 @@
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 
-Source = tuple[str, str | None]
+SourceKey = tuple[str, str | None]
 """A stream, or a partition of one."""
 
 # Seconds between two questions about the same stream's files.
-_ASK = 1.0
+_CHECK_INTERVAL = 1.0
 
 
-class Idle:
+class IdleTracker:
     """Remembers when each source was last heard, by a monotonic clock in seconds."""
 
-    def __init__(self, patience: Mapping[str, timedelta]) -> None:
-        self._patience = {name: span.total_seconds() for name, span in patience.items()}
-        self._heard: dict[Source, float] = {}
+    def __init__(self, timeouts: Mapping[str, timedelta]) -> None:
+        self._timeouts = {name: span.total_seconds() for name, span in timeouts.items()}
+        self._last_active: dict[SourceKey, float] = {}
 
-    def heard(self, sources: set[Source], now: float) -> None:
+    def record_activity(self, sources: set[SourceKey], now: float) -> None:
         """These brought something."""
-        self._heard.update(dict.fromkeys(sources, now))
+        self._last_active.update(dict.fromkeys(sources, now))
 
-    def advances(
-        self, watermarks: Mapping[Source, int | None], now: float, unread: Callable[[Source], bool]
-    ) -> dict[Source, int]:
+    def compute_advances(
+        self,
+        watermarks: Mapping[SourceKey, int | None],
+        now: float,
+        has_unread: Callable[[SourceKey], bool],
+    ) -> dict[SourceKey, int]:
         """Sources to move on, to the furthest watermark of all: silent for their patience, with nothing unread."""
         furthest = max((mark for mark in watermarks.values() if mark is not None), default=None)
-        points: dict[Source, int] = {}
+        points: dict[SourceKey, int] = {}
         for source, mark in watermarks.items():
             behind = furthest is not None and (mark is None or mark < furthest)
-            if now - self._heard.setdefault(source, now) < self._patience[source[0]]:
+            if now - self._last_active.setdefault(source, now) < self._timeouts[source[0]]:
                 continue
-            if behind and furthest is not None and not unread(source):
+            if behind and furthest is not None and not has_unread(source):
                 points[source] = furthest
         return points
 
@@ -42,16 +45,19 @@ class UnreadFiles:
     A file that is done stays so: only the others are asked about, and meanwhile count as unread.
     """
 
-    def __init__(self, done: Callable[[str, Set[str]], Set[str]]) -> None:
-        self._done = done
-        self._known: dict[str, Set[str]] = {}
-        self._asked: dict[str, float] = {}
+    def __init__(self, find_archived: Callable[[str, Set[str]], Set[str]]) -> None:
+        self._find_archived = find_archived
+        self._archived: dict[str, Set[str]] = {}
+        self._checked_at: dict[str, float] = {}
 
-    def any(self, stream: str, names: Set[str], now: float) -> bool:
+    def has_unread(self, stream: str, names: Set[str], now: float) -> bool:
         """Whether any of the files that are there now is unread."""
-        known = self._known.get(stream, frozenset()) & names
-        if known != names and now - self._asked.get(stream, -_ASK) >= _ASK:
-            self._asked[stream] = now
-            known = known | self._done(stream, names - known)
-        self._known[stream] = known
+        known = self._archived.get(stream, frozenset()) & names
+        if (
+            known != names
+            and now - self._checked_at.get(stream, -_CHECK_INTERVAL) >= _CHECK_INTERVAL
+        ):
+            self._checked_at[stream] = now
+            known = known | self._find_archived(stream, names - known)
+        self._archived[stream] = known
         return not names <= known

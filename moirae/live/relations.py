@@ -10,27 +10,27 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 import sql
-from archiver.schema import ARROW_TYPES
-from moirae.live.sources.relation_file import FileRows
-from moirae.live.sources.relation_table import TableRows
-from moirae.streams import Relation, TableSource
-from recall.query.bind import VALID_FROM, VALID_TO
+from archiver.delta import ARROW_TYPES
+from moirae.config import Relation, TableSource
+from moirae.live.sources.relation_file import FileRelationReader
+from moirae.live.sources.relation_table import TableRelationReader
+from recall.query import VALID_FROM, VALID_TO
 
 _QUERIES = sql.load("relations")
 
 # The first version of a relation holds from the beginning of time, the last one to its end.
-_BEGINNING = datetime(1, 1, 1, tzinfo=UTC)
-_END = datetime(9999, 12, 31, tzinfo=UTC)
+_TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)
+_TIME_END = datetime(9999, 12, 31, tzinfo=UTC)
 
 
-class Rows(Protocol):
+class RelationReader(Protocol):
     """Where the rows of a relation come from."""
 
-    def changed(self) -> bool:
+    def has_changed(self) -> bool:
         """Whether they may not be those that were given last. Never waits, but for the first time."""
         ...
 
-    def rows(self) -> list[dict[str, Any]]:
+    def read_rows(self) -> list[dict[str, Any]]:
         """The rows as they are now. Raises `MoiraeError` where they cannot be had, each time for its reason once."""
         ...
 
@@ -46,68 +46,77 @@ class Relations:
         self._connection = connection
         self._declared = declared
         # Read by this process; where the source had no rows nothing else tells.
-        self._read: set[str] = set()
-        self._sources: dict[str, Rows] = {name: _source(name, relation) for name, relation in declared.items()}
+        self._loaded: set[str] = set()
+        self._readers: dict[str, RelationReader] = {
+            name: _make_reader(name, relation) for name, relation in declared.items()
+        }
 
-    def changed(self) -> list[str]:
+    def changed_relations(self) -> list[str]:
         """Relations whose source is new, or not as it was when it was read."""
-        return [name for name, source in self._sources.items() if source.changed()]
+        return [name for name, source in self._readers.items() if source.has_changed()]
 
     def stop(self) -> None:
         """Nothing is read any more."""
-        for source in self._sources.values():
+        for source in self._readers.values():
             source.stop()
 
-    def read(self, name: str, now: datetime) -> None:
+    def refresh(self, name: str, now: datetime) -> None:
         """Take in the source's rows: what differs from the newest versions holds from `now`, in event time, on.
 
         Raises `MoiraeError` where they cannot be had or any is bad: then nothing has changed.
         """
         relation = self._declared[name]
-        rows = self._sources[name].rows()
+        rows = self._readers[name].read_rows()
         with self._connection.transaction():
             if relation.valid_from is not None:
                 versions = [(row, row[relation.valid_from]) for row in rows]
                 for row, valid_from in versions:
-                    self._put(name, _key(relation, row), row, valid_from)
+                    self._insert_version(name, _key_values(relation, row), row, valid_from)
             else:
-                self._differ(name, relation, rows, now)
-        self._read.add(name)
+                self._store_differences(name, relation, rows, now)
+        self._loaded.add(name)
 
-    def known(self, name: str) -> bool:
+    def is_loaded(self, name: str) -> bool:
         """Whether the relation has been read by this process, or any row of it ever."""
-        if name in self._read:
+        if name in self._loaded:
             return True
         row = self._connection.execute(_QUERIES["known"], {"relation": name}).fetchone()
         assert row is not None
         return bool(row[0])
 
-    def _differ(self, name: str, relation: Relation, rows: list[dict[str, Any]], now: datetime) -> None:
+    def _store_differences(
+        self, name: str, relation: Relation, rows: list[dict[str, Any]], now: datetime
+    ) -> None:
         latest = {
-            orjson.dumps(key): row for key, row in self._connection.execute(_QUERIES["latest"], {"relation": name})
+            orjson.dumps(key): row
+            for key, row in self._connection.execute(_QUERIES["latest"], {"relation": name})
         }
-        since = now if latest else _BEGINNING
+        since = now if latest else _TIME_BEGIN
         keys = set()
         for row in rows:
-            key = _key(relation, row)
+            key = _key_values(relation, row)
             keys.add(orjson.dumps(key))
-            if latest.get(orjson.dumps(key)) != _plain(row):
-                self._put(name, key, row, since)
+            if latest.get(orjson.dumps(key)) != _to_json_values(row):
+                self._insert_version(name, key, row, since)
         for text, old in latest.items():
             if text not in keys and old is not None:
-                self._put(name, orjson.loads(text), None, now)
+                self._insert_version(name, orjson.loads(text), None, now)
 
-    def _put(self, name: str, key: list[Any], row: dict[str, Any] | None, valid_from: datetime) -> None:
+    def _insert_version(
+        self, name: str, key: list[Any], row: dict[str, Any] | None, valid_from: datetime
+    ) -> None:
         values = {"relation": name, "key": Jsonb(key), "valid_from": valid_from}
-        self._connection.execute(_QUERIES["put"], {**values, "row": None if row is None else Jsonb(_plain(row))})
+        self._connection.execute(
+            _QUERIES["put"], {**values, "row": None if row is None else Jsonb(_to_json_values(row))}
+        )
 
     def table(self, name: str) -> pa.Table:
         """All versions: the declared columns and the time in which each holds."""
         relation = self._declared[name]
         found = self._connection.execute(_QUERIES["versions"], {"relation": name}).fetchall()
-        kept = [(row, since, until or _END) for row, since, until in found if row is not None]
+        kept = [(row, since, until or _TIME_END) for row, since, until in found if row is not None]
         columns = {
-            column: _restored([row.get(column) for row, _, _ in kept], kind)
+            column: _to_arrow([row.get(column) for row, _, _ in kept], kind)
             for column, kind in relation.columns.items()
         }
         moment = ARROW_TYPES["timestamp"]
@@ -116,22 +125,22 @@ class Relations:
         return pa.table(columns)
 
 
-def _source(name: str, relation: Relation) -> Rows:
+def _make_reader(name: str, relation: Relation) -> RelationReader:
     if isinstance(relation.source, TableSource):
-        return TableRows(name, relation, relation.source)
-    return FileRows(name, relation, relation.source)
+        return TableRelationReader(name, relation, relation.source)
+    return FileRelationReader(name, relation, relation.source)
 
 
-def _restored(values: list[Any], kind: str) -> pa.Array:
+def _to_arrow(values: list[Any], kind: str) -> pa.Array:
     if kind in ("timestamp", "date"):
         return pa.array(values, pa.string()).cast(ARROW_TYPES[kind])
     return pa.array(values, ARROW_TYPES[kind])
 
 
-def _key(relation: Relation, row: Mapping[str, Any]) -> list[Any]:
-    return [_plain(row)[column] for column in relation.key]
+def _key_values(relation: Relation, row: Mapping[str, Any]) -> list[Any]:
+    return [_to_json_values(row)[column] for column in relation.key]
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def _to_json_values(row: Mapping[str, Any]) -> dict[str, Any]:
     loaded: dict[str, Any] = orjson.loads(orjson.dumps(row, option=orjson.OPT_UTC_Z))
     return loaded

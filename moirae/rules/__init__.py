@@ -1,1 +1,39 @@
-"""Rules: the file that declares them (`model`, `parse`), what they become (`ruleset`), and their checks."""
+"""Rule files: models, parsing, checks, and what a rule asks about an event."""
+
+from moirae.rules.check import check_rules
+from moirae.rules.definition import Definition, event_shape, event_sql, rule_tables
+from moirae.rules.model import AlertSpec, RuleFile
+from moirae.rules.parse import read_rule_files
+from moirae.rules.questions import SimilarRecall, SqlRecall
+from moirae.rules.requests import (
+    ContextQuery,
+    build_context_queries,
+    build_questions,
+    build_similar_question,
+    lift_context_query,
+)
+from moirae.rules.rule_set import Rule
+from moirae.rules.stored_rules import RuleAdmission
+from moirae.rules.templates import TemplateFault, render
+
+__all__ = [
+    "AlertSpec",
+    "ContextQuery",
+    "Definition",
+    "Rule",
+    "RuleAdmission",
+    "RuleFile",
+    "SimilarRecall",
+    "SqlRecall",
+    "TemplateFault",
+    "build_context_queries",
+    "build_questions",
+    "build_similar_question",
+    "check_rules",
+    "event_shape",
+    "event_sql",
+    "lift_context_query",
+    "read_rule_files",
+    "render",
+    "rule_tables",
+]

@@ -8,24 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from moirae.contract import KeyPath
-from moirae.documents import Document, dotted
+from moirae.documents import Document, KeyPath, format_path, format_value
 from moirae.errors import Problem
-from moirae.scalars import shown
 
 
-def describe(document: Document, path: KeyPath) -> str:
+def describe_path(document: Document, path: KeyPath) -> str:
     """A path in a rule file as people say it: `testbed/NodeOverloaded.recall.norm`."""
     if len(path) < 2 or path[0] != "groups":
-        return dotted(path)
-    group = _name(document, (*path[:2], "name")) or dotted(path[:2])
+        return format_path(path)
+    group = _name_at(document, (*path[:2], "name")) or format_path(path[:2])
     if len(path) < 4 or path[2] not in ("rules", "derived"):
-        return dotted((group, *path[2:]))
-    name = _name(document, (*path[:4], "alert" if path[2] == "rules" else "stream"))
-    return dotted((f"{group}/{name}" if name else dotted((group, *path[2:4])), *path[4:]))
+        return format_path((group, *path[2:]))
+    name = _name_at(document, (*path[:4], "alert" if path[2] == "rules" else "stream"))
+    return format_path((f"{group}/{name}" if name else format_path((group, *path[2:4])), *path[4:]))
 
 
-def clashes(documents: Iterable[Document], taken: frozenset[str]) -> Iterator[Problem]:
+def find_name_clashes(
+    documents: Iterable[Document], reserved_names: frozenset[str]
+) -> Iterator[Problem]:
     """Groups, alerts and derived streams named twice over all files, and tables of rules that hide others.
 
     `taken` are the names of streams and relations.
@@ -33,24 +33,31 @@ def clashes(documents: Iterable[Document], taken: frozenset[str]) -> Iterator[Pr
     documents = tuple(documents)
     seen: dict[tuple[str, str], str] = {}
     for document in documents:
-        for kind, name, path in _declared(document):
+        for kind, name, path in _declared_names(document):
             line, column = document.position(path)
-            if kind == "derived stream" and name in taken:
-                yield Problem(document.file, line, column, f"the name {shown(name)} of a derived stream is taken")
+            if kind == "derived stream" and name in reserved_names:
+                yield Problem(
+                    document.file,
+                    line,
+                    column,
+                    f"the name {format_value(name)} of a derived stream is taken",
+                )
             elif (kind, name) in seen:
-                message = f"duplicate {kind} {shown(name)}, first at {seen[kind, name]}"
+                message = f"duplicate {kind} {format_value(name)}, first at {seen[kind, name]}"
                 yield Problem(document.file, line, column, message)
             seen.setdefault((kind, name), f"{document.file}:{line}")
-    streams = taken.union(name for kind, name in seen if kind == "derived stream")
+    streams = reserved_names.union(name for kind, name in seen if kind == "derived stream")
     for document in documents:
-        for name, path in _tables(document):
+        for name, path in _table_names(document):
             if name in streams:
-                position = document.key_position(path) if path[-1] == name else document.position(path)
-                message = f"the name {shown(name)} is that of a stream or relation"
-                yield document.problem(path[:4], position, message, describe)
+                position = (
+                    document.key_position(path) if path[-1] == name else document.position(path)
+                )
+                message = f"the name {format_value(name)} is that of a stream or relation"
+                yield document.make_problem(path[:4], position, message, describe_path)
 
 
-def _declared(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
+def _declared_names(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
     for path, group in _mappings(document.data, "groups"):
         name = group.get("name")
         if not isinstance(name, str):
@@ -64,14 +71,17 @@ def _declared(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
                 yield "alert", f"{name}/{rule['alert']}", (*path, *deeper, "alert")
 
 
-def _tables(document: Document) -> Iterator[tuple[str, KeyPath]]:
+def _table_names(document: Document) -> Iterator[tuple[str, KeyPath]]:
     """The names that the queries of a rule may use as tables beside streams and relations."""
     for group_path, group in _mappings(document.data, "groups"):
         for rule_path, rule in _mappings(group, "rules"):
             path = group_path + rule_path
             for kind in ("context", "surroundings", "recall"):
                 named = rule.get(kind)
-                yield from ((name, (*path, kind, name)) for name in (named if isinstance(named, dict) else ()))
+                yield from (
+                    (name, (*path, kind, name))
+                    for name in (named if isinstance(named, dict) else ())
+                )
             for deeper, stage in _mappings(rule, "then"):
                 if isinstance(stage.get("stream"), str):
                     yield stage["stream"], (*path, *deeper, "stream")
@@ -85,6 +95,6 @@ def _mappings(parent: dict[str, Any], key: str) -> Iterator[tuple[KeyPath, dict[
             yield (key, place), entry
 
 
-def _name(document: Document, path: KeyPath) -> str | None:
+def _name_at(document: Document, path: KeyPath) -> str | None:
     value = document.value(path)
     return value if isinstance(value, str) and value else None

@@ -11,8 +11,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Tag
 
-from moirae.contract import Contract, Count, KeyPath, Number, Sql, TableName, Text, refuse, told_by_key
-from moirae.durations import Duration, PositiveDuration
+from moirae.config import Duration, PositiveDuration
+from moirae.documents import (
+    ConfigModel,
+    KeyPath,
+    Number,
+    PositiveInt,
+    Sql,
+    TableName,
+    Text,
+    discriminate_by_key,
+    raise_problems,
+)
 
 # What the system itself puts beside an event's attributes.
 RESERVED_ATTRIBUTES = frozenset({"eid", "chunk"})
@@ -28,10 +38,10 @@ def check_attributes(names: Iterable[str]) -> None:
         if name in seen:
             problems.append(((place,), f"attribute {name[:80]!r} is named twice"))
         seen.add(name)
-    refuse(problems)
+    raise_problems(problems)
 
 
-def _bandwidths(value: Any) -> Any:
+def _parse_bandwidths(value: Any) -> Any:
     """Read `[cpu]` as `{cpu: null}`."""
     if isinstance(value, list) and all(isinstance(name, str) for name in value):
         check_attributes(value)
@@ -40,13 +50,15 @@ def _bandwidths(value: Any) -> Any:
 
 
 _Bandwidth = Annotated[Number, Field(gt=0)]
-Numeric = Annotated[
+NumericColumns = Annotated[
     Mapping[Text, _Bandwidth | None],
-    BeforeValidator(_bandwidths, json_schema_input_type=list[str] | dict[str, _Bandwidth | None]),
+    BeforeValidator(
+        _parse_bandwidths, json_schema_input_type=list[str] | dict[str, _Bandwidth | None]
+    ),
 ]
 
 
-class Query(Contract):
+class QuerySpec(ConfigModel):
     """A query about an event."""
 
     sql: Sql = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
@@ -56,25 +68,26 @@ class Query(Contract):
         "stream; relations are read as of the event.",
     )
     delay: Duration | None = Field(
-        default=None, description="How far after the event rows are taken, in event time; absent: the rule's delay."
+        default=None,
+        description="How far after the event rows are taken, in event time; absent: the rule's delay.",
     )
 
 
-class Surrounding(Query):
+class SurroundingSpec(QuerySpec):
     """What happened around an event: shown, never compared."""
 
 
-class Context(Query):
+class ContextSpec(QuerySpec):
     """What an event is compared by: each row's columns are attributes, their values terms."""
 
-    numeric: Numeric = Field(
+    numeric: NumericColumns = Field(
         default_factory=dict,
         description="Columns compared as numbers: a list, or a mapping to the bandwidth, in the column's "
         "unit; null: by Silverman's rule from history.",
     )
 
 
-class Recall(Contract):
+class Recall(ConfigModel):
     """A question to the past, asked for each event and answered in revisions."""
 
     every: PositiveDuration = Field(
@@ -92,7 +105,8 @@ class SqlRecall(Recall):
 
     sql: Sql = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
     range: PositiveDuration | None = Field(
-        default=None, description="How far before the event history is read, in event time; absent: all of it."
+        default=None,
+        description="How far before the event history is read, in event time; absent: all of it.",
     )
     order: Literal["newest", "oldest", "promising", "mixed"] = Field(
         default="newest",
@@ -101,16 +115,21 @@ class SqlRecall(Recall):
     )
 
 
-class Similarity(Contract):
+class Similarity(ConfigModel):
     """How past events are compared with the new one."""
 
     contexts: tuple[TableName, ...] | None = Field(
-        default=None, min_length=1, description="Contexts of the rule that are compared; absent: all of them."
+        default=None,
+        min_length=1,
+        description="Contexts of the rule that are compared; absent: all of them.",
     )
-    k: Count = Field(default=10, le=1000, description="Number of past events in the answer.")
-    measure: TableName = Field(default="tfidf", description="Similarity measure: tfidf, binary or attributes.")
+    k: PositiveInt = Field(default=10, le=1000, description="Number of past events in the answer.")
+    measure: TableName = Field(
+        default="tfidf", description="Similarity measure: tfidf, binary or attributes."
+    )
     gap: Duration = Field(
-        default=timedelta(0), description="Past events must be at least this much older, in event time."
+        default=timedelta(0),
+        description="Past events must be at least this much older, in event time.",
     )
     order: Literal["newest", "oldest", "promising", "mixed"] = Field(
         default="newest",
@@ -127,16 +146,20 @@ class SimilarRecall(Recall):
 
 AnyRecall = Annotated[
     Annotated[SqlRecall, Tag("<sql>")] | Annotated[SimilarRecall, Tag("<similar>")],
-    told_by_key("a recall has exactly one of sql and similar", sql=SqlRecall, similar=SimilarRecall),
+    discriminate_by_key(
+        "a recall has exactly one of sql and similar", sql=SqlRecall, similar=SimilarRecall
+    ),
 ]
 
 
-class Then(Contract):
+class ThenStage(ConfigModel):
     """A stream that joins the rule's recalls with live data."""
 
     stream: TableName = Field(description="Name of the stream that this stage makes.")
     sql: Sql = Field(description="Spark SQL over the rule's recalls, contexts and live streams.")
-    within: PositiveDuration = Field(description="How far live rows may lie from the event, in event time.")
+    within: PositiveDuration = Field(
+        description="How far live rows may lie from the event, in event time."
+    )
     analysis: Literal["event", "present"] = Field(
         default="event",
         description="event: live rows of the event's own window; present: also those that come later.",

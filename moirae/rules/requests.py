@@ -6,58 +6,70 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from archiver.times import span
+from archiver.times import duration_to_micros
 from moirae.rules.definition import Definition
-from moirae.rules.questions import AnyRecall, Query, SimilarRecall, SqlRecall
-from recall.query.lift import Lifted, Names, Scope, lift, tables_used
-from recall.query.shape import Tables, parse
-from recall.request import AnyQuestion, SimilarQuestion, SqlQuestion
+from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall
+from recall.query import (
+    EventScope,
+    LiftedQuery,
+    TableBindings,
+    Tables,
+    lift_query,
+    parse,
+    tables_used,
+)
+from recall.requests import AnyQuestion, SimilarQuestion, SqlQuestion
 
 
 @dataclass(frozen=True)
-class Ask:
+class ContextQuery:
     """A context or surrounding of a rule. `within` and `delay` in microseconds around the event."""
 
     name: str
-    query: Query
-    compared: bool
+    query: QuerySpec
+    is_compared: bool
     within: int
     delay: int
 
 
-def asks(definition: Definition) -> list[Ask]:
+def build_context_queries(definition: Definition) -> list[ContextQuery]:
     """The contexts of a rule, then its surroundings."""
     spec = definition.rule.spec
     both = [(spec.context, True), (spec.surroundings, False)]
     return [
-        Ask(
+        ContextQuery(
             name,
             query,
             compared,
-            span(query.within) if query.within else 0,
-            span(spec.delay if query.delay is None else query.delay),
+            duration_to_micros(query.within) if query.within else 0,
+            duration_to_micros(spec.delay if query.delay is None else query.delay),
         )
         for queries, compared in both
         for name, query in queries.items()
     ]
 
 
-def scope(definition: Definition, tables: Tables, own: Iterable[str] = ()) -> Scope:
+def build_scope(definition: Definition, tables: Tables, own: Iterable[str] = ()) -> EventScope:
     """What the queries of a rule may name."""
-    return Scope(tables, tuple(definition.types), frozenset(own))
+    return EventScope(tables, tuple(definition.types), frozenset(own))
 
 
-def lifted(ask: Ask, definition: Definition, tables: Tables, names: Names) -> Lifted:
+def lift_context_query(
+    context_query: ContextQuery, definition: Definition, tables: Tables, names: TableBindings
+) -> LiftedQuery:
     """The query of a context for many events. Raises `Unsupported`."""
-    return lift(ask.query.sql, scope(definition, tables), names)
+    return lift_query(context_query.query.sql, build_scope(definition, tables), names)
 
 
-def questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:
+def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:
     """The recalls of a rule by name."""
-    return {name: _question(recall, definition, tables) for name, recall in definition.rule.spec.recall.items()}
+    return {
+        name: _build_question(recall, definition, tables)
+        for name, recall in definition.rule.spec.recall.items()
+    }
 
 
-def named_in_where(definition: Definition) -> frozenset[str]:
+def recalls_named_in_where(definition: Definition) -> frozenset[str]:
     """The recalls on which the rule's condition decides."""
     spec = definition.rule.spec
     if spec.where is None:
@@ -66,13 +78,13 @@ def named_in_where(definition: Definition) -> frozenset[str]:
     return frozenset(name for name in spec.recall if name.lower() in tables)
 
 
-def _question(recall: AnyRecall, definition: Definition, tables: Tables) -> AnyQuestion:
+def _build_question(recall: AnyRecall, definition: Definition, tables: Tables) -> AnyQuestion:
     if isinstance(recall, SimilarRecall):
-        return similar_question(recall, definition)
-    return _sql(recall, definition, tables)
+        return build_similar_question(recall, definition)
+    return _build_sql_question(recall, definition, tables)
 
 
-def similar_question(recall: SimilarRecall, definition: Definition) -> SimilarQuestion:
+def build_similar_question(recall: SimilarRecall, definition: Definition) -> SimilarQuestion:
     """A similarity recall of a rule."""
     similar, spec = recall.similar, definition.rule.spec
     contexts = similar.contexts or tuple(spec.context)
@@ -84,23 +96,36 @@ def similar_question(recall: SimilarRecall, definition: Definition) -> SimilarQu
         contexts=contexts,
         k=similar.k,
         measure=similar.measure,
-        gap=span(similar.gap),
-        numeric={column: h for name in contexts for column, h in spec.context[name].numeric.items()},
+        gap=duration_to_micros(similar.gap),
+        numeric={
+            column: h for name in contexts for column, h in spec.context[name].numeric.items()
+        },
     )
 
 
-def _sql(recall: SqlRecall, definition: Definition, tables: Tables) -> SqlQuestion:
+def _build_sql_question(recall: SqlRecall, definition: Definition, tables: Tables) -> SqlQuestion:
     spec = definition.rule.spec
-    own = {name: definition.columns_of(name) for name in tables_used(recall.sql, {*spec.context, *spec.surroundings})}
+    own = {
+        name: definition.columns_of(name)
+        for name in tables_used(recall.sql, {*spec.context, *spec.surroundings})
+    }
     name = next(name for name, other in spec.recall.items() if other is recall)
     judged: Mapping[str, Mapping[str, str]] = {}
-    if name in named_in_where(definition):
-        judged = {other: definition.columns_of(other) for other in named_in_where(definition)}
+    if name in recalls_named_in_where(definition):
+        judged = {
+            other: definition.columns_of(other) for other in recalls_named_in_where(definition)
+        }
     used = tables_used(recall.sql, {*tables.streams, *tables.relations, *tables.derived})
-    derived = {one: tables.derived[one] for one in tables.derived} if used & tables.derived.keys() else {}
-    streams = tables.streams if derived else {one: tables.streams[one] for one in used & tables.streams.keys()}
+    derived = (
+        {one: tables.derived[one] for one in tables.derived} if used & tables.derived.keys() else {}
+    )
+    streams = (
+        tables.streams
+        if derived
+        else {one: tables.streams[one] for one in used & tables.streams.keys()}
+    )
     return SqlQuestion(
-        range=None if recall.range is None else span(recall.range),
+        range=None if recall.range is None else duration_to_micros(recall.range),
         every=recall.every.total_seconds(),
         order=recall.order,
         feedback=_seconds(recall.feedback),
@@ -113,7 +138,7 @@ def _sql(recall: SqlRecall, definition: Definition, tables: Tables) -> SqlQuesti
         columns=definition.columns_of(name),
         where=spec.where if judged else None,
         judged=judged,
-        types=definition.merged.get(name, {}),
+        types=definition.merged_types.get(name, {}),
     )
 
 

@@ -53,7 +53,7 @@ class TemplateFault(Exception):
         self.line = line
 
 
-def names_in(text: str) -> frozenset[str]:
+def find_variables(text: str) -> frozenset[str]:
     """The variables a template reads; TemplateFault when it is not a template or does what none may."""
     try:
         tree = _ENVIRONMENT.parse(text)
@@ -61,22 +61,27 @@ def names_in(text: str) -> frozenset[str]:
         raise TemplateFault(error.message or "not a template", error.lineno) from error
     except (RecursionError, ValueError) as error:  # thousands of brackets, thousands of digits
         raise TemplateFault("nested too deep or a number too long") from error
-    _check(tree, in_loop=False)
+    _check_node(tree, in_loop=False)
     names = list(tree.find_all(nodes.Name))
     stored = {name.name for name in names if name.ctx == "store"}
     return frozenset(name.name for name in names if name.ctx == "load") - stored - {"loop"}
 
 
-def attributes_in(text: str) -> dict[str, int]:
+def find_event_attributes(text: str) -> dict[str, int]:
     """The attributes of `event` that a template cannot do without, and the line of each; TemplateFault as above."""
-    names_in(text)
+    find_variables(text)
     found: dict[str, int] = {}
-    _attributes(_ENVIRONMENT.parse(text), found)
+    _collect_event_attributes(_ENVIRONMENT.parse(text), found)
     return found
 
 
-def _attributes(node: nodes.Node, found: dict[str, int]) -> None:
-    if isinstance(node, nodes.Filter | nodes.Test) and node.name in ("default", "d", "defined", "undefined"):
+def _collect_event_attributes(node: nodes.Node, found: dict[str, int]) -> None:
+    if isinstance(node, nodes.Filter | nodes.Test) and node.name in (
+        "default",
+        "d",
+        "defined",
+        "undefined",
+    ):
         return
     if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
         name = node.attr if isinstance(node, nodes.Getattr) else node.arg
@@ -84,7 +89,7 @@ def _attributes(node: nodes.Node, found: dict[str, int]) -> None:
         if node.node.name == "event" and isinstance(name, str):
             found.setdefault(name, node.lineno)
     for child in node.iter_child_nodes():
-        _attributes(child, found)
+        _collect_event_attributes(child, found)
 
 
 def render(text: str, variables: Mapping[str, Any]) -> str:
@@ -92,7 +97,7 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
     parts: list[str] = []
     length = 0
     try:
-        for part in _compiled(text).generate(**variables):
+        for part in _compile_template(text).generate(**variables):
             parts.append(part)
             length += len(part)
             if length > MAX_OUTPUT:
@@ -103,29 +108,29 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str) -> Template:
-    names_in(text)
+def _compile_template(text: str) -> Template:
+    find_variables(text)
     return _ENVIRONMENT.from_string(text)
 
 
-def _check(node: nodes.Node, in_loop: bool) -> None:
+def _check_node(node: nodes.Node, in_loop: bool) -> None:
     if not isinstance(node, _NODES) or isinstance(node, nodes.Pow):
-        raise TemplateFault(f"{_words(node)} not allowed in a template", node.lineno)
+        raise TemplateFault(f"{_describe_node(node)} not allowed in a template", node.lineno)
     if isinstance(node, nodes.Filter) and node.name not in _ENVIRONMENT.filters:
         raise TemplateFault(f"unknown filter {node.name[:60]!r}", node.lineno)
     is_loop = isinstance(node, nodes.For)
     if is_loop and in_loop:  # loops within loops multiply
         raise TemplateFault("a loop within a loop is not allowed in a template", node.lineno)
     for child in node.iter_child_nodes():
-        _check(child, in_loop or is_loop)
+        _check_node(child, in_loop or is_loop)
 
 
-def _words(node: nodes.Node) -> str:
+def _describe_node(node: nodes.Node) -> str:
     known = {nodes.Call: "calls are", nodes.Pow: "** is", nodes.Assign: "assignments are"}
     return known.get(type(node), f"{type(node).__name__.lower()} is")
 
 
-def _round(value: float, precision: int = 0) -> float:
+def _round_limited(value: float, precision: int = 0) -> float:
     """As Jinja's, for precisions that are of use; its own can be asked for billions of digits."""
     return round(value, max(-15, min(15, precision)))
 
@@ -145,11 +150,13 @@ class _Environment(ImmutableSandboxedEnvironment):
         return super().call_binop(context, operator, left, right)
 
 
-def _environment() -> _Environment:
+def _create_environment() -> _Environment:
     environment = _Environment(undefined=StrictUndefined, cache_size=0)
     environment.globals.clear()
-    environment.filters = {name: environment.filters[name] for name in _FILTERS} | {"round": _round}
+    environment.filters = {name: environment.filters[name] for name in _FILTERS} | {
+        "round": _round_limited
+    }
     return environment
 
 
-_ENVIRONMENT = _environment()
+_ENVIRONMENT = _create_environment()

@@ -1,1 +1,11 @@
-"""The server: takes rows that are posted, answers about alerts and rules."""
+"""The HTTP server: ingest of rows, health, rules and alerts."""
+
+from moirae.server.run import run_server
+from moirae.server.tokens import create_token, list_tokens, revoke_token
+
+__all__ = [
+    "create_token",
+    "list_tokens",
+    "revoke_token",
+    "run_server",
+]

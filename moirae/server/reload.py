@@ -3,37 +3,41 @@
 import threading
 import time
 
-from moirae.deployments.registry import Registry
-from moirae.process import processes
-from moirae.server.answers import Refused
-from moirae.server.connections import Connections
+from moirae.deployments import RuleRegistry
+from moirae.runtime import list_processes
+from moirae.server.pool import ConnectionPool
+from moirae.server.responses import RequestRejected
 
 # Seconds: for the files to be checked; between two looks for the answer.
-_PATIENCE, _LOOK = 60.0, 0.1
+_RELOAD_TIMEOUT, _POLL_INTERVAL = 60.0, 0.1
 # Who waits holds a thread and a connection.
-_ONE = threading.Lock()
+_RELOAD_LOCK = threading.Lock()
 
 
-def reload(connections: Connections) -> list[str]:
+def request_reload(pool: ConnectionPool) -> list[str]:
     """Have the rule files looked at: what is wrong with them, nothing where they are applied. Raises `Refused`."""
-    if not _ONE.acquire(blocking=False):
-        raise Refused(429, "the rule files are being looked at already", 1)
+    if not _RELOAD_LOCK.acquire(blocking=False):
+        raise RequestRejected(429, "the rule files are being looked at already", 1)
     try:
-        return _reload(connections)
+        return _await_reload(pool)
     finally:
-        _ONE.release()
+        _RELOAD_LOCK.release()
 
 
-def _reload(connections: Connections) -> list[str]:
-    with connections.lend() as connection:
-        registry = Registry(connection)
-        if not any(p["role"] == "live" and p["alive"] for p in processes(connection)):
-            raise Refused(503, "the live process does not run: rules are applied when it starts", 5)
-        request = registry.ask_reload()
-        deadline = time.monotonic() + _PATIENCE
+def _await_reload(connections: ConnectionPool) -> list[str]:
+    with connections.connection() as connection:
+        registry = RuleRegistry(connection)
+        if not any(p["role"] == "live" and p["alive"] for p in list_processes(connection)):
+            raise RequestRejected(
+                503, "the live process does not run: rules are applied when it starts", 5
+            )
+        request = registry.request_reload()
+        deadline = time.monotonic() + _RELOAD_TIMEOUT
         while time.monotonic() < deadline:
-            problems = registry.reloaded(request)
+            problems = registry.reload_problems(request)
             if problems is not None:
                 return problems
-            time.sleep(_LOOK)
-    raise Refused(503, "the live process has not answered yet: it is asked, and will look at the files", 5)
+            time.sleep(_POLL_INTERVAL)
+    raise RequestRejected(
+        503, "the live process has not answered yet: it is asked, and will look at the files", 5
+    )

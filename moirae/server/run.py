@@ -10,38 +10,35 @@ from functools import partial
 import structlog
 import uvicorn
 
-from moirae import database
+from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, Unreachable, UsageError
-from moirae.process import Kept
+from moirae.runtime import ReconnectingRole, connect_database, watch_parent
 from moirae.server import tokens
-from moirae.server.answers import Refused
-from moirae.server.app import application
-from moirae.server.connections import Connections
-from moirae.server.push import Limits, Push
-from moirae.settings import Settings
-from moirae.streams import HttpSource
-from moirae.up import watch_parent
+from moirae.server.app import create_application
+from moirae.server.ingest import IngestHandler, IngestLimits
+from moirae.server.pool import ConnectionPool
+from moirae.server.responses import RequestRejected
 
 _LOG = structlog.get_logger()
 
 # Seconds: between two signs of life; for a predecessor to end; for answers that are being given at the end; between
 # two looks for keys to forget.
-_BEAT, _PATIENCE, _GRACE, _FORGET = 2.0, 15.0, 5, 3600.0
+_HEARTBEAT_INTERVAL, _ROLE_TIMEOUT, _SHUTDOWN_TIMEOUT, _KEY_EXPIRY_INTERVAL = 2.0, 15.0, 5, 3600.0
 
 
-def run(settings: Settings, stop: threading.Event, parent: int | None = None) -> None:
+def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
     """Serve until `stop` is set. `parent`: the process with which this one ends. Raises `MoiraeError`."""
-    watch_parent(parent, stop)
-    role = Kept(partial(database.connect, settings, "server"), "server", _PATIENCE)
-    if not _loopback(settings.server.host) and not tokens.any_valid(role.connection):
+    watch_parent(parent_pid, stop)
+    role = ReconnectingRole(partial(connect_database, settings, "server"), "server", _ROLE_TIMEOUT)
+    if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
         raise UsageError(
             f"server.listen is {settings.server.listen}, which others can reach, and nobody has a token: "
             "make one with `moirae tokens create NAME`, or listen on 127.0.0.1"
         )
-    listening = _listen(settings)
-    connections = Connections(settings)
-    push = Push(settings.home, _posted(settings), connections, Limits())
-    app = application(settings, connections, push)
+    listening = _open_socket(settings)
+    connections = ConnectionPool(settings)
+    push = IngestHandler(settings.home, _http_streams(settings), connections, IngestLimits())
+    app = create_application(settings, connections, push)
     config = uvicorn.Config(
         app,
         lifespan="off",
@@ -51,40 +48,46 @@ def run(settings: Settings, stop: threading.Event, parent: int | None = None) ->
         proxy_headers=False,
         limit_concurrency=200,
         timeout_keep_alive=5,
-        timeout_graceful_shutdown=_GRACE,
+        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
     )
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="server", daemon=True)
+    thread = threading.Thread(
+        target=server.run, kwargs={"sockets": [listening]}, name="server", daemon=True
+    )
     thread.start()
     address = "{}:{}".format(*listening.getsockname()[:2])
     _LOG.info("server listens", action="server_listens", address=address)
     forgotten = float("-inf")
     try:
-        while not stop.wait(_BEAT) and thread.is_alive():
-            role.beat(f"listening on {address}")
-            if time.monotonic() - forgotten > _FORGET:
+        while not stop.wait(_HEARTBEAT_INTERVAL) and thread.is_alive():
+            role.heartbeat(f"listening on {address}")
+            if time.monotonic() - forgotten > _KEY_EXPIRY_INTERVAL:
                 forgotten = time.monotonic()
-                with suppress(Unreachable, Refused):  # there is time
-                    push.forget_keys()
+                with suppress(Unreachable, RequestRejected):  # there is time
+                    push.delete_expired_keys()
     finally:
         server.should_exit = True
-        thread.join(2 * _GRACE)  # a request that takes longer ends with the process
-        role.end()
+        thread.join(2 * _SHUTDOWN_TIMEOUT)  # a request that takes longer ends with the process
+        role.mark_ended()
 
 
-def _posted(settings: Settings) -> list[str]:
-    return [name for name, stream in settings.streams.items() if isinstance(stream.source, HttpSource)]
+def _http_streams(settings: Settings) -> list[str]:
+    return [
+        name for name, stream in settings.streams.items() if isinstance(stream.source, HttpSource)
+    ]
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _open_socket(settings: Settings) -> socket.socket:
     host, port = settings.server.host, settings.server.port
     try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except OSError as error:
         raise MoiraeError(f"cannot listen on {settings.server.listen}: {error.strerror}") from error
 
 
-def _loopback(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

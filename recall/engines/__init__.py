@@ -1,1 +1,42 @@
-"""Who reads a piece of history: Spark, which can all, or this process itself, for what is shown to be the same."""
+"""Engines that run a query over a piece of history: Spark, or DuckDB where the result is known to be equal."""
+
+from recall.engines.answers import AnswerRows, compute_answers
+from recall.engines.condition import evaluate_condition
+from recall.engines.cost_model import EngineCosts
+from recall.engines.derived_streams import DerivedStreamReader, compute_derived_version
+from recall.engines.duckdb_session import connect_duckdb, fetch_table
+from recall.engines.lately import LruCache
+from recall.engines.local import LocalEngine
+from recall.engines.partial_cache import PartialCache
+from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
+from recall.engines.portable import SparkRequired
+from recall.engines.router import EngineRouter, EngineSetting, explain_engine
+from recall.engines.spark import SparkEngine, warm_up_spark
+from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
+
+__all__ = [
+    "AnswerRows",
+    "DerivedStreamReader",
+    "EngineCosts",
+    "EngineRouter",
+    "EngineSetting",
+    "EventTables",
+    "JSON_OPTIONS",
+    "LocalEngine",
+    "LruCache",
+    "PartialCache",
+    "PartialQuery",
+    "PendingEvent",
+    "SparkEngine",
+    "SparkRequired",
+    "Template",
+    "compute_answers",
+    "compute_derived_version",
+    "connect_duckdb",
+    "create_pending_frame",
+    "evaluate_condition",
+    "explain_engine",
+    "fetch_table",
+    "merge_partials",
+    "warm_up_spark",
+]

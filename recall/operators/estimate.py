@@ -19,7 +19,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from recall.request import Piece
+from recall.requests import Piece
 
 # How often an interval is meant to hold the truth.
 CONFIDENCE = 0.95
@@ -30,16 +30,20 @@ class Sample:
     """The pieces that were read: how many, the sum of their lengths and of the squares of these (seconds)."""
 
     pieces: int = 0
-    length: float = 0.0
-    squares: float = 0.0
+    seconds: float = 0.0
+    squared_seconds: float = 0.0
 
-    def and_one(self, length: float) -> "Sample":
+    def add_piece(self, piece_seconds: float) -> "Sample":
         """With a further one."""
-        return Sample(self.pieces + 1, self.length + length, self.squares + length * length)
+        return Sample(
+            self.pieces + 1,
+            self.seconds + piece_seconds,
+            self.squared_seconds + piece_seconds * piece_seconds,
+        )
 
 
 @dataclass(frozen=True)
-class Estimate:
+class AnswerEstimate:
     """The likely value over the asked range, between `low` and `high`; None: nothing is known of that side."""
 
     value: Any
@@ -47,12 +51,12 @@ class Estimate:
     high: Any
 
 
-def exact(value: Any) -> Estimate:
+def exact_estimate(value: Any) -> AnswerEstimate:
     """What is known."""
-    return Estimate(value, value, value)
+    return AnswerEstimate(value, value, value)
 
 
-def lengths(pieces: Sequence[Piece]) -> list[float]:
+def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
     """How long each piece of history is, in seconds. One that has no beginning counts as the mean of the others."""
     known = [(high - low) / 1e6 for _, low, high in pieces if low is not None]
     mean = sum(known) / len(known) if known else 1.0
@@ -66,41 +70,49 @@ class Moments:
 
     y: float
     x: float
-    squares: float
-    both: float
-    measures: float
+    y_squares: float
+    products: float
+    x_squares: float
 
     @property
-    def rate(self) -> float:
+    def ratio(self) -> float:
         """y for each x."""
         return self.y / self.x if self.x else math.nan
 
     @property
-    def apart(self) -> float:
+    def residual_squares(self) -> float:
         """The sum of squared differences of pieces from what their x lets expect."""
-        return self.squares - 2 * self.rate * self.both + self.rate * self.rate * self.measures
+        return (
+            self.y_squares
+            - 2 * self.ratio * self.products
+            + self.ratio * self.ratio * self.x_squares
+        )
 
 
-def extrapolated(total: Moments, sample: Sample, asked: float) -> Estimate:
+def estimate_total(total: Moments, sample: Sample, requested_seconds: float) -> AnswerEstimate:
     """A sum over `asked` seconds; x: the lengths of pieces."""
-    return _around(total.rate * asked, total, asked, sample, asked)
+    return _with_interval(
+        total.ratio * requested_seconds, total, requested_seconds, sample, requested_seconds
+    )
 
 
-def averaged(mean: Moments, sample: Sample, asked: float) -> Estimate:
+def estimate_average(mean: Moments, sample: Sample, requested_seconds: float) -> AnswerEstimate:
     """An average over `asked` seconds; y: totals of pieces, x: their counts."""
-    return _around(mean.rate, mean, 1.0, sample, asked)
+    return _with_interval(mean.ratio, mean, 1.0, sample, requested_seconds)
 
 
-def _around(value: float, moments: Moments, scale: float, sample: Sample, asked: float) -> Estimate:
+def _with_interval(
+    value: float, moments: Moments, scale: float, sample: Sample, asked: float
+) -> AnswerEstimate:
     """`scale`: what the value is of the rate."""
-    apart, n = moments.apart, sample.pieces
+    apart, n = moments.residual_squares, sample.pieces
     if not math.isfinite(value):
-        return Estimate(None, None, None)
+        return AnswerEstimate(None, None, None)
     if n < 2 or not math.isfinite(apart):
-        return Estimate(value, None, None)
-    left = max(1 - sample.length / asked, 0.0) if asked else 0.0
+        return AnswerEstimate(value, None, None)
+    left = max(1 - sample.seconds / asked, 0.0) if asked else 0.0
     deviation = scale / abs(moments.x) * math.sqrt(max(apart, 0.0) * left * n / (n - 1))
     half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation
     if not math.isfinite(half):
-        return Estimate(value, None, None)
-    return Estimate(value, value - half, value + half)
+        return AnswerEstimate(value, None, None)
+    return AnswerEstimate(value, value - half, value + half)

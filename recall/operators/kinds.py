@@ -12,64 +12,64 @@ from typing import Any
 
 import pyarrow as pa
 
-from recall.query.split import Aggregate
+from recall.query import SplitAggregate
 
 Parts = tuple[Any, ...]
 
 # Sums of Spark's decimals (38 digits) are exact.
-_EXACT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
+_DECIMAL_CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
 
 
-def same(value: Any) -> Any:
+def group_key(value: Any) -> Any:
     """A key that is the same for what SQL groups together: NaN with NaN, and 0.0 with -0.0."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, dict):
-        return tuple((name, same(one)) for name, one in value.items())
-    return tuple(map(same, value)) if isinstance(value, list | tuple) else value
+        return tuple((name, group_key(one)) for name, one in value.items())
+    return tuple(map(group_key, value)) if isinstance(value, list | tuple) else value
 
 
-def rank(value: Any) -> tuple[Any, ...]:
+def sort_key(value: Any) -> tuple[Any, ...]:
     """As Spark orders values: NULL first, NaN last, structs and arrays by their parts."""
     if value is None:
         return (0,)
     if isinstance(value, float) and math.isnan(value):
         return (2,)
     if isinstance(value, dict | list):
-        return (1, tuple(map(rank, value.values() if isinstance(value, dict) else value)))
+        return (1, tuple(map(sort_key, value.values() if isinstance(value, dict) else value)))
     return (1, value)
 
 
 def _add(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
-    return _EXACT.add(a, b) if isinstance(a, Decimal) else a + b
+    return _DECIMAL_CONTEXT.add(a, b) if isinstance(a, Decimal) else a + b
 
 
-def _sums(a: Parts, b: Parts) -> Parts:
+def _merge_sums(a: Parts, b: Parts) -> Parts:
     return tuple(map(_add, a, b))
 
 
-def _smaller(a: Parts, b: Parts) -> Parts:
+def _merge_min(a: Parts, b: Parts) -> Parts:
     known = [x for x in (a[0], b[0]) if x is not None]
-    return (min(known, key=rank),) if known else (None,)
+    return (min(known, key=sort_key),) if known else (None,)
 
 
-def _larger(a: Parts, b: Parts) -> Parts:
+def _merge_max(a: Parts, b: Parts) -> Parts:
     known = [x for x in (a[0], b[0]) if x is not None]
-    return (max(known, key=rank),) if known else (None,)
+    return (max(known, key=sort_key),) if known else (None,)
 
 
-def _by_smaller(a: Parts, b: Parts) -> Parts:
+def _merge_min_by(a: Parts, b: Parts) -> Parts:
     """(value, what it is chosen by)."""
-    return min((x for x in (a, b) if x[1] is not None), key=lambda x: rank(x[1]), default=a)
+    return min((x for x in (a, b) if x[1] is not None), key=lambda x: sort_key(x[1]), default=a)
 
 
-def _by_larger(a: Parts, b: Parts) -> Parts:
-    return max((x for x in (a, b) if x[1] is not None), key=lambda x: rank(x[1]), default=a)
+def _merge_max_by(a: Parts, b: Parts) -> Parts:
+    return max((x for x in (a, b) if x[1] is not None), key=lambda x: sort_key(x[1]), default=a)
 
 
-def _spread(a: Parts, b: Parts) -> Parts:
+def _merge_variance(a: Parts, b: Parts) -> Parts:
     """(count, mean, sum of squared differences from the mean) of two samples together."""
     if not a[0]:
         return b
@@ -80,24 +80,24 @@ def _spread(a: Parts, b: Parts) -> Parts:
     return count, mean + shift * more / count, m2 + others + shift * shift * n * more / count
 
 
-def _both(a: Parts, b: Parts) -> Parts:
+def _merge_lists(a: Parts, b: Parts) -> Parts:
     return ([*(a[0] or ()), *(b[0] or ())],)
 
 
-def _either(a: Parts, b: Parts) -> Parts:
-    return (list({same(value): value for value in _both(a, b)[0]}.values()),)
+def _merge_sets(a: Parts, b: Parts) -> Parts:
+    return (list({group_key(value): value for value in _merge_lists(a, b)[0]}.values()),)
 
 
-def _sketches(a: Parts, b: Parts) -> Parts:
+def _merge_sketches(a: Parts, b: Parts) -> Parts:
     """Side by side: Spark brings them together."""
-    return ([*_listed(a[0]), *_listed(b[0])],)
+    return ([*_sketch_list(a[0]), *_sketch_list(b[0])],)
 
 
-def _listed(sketch: Any) -> list[bytes]:
+def _sketch_list(sketch: Any) -> list[bytes]:
     return sketch if isinstance(sketch, list) else [] if sketch is None else [sketch]
 
 
-def _bits(operation: Callable[[int, int], int]) -> Callable[[Parts, Parts], Parts]:
+def _merge_bits(operation: Callable[[int, int], int]) -> Callable[[Parts, Parts], Parts]:
     def merge(a: Parts, b: Parts) -> Parts:
         if a[0] is None or b[0] is None:
             return b if a[0] is None else a
@@ -106,23 +106,23 @@ def _bits(operation: Callable[[int, int], int]) -> Callable[[Parts, Parts], Part
     return merge
 
 
-MERGE: dict[str, Callable[[Parts, Parts], Parts]] = {
-    **dict.fromkeys(("count", "sum", "avg", "exact_avg"), _sums),
-    "min": _smaller,
-    "max": _larger,
-    "min_by": _by_smaller,
-    "max_by": _by_larger,
-    **dict.fromkeys(("var_pop", "var_samp", "stddev_pop", "stddev_samp"), _spread),
-    "bit_and": _bits(int.__and__),
-    "bit_or": _bits(int.__or__),
-    "bit_xor": _bits(int.__xor__),
-    **dict.fromkeys(("collect_list", "percentile"), _both),
-    **dict.fromkeys(("collect_set", "count_distinct", "sum_distinct", "avg_distinct"), _either),
-    **dict.fromkeys(("approx_count_distinct", "approx_percentile"), _sketches),
+MERGE_FUNCTIONS: dict[str, Callable[[Parts, Parts], Parts]] = {
+    **dict.fromkeys(("count", "sum", "avg", "exact_avg"), _merge_sums),
+    "min": _merge_min,
+    "max": _merge_max,
+    "min_by": _merge_min_by,
+    "max_by": _merge_max_by,
+    **dict.fromkeys(("var_pop", "var_samp", "stddev_pop", "stddev_samp"), _merge_variance),
+    "bit_and": _merge_bits(int.__and__),
+    "bit_or": _merge_bits(int.__or__),
+    "bit_xor": _merge_bits(int.__xor__),
+    **dict.fromkeys(("collect_list", "percentile"), _merge_lists),
+    **dict.fromkeys(("collect_set", "count_distinct", "sum_distinct", "avg_distinct"), _merge_sets),
+    **dict.fromkeys(("approx_count_distinct", "approx_percentile"), _merge_sketches),
 }
 
 
-def value_of(aggregate: Aggregate, parts: Parts, kind: pa.DataType | None) -> Any:
+def final_value(aggregate: SplitAggregate, parts: Parts, kind: pa.DataType | None) -> Any:
     """The value of merged parts; `kind`: its type, where known. Of a sketch: all sketches."""
     match aggregate.kind:
         case "count":
@@ -132,27 +132,30 @@ def value_of(aggregate: Aggregate, parts: Parts, kind: pa.DataType | None) -> An
         case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
             return _variance(aggregate.kind, parts)
         case "collect_list" | "collect_set":
-            return sorted(parts[0] or (), key=rank)
+            return sorted(parts[0] or (), key=sort_key)
         case "count_distinct":
-            return len({same(value) for value in parts[0] or () if value is not None})
+            return len({group_key(value) for value in parts[0] or () if value is not None})
         case "sum_distinct":
-            return _total(_distinct(parts[0]))
+            return _sum_values(_distinct_values(parts[0]))
         case "avg_distinct":
-            values = _distinct(parts[0])
-            return _mean(_total(values), len(values), kind)
+            values = _distinct_values(parts[0])
+            return _mean(_sum_values(values), len(values), kind)
         case "percentile":
-            found = [_percentile(sorted(parts[0] or (), key=rank), share) for share in aggregate.at]
-            return (found if parts[0] else None) if aggregate.several else found[0]
+            found = [
+                _percentile(sorted(parts[0] or (), key=sort_key), share)
+                for share in aggregate.quantiles
+            ]
+            return (found if parts[0] else None) if aggregate.returns_array else found[0]
         case "approx_count_distinct" | "approx_percentile":
-            return _listed(parts[0])
+            return _sketch_list(parts[0])
     return parts[0]
 
 
-def _distinct(values: Iterable[Any] | None) -> list[Any]:
-    return list({same(value): value for value in values or ()}.values())
+def _distinct_values(values: Iterable[Any] | None) -> list[Any]:
+    return list({group_key(value): value for value in values or ()}.values())
 
 
-def _total(values: list[Any]) -> Any:
+def _sum_values(values: list[Any]) -> Any:
     total = None
     for value in values:
         total = _add(total, value)
@@ -163,7 +166,9 @@ def _mean(total: Any, count: int | None, kind: pa.DataType | None) -> Any:
     if not count or total is None:
         return None
     if isinstance(total, Decimal) and kind is not None and pa.types.is_decimal(kind):
-        return _EXACT.divide(total, Decimal(count)).quantize(Decimal(1).scaleb(-kind.scale), context=_EXACT)
+        return _DECIMAL_CONTEXT.divide(total, Decimal(count)).quantize(
+            Decimal(1).scaleb(-kind.scale), context=_DECIMAL_CONTEXT
+        )
     return float(total) / count
 
 

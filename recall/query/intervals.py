@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from archiver.times import LONGEST
+from archiver.times import MAX_DURATION
 
 _UNITS = {
     name: timedelta(**{name + "s": 1})
@@ -18,7 +18,7 @@ def parse_interval(text: str) -> timedelta:
         length = _UNITS.get(unit.removesuffix("s"))
         if length is None or not count.removeprefix("-").isdigit():
             raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")
-        if len(count) > 12 or (total := total + int(count) * length) > LONGEST:
+        if len(count) > 12 or (total := total + int(count) * length) > MAX_DURATION:
             raise ValueError(f"{text!r} is longer than 100 years")
     if not words or len(words) % 2:
         raise ValueError(f"{text!r} is not a fixed interval like '5 minutes'")

@@ -5,54 +5,65 @@ from typing import TypeVar
 
 from sqlglot import exp
 
-from recall.query.shape import Unsupported, over_array
+from recall.query.shape import Unsupported, is_array_exists
 
 EVENT = "event"
 
-_REFUSED: dict[type[exp.Expr], str] = {
+_REFUSED_NODES: dict[type[exp.Expr], str] = {
     exp.Exists: "EXISTS is not supported in a query about an event; join the table in FROM",
     exp.Pivot: "PIVOT is not supported in a query about an event",
     exp.TableSample: "TABLESAMPLE is not supported in a query about an event",
     exp.WithinGroup: "WITHIN GROUP is not supported; use percentile(x, 0.5) or median(x)",
     exp.GroupConcat: "listagg depends on the order of rows; use array_join(array_sort(collect_list(x)), ', ')",
 }
-_GROUPINGS = ("rollup", "cube", "grouping_sets", "totals", "all")
+_GROUPING_SETS = ("rollup", "cube", "grouping_sets", "totals", "all")
 
 
-def refuse_parts(select: exp.Select) -> None:
+def check_supported(select: exp.Select) -> None:
     """Raises `Unsupported` for what no query about an event can have."""
-    for kind, message in _REFUSED.items():
-        for node in own(select, kind):
-            if not over_array(node):
+    for kind, message in _REFUSED_NODES.items():
+        for node in own_nodes(select, kind):
+            if not is_array_exists(node):
                 raise Unsupported(message, node)
-    for node in [*own(select, exp.ArgMin), *own(select, exp.ArgMax)]:
+    for node in [*own_nodes(select, exp.ArgMin), *own_nodes(select, exp.ArgMax)]:
         if node.args.get("count") is not None:
-            raise Unsupported("min_by and max_by take two values here; for the first rows use ORDER BY and LIMIT", node)
-    for node in own(select, exp.Subquery):
+            raise Unsupported(
+                "min_by and max_by take two values here; for the first rows use ORDER BY and LIMIT",
+                node,
+            )
+    for node in own_nodes(select, exp.Subquery):
         if not isinstance(node.parent, exp.From | exp.Join):
             raise Unsupported("a subquery is supported in FROM only", node)
-    for node in own(select, exp.In):
+    for node in own_nodes(select, exp.In):
         if node.args.get("query") is not None:
-            raise Unsupported("IN (SELECT …) is not supported in a query about an event; join the table", node)
+            raise Unsupported(
+                "IN (SELECT …) is not supported in a query about an event; join the table", node
+            )
 
 
 Part = TypeVar("Part", bound=exp.Expr)
 
 
-def plain_groups(group: exp.Expr) -> None:
+def check_plain_groups(group: exp.Expr) -> None:
     """Raises `Unsupported` for groups of groups."""
-    sets = any(isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions)
-    if sets or any(group.args.get(kind) for kind in _GROUPINGS):
+    sets = any(
+        isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions
+    )
+    if sets or any(group.args.get(kind) for kind in _GROUPING_SETS):
         raise Unsupported("GROUP BY takes plain expressions here", group)
 
 
-def own(select: exp.Select, kind: type[Part]) -> list[Part]:
+def own_nodes(select: exp.Select, node_type: type[Part]) -> list[Part]:
     """Parts of this SELECT, not of those inside it."""
-    return [n for n in select.find_all(kind) if n is not select and n.find_ancestor(exp.Select) is select]
+    return [
+        n
+        for n in select.find_all(node_type)
+        if n is not select and n.find_ancestor(exp.Select) is select
+    ]
 
 
 # Aggregates of Spark that the parser takes for any function.
-_MORE = frozenset(
+_UNPARSED_AGGREGATES = frozenset(
     (
         "approx_top_k approx_top_k_accumulate approx_top_k_combine array_agg bitmap_and_agg bitmap_construct_agg "
         "bitmap_or_agg count_min_sketch histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint "
@@ -64,7 +75,7 @@ _MORE = frozenset(
     ).split()
 )
 # Other names of aggregates, which the parser does not know by these.
-_SAME: dict[str, type[exp.AggFunc]] = {
+_AGGREGATE_ALIASES: dict[str, type[exp.AggFunc]] = {
     "mean": exp.Avg,
     "std": exp.StddevSamp,
     "every": exp.LogicalAnd,
@@ -72,16 +83,28 @@ _SAME: dict[str, type[exp.AggFunc]] = {
 }
 
 
-def plain_names(query: Part) -> Part:
+def normalize_aggregates(query: Part) -> Part:
     """The query with aggregates under the names that the parser knows, in place; its outputs keep theirs."""
     for node in list(query.find_all(exp.Anonymous, exp.Any)):
-        kind = exp.LogicalOr if isinstance(node, exp.Any) else _SAME.get(node.name.lower())
+        kind = (
+            exp.LogicalOr
+            if isinstance(node, exp.Any)
+            else _AGGREGATE_ALIASES.get(node.name.lower())
+        )
         argument = (
-            node.this.unnest() if isinstance(node, exp.Any) else node.expressions[0] if node.expressions else None
+            node.this.unnest()
+            if isinstance(node, exp.Any)
+            else node.expressions[0]
+            if node.expressions
+            else None
         )
         if kind is None or argument is None or isinstance(argument, exp.Query):
             continue
-        if isinstance(node, exp.Any) and isinstance(node.parent, exp.Binary) and node.arg_key == "expression":
+        if (
+            isinstance(node, exp.Any)
+            and isinstance(node.parent, exp.Binary)
+            and node.arg_key == "expression"
+        ):
             continue  # x = ANY (…)
         made: exp.Expr = kind(this=argument.copy())
         if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
@@ -92,13 +115,15 @@ def plain_names(query: Part) -> Part:
 
 def is_aggregate(node: exp.Expr) -> bool:
     """Whether a function is an aggregate."""
-    return isinstance(node, exp.AggFunc) or (isinstance(node, exp.Anonymous) and node.name.lower() in _MORE)
+    return isinstance(node, exp.AggFunc) or (
+        isinstance(node, exp.Anonymous) and node.name.lower() in _UNPARSED_AGGREGATES
+    )
 
 
 def aggregates_of(select: exp.Select) -> Iterator[exp.Expr]:
     """The outermost aggregates of this SELECT that are not over windows of rows."""
-    for node in own(select, exp.Func):
-        if is_aggregate(node) and not inside(node, (exp.Window, exp.AggFunc)):
+    for node in own_nodes(select, exp.Func):
+        if is_aggregate(node) and not is_inside(node, (exp.Window, exp.AggFunc)):
             yield node
 
 
@@ -111,10 +136,10 @@ def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
             yield column.name, column
 
 
-def inside(node: exp.Expr, kinds: tuple[type[exp.Expr], ...]) -> bool:
+def is_inside(node: exp.Expr, node_types: tuple[type[exp.Expr], ...]) -> bool:
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Select):
-        if isinstance(parent, kinds):
+        if isinstance(parent, node_types):
             return True
         parent = parent.parent
     return False

@@ -11,7 +11,9 @@ from math import exp, log10
 from typing import Any
 
 
-def features(scores: Sequence[float], kinds: Sequence[str | None], events: int) -> tuple[float, ...]:
+def answer_features(
+    scores: Sequence[float], kinds: Sequence[str | None], events: int
+) -> tuple[float, ...]:
     """What an answer looks like. `scores`, best first, at least one; `kinds` of the hits, where known; `events`: E.
 
     The best score, its lead over the second, the mean of the others, how many of the others whose kind is known are
@@ -30,7 +32,7 @@ def features(scores: Sequence[float], kinds: Sequence[str | None], events: int) 
 
 
 # Beyond this a probability is 0 or 1 to all digits.
-_MOST = 500.0
+_MAX_LOGIT = 500.0
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,13 @@ class Calibration:
     cases: int
     until: int
 
-    def probability(self, found: Sequence[float]) -> float:
+    def probability(self, features: Sequence[float]) -> float:
         """That the best hit is of the same kind, for an answer that looks like this."""
-        each = zip(found, self.center, self.scale, self.weights, strict=True)
-        logit = self.offset + sum((value - mid) / width * weight for value, mid, width, weight in each)
-        return 1 / (1 + exp(-max(min(logit, _MOST), -_MOST)))
+        each = zip(features, self.center, self.scale, self.weights, strict=True)
+        logit = self.offset + sum(
+            (value - mid) / width * weight for value, mid, width, weight in each
+        )
+        return 1 / (1 + exp(-max(min(logit, _MAX_LOGIT), -_MAX_LOGIT)))
 
     def to_json(self) -> dict[str, Any]:
         """As stored."""

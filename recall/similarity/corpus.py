@@ -15,17 +15,17 @@ from scipy.sparse import csr_array
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
-_FIRST_ROOM = 1024
+_INITIAL_CAPACITY = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ContextVector:
     """The terms of one context, ascending, and how often each occurs."""
 
     terms: Ids
     counts: Floats
 
-    def binary(self) -> "Context":
+    def to_binary(self) -> "ContextVector":
         """The same terms, once each."""
         return replace(self, counts=np.ones(len(self.terms)))
 
@@ -36,42 +36,44 @@ class Vocabulary:
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
         self._terms: list[str] = []
-        self._names: dict[str, int] = {}
-        self._attributes = _Growing(np.int32)
+        self._attribute_ids: dict[str, int] = {}
+        self._attributes = _GrowableArray(np.int32)
 
     def __len__(self) -> int:
         return len(self._terms)
 
-    def context(self, facts: Mapping[str, int]) -> Context:
+    def encode(self, term_counts: Mapping[str, int]) -> ContextVector:
         """A bag of terms as numbers; terms not seen before are added."""
-        bag = sorted((self._id(term), count) for term, count in facts.items())
+        bag = sorted((self._term_id(term), count) for term, count in term_counts.items())
         terms = np.array([term for term, _ in bag], dtype=np.int32)
-        return Context(terms, np.array([count for _, count in bag], dtype=np.float64))
+        return ContextVector(terms, np.array([count for _, count in bag], dtype=np.float64))
 
-    def numbered(self, words: Iterable[str]) -> Ids:
+    def encode_terms(self, terms: Iterable[str]) -> Ids:
         """Terms as numbers; those not seen before are added."""
-        return np.fromiter((self._id(word) for word in words), dtype=np.int32)
+        return np.fromiter((self._term_id(word) for word in terms), dtype=np.int32)
 
-    def words(self, terms: Iterable[int]) -> list[str]:
+    def decode_terms(self, terms: Iterable[int]) -> list[str]:
         """Numbers as terms."""
         return [self._terms[term] for term in terms]
 
     @property
     def attributes(self) -> Ids:
         """The number of each term's attribute, which is what stands before its first `=`."""
-        return self._attributes.first(len(self))
+        return self._attributes.prefix(len(self))
 
-    def _id(self, term: str) -> int:
+    def _term_id(self, term: str) -> int:
         found = self._ids.setdefault(term, len(self._terms))
         if found == len(self._terms):
             self._terms.append(term)
             name = term.partition("=")[0]
-            self._attributes.extend([self._names.setdefault(name, len(self._names))])
+            self._attributes.extend(
+                [self._attribute_ids.setdefault(name, len(self._attribute_ids))]
+            )
         return found
 
 
 @dataclass(frozen=True)
-class Rows:
+class SparseRows:
     """Contexts, old to new, as compressed sparse rows: row i holds the terms from `starts[i]` to `starts[i + 1]`."""
 
     starts: Ids
@@ -84,45 +86,47 @@ class Rows:
     def __len__(self) -> int:
         return len(self.starts) - 1
 
-    def part(self, first: int, last: int) -> "Rows":
+    def slice_rows(self, first: int, last: int) -> "SparseRows":
         """The rows from `first` to before `last`, their terms not copied."""
         low, high = int(self.starts[first]), int(self.starts[last])
         starts = self.starts[first : last + 1] - self.starts[first]
         arrays = (self.terms[low:high], self.counts[low:high], self.squares[low:high])
-        return Rows(starts, *arrays, self.width)
+        return SparseRows(starts, *arrays, self.width)
 
-    def holding(self, width: int, rows: npt.NDArray[np.bool_] | None = None) -> Floats:
+    def document_frequencies(self, width: int, rows: npt.NDArray[np.bool_] | None = None) -> Floats:
         """For each term below `width`, how many rows hold it; `rows`: only of these."""
         terms = self.terms if rows is None else self.terms[np.repeat(rows, np.diff(self.starts))]
         return np.bincount(terms, minlength=width).astype(np.float64)
 
-    def binary(self) -> "Rows":
+    def to_binary(self) -> "SparseRows":
         """The same terms, once each."""
         once = np.ones(len(self.terms))
         return replace(self, counts=once, squares=once)
 
-    def counted(self, weights: Floats) -> Floats:
+    def weighted_sums(self, weights: Floats) -> Floats:
         """For each row, the sum of the weights of its terms, each times its count."""
         return self._sums(self.counts, weights)
 
-    def squared(self, weights: Floats) -> Floats:
+    def weighted_square_sums(self, weights: Floats) -> Floats:
         """For each row, the sum of the weights of its terms, each times its count squared."""
         return self._sums(self.squares, weights)
 
     def _sums(self, values: Floats, weights: Floats) -> Floats:
-        matrix = csr_array((values, self.terms, self.starts), shape=(len(self), len(weights)), copy=False)
+        matrix = csr_array(
+            (values, self.terms, self.starts), shape=(len(self), len(weights)), copy=False
+        )
         sums: Floats = matrix @ weights
         return sums
 
 
-class Contexts:
+class ContextVectors:
     """Contexts, old to new. Adding one is O(its terms); rows given out before stay as they are."""
 
-    def __init__(self, contexts: Iterable[Context] = ()) -> None:
-        self._starts = _Growing(np.int32)
-        self._terms = _Growing(np.int32)
-        self._counts = _Growing(np.float64)
-        self._squares = _Growing(np.float64)
+    def __init__(self, contexts: Iterable[ContextVector] = ()) -> None:
+        self._starts = _GrowableArray(np.int32)
+        self._terms = _GrowableArray(np.int32)
+        self._counts = _GrowableArray(np.float64)
+        self._squares = _GrowableArray(np.float64)
         self._width = 0
         self._starts.extend(np.zeros(1, dtype=np.int32))
         for context in contexts:
@@ -131,12 +135,12 @@ class Contexts:
     def __len__(self) -> int:
         return len(self._starts) - 1
 
-    def __getitem__(self, row: int) -> Context:
-        starts = self._starts.first(row + 2)
-        terms, counts = self._terms.first(starts[-1]), self._counts.first(starts[-1])
-        return Context(terms[starts[row] :], counts[starts[row] :])
+    def __getitem__(self, row: int) -> ContextVector:
+        starts = self._starts.prefix(row + 2)
+        terms, counts = self._terms.prefix(starts[-1]), self._counts.prefix(starts[-1])
+        return ContextVector(terms[starts[row] :], counts[starts[row] :])
 
-    def add(self, context: Context) -> None:
+    def add(self, context: ContextVector) -> None:
         """Add the newest context."""
         self._terms.extend(context.terms)
         self._counts.extend(context.counts)
@@ -145,23 +149,23 @@ class Contexts:
         if len(context.terms):
             self._width = max(self._width, int(context.terms[-1]) + 1)
 
-    def oldest(self, rows: int) -> Rows:
+    def oldest_rows(self, count: int) -> SparseRows:
         """The first `rows` contexts, not copied."""
-        starts = self._starts.first(rows + 1)
+        starts = self._starts.prefix(count + 1)
         size = int(starts[-1])
-        arrays = (self._terms.first(size), self._counts.first(size), self._squares.first(size))
-        return Rows(starts, *arrays, self._width)
+        arrays = (self._terms.prefix(size), self._counts.prefix(size), self._squares.prefix(size))
+        return SparseRows(starts, *arrays, self._width)
 
 
 @dataclass(frozen=True)
-class Counts:
+class CorpusCounts:
     """E and C_k at one moment: what an answer is computed with, kept with it so that it can be repeated."""
 
-    events: int
+    event_count: int
     """E."""
-    holding: Floats
+    document_frequencies: Floats
     """C_k by term; terms seen later are beyond its end."""
-    newest: int | None
+    newest_ts: int | None
     """Event time of the newest event counted."""
     attributes: Ids
     """The attribute of each term."""
@@ -169,15 +173,17 @@ class Counts:
     @cached_property
     def idf(self) -> Floats:
         """log10(E / C_k). A term that no counted event holds weighs as if one did."""
-        return self._idf(self.holding)
+        return self._idf(self.document_frequencies)
 
     def idf_up_to(self, width: int) -> Floats:
         """`idf` of the terms below `width`, which may be more than were counted."""
         missing = width - len(self.idf)
-        return self.idf if missing <= 0 else np.concatenate([self.idf, self._idf(np.zeros(missing))])
+        return (
+            self.idf if missing <= 0 else np.concatenate([self.idf, self._idf(np.zeros(missing))])
+        )
 
     def _idf(self, holding: Floats) -> Floats:
-        weights: Floats = np.log10(max(self.events, 1) / np.maximum(holding, 1))
+        weights: Floats = np.log10(max(self.event_count, 1) / np.maximum(holding, 1))
         return weights
 
 
@@ -186,35 +192,39 @@ class Corpus:
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
-        self.contexts = Contexts()
+        self.contexts = ContextVectors()
         self.times: list[int] = []
-        self._holding = np.zeros(_FIRST_ROOM)
+        self._document_frequencies = np.zeros(_INITIAL_CAPACITY)
 
     def __len__(self) -> int:
         return len(self.times)
 
-    def add(self, ts: int, facts: Mapping[str, int]) -> Context:
+    def add(self, ts: int, term_counts: Mapping[str, int]) -> ContextVector:
         """Add the next event, which is not older than the last, and return its context."""
         if self.times and ts < self.times[-1]:
             raise ValueError("events enter the corpus in the order of their times")
-        context = self.vocabulary.context(facts)
+        context = self.vocabulary.encode(term_counts)
         self.times.append(ts)
         self.contexts.add(context)
-        self._holding = _with_room(self._holding, len(self.vocabulary))
-        self._holding[context.terms] += 1
+        self._document_frequencies = _ensure_capacity(
+            self._document_frequencies, len(self.vocabulary)
+        )
+        self._document_frequencies[context.terms] += 1
         return context
 
-    def counts(self) -> Counts:
+    def counts(self) -> CorpusCounts:
         """E and C_k as of now; they do not change when more is added."""
-        holding = self._holding[: len(self.vocabulary)].copy()
-        return Counts(len(self), holding, self.times[-1] if self.times else None, self.vocabulary.attributes)
+        holding = self._document_frequencies[: len(self.vocabulary)].copy()
+        return CorpusCounts(
+            len(self), holding, self.times[-1] if self.times else None, self.vocabulary.attributes
+        )
 
 
-class _Growing:
+class _GrowableArray:
     """An array with room at its end."""
 
     def __init__(self, dtype: Any) -> None:
-        self._held = np.zeros(_FIRST_ROOM, dtype=dtype)
+        self._buffer = np.zeros(_INITIAL_CAPACITY, dtype=dtype)
         self._size = 0
 
     def __len__(self) -> int:
@@ -222,15 +232,15 @@ class _Growing:
 
     def extend(self, values: Sequence[Any] | npt.NDArray[Any]) -> None:
         end = self._size + len(values)
-        self._held = _with_room(self._held, end)
-        self._held[self._size : end] = values
+        self._buffer = _ensure_capacity(self._buffer, end)
+        self._buffer[self._size : end] = values
         self._size = end
 
-    def first(self, size: int) -> npt.NDArray[Any]:
-        return self._held[:size]
+    def prefix(self, size: int) -> npt.NDArray[Any]:
+        return self._buffer[:size]
 
 
-def _with_room(held: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+def _ensure_capacity(held: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
     """The same array, or a longer copy with zeros at its end."""
     if size <= len(held):
         return held

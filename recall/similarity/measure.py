@@ -4,15 +4,15 @@ from typing import Protocol
 
 import numpy as np
 
-from recall.similarity.corpus import Context, Counts, Floats, Ids, Rows
+from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, SparseRows
 
 # The last bits of a score, which hang on the order of summing, are rounded away: what is equal on paper ties.
 # Of 52 bits 40 stay, 12 digits.
-_LAST = np.int64(1 << 12)
+_ROUNDING_UNIT = np.int64(1 << 12)
 # Rows compared at once, where each has a place for each attribute: bounds the memory.
-_BLOCK = 1 << 15
+_BLOCK_ROWS = 1 << 15
 # Less than any weight that counts; a divisor in the place of 0.
-_NOTHING = 1e-300
+_SMALLEST_DIVISOR = 1e-300
 
 
 class Measure(Protocol):
@@ -25,43 +25,49 @@ class Measure(Protocol):
     def name(self) -> str:
         """As users write it."""
 
-    def scores(self, query: Context, past: Rows, counts: Counts) -> Floats:
+    def score_rows(self, query: ContextVector, past: SparseRows, counts: CorpusCounts) -> Floats:
         """The score of each past context."""
 
-    def parts(self, query: Context, past: Context, counts: Counts) -> Floats:
+    def term_contributions(
+        self, query: ContextVector, past: ContextVector, counts: CorpusCounts
+    ) -> Floats:
         """What each term of the query adds to the score of one past context, up to one common factor."""
 
 
-class TfIdf:
+class TfIdfMeasure:
     """Cosine of the weights w(i,k) = tf(i,k) · log10(E / C_k) of the two contexts."""
 
     name = "tfidf"
 
-    def scores(self, query: Context, past: Rows, counts: Counts) -> Floats:
+    def score_rows(self, query: ContextVector, past: SparseRows, counts: CorpusCounts) -> Floats:
         """See `Measure`."""
-        return _cosine(query, past, counts.idf_up_to(_width(query, past)) ** 2)
+        return _cosine(query, past, counts.idf_up_to(_vocabulary_width(query, past)) ** 2)
 
-    def parts(self, query: Context, past: Context, counts: Counts) -> Floats:
+    def term_contributions(
+        self, query: ContextVector, past: ContextVector, counts: CorpusCounts
+    ) -> Floats:
         """See `Measure`."""
-        idf = counts.idf_up_to(_last(query))
-        return query.counts * _counts_of(query, past) * idf[query.terms] ** 2
+        idf = counts.idf_up_to(_term_limit(query))
+        return query.counts * _matching_counts(query, past) * idf[query.terms] ** 2
 
 
-class Binary:
+class BinaryMeasure:
     """Cosine of the sets of terms: how often a term occurs, and how rare it is, count for nothing."""
 
     name = "binary"
 
-    def scores(self, query: Context, past: Rows, counts: Counts) -> Floats:
+    def score_rows(self, query: ContextVector, past: SparseRows, counts: CorpusCounts) -> Floats:
         """See `Measure`."""
-        return _cosine(query.binary(), past.binary(), np.ones(_width(query, past)))
+        return _cosine(query.to_binary(), past.to_binary(), np.ones(_vocabulary_width(query, past)))
 
-    def parts(self, query: Context, past: Context, counts: Counts) -> Floats:
+    def term_contributions(
+        self, query: ContextVector, past: ContextVector, counts: CorpusCounts
+    ) -> Floats:
         """See `Measure`."""
-        return _counts_of(query, past.binary())
+        return _matching_counts(query, past.to_binary())
 
 
-class Attributes:
+class AttributeMeasure:
     """Each attribute compared by itself, and none drowns the others.
 
     A term weighs its self-information ln(E / C_k), however often it occurs. Of one attribute, |q|² is the weight of
@@ -73,46 +79,54 @@ class Attributes:
 
     name = "attributes"
 
-    def scores(self, query: Context, past: Rows, counts: Counts) -> Floats:
+    def score_rows(self, query: ContextVector, past: SparseRows, counts: CorpusCounts) -> Floats:
         """See `Measure`."""
         scores = np.zeros(len(past))
-        for first in range(0, len(past), _BLOCK):
-            last = min(first + _BLOCK, len(past))
-            scores[first:last] = self._block(query, past.part(first, last), counts)
+        for first in range(0, len(past), _BLOCK_ROWS):
+            last = min(first + _BLOCK_ROWS, len(past))
+            scores[first:last] = self._score_block(query, past.slice_rows(first, last), counts)
         return _rounded(scores)
 
-    def parts(self, query: Context, past: Context, counts: Counts) -> Floats:
+    def term_contributions(
+        self, query: ContextVector, past: ContextVector, counts: CorpusCounts
+    ) -> Floats:
         """See `Measure`."""
-        information, attributes = _information(counts, max(_last(query), _last(past)))
+        information, attributes = _information(counts, max(_term_limit(query), _term_limit(past)))
         size = int(attributes.max(initial=0)) + 1
         norms = np.ones(size)
         for context in (query, past):
             squares = np.bincount(attributes[context.terms], information[context.terms], size)
-            norms *= np.maximum(squares, _NOTHING) ** 0.25
+            norms *= np.maximum(squares, _SMALLEST_DIVISOR) ** 0.25
         shared = np.isin(query.terms, past.terms)
         parts: Floats = shared * information[query.terms] / norms[attributes[query.terms]]
         return parts
 
-    def _block(self, query: Context, past: Rows, counts: Counts) -> Floats:
-        information, attributes = _information(counts, _width(query, past))
+    def _score_block(self, query: ContextVector, past: SparseRows, counts: CorpusCounts) -> Floats:
+        information, attributes = _information(counts, _vocabulary_width(query, past))
         size = int(attributes.max(initial=0)) + 1
         asked = np.sqrt(np.bincount(attributes[query.terms], information[query.terms], size))
-        place = np.repeat(np.arange(len(past)) * size, np.diff(past.starts)) + attributes[past.terms]
+        place = (
+            np.repeat(np.arange(len(past)) * size, np.diff(past.starts)) + attributes[past.terms]
+        )
         weights = information[past.terms]
         held = np.sqrt(np.bincount(place, weights, len(past) * size)).reshape(len(past), size)
         mine = np.zeros(len(information), dtype=bool)
         mine[query.terms] = True
         both = mine[past.terms]
         overlap = np.bincount(place[both], weights[both], len(past) * size).reshape(len(past), size)
-        damped = overlap / np.sqrt(np.maximum(held * asked, _NOTHING))
-        sums: Floats = damped.sum(axis=1) / np.sqrt(np.maximum(held.sum(axis=1) * asked.sum(), _NOTHING))
+        damped = overlap / np.sqrt(np.maximum(held * asked, _SMALLEST_DIVISOR))
+        sums: Floats = damped.sum(axis=1) / np.sqrt(
+            np.maximum(held.sum(axis=1) * asked.sum(), _SMALLEST_DIVISOR)
+        )
         return sums
 
 
-MEASURES: dict[str, Measure] = {measure.name: measure for measure in (TfIdf(), Binary(), Attributes())}
+MEASURES: dict[str, Measure] = {
+    measure.name: measure for measure in (TfIdfMeasure(), BinaryMeasure(), AttributeMeasure())
+}
 
 
-def _information(counts: Counts, width: int) -> tuple[Floats, Ids]:
+def _information(counts: CorpusCounts, width: int) -> tuple[Floats, Ids]:
     """Self-information of the terms below `width`, in nats, and their attributes. A term that was counted nowhere
     has an attribute of its own."""
     missing = max(width - len(counts.attributes), 0)
@@ -121,15 +135,29 @@ def _information(counts: Counts, width: int) -> tuple[Floats, Ids]:
     return counts.idf_up_to(len(attributes)) * np.log(10), attributes
 
 
-def with_numbers(query: Context, past: Rows, counts: Counts, products: Floats, own: Floats, squares: Floats) -> Floats:
+def score_with_numbers(
+    query: ContextVector,
+    past: SparseRows,
+    counts: CorpusCounts,
+    products: Floats,
+    query_squares: Floats,
+    squares: Floats,
+) -> Floats:
     """`TfIdf` where contexts have numeric attributes too, see `recall.similarity.numeric`: what these add to the
     product of each row with the query, to the square of the query's norm and to those of the rows."""
-    return _cosine(query, past, counts.idf_up_to(_width(query, past)) ** 2, products, float(own.sum()), squares)
+    return _cosine(
+        query,
+        past,
+        counts.idf_up_to(_vocabulary_width(query, past)) ** 2,
+        products,
+        float(query_squares.sum()),
+        squares,
+    )
 
 
 def _cosine(
-    query: Context,
-    past: Rows,
+    query: ContextVector,
+    past: SparseRows,
     squares: Floats,
     near: Floats | float = 0.0,
     own: float = 0.0,
@@ -138,27 +166,32 @@ def _cosine(
     """Cosines of counts times term weights, given the squares of these."""
     weights = np.zeros(len(squares))
     weights[query.terms] = query.counts * squares[query.terms]
-    products = past.counted(weights) + near
-    norms = np.sqrt((past.squared(squares) + theirs) * (np.sum(query.counts * weights[query.terms]) + own))
+    products = past.weighted_sums(weights) + near
+    norms = np.sqrt(
+        (past.weighted_square_sums(squares) + theirs)
+        * (np.sum(query.counts * weights[query.terms]) + own)
+    )
     scores = np.divide(products, norms, out=np.zeros(len(past)), where=products > 0)
     return _rounded(scores)
 
 
 def _rounded(scores: Floats) -> Floats:
-    return ((scores.view(np.int64) + _LAST // 2) & -_LAST).view(np.float64)
+    return ((scores.view(np.int64) + _ROUNDING_UNIT // 2) & -_ROUNDING_UNIT).view(np.float64)
 
 
-def _counts_of(query: Context, past: Context) -> Floats:
+def _matching_counts(query: ContextVector, past: ContextVector) -> Floats:
     """How often each term of the query occurs in the past context."""
     found = np.zeros(len(query.terms))
-    _, mine, theirs = np.intersect1d(query.terms, past.terms, assume_unique=True, return_indices=True)
+    _, mine, theirs = np.intersect1d(
+        query.terms, past.terms, assume_unique=True, return_indices=True
+    )
     found[mine] = past.counts[theirs]
     return found
 
 
-def _width(query: Context, past: Rows) -> int:
-    return max(_last(query), past.width)
+def _vocabulary_width(query: ContextVector, past: SparseRows) -> int:
+    return max(_term_limit(query), past.width)
 
 
-def _last(context: Context) -> int:
+def _term_limit(context: ContextVector) -> int:
     return int(context.terms[-1]) + 1 if len(context.terms) else 0

@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from recall.similarity.corpus import Context, Contexts, Counts, Floats, Vocabulary
+from recall.similarity.corpus import ContextVector, ContextVectors, CorpusCounts, Floats, Vocabulary
 from recall.similarity.measure import Measure
 
 # How an event is named; the newer of two compares as the larger, as do (ts, id) or a position in time order.
@@ -15,7 +15,7 @@ Event = TypeVar("Event")
 
 
 @dataclass(frozen=True, slots=True)
-class Hit(Generic[Event]):
+class RankedHit(Generic[Event]):
     """A past event and how alike its context is."""
 
     event: Event
@@ -32,32 +32,34 @@ class TopK(Generic[Event]):
         if k < 1:
             raise ValueError("k is at least 1")
         self.k = k
-        self.hits: list[Hit[Event]] = []
+        self.hits: list[RankedHit[Event]] = []
 
     @property
-    def least(self) -> float:
+    def min_score(self) -> float:
         """What a score must reach, or beat where its event is older, to be among them."""
         return self.hits[-1].score if len(self.hits) == self.k else 0.0
 
     def add(self, events: Sequence[Event], scores: Floats) -> bool:
         """Add a chunk's events, old to new, none of which was added before; tells whether a hit has changed."""
-        rows = best(scores, self.k)
-        return self.put([events[row] for row in rows], scores[rows])
+        rows = top_rows(scores, self.k)
+        return self.add_hits([events[row] for row in rows], scores[rows])
 
-    def put(self, events: Sequence[Event], scores: Floats) -> bool:
+    def add_hits(self, events: Sequence[Event], scores: Floats) -> bool:
         """Add some events with scores above 0; tells whether a hit has changed."""
-        found = [Hit(event, float(score)) for event, score in zip(events, scores, strict=True)]
-        ranked = sorted([*self.hits, *found], key=_rank, reverse=True)[: self.k]
+        found = [
+            RankedHit(event, float(score)) for event, score in zip(events, scores, strict=True)
+        ]
+        ranked = sorted([*self.hits, *found], key=_hit_order, reverse=True)[: self.k]
         changed = ranked != self.hits
         self.hits = ranked
         return changed
 
 
-def _rank(hit: Hit[Any]) -> tuple[float, Any]:
+def _hit_order(hit: RankedHit[Any]) -> tuple[float, Any]:
     return hit.score, hit.event
 
 
-def best(scores: Floats, k: int) -> npt.NDArray[np.intp]:
+def top_rows(scores: Floats, k: int) -> npt.NDArray[np.intp]:
     """The rows of the k highest scores above 0, best first; of equals the later row comes first."""
     rows = np.flatnonzero(scores > 0)
     if len(rows) > k:
@@ -67,37 +69,49 @@ def best(scores: Floats, k: int) -> npt.NDArray[np.intp]:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class ScoreExplanation:
     """Why a past event has its score."""
 
     score: float
-    shared: dict[str, float]
+    shared_terms: dict[str, float]
     """Terms of both contexts with their share of the score, the largest first; shares sum to 1 where there is one."""
     only_query: list[str]
     only_past: list[str]
-    events: int
+    event_count: int
     """E, the corpus size behind the weights."""
-    newest: int | None
+    newest_ts: int | None
     """Event time up to which the corpus was counted."""
 
 
-def explain(measure: Measure, words: Vocabulary, query: Context, past: Context, counts: Counts) -> Explanation:
+def explain_score(
+    measure: Measure,
+    vocabulary: Vocabulary,
+    query: ContextVector,
+    past: ContextVector,
+    counts: CorpusCounts,
+) -> ScoreExplanation:
     """Take a score apart, with the counts it was computed with."""
-    score = float(measure.scores(query, Contexts([past]).oldest(1), counts)[0])
-    return Explanation(
+    score = float(measure.score_rows(query, ContextVectors([past]).oldest_rows(1), counts)[0])
+    return ScoreExplanation(
         score,
-        _shares(measure, words, query, past, counts),
-        words.words(np.setdiff1d(query.terms, past.terms)),
-        words.words(np.setdiff1d(past.terms, query.terms)),
-        counts.events,
-        counts.newest,
+        _term_shares(measure, vocabulary, query, past, counts),
+        vocabulary.decode_terms(np.setdiff1d(query.terms, past.terms)),
+        vocabulary.decode_terms(np.setdiff1d(past.terms, query.terms)),
+        counts.event_count,
+        counts.newest_ts,
     )
 
 
-def _shares(measure: Measure, words: Vocabulary, query: Context, past: Context, counts: Counts) -> dict[str, float]:
+def _term_shares(
+    measure: Measure,
+    words: Vocabulary,
+    query: ContextVector,
+    past: ContextVector,
+    counts: CorpusCounts,
+) -> dict[str, float]:
     shared = np.isin(query.terms, past.terms)
-    parts = measure.parts(query, past, counts)[shared]
+    parts = measure.term_contributions(query, past, counts)[shared]
     whole = parts.sum()
     shares = parts / whole if whole > 0 else parts
-    named = zip(words.words(query.terms[shared]), shares.tolist(), strict=True)
+    named = zip(words.decode_terms(query.terms[shared]), shares.tolist(), strict=True)
     return dict(sorted(named, key=lambda pair: (-pair[1], pair[0])))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyspark
 
-from archiver.engine import PLACE
+from archiver.spark.paths import INSTALL_FOLDER
 
-JARS = PLACE / "broker"
+JARS = INSTALL_FOLDER / "broker"
 
 _SETTINGS = """
 process.roles=broker,controller
@@ -29,7 +29,14 @@ group.initial.rebalance.delay.ms=0
 """
 # Scala itself comes with Spark.
 _SCALA = ":".join(map(str, Path(pyspark.__file__).parent.glob("jars/scala-library-*.jar")))
-_JAVA = ["java", "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{JARS}/*:{_SCALA}"]
+_JAVA = [
+    "java",
+    "-Xmx256m",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-cp",
+    f"{JARS}/*:{_SCALA}",
+]
 
 
 class Broker:
@@ -43,12 +50,19 @@ class Broker:
         self._settings = folder / "server.properties"
         self._settings.write_text(_SETTINGS.format(port=port, controller=controller, folder=folder))
         name = str(uuid.uuid4()).replace("-", "")[:22]
-        assert self._java("kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._settings)).wait(120) == 0
+        assert (
+            self._java(
+                "kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._settings)
+            ).wait(120)
+            == 0
+        )
         self._process: subprocess.Popen[bytes] | None = None
 
     def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / "broker.log").open("ab") as log:
-            return subprocess.Popen([*_JAVA, main, *arguments], stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                [*_JAVA, main, *arguments], stdout=log, stderr=log, start_new_session=True
+            )
 
     def start(self) -> None:
         """Start it, and wait until it answers."""

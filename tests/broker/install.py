@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from archiver.engine.install import fetch, read_lock, verify
 from archiver.errors import ArchiverError
+from archiver.spark.install import fetch_jars, read_lock, verify_jars
 from tests.broker import JARS
 
 _COORDINATES = "org.apache.kafka:kafka_2.13:4.1.2"
@@ -14,11 +14,13 @@ def main() -> int:
     """Fetch what is missing. Without a broker its tests are skipped, so that a failure is told and no more."""
     lock = read_lock((Path(__file__).parent / "jars.lock").read_text())
     try:
-        verify(JARS, lock)
+        verify_jars(JARS, lock)
     except ArchiverError:
-        print("moirae: fetching a Kafka broker for the tests (43 MB) …", file=sys.stderr, flush=True)
+        print(
+            "moirae: fetching a Kafka broker for the tests (43 MB) …", file=sys.stderr, flush=True
+        )
         try:
-            fetch([(_COORDINATES, "")], lock, JARS)
+            fetch_jars([(_COORDINATES, "")], lock, JARS)
         except ArchiverError as error:
             print(f"no Kafka broker for the tests: {error}", file=sys.stderr)
             return 1

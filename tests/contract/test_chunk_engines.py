@@ -17,21 +17,21 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from archiver.bucket import Bucket
-from archiver.cache import Cache
-from archiver.place import Root
-from archiver.reader import Reader
-from archiver.schema import StreamSchema
-from archiver.table import StreamTable
+from archiver.delta.schema import StreamSchema
+from archiver.delta.table import StreamTable
+from archiver.read.reader import Reader
+from archiver.storage.base import StorageRoot
+from archiver.storage.file_cache import FileCache
+from archiver.storage.s3 import S3Storage
 from archiver.times import to_micros
-from recall.engines.answers import written
-from recall.engines.chosen import Engines
-from recall.engines.kept import Kept
+from recall.engines.answers import to_json_value
 from recall.engines.local import LocalEngine
+from recall.engines.partial_cache import PartialCache
+from recall.engines.portable import SparkRequired
+from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
-from recall.engines.subset import NotServed
-from recall.engines.template import Ask, Template, merged
-from recall.request import Asked, SqlQuestion
+from recall.engines.template import PartialQuery, Template, merge_partials
+from recall.requests import RecallEvent, SqlQuestion
 
 pytestmark = pytest.mark.spark
 
@@ -39,8 +39,11 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "ok": "boolean"}
 SCHEMA = StreamSchema("s", COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(0))
 EVENTS = [
-    Asked(
-        UUID(int=number + 1), to_micros(START + timedelta(minutes=at)), {"host": host}, {"host": host, "limit": limit}
+    RecallEvent(
+        UUID(int=number + 1),
+        to_micros(START + timedelta(minutes=at)),
+        {"host": host},
+        {"host": host, "limit": limit},
     )
     for number, (at, host, limit) in enumerate(
         [(60, "a", 3.0), (45, "b", float("nan")), (90, "a", None), (30, "z", 0.0)]
@@ -56,7 +59,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-def fill(root: Root) -> None:
+def fill(root: StorageRoot) -> None:
     """The rows of `archive`."""
     table = StreamTable(root, SCHEMA)
     rng = random.Random(7)
@@ -67,13 +70,18 @@ def fill(root: Root) -> None:
             rows["ts"].append(START + timedelta(seconds=chunk * 1500 + number * 10))
             rows["host"].append(rng.choice(["a", "b", "c", None, "d'"]))
             rows["v"].append(rng.choice(values) if rng.random() < 0.2 else rng.gauss(5, 3))
-            rows["n"].append(rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.3 else rng.randrange(10))
+            rows["n"].append(
+                rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.3 else rng.randrange(10)
+            )
             rows["ok"].append(rng.choice([True, False, None]))
-        arrow = SCHEMA.arrow()
+        arrow = SCHEMA.arrow_schema()
         columns = {name: pa.array(found, arrow.field(name).type) for name, found in rows.items()}
         blank = {f.name: pa.nulls(150, f.type) for f in arrow if f.name not in columns}
         full = {**blank, **columns, "_late": pa.array([number % 10 == 0 for number in range(150)])}
-        table.append(pa.table({**full, "chunk": pa.array([chunk] * 150, pa.int32())}).select(arrow.names), chunk)
+        table.append(
+            pa.table({**full, "chunk": pa.array([chunk] * 150, pa.int32())}).select(arrow.names),
+            chunk,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -88,15 +96,15 @@ def files(archive: Path) -> LocalEngine:
     return LocalEngine(reader(archive, 0))
 
 
-def engine(spark: SparkSession, archive: Root, memory: int) -> SparkEngine:
+def engine(spark: SparkSession, archive: StorageRoot, memory: int) -> SparkEngine:
     """Spark over the archive."""
     return SparkEngine(spark.newSession, reader(archive, memory), lambda _: pa.table({}))
 
 
-def reader(archive: Root, memory: int) -> Reader:
+def reader(archive: StorageRoot, memory: int) -> Reader:
     """A reader with the newest two chunks in memory, where it may."""
     made = Reader(archive, [SCHEMA], memory)
-    made.follow({2, 3})
+    made.refresh_present({2, 3})
     return made
 
 
@@ -106,23 +114,33 @@ def question(sql: str) -> Template:
     return Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, attributes, {}, {}))
 
 
-def answer(engine: Any, spark: SparkEngine, asking: Template, borders: list[int]) -> dict[str, list[dict[str, Any]]]:
+def answer(
+    engine: Any, spark: SparkEngine, asking: Template, borders: list[int]
+) -> dict[str, list[dict[str, Any]]]:
     """The merged answer over the pieces between some borders (minutes), newest first."""
-    edges = [None, *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders))), 1 << 60]
+    edges = [
+        None,
+        *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders))),
+        1 << 60,
+    ]
     held: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
         shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
         partials = engine.partial(asking, shares, {}) if shares else {}
         for event, _ in shares:
-            held[event.eid] = merged(asking, held[event.eid], partials.get(str(event.eid)))
-    return Engines(spark, None, Kept()).answer(asking, [(event, held[event.eid]) for event in EVENTS], {})
+            held[event.eid] = merge_partials(asking, held[event.eid], partials.get(str(event.eid)))
+    return EngineRouter(spark, None, PartialCache()).compute_answers(
+        asking, [(event, held[event.eid]) for event in EVENTS], {}
+    )
 
 
 def alike(one: Any, other: Any) -> bool:
     """Equal, fractions to nine digits."""
     if isinstance(one, float) and isinstance(other, float):
-        return one == other or math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, abs(one)))
+        return one == other or math.isclose(
+            one, other, rel_tol=1e-9, abs_tol=1e-9 * max(1.0, abs(one))
+        )
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(alike(one[name], other[name]) for name in one)
     if isinstance(one, list) and isinstance(other, list):
@@ -137,7 +155,7 @@ def in_order(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
         groups = [name for name in table.column_names if name.startswith("_g")]
         rows = [
             {
-                name: sorted(value, key=repr) if isinstance(value, list) else written(value)
+                name: sorted(value, key=repr) if isinstance(value, list) else to_json_value(value)
                 for name, value in row.items()
             }
             for row in table.to_pylist()
@@ -146,10 +164,20 @@ def in_order(partial: dict[str, pa.Table]) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-NUMBERS = st.sampled_from(["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"])
+NUMBERS = st.sampled_from(
+    ["s.v", "s.n", "s.v + s.n", "s.v * 2", "-s.v", "(s.n - 3)", "s.v - event.limit"]
+)
 PLAIN = st.one_of(
     st.sampled_from(
-        ["s.v > 2", "s.n >= 3", "s.host = 'a'", "s.v = event.limit", "s.ok", "s.v IS NULL", "s.n IN (1, 2)"]
+        [
+            "s.v > 2",
+            "s.n >= 3",
+            "s.host = 'a'",
+            "s.v = event.limit",
+            "s.ok",
+            "s.v IS NULL",
+            "s.n IN (1, 2)",
+        ]
     ),
     st.sampled_from(["s.n BETWEEN 2 AND 7", "s.host LIKE '%a%'", "s.host IN ('b', event.host)"]),
 )
@@ -162,10 +190,21 @@ CONDITIONS = st.one_of(
 AGGREGATES = st.one_of(
     st.just("count(*)"),
     st.builds("{}({})".format, st.sampled_from(["count", "sum", "avg", "min", "max"]), NUMBERS),
-    st.builds("{}({})".format, st.sampled_from(["stddev", "variance", "var_pop", "stddev_pop"]), st.just("s.n")),
+    st.builds(
+        "{}({})".format,
+        st.sampled_from(["stddev", "variance", "var_pop", "stddev_pop"]),
+        st.just("s.n"),
+    ),
     st.builds("{}({}) FILTER (WHERE {})".format, st.sampled_from(["count", "max"]), NUMBERS, PLAIN),
     st.sampled_from(
-        ["min(s.host)", "max(s.ts)", "count(s.ok)", "count_if(s.ok)", "bool_and(s.ok)", "bool_or(s.v > 9)"]
+        [
+            "min(s.host)",
+            "max(s.ts)",
+            "count(s.ok)",
+            "count_if(s.ok)",
+            "bool_and(s.ok)",
+            "bool_or(s.v > 9)",
+        ]
     ),
     st.builds("count(DISTINCT {})".format, st.sampled_from(["s.host", "s.n", "s.ok", "s.ts"])),
     st.just("sum(CASE WHEN s.ok THEN s.v WHEN s.n > 3 THEN 0 ELSE 1 END)"),
@@ -175,10 +214,20 @@ AGGREGATES = st.one_of(
 @st.composite
 def questions(draw: st.DrawFn) -> str:
     """A recall in the part of SQL that both engines serve."""
-    outputs = [f"{one} AS c{number}" for number, one in enumerate(draw(st.lists(AGGREGATES, min_size=1, max_size=4)))]
-    where = " AND ".join(draw(st.lists(CONDITIONS, max_size=2)) + draw(st.sampled_from([[], ["s.host = event.host"]])))
+    outputs = [
+        f"{one} AS c{number}"
+        for number, one in enumerate(draw(st.lists(AGGREGATES, min_size=1, max_size=4)))
+    ]
+    where = " AND ".join(
+        draw(st.lists(CONDITIONS, max_size=2))
+        + draw(st.sampled_from([[], ["s.host = event.host"]]))
+    )
     group = draw(st.sampled_from(["", "s.host", "s.ok", "s.host, s.n"]))
-    keys = [f"{key.strip()} AS k{number}" for number, key in enumerate(group.split(","))] if group else []
+    keys = (
+        [f"{key.strip()} AS k{number}" for number, key in enumerate(group.split(","))]
+        if group
+        else []
+    )
     return (
         f"SELECT {', '.join([*keys, *outputs])} FROM s"
         + (f" WHERE {where}" if where else "")
@@ -187,11 +236,18 @@ def questions(draw: st.DrawFn) -> str:
 
 
 @settings(
-    max_examples=12, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=list(HealthCheck)
+    max_examples=12,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
 )
-@example("SELECT avg(s.v) AS mean, stddev(s.v) AS sd, count(*) AS n FROM s WHERE s.host = event.host", [10, 20, 40])
 @example(
-    "SELECT s.host AS h, max(s.v) - min(s.v) AS r FROM s GROUP BY s.host HAVING count(*) > 3 ORDER BY r LIMIT 2", [50]
+    "SELECT avg(s.v) AS mean, stddev(s.v) AS sd, count(*) AS n FROM s WHERE s.host = event.host",
+    [10, 20, 40],
+)
+@example(
+    "SELECT s.host AS h, max(s.v) - min(s.v) AS r FROM s GROUP BY s.host HAVING count(*) > 3 ORDER BY r LIMIT 2",
+    [50],
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
 def test_engines_and_pieces_agree(
@@ -204,30 +260,37 @@ def test_engines_and_pieces_agree(
     assert alike(answer(spark, spark, asking, borders), whole), sql
     try:
         here = answer(local, spark, asking, borders)
-    except NotServed:
+    except SparkRequired:
         return
     assert alike(here, whole), sql
     assert alike(answer(files, spark, asking, [25, 50, 75]), whole), sql
 
 
 @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(questions(), min_size=2, max_size=5, unique=True), st.integers(1, 99), st.booleans())
+@given(
+    st.lists(questions(), min_size=2, max_size=5, unique=True), st.integers(1, 99), st.booleans()
+)
 def test_questions_read_together_have_the_answers_that_each_has_alone(
-    engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, texts: list[str], border: int, in_memory: bool
+    engines: tuple[SparkEngine, LocalEngine],
+    files: LocalEngine,
+    texts: list[str],
+    border: int,
+    in_memory: bool,
 ) -> None:
     """Of other columns, groups and events; over older rows, newer ones, and whole files."""
     local = engines[1] if in_memory else files
     asked = [question(sql) for sql in texts]
-    served = [asking for asking in asked if local.serves(asking)]
+    served = [asking for asking in asked if local.supports(asking)]
     at = to_micros(START + timedelta(minutes=border))
     whole_file = to_micros(START + timedelta(minutes=25)), to_micros(START + timedelta(minutes=50))
     for low, high in ((None, at), (at, 1 << 60), whole_file):
         pieces = [(0, low, min(high, event.ts)) for event in EVENTS]
         asks = [
-            Ask(asking, list(zip(EVENTS, pieces, strict=True))[place % 3 :], {}) for place, asking in enumerate(served)
+            PartialQuery(asking, list(zip(EVENTS, pieces, strict=True))[place % 3 :], {})
+            for place, asking in enumerate(served)
         ]
-        found = local.together(asks) if asks else []
-        apart = [local.partial(ask.template, ask.shares, {}) for ask in asks]
+        found = local.compute_partials(asks) if asks else []
+        apart = [local.compute_partial(ask.template, ask.event_pieces, {}) for ask in asks]
         assert alike(list(map(in_order, found)), list(map(in_order, apart))), texts
 
 
@@ -243,16 +306,22 @@ def test_questions_read_together_have_the_answers_that_each_has_alone(
         "SELECT collect_set(s.host) AS c FROM s",
     ],
 )
-def test_what_is_not_shown_to_agree_is_left_to_spark(engines: tuple[SparkEngine, LocalEngine], sql: str) -> None:
+def test_what_is_not_shown_to_agree_is_left_to_spark(
+    engines: tuple[SparkEngine, LocalEngine], sql: str
+) -> None:
     """No guess: the local engine says that it does not serve."""
-    with pytest.raises(NotServed):
-        engines[1].partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
+    with pytest.raises(SparkRequired):
+        engines[1].compute_partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
 
 
 def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngine]) -> None:
     """The norm of a host, the question that most rules ask."""
-    asking = question("SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host")
-    found = engines[1].partial(asking, [(event, (0, None, event.ts)) for event in EVENTS], {})
+    asking = question(
+        "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
+    )
+    found = engines[1].compute_partial(
+        asking, [(event, (0, None, event.ts)) for event in EVENTS], {}
+    )
     assert set(found) == {str(event.eid) for event in EVENTS[:3]}
 
 
@@ -266,7 +335,9 @@ def test_spark_reads_memory_and_files_alike(
         "SELECT s.ts AS at, s.n AS n, s.ok AS ok FROM s ORDER BY s.ts DESC LIMIT 5",
     ):
         asking = question(sql)
-        assert answer(half, half, asking, [40, 60]) == answer(engines[0], engines[0], asking, [40, 60])
+        assert answer(half, half, asking, [40, 60]) == answer(
+            engines[0], engines[0], asking, [40, 60]
+        )
 
 
 @pytest.mark.spark
@@ -274,11 +345,18 @@ def test_a_bucket_is_read_as_a_folder_is(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
 ) -> None:
     """By both engines, through a cache that has room for nothing but what is in use."""
-    fill(Bucket(bucket, Cache(tmp_path / "written", 1, 60.0), tmp_path))
-    place = Bucket(bucket, Cache(tmp_path / "read", 1, 60.0), tmp_path)
-    history, sql = engines[0], "SELECT count(*) AS n, sum(s.v) AS total, max(s.host) AS host FROM s WHERE s.n > 2"
+    fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
+    place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
+    history, sql = (
+        engines[0],
+        "SELECT count(*) AS n, sum(s.v) AS total, max(s.host) AS host FROM s WHERE s.n > 2",
+    )
     wanted = answer(history, history, question(sql), [20, 60])
-    for other in (engine(spark, place, 0), engine(spark, place, 1 << 20), LocalEngine(reader(place, 0))):
+    for other in (
+        engine(spark, place, 0),
+        engine(spark, place, 1 << 20),
+        LocalEngine(reader(place, 0)),
+    ):
         assert alike(answer(other, history, question(sql), [20, 60]), wanted)
 
 

@@ -8,25 +8,46 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from archiver.reader import Reader
-from recall.engines.condition import holds
+from archiver.read.reader import Reader
+from recall.engines.condition import evaluate_condition
+from recall.engines.portable import SparkRequired
 from recall.engines.spark import SparkEngine
-from recall.engines.subset import NotServed
-from recall.request import Asked, SqlQuestion
+from recall.requests import RecallEvent, SqlQuestion
 
 pytestmark = pytest.mark.spark
 
 TYPES = {"cpu": "double", "n": "bigint", "host": "string", "ok": "boolean"}
 COLUMNS = {"mean": "double", "sd": "double", "n": "bigint", "site": "string"}
-_NUMBERS = ["event.cpu", "event.n", "norm.mean", "norm.sd", "norm.n", "3", "(norm.mean + 3 * norm.sd)", "-norm.mean"]
+_NUMBERS = [
+    "event.cpu",
+    "event.n",
+    "norm.mean",
+    "norm.sd",
+    "norm.n",
+    "3",
+    "(norm.mean + 3 * norm.sd)",
+    "-norm.mean",
+]
 _NUMBERS += ["(event.cpu - norm.mean)", "other.n"]
 _COMPARED = st.builds(
-    "{} {} {}".format, st.sampled_from(_NUMBERS), st.sampled_from("= <> < <= > >=".split()), st.sampled_from(_NUMBERS)
+    "{} {} {}".format,
+    st.sampled_from(_NUMBERS),
+    st.sampled_from("= <> < <= > >=".split()),
+    st.sampled_from(_NUMBERS),
 )
 _SIMPLE = _COMPARED | st.sampled_from(
-    ["event.host = norm.site", "event.ok", "norm.mean IS NULL", "norm.n IS NOT NULL", "NOT event.ok", "norm.site > 'a'"]
+    [
+        "event.host = norm.site",
+        "event.ok",
+        "norm.mean IS NULL",
+        "norm.n IS NOT NULL",
+        "NOT event.ok",
+        "norm.site > 'a'",
+    ]
 )
-_CONDITIONS = _SIMPLE | st.builds("({}) {} ({})".format, _SIMPLE, st.sampled_from(["AND", "OR"]), _SIMPLE)
+_CONDITIONS = _SIMPLE | st.builds(
+    "({}) {} ({})".format, _SIMPLE, st.sampled_from(["AND", "OR"]), _SIMPLE
+)
 _DOUBLES = st.sampled_from([None, "NaN", -0.0, 0.0, 1.5, 95.0, "Infinity"])
 _ROWS = st.lists(
     st.fixed_dictionaries(
@@ -61,19 +82,30 @@ def _question(where: str) -> SqlQuestion:
     return SqlQuestion(None, 1.0, "newest", "SELECT 1", {}, (), {}, TYPES, {}, COLUMNS, where)
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
 @given(_CONDITIONS, _EVENTS, _ROWS, _ROWS)
 def test_both_judge_alike(
-    engine: SparkEngine, where: str, event: dict[str, Any], norm: list[dict[str, Any]], other: list[dict[str, Any]]
+    engine: SparkEngine,
+    where: str,
+    event: dict[str, Any],
+    norm: list[dict[str, Any]],
+    other: list[dict[str, Any]],
 ) -> None:
-    asked = Asked(UUID(int=1), 0, {}, event)
+    asked = RecallEvent(UUID(int=1), 0, {}, event)
     answers = {"norm": (norm, COLUMNS), "other": (other, COLUMNS)}
-    assert holds(_question(where), asked, answers) == engine.judge(_question(where), asked, answers)
+    assert evaluate_condition(_question(where), asked, answers) == engine.evaluate_condition(
+        _question(where), asked, answers
+    )
 
 
 @pytest.mark.parametrize(
-    "where", ["norm.mean / 2 > 1", "abs(norm.mean) > 1", "event.cpu > 0.5 + norm.sd", "event.host > 3"]
+    "where",
+    ["norm.mean / 2 > 1", "abs(norm.mean) > 1", "event.cpu > 0.5 + norm.sd", "event.host > 3"],
 )
 def test_what_is_not_sure_is_left_to_spark(where: str) -> None:
-    with pytest.raises(NotServed):
-        holds(_question(where), Asked(UUID(int=1), 0, {}, {"cpu": 1.0}), {"norm": ([], COLUMNS)})
+    with pytest.raises(SparkRequired):
+        evaluate_condition(
+            _question(where), RecallEvent(UUID(int=1), 0, {}, {"cpu": 1.0}), {"norm": ([], COLUMNS)}
+        )

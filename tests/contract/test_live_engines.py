@@ -16,16 +16,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from archiver.admission import column
-from archiver.schema import ARROW_TYPES
-from archiver.times import to_micros
-from moirae.judging.local import LocalJudge
-from moirae.judging.panes import Panes
-from moirae.judging.plan import Running, Slice, branches, view
-from moirae.judging.share import Sharing
+from archiver.delta.schema import ARROW_TYPES
+from archiver.times import micros_column, to_micros
+from moirae.evaluation.batches import RuleBatcher
+from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation.panes import PaneCache
+from moirae.evaluation.plan import ActiveRule, RuleSlice, build_branches, view_name
 from moirae.rules.definition import Definition
-from moirae.rules.model import Alert
-from moirae.rules.ruleset import Derived, Rule
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import DerivedQuery, Rule
 from recall.query.shape import Shape, Tables
 from tests.progress import Progress
 
@@ -33,7 +32,15 @@ pytestmark = pytest.mark.spark
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 END = to_micros(START + timedelta(days=1))
-COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "i": "int", "ok": "boolean", "f": "float"}
+COLUMNS = {
+    "ts": "timestamp",
+    "host": "string",
+    "v": "double",
+    "n": "bigint",
+    "i": "int",
+    "ok": "boolean",
+    "f": "float",
+}
 DERIVED = {
     "load": "SELECT host, window.end AS ts, avg(n) AS v, count(*) AS n FROM s GROUP BY host, window(ts, '1 minute')"
 }
@@ -45,14 +52,20 @@ def _rows() -> pa.Table:
     odd = [None, float("nan"), -0.0, 0.0, 1.5, 1e300, float("inf"), float("-inf")]
     rows: dict[str, list[Any]] = {name: [] for name in COLUMNS}
     for number in range(300):
-        rows["ts"].append(START + timedelta(seconds=number * 3, microseconds=rng.choice([0, 0, 1, 999_999])))
+        rows["ts"].append(
+            START + timedelta(seconds=number * 3, microseconds=rng.choice([0, 0, 1, 999_999]))
+        )
         rows["host"].append(rng.choice(["a", "b", "c", None, "d'", "é"]))
         rows["v"].append(rng.choice(odd) if rng.random() < 0.15 else float(rng.randrange(20)))
-        rows["n"].append(rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.2 else rng.randrange(10))
+        rows["n"].append(
+            rng.choice([None, 0, 1, -7, 1 << 40]) if rng.random() < 0.2 else rng.randrange(10)
+        )
         rows["i"].append(rng.choice([None, 0, -3, 2]))
         rows["ok"].append(rng.choice([True, False, None]))
         rows["f"].append(rng.choice([0.5, None]))
-    return pa.table({name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in rows.items()})
+    return pa.table(
+        {name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in rows.items()}
+    )
 
 
 ROWS = _rows()
@@ -64,7 +77,7 @@ def session(spark: SparkSession) -> SparkSession:
     made = spark.newSession()
     # Each rule runs once: compiling it would take longer than judging by it.
     made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    for name in ("s", view("s")):
+    for name in ("s", view_name("s")):
         made.createDataFrame(ROWS).createOrReplaceTempView(name)
     for name in ("r", "relation_r"):
         made.sql(
@@ -75,49 +88,55 @@ def session(spark: SparkSession) -> SparkSession:
     return made
 
 
-def running(session: SparkSession, name: str, expr: str) -> Running:
+def running(session: SparkSession, name: str, expr: str) -> ActiveRule:
     """A rule that runs."""
-    derived = tuple(Derived("g", stream, text) for stream, text in DERIVED.items())
-    rule = Rule("g", Alert(alert=name, expr=expr), derived)
-    types = {f.name: f.dataType.simpleString() for f in session.sql(expr).schema.fields if f.name != "ts"}
-    return Running(Definition(rule, types, (), ()), TABLES, Shape(frozenset({"s"})))
+    derived = tuple(DerivedQuery("g", stream, text) for stream, text in DERIVED.items())
+    rule = Rule("g", AlertSpec(alert=name, expr=expr), derived)
+    types = {
+        f.name: f.dataType.simpleString() for f in session.sql(expr).schema.fields if f.name != "ts"
+    }
+    return ActiveRule(Definition(rule, types, (), ()), TABLES, Shape(frozenset({"s"})))
 
 
 Finds = dict[int, list[tuple[int, dict[str, Any]]]]
 
 
-def as_written(session: SparkSession, rules: list[Running]) -> Finds:
+def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     """Spark on each rule as it stands."""
-    sharing = Sharing({"s": COLUMNS})
-    parts = [part for i, rule in enumerate(rules) for part in branches([(i, rule, sharing._query(rule))])]
+    sharing = RuleBatcher({"s": COLUMNS})
+    parts = [
+        part
+        for i, rule in enumerate(rules)
+        for part in build_branches([(i, rule, sharing._event_query(rule))])
+    ]
     return _read(session, " UNION ALL ".join(parts))
 
 
-def by_spark(session: SparkSession, rules: list[Running]) -> Finds:
+def by_spark(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     """Spark on shared queries."""
-    sharing = Sharing({"s": COLUMNS})
-    shares = sharing.of(rules)
-    for group in shares.groups:
-        session.createDataFrame(group.constants).createOrReplaceTempView(group.table)
-    return _read(session, sharing.statement(rules, shares))
+    sharing = RuleBatcher({"s": COLUMNS})
+    shares = sharing.batch(rules)
+    for group in shares.batches:
+        session.createDataFrame(group.constants).createOrReplaceTempView(group.constants_table)
+    return _read(session, sharing.build_statement(rules, shares))
 
 
-def here(rules: list[Running]) -> tuple[Finds, set[int]]:
+def here(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
     """This process; and which rules it served."""
-    shares, found, served = Sharing({"s": COLUMNS}).of(rules), {}, set()
-    for group, finds in LocalJudge().found(shares.groups, {"s": ROWS}):
-        served |= set(group.members)
+    shares, found, served = RuleBatcher({"s": COLUMNS}).batch(rules), {}, set()
+    for group, finds in LocalEvaluator().evaluate(shares.batches, {"s": ROWS}):
+        served |= set(group.rule_indexes)
         for place, one in finds:
             found.setdefault(place, []).append((one.ts, dict(one.attributes)))
     return found, served
 
 
-def by_panes(rules: list[Running]) -> tuple[Finds, set[int]]:
+def by_panes(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
     """This process, windows that slide merged of panes; and which rules it served so."""
-    shares, found, served = Sharing({"s": COLUMNS}).of(rules), {}, set()
-    whole = Slice(tuple(rules), None, END, None, END)
-    for group, finds in Panes(LocalJudge(), Halves()).found(whole, shares):
-        served |= set(group.members)
+    shares, found, served = RuleBatcher({"s": COLUMNS}).batch(rules), {}, set()
+    whole = RuleSlice(tuple(rules), None, END, None, END)
+    for group, finds in PaneCache(LocalEvaluator(), Halves()).evaluate(whole, shares):
+        served |= set(group.rule_indexes)
         for place, one in finds:
             found.setdefault(place, []).append((one.ts, dict(one.attributes)))
     return found, served
@@ -126,18 +145,23 @@ def by_panes(rules: list[Running]) -> tuple[Finds, set[int]]:
 class Halves:
     """The rows, in two pieces."""
 
-    def at_hand(self, stream: str, low: int | None, high: int | None) -> None:
-        """See `moirae.judging.panes.Pieces`."""
+    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
+        """See `moirae.evaluation.panes.Pieces`."""
 
-    def pieces(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
-        """See `moirae.judging.panes.Pieces`."""
+    def read_tables(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
+        """See `moirae.evaluation.panes.Pieces`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 
 def _read(session: SparkSession, sql: str) -> Finds:
     table = session.sql(sql).toArrow()
     found: Finds = {}
-    rows = zip(table["rule"].to_pylist(), column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True)
+    rows = zip(
+        table["rule"].to_pylist(),
+        micros_column(table, "ts").tolist(),
+        table["attributes"].to_pylist(),
+        strict=True,
+    )
     for place, ts, text in rows:
         found.setdefault(place, []).append((ts, orjson.loads(text)))
     return found
@@ -155,7 +179,9 @@ def _sorted(rows: list[tuple[int, dict[str, Any]]]) -> list[tuple[int, dict[str,
     def rounded(value: Any) -> Any:
         return f"{value:.6g}" if isinstance(value, float) else value
 
-    return sorted(rows, key=lambda row: (row[0], repr([rounded(value) for value in row[1].values()])))
+    return sorted(
+        rows, key=lambda row: (row[0], repr([rounded(value) for value in row[1].values()]))
+    )
 
 
 def _alike(one: tuple[int, Mapping[str, Any]], other: tuple[int, Mapping[str, Any]]) -> bool:
@@ -163,7 +189,8 @@ def _alike(one: tuple[int, Mapping[str, Any]], other: tuple[int, Mapping[str, An
         one[0] == other[0]
         and list(one[1]) == list(other[1])
         and all(
-            a == b or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
+            a == b
+            or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
             for a, b in zip(one[1].values(), other[1].values(), strict=True)
         )
         and all(type(a) is type(b) for a, b in zip(one[1].values(), other[1].values(), strict=True))
@@ -188,7 +215,9 @@ PLAIN = st.one_of(
     st.builds("{} {} {}".format, NUMBERS, WORDS, st.sampled_from(["v", "n", "i"])),
     st.builds("n BETWEEN {} AND {}".format, SMALL, SMALL),
     st.builds("host IN ({}, {})".format, TEXT, TEXT),
-    st.sampled_from(["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"]),
+    st.sampled_from(
+        ["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"]
+    ),
 )
 CONDITIONS = st.one_of(
     PLAIN,
@@ -196,10 +225,14 @@ CONDITIONS = st.one_of(
     st.builds("({} AND {})".format, PLAIN, PLAIN),
     st.builds("({} OR {})".format, PLAIN, PLAIN),
 )
-OUTPUTS = st.one_of(NUMBERS, SMALL, TEXT, st.sampled_from(["host", "ok", "ts", "v > 3", "n IS NULL"]))
+OUTPUTS = st.one_of(
+    NUMBERS, SMALL, TEXT, st.sampled_from(["host", "ok", "ts", "v > 3", "n IS NULL"])
+)
 ARGUMENTS = st.sampled_from(["v", "n", "i", "n % 3", "n + i"])
 AGGREGATES = st.one_of(
-    st.sampled_from(["count(*)", "count(v)", "count(DISTINCT host)", "max(ts)", "min(host)", "sum(n) / 2"]),
+    st.sampled_from(
+        ["count(*)", "count(v)", "count(DISTINCT host)", "max(ts)", "min(host)", "sum(n) / 2"]
+    ),
     st.builds("{}({})".format, st.sampled_from(["sum", "avg", "min", "max", "count"]), ARGUMENTS),
     st.builds("max({0}) - min({0})".format, ARGUMENTS),
 )
@@ -209,27 +242,44 @@ HAVINGS = st.one_of(
     st.builds("max(i) > {} AND host <> {}".format, SMALL, TEXT),
 )
 WINDOWS = st.sampled_from(
-    ["'1 minute'", "'90 seconds'", "'3 minutes', '1 minute'", "'50 seconds', '20 seconds', '7 seconds'"]
+    [
+        "'1 minute'",
+        "'90 seconds'",
+        "'3 minutes', '1 minute'",
+        "'50 seconds', '20 seconds', '7 seconds'",
+    ]
 )
 
 
 @st.composite
 def filters(draw: st.DrawFn) -> str:
     """A rule that judges row by row."""
-    outputs = [f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(OUTPUTS, max_size=3)))]
+    outputs = [
+        f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(OUTPUTS, max_size=3)))
+    ]
     where = draw(st.lists(CONDITIONS, max_size=2))
-    source = draw(st.sampled_from(["s", "s AS x", "(SELECT ts, host, v, n, i, ok FROM s WHERE n > 2) AS y"]))
-    return f"SELECT {', '.join(['ts', *outputs])} FROM {source}" + (f" WHERE {' AND '.join(where)}" if where else "")
+    source = draw(
+        st.sampled_from(["s", "s AS x", "(SELECT ts, host, v, n, i, ok FROM s WHERE n > 2) AS y"])
+    )
+    return f"SELECT {', '.join(['ts', *outputs])} FROM {source}" + (
+        f" WHERE {' AND '.join(where)}" if where else ""
+    )
 
 
 @st.composite
 def windows(draw: st.DrawFn) -> str:
     """A rule over windows."""
     keys = draw(st.sampled_from([[], ["host"], ["host", "ok"], ["n"]]))
-    outputs = [f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(AGGREGATES, max_size=3)))]
+    outputs = [
+        f"{one} AS o{number}" for number, one in enumerate(draw(st.lists(AGGREGATES, max_size=3)))
+    ]
     ts = draw(st.sampled_from(["window.end", "window.start", "max(ts)"]))
     where = draw(st.lists(CONDITIONS, max_size=1))
-    having = draw(st.lists(HAVINGS if "host" in keys else HAVINGS.filter(lambda h: "host" not in h), max_size=1))
+    having = draw(
+        st.lists(
+            HAVINGS if "host" in keys else HAVINGS.filter(lambda h: "host" not in h), max_size=1
+        )
+    )
     return (
         f"SELECT {', '.join([f'{ts} AS ts', *keys, *outputs])} FROM s"
         + (f" WHERE {where[0]}" if where else "")
@@ -239,7 +289,10 @@ def windows(draw: st.DrawFn) -> str:
 
 
 EXAMPLES = [
-    [f"SELECT host, ts, v * {k} AS w FROM s WHERE v > {k}.5 AND n % 10 <> {k}" for k in range(1, 5)],
+    [
+        f"SELECT host, ts, v * {k} AS w FROM s WHERE v > {k}.5 AND n % 10 <> {k}"
+        for k in range(1, 5)
+    ],
     [f"SELECT host, ts, v FROM load WHERE v > {k} AND host = 'a'" for k in range(3)],
     [
         "SELECT host, ts, v FROM (SELECT * FROM s) AS y WHERE v > 3",
@@ -274,12 +327,18 @@ def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
     """Filters, windows, derived streams, constants anywhere."""
     texts = [text for texts in EXAMPLES for text in texts]
     rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
-    assert all(as_written(session, rules).get(place) for place in (0, 4, 7, 9, 12)), "they find something"
+    assert all(as_written(session, rules).get(place) for place in (0, 4, 7, 9, 12)), (
+        "they find something"
+    )
     assert _agree(session, texts) == set(range(len(texts)))
-    assert by_panes([running(session, f"R{number}", text) for number, text in enumerate(EXAMPLES[3])])[1] == {0, 1, 2}
+    assert by_panes(
+        [running(session, f"R{number}", text) for number, text in enumerate(EXAMPLES[3])]
+    )[1] == {0, 1, 2}
 
 
-@settings(max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
 def test_all_judges_agree(session: SparkSession, texts: list[str]) -> None:
     """Whatever is generated."""
@@ -291,7 +350,12 @@ PROGRESS = Progress("sets of rules", 10)
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-@settings(max_examples=150, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=150,
+    deadline=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
 def test_all_judges_agree_on_many(session: SparkSession, texts: list[str]) -> None:
     """More of it."""
@@ -304,9 +368,9 @@ def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> 
     text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
     rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
     rules.append(running(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3"))
-    shares = Sharing({"s": COLUMNS}).of(rules)
-    assert [len(group.members) for group in shares.groups] == [50, 1]
-    assert shares.rest == ()
+    shares = RuleBatcher({"s": COLUMNS}).batch(rules)
+    assert [len(group.rule_indexes) for group in shares.batches] == [50, 1]
+    assert shares.unbatched == ()
 
 
 @pytest.mark.parametrize(
@@ -328,7 +392,7 @@ def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> 
 )
 def test_what_is_not_shown_to_agree_is_left_to_spark(session: SparkSession, text: str) -> None:
     """No guess."""
-    assert Sharing({"s": COLUMNS}).of([running(session, "R", text)]).groups == ()
+    assert RuleBatcher({"s": COLUMNS}).batch([running(session, "R", text)]).batches == ()
 
 
 def test_what_fails_here_is_left_to_spark(session: SparkSession) -> None:

@@ -134,7 +134,9 @@ class Place:
             f"  s: {{columns: {{{columns}}}, time: ts, {case.stream}, source: {{files: landing/*.jsonl.gz}}}}\n"
             f"chunks: {case.chunks}\nrules: [rules.yaml]\n"
         )
-        self._rules = f'groups:\n- name: g\n  rules:\n  - {{alert: Before, expr: "{case.before}"}}\n'
+        self._rules = (
+            f'groups:\n- name: g\n  rules:\n  - {{alert: Before, expr: "{case.before}"}}\n'
+        )
         (root / "rules.yaml").write_text(self._rules)
         (root / "landing").mkdir()
         self.rows = duckdb.connect()
@@ -143,25 +145,38 @@ class Place:
     def _load(self) -> None:
         """All rows; times as they are written."""
         factor, options = self.case.scale
-        kinds = {name: "INTEGER" if kind == "int" else "VARCHAR" for name, kind in self.case.columns.items()}
-        self.rows.execute(f"CREATE TABLE s ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})")
+        kinds = {
+            name: "INTEGER" if kind == "int" else "VARCHAR"
+            for name, kind in self.case.columns.items()
+        }
+        self.rows.execute(
+            f"CREATE TABLE s ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
+        )
         for file in sorted(DATA.glob(self.case.files)):
             if factor > 1:
                 made = self.root / f"scaled-{file.name}"
                 command = [sys.executable, str(DATA / "tools" / "scaleup.py"), str(file), str(made)]
-                subprocess.run([*command, "--factor", str(factor), *options.split()], check=True, capture_output=True)
+                subprocess.run(
+                    [*command, "--factor", str(factor), *options.split()],
+                    check=True,
+                    capture_output=True,
+                )
                 file = made
             read = "read_json" if ".jsonl" in file.name else "read_csv"
             names = ", ".join(self.case.columns)
             more = ", header = true" if read == "read_csv" else ""
-            self.rows.execute(f"INSERT INTO s SELECT {names} FROM {read}('{file}', columns = {kinds}{more})")
+            self.rows.execute(
+                f"INSERT INTO s SELECT {names} FROM {read}('{file}', columns = {kinds}{more})"
+            )
         self.rows.execute(f"DELETE FROM s WHERE ts >= '{self.case.end}'")
 
     def land(self, low: str, high: str) -> None:
         """The rows between two times, some hours in a file."""
         span = f"time_bucket(INTERVAL {self.case.step} hour, ts::timestamp)"
         within = f"ts >= '{low}' AND ts < '{high}'"
-        for (begin,) in self.rows.execute(f"SELECT DISTINCT {span} FROM s WHERE {within} ORDER BY 1").fetchall():
+        for (begin,) in self.rows.execute(
+            f"SELECT DISTINCT {span} FROM s WHERE {within} ORDER BY 1"
+        ).fetchall():
             # A file is read once: what comes later to the same hours has another name.
             hidden = self.root / "landing" / f".{begin:%Y%m%dT%H}-{low.replace(':', '')}.jsonl.gz"
             wanted = f"SELECT * FROM s WHERE {within} AND {span} = '{begin}'"
@@ -183,7 +198,9 @@ class Place:
     def _events(self) -> str:
         case, keys = self.case, ", ".join(self.case.keys)
         landed = f"(ts < '{case.split}' OR ts >= '{case.later}')"
-        return f"SELECT DISTINCT {keys}, ts::timestamp AS ts FROM s WHERE {case.events} AND {landed}"
+        return (
+            f"SELECT DISTINCT {keys}, ts::timestamp AS ts FROM s WHERE {case.events} AND {landed}"
+        )
 
     def events(self) -> list[tuple[Any, ...]]:
         """What the rule finds before it is late, by hand: key values and time."""
@@ -205,14 +222,26 @@ class Place:
     # What the workspace says
 
     def moirae(self, *arguments: str) -> str:
-        command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(self.root / "moirae.yaml")]
+        command = [
+            sys.executable,
+            "-m",
+            "moirae",
+            *arguments,
+            "--workspace",
+            str(self.root / "moirae.yaml"),
+        ]
         patience = self.case.patience
-        done = subprocess.run(command, capture_output=True, text=True, timeout=patience, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=patience, check=False
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
     def exported(self, what: str) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.moirae("export", what, "--format", "jsonl").splitlines()]
+        return [
+            json.loads(line)
+            for line in self.moirae("export", what, "--format", "jsonl").splitlines()
+        ]
 
     def past(self) -> dict[str, Any]:
         rules = json.loads(self.moirae("rules", "list", "-o", "json"))

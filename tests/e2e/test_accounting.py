@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from moirae.doctor import examine
+from moirae.inspect.doctor import run_checks
 from tests.faults.harness import Stage, stage
 
 SEED, RECORDS = 11, 10_000
@@ -58,7 +58,12 @@ class Model:
     def _row(self, newest: datetime, number: int) -> tuple[datetime, dict[str, Any]]:
         ts = newest + timedelta(milliseconds=self.rng.randrange(1, 60))
         shown = ts - timedelta(hours=1) if self.rng.random() < 0.05 else ts
-        row = {"ts": shown.isoformat(), "host": f"h{number % 7}", "n": number, "cpu": self.rng.uniform(0, 100)}
+        row = {
+            "ts": shown.isoformat(),
+            "host": f"h{number % 7}",
+            "n": number,
+            "cpu": self.rng.uniform(0, 100),
+        }
         return max(newest, shown), row
 
 
@@ -93,11 +98,12 @@ def filled() -> Iterator[tuple[Stage, Model]]:
 
 def test_every_record_is_accounted_for(filled: tuple[Stage, Model]) -> None:
     made, model = filled
-    query = (
-        "SELECT sum(read), sum(archived), sum(duplicates), sum(malformed), sum(conflicts), sum(quarantined) FROM units"
-    )
+    query = "SELECT sum(read), sum(archived), sum(duplicates), sum(malformed), sum(conflicts), sum(quarantined) FROM units"
     counts = model.counts
-    wanted = [RECORDS, *(counts[k] for k in ("row", "duplicate", "malformed", "conflict", "quarantined"))]
+    wanted = [
+        RECORDS,
+        *(counts[k] for k in ("row", "duplicate", "malformed", "conflict", "quarantined")),
+    ]
     row = made.connection.execute(query).fetchone()
     assert row is not None
     assert [int(value) for value in row] == wanted
@@ -108,7 +114,7 @@ def test_every_record_is_accounted_for(filled: tuple[Stage, Model]) -> None:
 
 def test_the_doctor_finds_nothing(filled: tuple[Stage, Model]) -> None:
     made, _ = filled
-    findings = examine(made.settings, made.connection)
+    findings = run_checks(made.settings, made.connection)
     assert [finding for finding in findings if finding.wrong] == []
     assert len(findings) > 5
 
@@ -119,7 +125,9 @@ def test_the_doctor_finds_what_is_wrong(filled: tuple[Stage, Model]) -> None:
     made.connection.execute(
         "DELETE FROM dead_letters WHERE (unit_id, line) IN (SELECT unit_id, line FROM dead_letters LIMIT 1)"
     )
-    wrong = [finding.check for finding in examine(made.settings, made.connection) if finding.wrong]
+    wrong = [
+        finding.check for finding in run_checks(made.settings, made.connection) if finding.wrong
+    ]
     made.connection.execute("UPDATE units SET archived = archived - 1 WHERE id = 1")
     assert len(wrong) == 3
 
@@ -129,7 +137,10 @@ def test_dead_letters_say_what_and_where(filled: tuple[Stage, Model]) -> None:
     rows = made.connection.execute(
         "SELECT u.unit, d.line, d.reason, d.raw FROM dead_letters d JOIN units u ON u.id = d.unit_id"
     ).fetchall()
-    assert len(rows) >= sum(model.counts[kind] for kind in ("malformed", "conflict", "quarantined")) - 1
+    assert (
+        len(rows)
+        >= sum(model.counts[kind] for kind in ("malformed", "conflict", "quarantined")) - 1
+    )
     for unit, line, _, raw in rows:
         lines = model.files[int(unit.split("/")[-1].split(".")[0])]
         assert raw == lines[(line - 1) // 2]

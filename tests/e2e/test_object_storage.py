@@ -65,7 +65,10 @@ def land(root: Path, files: range) -> None:
 
 def answers(root: Path) -> dict[tuple[int, str], dict[str, Any]]:
     """By the event's number and the recall's name."""
-    lines = {what: moirae(root, "export", what, "--format", "jsonl").splitlines() for what in ("events", "recalls")}
+    lines = {
+        what: moirae(root, "export", what, "--format", "jsonl").splitlines()
+        for what in ("events", "recalls")
+    }
     events = {event["eid"]: event["attributes"]["n"] for event in map(json.loads, lines["events"])}
     return {(events[one["eid"]], one["recall"]): one for one in map(json.loads, lines["recalls"])}
 
@@ -88,5 +91,7 @@ def test_history_is_kept_in_object_storage_and_asked_there(bucket: str) -> None:
         found = answers(root)
     for number in range(ROWS - 1, FILES * ROWS, ROWS):
         past = [n for n in range(number) if n % HOSTS == number % HOSTS]
-        assert found[number, "norm"]["answer"] == [{"n": len(past), "total": sum(past)}], found[number, "norm"]
+        assert found[number, "norm"]["answer"] == [{"n": len(past), "total": sum(past)}], found[
+            number, "norm"
+        ]
         assert found[number, "similar"]["state"] == "done"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moirae import database
-from moirae.settings import load_settings
+from moirae.config.settings import load_settings
+from moirae.runtime import database
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -35,7 +35,11 @@ groups:
     expr: SELECT host, ts, CAST(substr(host, 2) AS INT) AS number FROM cpu WHERE cpu > 85
     key: [host]
 """
-ROWS = [(host, cpu) for host in ("h1", "nul\0host", "\ud83d\ude00") for cpu in (1e20, -1e308, 1e300, 90.0, 1.0)]
+ROWS = [
+    (host, cpu)
+    for host in ("h1", "nul\0host", "\ud83d\ude00")
+    for cpu in (1e20, -1e308, 1e300, 90.0, 1.0)
+]
 
 
 def _moirae(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -56,19 +60,31 @@ def test_nothing_stops_for_odd_values() -> None:
         assert "15 records read: 15 archived" in drained.stdout, drained.stderr
         assert drained.stderr.count("process fell") == 0
         assert "moirae: starting\n" in drained.stderr
-        with database.connect(load_settings(root / "moirae.yaml", {}), "test") as connection:
-            found = connection.execute("SELECT attributes->'cpu' FROM events ORDER BY ts").fetchall()
+        with database.connect_database(
+            load_settings(root / "moirae.yaml", {}), "test"
+        ) as connection:
+            found = connection.execute(
+                "SELECT attributes->'cpu' FROM events ORDER BY ts"
+            ).fetchall()
             assert [row[0] for row in found] == [1e20, 1e300, 90.0] * 3
         rules = json.loads(_moirae(root, "rules", "list", "-o", "json").stdout)
         assert "CAST_INVALID_INPUT" in {rule["rule"]: rule["error"] for rule in rules}["g/Fails"]
         exported = _moirae(root, "export", "events", "--format", "jsonl").stdout.splitlines()
         assert (
-            sorted(json.loads(line)["attributes"]["cpu"] for line in exported) == [90.0] * 3 + [1e20] * 3 + [1e300] * 3
+            sorted(json.loads(line)["attributes"]["cpu"] for line in exported)
+            == [90.0] * 3 + [1e20] * 3 + [1e300] * 3
         )
         recalls = [
-            json.loads(line) for line in _moirae(root, "export", "recalls", "--format", "jsonl").stdout.splitlines()
+            json.loads(line)
+            for line in _moirae(root, "export", "recalls", "--format", "jsonl").stdout.splitlines()
         ]
-        newest = [recall["answer"] for recall in recalls if recall["recall"] == "newest" and recall["answer"]]
-        assert {"last": {"ts": "2026-01-01T12:00:00.000000Z", "cpu": 1e300}} in [rows[0] for rows in newest]
+        newest = [
+            recall["answer"]
+            for recall in recalls
+            if recall["recall"] == "newest" and recall["answer"]
+        ]
+        assert {"last": {"ts": "2026-01-01T12:00:00.000000Z", "cpu": 1e300}} in [
+            rows[0] for rows in newest
+        ]
         shown = _moirae(root, "recalls", "show", recalls[-1]["eid"]).stdout
         assert "DIVIDE_BY_ZERO" in shown

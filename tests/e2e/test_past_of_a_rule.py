@@ -22,7 +22,9 @@ from tests.e2e.late_rule import CASES, DATA, Place
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(6000),
-    pytest.mark.skipif(not DATA.is_dir(), reason=f"no data at {DATA}; MOIRAE_DATA names its folder"),
+    pytest.mark.skipif(
+        not DATA.is_dir(), reason=f"no data at {DATA}; MOIRAE_DATA names its folder"
+    ),
 ]
 
 
@@ -47,7 +49,9 @@ def test_a_rule_added_later_has_its_past(place: Place) -> None:
     try:
         recent = place.until("recent chunks have views", place.materialised)
         assert recent["chunks"]["recent"]["chunks"] == 3
-        assert recent["chunks"]["old"]["found"] == 0 < recent["chunks"]["old"]["chunks"], "nobody has asked yet"
+        assert recent["chunks"]["old"]["found"] == 0 < recent["chunks"]["old"]["chunks"], (
+            "nobody has asked yet"
+        )
         # What lies close behind the end of a drained input is late.
         place.land(case.later, case.end)
         place.until("old chunks have views, as recalls came by", place.asked)
@@ -59,13 +63,17 @@ def test_a_rule_added_later_has_its_past(place: Place) -> None:
     assert not any(chunks["failed"] for chunks in past["chunks"].values()), past
     late = datetime.fromisoformat(case.late)
     added = [event for event in place.exported("events") if event["rule"] == "g/Added"]
-    found = sorted((*(event["key"][name] for name in case.keys), _time(event["ts"])) for event in added)
+    found = sorted(
+        (*(event["key"][name] for name in case.keys), _time(event["ts"])) for event in added
+    )
     assert [event for event in found if event[-1] < late] == place.events()
     corpus = sorted(_time(one["ts"]) for one in place.exported("contexts"))
     assert [ts for ts in corpus if ts < late] == place.firsts()
     hits = {hit["event"] for hit in place.exported("similar")}
     past_events = [
-        e for e in json.loads(place.moirae("events", "list", "--limit", "100000", "-o", "json")) if e["past"]
+        e
+        for e in json.loads(place.moirae("events", "list", "--limit", "100000", "-o", "json"))
+        if e["past"]
     ]
     known = [event["eid"] for event in past_events if event["eid"] in hits]
     assert known
@@ -75,7 +83,9 @@ def test_a_rule_added_later_has_its_past(place: Place) -> None:
     listed = json.loads(place.moirae("alerts", "list", "--limit", "10000", "-o", "json"))
     assert not any(alert["past"] for alert in listed)
     place.moirae("doctor")
-    print(f"{len(found):,} events, {len(known)} past ones among hits; all in {time.monotonic() - began:.0f} s")
+    print(
+        f"{len(found):,} events, {len(known)} past ones among hits; all in {time.monotonic() - began:.0f} s"
+    )
 
 
 def _time(text: str) -> datetime:

@@ -13,7 +13,9 @@ from typing import Any
 import duckdb
 import pytest
 
-DATA = Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "planetlab"
+DATA = (
+    Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" / "data")) / "planetlab"
+)
 DAY = DATA / "cpu_20110303.csv.gz"
 
 WORKSPACE = """
@@ -72,7 +74,9 @@ def _told(root: Path, *arguments: str, code: int = 0) -> Any:
 
 
 def _exported(root: Path, what: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in _moirae(root, "export", what, "--format", "jsonl").splitlines()]
+    return [
+        json.loads(line) for line in _moirae(root, "export", what, "--format", "jsonl").splitlines()
+    ]
 
 
 SLICE_BUSY = f"SELECT host, slice, ts::timestamp AS ts FROM read_csv('{DAY}') WHERE cpu_pct >= 80"
@@ -107,7 +111,11 @@ def _time(text: str) -> str:
 def test_events_equal_an_independent_computation(drained: Path) -> None:
     events = _exported(drained, "events")
     assert len({event["eid"] for event in events}) == len(events)
-    busy = {(e["key"]["host"], e["key"]["slice"], _time(e["ts"])) for e in events if e["rule"].endswith("SliceBusy")}
+    busy = {
+        (e["key"]["host"], e["key"]["slice"], _time(e["ts"]))
+        for e in events
+        if e["rule"].endswith("SliceBusy")
+    }
     nodes = {(e["key"]["host"], _time(e["ts"])) for e in events if e["rule"].endswith("NodeBusy")}
     assert busy == _rows(SLICE_BUSY)
     assert nodes == _rows(NODE_BUSY)
@@ -123,7 +131,9 @@ def test_alerts_equal_an_independent_computation(drained: Path) -> None:
         if a["rule"].endswith("SliceBusy")
     }
     nodes = {
-        (a["key"]["host"], _time(a["starts_at"]), _time(a["ends_at"])) for a in alerts if a["rule"].endswith("NodeBusy")
+        (a["key"]["host"], _time(a["starts_at"]), _time(a["ends_at"]))
+        for a in alerts
+        if a["rule"].endswith("NodeBusy")
     }
     assert slices == _rows(_alerts(SLICE_BUSY, "host, slice", "7 minute", "10 minute"))
     assert nodes == _rows(_alerts(NODE_BUSY, "host", "2 hour", "0 minute"))
@@ -147,7 +157,11 @@ def test_what_is_kept_can_be_listed(drained: Path) -> None:
     assert {"present", "recent"} <= {chunk["state"] for chunk in chunks}
     fullest = max(chunks, key=lambda chunk: chunk["rows"])
     shown = _told(drained, "chunks", "show", str(fullest["id"]))
-    assert (shown["id"], shown["rows"], shown["bytes"]) == (fullest["id"], fullest["rows"], fullest["bytes"])
+    assert (shown["id"], shown["rows"], shown["bytes"]) == (
+        fullest["id"],
+        fullest["rows"],
+        fullest["bytes"],
+    )
     (stream,) = _told(drained, "streams", "list")
     assert (stream["stream"], stream["archived"]) == ("cpu", archived)
     assert stream["bytes"] == sum(chunk["bytes"] for chunk in chunks) > 0
@@ -162,8 +176,14 @@ def test_a_change_of_rules_is_told_before_it_is_made(drained: Path) -> None:
     (drained / "rules.yaml").write_text(RULES.replace(">= 80", ">= 90"))
     try:
         for command, code in ((("diff",), 3), (("apply", "--dry-run"), 0)):
-            changed = [step for step in _told(drained, "rules", *command, code=code) if step["action"] != "stay"]
-            assert [(step["action"], step["rule"]) for step in changed] == [("change", "planetlab/SliceBusy")]
+            changed = [
+                step
+                for step in _told(drained, "rules", *command, code=code)
+                if step["action"] != "stay"
+            ]
+            assert [(step["action"], step["rule"]) for step in changed] == [
+                ("change", "planetlab/SliceBusy")
+            ]
         (drained / "rules.yaml").write_text(RULES.replace("cpu_pct >= 80", "nothing >= 80"))
         _moirae(drained, "rules", "diff", code=1)
         _moirae(drained, "rules", "apply", code=1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from moirae.deployments.registry import Registry
+from moirae.deployments.registry import RuleRegistry
 from tests.faults.harness import RULES, Stage, stage
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
@@ -27,7 +27,14 @@ EXTRA = """
 
 
 def _moirae(made: Stage, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(made.root / "moirae.yaml")]
+    command = [
+        sys.executable,
+        "-m",
+        "moirae",
+        *arguments,
+        "--workspace",
+        str(made.root / "moirae.yaml"),
+    ]
     return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
@@ -41,7 +48,11 @@ def _wait_for(made: Stage, version: str | None) -> None:
 
     def reached() -> bool:
         query = "SELECT version FROM deployments WHERE rule = 'load/Extra' AND state = 'running'"
-        desired = [d.version for d in Registry(made.connection).desired() if d.name == "load/Extra"]
+        desired = [
+            d.version
+            for d in RuleRegistry(made.connection).desired_rules()
+            if d.name == "load/Extra"
+        ]
         running = [row[0] for row in made.connection.execute(query)]
         return running == desired and bool(running) == (version is not None)
 
@@ -56,19 +67,22 @@ def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
         made.wait(lambda: made.archived_units() > 0, 250)
         rules.write_text(RULES + EXTRA.format(version=1, limit=50))
         _wait_for(made, "1")
-        revision = Registry(made.connection).revision()
+        revision = RuleRegistry(made.connection).revision()
         rules.write_text(RULES + EXTRA.format(version=2, limit="nothing"))
-        made.wait(lambda: bool(Registry(made.connection).rule_files().problems), 250)
-        assert Registry(made.connection).revision() == revision
+        made.wait(lambda: bool(RuleRegistry(made.connection).rule_files_state().problems), 250)
+        assert RuleRegistry(made.connection).revision() == revision
         shown = _moirae(made, "status")
         assert shown.returncode == 1
         assert "rules.yaml:" in shown.stdout + shown.stderr
         assert _status(made)["rule_files"]["problems"]
-        answered = Registry(made.connection).rule_files().answered
+        answered = RuleRegistry(made.connection).rule_files_state().answered
         assert made._up is not None
         made._up.send_signal(signal.SIGHUP)
-        made.wait(lambda: Registry(made.connection).rule_files().answered > answered, 250)
-        assert Registry(made.connection).reloaded(answered + 1) == Registry(made.connection).rule_files().problems
+        made.wait(lambda: RuleRegistry(made.connection).rule_files_state().answered > answered, 250)
+        assert (
+            RuleRegistry(made.connection).reload_problems(answered + 1)
+            == RuleRegistry(made.connection).rule_files_state().problems
+        )
         rules.write_text(RULES)
         _wait_for(made, None)
         assert not _status(made)["rule_files"]["problems"]
@@ -92,13 +106,22 @@ def test_a_hundred_reloads_under_load() -> None:
         for number in range(100):
             kind = rng.choice(["add", "add", "change", "remove", "same", "bad"])
             extra = EXTRA.format(version=number, limit=rng.choice([80, 90]))
-            text = {"remove": "", "same": None, "bad": EXTRA.format(version=1, limit="nothing")}.get(kind, extra)
+            text = {
+                "remove": "",
+                "same": None,
+                "bad": EXTRA.format(version=1, limit="nothing"),
+            }.get(kind, extra)
             if text is not None:
                 rules.write_text(RULES + text)
-            request = Registry(made.connection).ask_reload()
-            made.wait(lambda request=request: Registry(made.connection).reloaded(request) is not None, 300)
+            request = RuleRegistry(made.connection).request_reload()
+            made.wait(
+                lambda request=request: (
+                    RuleRegistry(made.connection).reload_problems(request) is not None
+                ),
+                300,
+            )
             bad = bad if text is None else kind == "bad"
-            assert bool(Registry(made.connection).reloaded(request)) == bad
+            assert bool(RuleRegistry(made.connection).reload_problems(request)) == bad
             time.sleep(rng.uniform(0, 1))
             kinds[kind] += 1
             if number % 10 == 9:
@@ -110,7 +133,9 @@ def test_a_hundred_reloads_under_load() -> None:
         made.drain()
         figures = made.check(besides=("load/Extra",))
         cpu = {row["n"]: row["cpu"] for row in made.producer.rows}
-        extra = made.connection.execute("SELECT eid, attributes FROM events WHERE rule = 'load/Extra'").fetchall()
+        extra = made.connection.execute(
+            "SELECT eid, attributes FROM events WHERE rule = 'load/Extra'"
+        ).fetchall()
         print(f"100 reloads: {figures}, {len(extra)} events of the rule that comes and goes")
         assert len({eid for eid, _ in extra}) == len(extra) > 0
         assert all(cpu[attributes["n"]] > 80 for _, attributes in extra)

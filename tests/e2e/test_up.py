@@ -63,7 +63,9 @@ def test_rows_behind_a_drained_end_are_late(rows: int) -> None:
             _row("2026-01-01T00:00:50Z", 1000) + _row("2026-01-02T00:00:00Z", 1001)
         )
         made.drain()
-        found = made.connection.execute("SELECT sum(archived)::int, sum(late)::int FROM units").fetchone()
+        found = made.connection.execute(
+            "SELECT sum(archived)::int, sum(late)::int FROM units"
+        ).fetchone()
         assert found == (rows + 2, 1)
 
 
@@ -74,7 +76,10 @@ def _row(ts: str, n: int) -> str:
 def test_a_lost_checkpoint_changes_nothing() -> None:
     with stage(seed=6) as made:
         made.producer.landing.mkdir(parents=True)
-        rows = [_row(f"2026-01-01T00:00:{i % 60:02d}Z", i).replace("50.0", str(i * 2.0)) for i in range(50)]
+        rows = [
+            _row(f"2026-01-01T00:00:{i % 60:02d}Z", i).replace("50.0", str(i * 2.0))
+            for i in range(50)
+        ]
         (made.producer.landing / "a.jsonl").write_text("".join(rows))
         made.drain()
         before = _state(made)
@@ -87,5 +92,7 @@ def test_a_lost_checkpoint_changes_nothing() -> None:
 
 def _state(made: Stage) -> tuple[list[tuple[object, ...]], list[tuple[object, ...]]]:
     counts = made.connection.execute("SELECT read, archived, duplicates FROM units").fetchall()
-    events = made.connection.execute("SELECT rule, eid, ts, settled FROM events ORDER BY rule, eid").fetchall()
+    events = made.connection.execute(
+        "SELECT rule, eid, ts, settled FROM events ORDER BY rule, eid"
+    ).fetchall()
     return counts, events

@@ -88,8 +88,12 @@ def _streams() -> dict[str, list[dict[str, str]]]:
         streams["users"] += [{"ts": before, "host": host, "user": user} for user in users]
         streams["processes"] += [{"ts": edge, "host": host, "proc": proc} for proc in processes]
         # Outside of it on both sides, and on another host: not in any context.
-        streams["users"].append({"ts": ts.replace(":00:00Z", ":00:00.000001Z"), "host": host, "user": "late"})
-        streams["processes"].append({"ts": ts.replace(":00:00Z", ":00:05.000001Z"), "host": host, "proc": "late"})
+        streams["users"].append(
+            {"ts": ts.replace(":00:00Z", ":00:00.000001Z"), "host": host, "user": "late"}
+        )
+        streams["processes"].append(
+            {"ts": ts.replace(":00:00Z", ":00:05.000001Z"), "host": host, "proc": "late"}
+        )
         streams["processes"].append({"ts": ts, "host": "elsewhere", "proc": "other"})
     return {name: sorted(rows, key=lambda row: row["ts"]) for name, rows in streams.items()}
 
@@ -103,8 +107,13 @@ def eids(drained: Path) -> dict[str, str]:
 
 def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) -> None:
     """0 is not returned. The paper's 0.203 and 0.287 come of logarithms to two digits; exact are 0.1999 and 0.2827."""
-    rows = list(csv.DictReader(io.StringIO(_moirae(drained, "export", "similar", "--format", "csv"))))
-    found = {(eids[row["query"]], eids[row["event"]]): (int(row["rank"]), float(row["score"])) for row in rows}
+    rows = list(
+        csv.DictReader(io.StringIO(_moirae(drained, "export", "similar", "--format", "csv")))
+    )
+    found = {
+        (eids[row["query"]], eids[row["event"]]): (int(row["rank"]), float(row["score"]))
+        for row in rows
+    }
     assert found.keys() == {("e3", "e2"), ("e3", "e1")}
     assert found["e3", "e2"] == (1, pytest.approx(0.282705, abs=1e-6))
     assert found["e3", "e1"] == (2, pytest.approx(0.199903, abs=1e-6))
@@ -134,7 +143,9 @@ def test_similar_explains_itself(drained: Path, eids: dict[str, str]) -> None:
 
 def test_a_condition_decides_on_the_answer(drained: Path) -> None:
     """Only the second host has had more than one user: of the others history says that this is nothing."""
-    alerts: list[dict[str, Any]] = json.loads(_moirae(drained, "alerts", "list", "--all", "-o", "json"))
+    alerts: list[dict[str, Any]] = json.loads(
+        _moirae(drained, "alerts", "list", "--all", "-o", "json")
+    )
     verdicts = {alert["key"]["host"]: alert["verdict"] for alert in alerts}
     assert verdicts == {"h1": "held back", "h2": "kept", "h3": "held back"}
     shown = json.loads(_moirae(drained, "alerts", "list", "-o", "json"))

@@ -24,9 +24,9 @@ import psutil
 from deltalake import DeltaTable
 from psycopg import Connection
 
-from moirae import database
+from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import Unreachable
-from moirae.settings import Settings, from_environment
+from moirae.runtime import database
 
 WORKSPACE = """
 home: .moirae
@@ -122,16 +122,23 @@ class Stage:
 
     def __init__(self, root: Path, seed: int, rate: int = 500) -> None:
         self.root = root
-        self.settings: Settings = from_environment(root / "moirae.yaml")
+        self.settings: Settings = load_settings_from_environment(root / "moirae.yaml")
         self.producer = Producer(root / "landing" / "cpu", rate, seed)
-        self.connection: Connection[Any] = database.connect(self.settings, "faults")
+        self.connection: Connection[Any] = database.connect_database(self.settings, "faults")
         self._up: subprocess.Popen[bytes] | None = None
         self.log = root / "up.log"
 
     def up(self) -> None:
         """Start `moirae up`."""
         with self.log.open("ab") as log:
-            command = [sys.executable, "-m", "moirae", "up", "--workspace", str(self.root / "moirae.yaml")]
+            command = [
+                sys.executable,
+                "-m",
+                "moirae",
+                "up",
+                "--workspace",
+                str(self.root / "moirae.yaml"),
+            ]
             self._up = subprocess.Popen(command, stdout=log, stderr=log)
 
     def down(self) -> float:
@@ -156,20 +163,32 @@ class Stage:
         while True:
             self.connection.close()
             try:
-                self.connection = database.connect(self.settings, "faults")
+                self.connection = database.connect_database(self.settings, "faults")
                 return
             except Unreachable:
-                assert time.monotonic() < deadline, f"no database for {seconds} s; {self.log.read_text()[-3000:]}"
+                assert time.monotonic() < deadline, (
+                    f"no database for {seconds} s; {self.log.read_text()[-3000:]}"
+                )
                 time.sleep(0.2)
 
     def alive(self) -> set[str]:
         """The roles that have given a sign of life of late."""
-        rows = self.connection.execute("SELECT role FROM processes WHERE beat_at > clock_timestamp() - interval '6 s'")
+        rows = self.connection.execute(
+            "SELECT role FROM processes WHERE beat_at > clock_timestamp() - interval '6 s'"
+        )
         return {row[0] for row in rows}
 
     def drain(self) -> None:
         """`moirae up --drain`, which must succeed."""
-        command = [sys.executable, "-m", "moirae", "up", "--drain", "--workspace", str(self.root / "moirae.yaml")]
+        command = [
+            sys.executable,
+            "-m",
+            "moirae",
+            "up",
+            "--drain",
+            "--workspace",
+            str(self.root / "moirae.yaml"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
 
@@ -179,7 +198,9 @@ class Stage:
 
     def process(self, role: str) -> psutil.Process | None:
         """The process of a role now, if there is one: its number may be that of somebody else's by now."""
-        row = self.connection.execute("SELECT pid FROM processes WHERE role = %s", (role,)).fetchone()
+        row = self.connection.execute(
+            "SELECT pid FROM processes WHERE role = %s", (role,)
+        ).fetchone()
         if row is not None:
             with suppress(psutil.Error):
                 found = psutil.Process(row[0])
@@ -206,7 +227,9 @@ class Stage:
         """Until something holds."""
         deadline = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < deadline, f"waited {seconds} s in vain; {self.log.read_text()[-3000:]}"
+            assert time.monotonic() < deadline, (
+                f"waited {seconds} s in vain; {self.log.read_text()[-3000:]}"
+            )
             time.sleep(0.1)
 
     def check(self, besides: Sequence[str] = ()) -> dict[str, int]:
@@ -219,7 +242,9 @@ class Stage:
         table = DeltaTable(self.root / ".moirae" / "archive" / "streams" / "cpu").to_pyarrow_table()
         archived = list(zip(table["host"].to_pylist(), table["n"].to_pylist(), strict=True))
         assert len(archived) == len(set(archived)), "a row is archived twice"
-        assert set(archived) == expected, f"{len(expected - set(archived))} accepted rows are not in the archive"
+        assert set(archived) == expected, (
+            f"{len(expected - set(archived))} accepted rows are not in the archive"
+        )
         late = sum(table["_late"].to_pylist())
         on_time = table.filter(~table["_late"].to_numpy(zero_copy_only=False)).to_pylist()
         events = self._events(on_time)
@@ -234,7 +259,9 @@ class Stage:
         high = [("load/High", row["ts"], row["host"]) for row in rows if row["cpu"] > 97]
         windows: dict[tuple[str, int], list[float]] = {}
         for row in rows:
-            windows.setdefault((row["host"], int(row["ts"].timestamp() // 2)), []).append(row["cpu"])
+            windows.setdefault((row["host"], int(row["ts"].timestamp() // 2)), []).append(
+                row["cpu"]
+            )
         mean = [
             ("load/Mean", datetime.fromtimestamp(2 * (number + 1), UTC), host)
             for (host, number), values in windows.items()
@@ -242,7 +269,9 @@ class Stage:
         ]
         return high + mean
 
-    def _check_alerts(self, events: list[tuple[str, datetime, str]], besides: Sequence[str]) -> None:
+    def _check_alerts(
+        self, events: list[tuple[str, datetime, str]], besides: Sequence[str]
+    ) -> None:
         keep = {"load/High": timedelta(seconds=3), "load/Mean": timedelta(seconds=4)}
         wanted: set[tuple[str, str, datetime, datetime]] = set()
         for rule in keep:
@@ -258,7 +287,9 @@ class Stage:
         stored = self.connection.execute(query, (list(besides),)).fetchall()
         assert len(stored) == len(set(stored))
         assert set(stored) == wanted
-        left = self.connection.execute("SELECT count(*) FROM alerts WHERE state NOT IN ('resolved', 'withdrawn')")
+        left = self.connection.execute(
+            "SELECT count(*) FROM alerts WHERE state NOT IN ('resolved', 'withdrawn')"
+        )
         assert left.fetchone() == (0,)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from archiver.numbered import EVENTS, NumberedTable
-from archiver.roller import Roller
+from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.delta.sequenced_table import EVENTS, SequencedTable
 
 # Longer than a commit takes on a busy machine: what is not committed yet is no part of the table either.
 RETENTION = 5.0
@@ -18,7 +18,10 @@ CHUNK = 500
 def rows(after: int, last: int) -> pa.Table:
     """Events with the numbers beyond one up to another."""
     numbers = range(after + 1, last + 1)
-    texts = {name: [f"{name} {n % 3}" for n in numbers] for name in ("rule", "version", "key", "attributes")}
+    texts = {
+        name: [f"{name} {n % 3}" for n in numbers]
+        for name in ("rule", "version", "key", "attributes")
+    }
     ts = pa.array([n * 1000 for n in numbers], pa.timestamp("us", tz="UTC"))
     parts = pa.array([n // CHUNK for n in numbers], pa.int32())
     return pa.table({"ts": ts, "eid": [str(n) for n in numbers], **texts, "chunk": parts})
@@ -26,9 +29,9 @@ def rows(after: int, last: int) -> pa.Table:
 
 def main(root: Path) -> None:
     """Until killed."""
-    Roller(root, [], RETENTION, (EVENTS,))
-    table = NumberedTable(root, EVENTS)
-    last = table.last()
+    ChunkMaintenance(root, [], RETENTION, (EVENTS,))
+    table = SequencedTable(root, EVENTS)
+    last = table.last_number()
     for count in cycle((1, 7, 2, 30)):
         table.append(rows(last, last + count), last, last + count)
         last += count

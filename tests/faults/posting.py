@@ -44,7 +44,9 @@ class Poster(Producer):
         headers = {"Content-Type": "application/x-ndjson", "Authorization": f"Bearer {self.token}"}
         while True:
             try:
-                answer = client.post(self.url, content=content, headers={**headers, "Idempotency-Key": f"b{number}"})
+                answer = client.post(
+                    self.url, content=content, headers={**headers, "Idempotency-Key": f"b{number}"}
+                )
             except httpx.TransportError:
                 pass
             else:
@@ -57,20 +59,26 @@ class Poster(Producer):
 
 
 @contextmanager
-def posted(seed: int, rules: str, rate: int = 300, database: str | None = None) -> Iterator[tuple[Stage, Poster, str]]:
+def posted(
+    seed: int, rules: str, rate: int = 300, database: str | None = None
+) -> Iterator[tuple[Stage, Poster, str]]:
     """A stage whose rows are posted, its producer, and the server's address. Everything in it ends with it.
 
     `database`: a DSN, where the workspace has no embedded one.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    settings = WORKSPACE.replace("{files: landing/cpu/*.jsonl}", "{http: true}").replace("127.0.0.1:0", address)
+    settings = WORKSPACE.replace("{files: landing/cpu/*.jsonl}", "{http: true}").replace(
+        "127.0.0.1:0", address
+    )
     if database is not None:
         settings += f'database: "{database}"\n'
     with workspace(settings, rules) as root:
         made = Stage(root, seed)
-        token = tokens.create(made.connection, "producer", "operator")
-        made.producer = Poster(Path(root), rate, seed, url=f"http://{address}/api/v1/ingest/cpu", token=token)
+        token = tokens.create_token(made.connection, "producer", "operator")
+        made.producer = Poster(
+            Path(root), rate, seed, url=f"http://{address}/api/v1/ingest/cpu", token=token
+        )
         try:
             yield made, made.producer, address
         finally:

@@ -8,10 +8,10 @@ from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from moirae import logs
-from moirae.recaller import run
-from moirae.settings import from_environment
-from recall import run as serving
+from moirae.config.settings import load_settings_from_environment
+from moirae.recall_process import run_recall
+from moirae.runtime import logs
+from recall.worker import run as serving
 
 _COPIES = multiprocessing.get_context("forkserver")
 _COPIES.set_forkserver_preload(["tests.faults.recalling"])
@@ -26,8 +26,8 @@ def main(workspace: Path, log: Path) -> None:
     os.dup2(told, 2)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    logs.configure()
-    run(from_environment(workspace), stop)
+    logs.configure_logging()
+    run_recall(load_settings_from_environment(workspace), stop)
     os._exit(0)
 
 

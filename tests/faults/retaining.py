@@ -11,17 +11,17 @@ from uuid import UUID
 
 import orjson
 
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive, Unit
-from archiver.lifecycle import Policy
-from archiver.numbered import CONTEXTS, EVENTS
-from archiver.roller import Roller
-from archiver.times import from_micros, span
-from moirae import database
-from moirae.live.outbox import outboxes
+from archiver.chunks.chunk import CutPolicy
+from archiver.chunks.lifecycle import LifecyclePolicy
+from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.delta.sequenced_table import CONTEXTS, EVENTS
+from archiver.ingest.writer import ArchiveWriter, SourceUnit
+from archiver.times import duration_to_micros, from_micros
+from moirae.config.settings import load_settings_from_environment
+from moirae.config.table_schemas import stream_schema
+from moirae.live.outbox import open_outboxes
 from moirae.live.retention import Retention
-from moirae.live.schemas import schema
-from moirae.settings import from_environment
+from moirae.runtime import database
 
 ROWS = 100
 START = 1_767_225_600_000_000
@@ -37,7 +37,11 @@ _SETTLED = (
 def _lines(unit: int) -> Iterator[bytes]:
     for number in range(unit * ROWS, (unit + 1) * ROWS):
         row = orjson.dumps(
-            {"ts": from_micros(START + number * 1000).isoformat(), "n": number, "host": f"h{number % 7}"}
+            {
+                "ts": from_micros(START + number * 1000).isoformat(),
+                "n": number,
+                "host": f"h{number % 7}",
+            }
         )
         yield row
     yield row
@@ -47,24 +51,42 @@ def _lines(unit: int) -> Iterator[bytes]:
 
 def main(workspace: Path) -> None:
     """Until killed."""
-    settings = from_environment(workspace)
-    connection = database.connect(settings, "retaining")
+    settings = load_settings_from_environment(workspace)
+    connection = database.connect_database(settings, "retaining")
     root, chunks = Path(settings.archive), settings.chunks
-    schemas = [schema(name, declared) for name, declared in settings.streams.items()]
-    archive = Archive(root, schemas, CutPolicy(chunks.rows, span(chunks.age)), connection, lambda: None)
-    roller, boxes = Roller(root, schemas, RETENTION, (EVENTS, CONTEXTS)), outboxes(connection, root)
-    retention = Retention(connection, settings, boxes, lambda _: (), timedelta(seconds=1), timedelta(0))
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    archive = ArchiveWriter(
+        root,
+        schemas,
+        CutPolicy(chunks.rows, duration_to_micros(chunks.age)),
+        connection,
+        lambda: None,
+    )
+    roller, boxes = (
+        ChunkMaintenance(root, schemas, RETENTION, (EVENTS, CONTEXTS)),
+        open_outboxes(connection, root),
+    )
+    retention = Retention(
+        connection, settings, boxes, lambda _: (), timedelta(seconds=1), timedelta(0)
+    )
     assert chunks.keep is not None
-    policy = Policy(chunks.recent, span(chunks.keep), RETENTION)
+    policy = LifecyclePolicy(chunks.recent, duration_to_micros(chunks.keep), RETENTION)
     newest = archive.progress["s"].newest
     unit = 0 if newest is None else (newest - START) // 1000 // ROWS + 1
     while True:
-        archive.ingest([Unit("s", f"landing/{unit}.jsonl", "jsonl", lambda unit=unit: _lines(unit))], 1 << 60)
-        connection.execute(_SETTLED, (UUID(int=unit), from_micros(START + (unit * ROWS + ROWS - 1) * 1000)))
+        archive.ingest(
+            [SourceUnit("s", f"landing/{unit}.jsonl", "jsonl", lambda unit=unit: _lines(unit))],
+            1 << 60,
+        )
+        connection.execute(
+            _SETTLED, (UUID(int=unit), from_micros(START + (unit * ROWS + ROWS - 1) * 1000))
+        )
         unit += 1
-        archive.done(roller.done())
-        roller.take(archive.roll(policy, roller.needs, [archive.watermark("s")], set))
+        archive.record_results(roller.collect_results())
+        roller.submit(
+            archive.update_chunk_states(policy, roller.requirements, [archive.watermark("s")], set)
+        )
         if unit % 5 == 0:
             for box in boxes.values():
                 box.flush(archive.chunks)
-            retention.step(archive)
+            retention.run_once(archive)

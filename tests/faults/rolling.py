@@ -10,14 +10,14 @@ from pathlib import Path
 
 import orjson
 
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive, Unit
-from archiver.lifecycle import Policy
-from archiver.roller import Roller
-from archiver.times import from_micros, span
-from moirae import database
-from moirae.live.schemas import schema
-from moirae.settings import from_environment
+from archiver.chunks.chunk import CutPolicy
+from archiver.chunks.lifecycle import LifecyclePolicy
+from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.ingest.writer import ArchiveWriter, SourceUnit
+from archiver.times import duration_to_micros, from_micros
+from moirae.config.settings import load_settings_from_environment
+from moirae.config.table_schemas import stream_schema
+from moirae.runtime import database
 
 ROWS, BACK, LATE = 100, 3_000, 1 << 40
 START = 1_767_225_600_000_000
@@ -34,24 +34,36 @@ def rows(unit: int) -> Iterator[tuple[int, int]]:
 
 def _lines(unit: int) -> Iterator[bytes]:
     for number, ts in rows(unit):
-        yield orjson.dumps({"ts": from_micros(ts).isoformat(), "n": number, "host": f"h{number % 7}"})
+        yield orjson.dumps(
+            {"ts": from_micros(ts).isoformat(), "n": number, "host": f"h{number % 7}"}
+        )
 
 
 def main(workspace: Path) -> None:
     """Until killed."""
-    settings = from_environment(workspace)
-    connection = database.connect(settings, "rolling")
+    settings = load_settings_from_environment(workspace)
+    connection = database.connect_database(settings, "rolling")
     root = Path(settings.archive)
-    schemas = [schema(name, declared) for name, declared in settings.streams.items()]
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
     chunks = settings.chunks
-    archive = Archive(root, schemas, CutPolicy(chunks.rows, span(chunks.age)), connection, lambda: None)
-    roller = Roller(root, schemas, RETENTION)
+    archive = ArchiveWriter(
+        root,
+        schemas,
+        CutPolicy(chunks.rows, duration_to_micros(chunks.age)),
+        connection,
+        lambda: None,
+    )
+    roller = ChunkMaintenance(root, schemas, RETENTION)
     assert chunks.keep is not None
-    policy = Policy(chunks.recent, span(chunks.keep), RETENTION)
-    unit = len(archive.catalog.done_units("s"))
+    policy = LifecyclePolicy(chunks.recent, duration_to_micros(chunks.keep), RETENTION)
+    unit = len(archive.catalog.finished_units("s"))
     while True:
-        archive.ingest([Unit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 60)
+        archive.ingest(
+            [SourceUnit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 60
+        )
         unit += 1
-        archive.done(roller.done())
-        roller.take(archive.roll(policy, roller.needs, [archive.watermark("s")], set))
+        archive.record_results(roller.collect_results())
+        roller.submit(
+            archive.update_chunk_states(policy, roller.requirements, [archive.watermark("s")], set)
+        )
         time.sleep(0.005)

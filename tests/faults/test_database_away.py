@@ -75,7 +75,9 @@ def _count(made: Stage, query: str) -> int:
 def _go_on(made: Stage) -> None:
     """Until every process does its part again."""
     parts: dict[str, Callable[[], int]] = {
-        "archived": lambda: _count(made, "SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'"),
+        "archived": lambda: _count(
+            made, "SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'"
+        ),
         "settled": lambda: _count(made, "SELECT count(*) FROM events WHERE settled"),
         "answered": lambda: _count(made, "SELECT count(*) FROM revisions WHERE final"),
     }
@@ -134,7 +136,11 @@ def _check(made: Stage) -> None:
     for eid, state, revision, final, n, ts, host, revisions in tasks:
         assert (state, final, revision) == ("done", True, revisions), eid
         before = ts.isoformat(timespec="microseconds").replace("+00:00", "Z")
-        assert 0 <= n <= sum(one == host and at < before for one, at in rows), "a row is counted twice"
-    alerts = made.connection.execute("SELECT eid FROM alerts WHERE rule = 'load/Asks' AND state = 'resolved'")
+        assert 0 <= n <= sum(one == host and at < before for one, at in rows), (
+            "a row is counted twice"
+        )
+    alerts = made.connection.execute(
+        "SELECT eid FROM alerts WHERE rule = 'load/Asks' AND state = 'resolved'"
+    )
     assert {row[0] for row in alerts} <= {task[0] for task in tasks}
     print(f"{figures}, {len(tasks)} recalls")

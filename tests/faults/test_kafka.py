@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from archiver.engine import JARS as ENGINE_JARS
-from moirae.doctor import examine
+from archiver.spark.paths import JARS as ENGINE_JARS
+from moirae.inspect.doctor import run_checks
 from tests.broker import JARS, Broker
 from tests.faults.harness import RULES, WORKSPACE, Producer, Stage, kill, workspace
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 
 pytestmark = pytest.mark.skipif(
-    not (JARS.is_dir() and list(ENGINE_JARS.glob("*kafka*"))), reason="no Kafka here: `make setup broker` fetches it"
+    not (JARS.is_dir() and list(ENGINE_JARS.glob("*kafka*"))),
+    reason="no Kafka here: `make setup broker` fetches it",
 )
 
 
@@ -42,7 +43,9 @@ class Sender(Producer):
     def send(self, rows: list[dict[str, Any]]) -> None:
         """Hand rows to the client; bytes that are no row as they are."""
         for row in rows:
-            self.client.produce("cpu", json.dumps(row).encode(), key=row["host"], on_delivery=self._delivered)
+            self.client.produce(
+                "cpu", json.dumps(row).encode(), key=row["host"], on_delivery=self._delivered
+            )
 
     def _delivered(self, error: Any, message: Any) -> None:
         if error is not None:
@@ -54,7 +57,12 @@ class Sender(Producer):
         rng, number = random.Random(self.seed), 0
         while not self._stop.is_set():
             number += 1
-            self.send([self._row(rng, datetime.now(UTC), number, i) for i in range(int(self.rate * self.STEP))])
+            self.send(
+                [
+                    self._row(rng, datetime.now(UTC), number, i)
+                    for i in range(int(self.rate * self.STEP))
+                ]
+            )
             self.client.poll(0)
             self._stop.wait(self.STEP)
         assert self.client.flush(300) == 0
@@ -83,7 +91,9 @@ def _stage(rate: int) -> Iterator[tuple[Stage, Sender, Broker]]:
 
 
 def _units(made: Stage) -> list[tuple[str, int, int]]:
-    return made.connection.execute("SELECT unit, read, malformed FROM units WHERE done ORDER BY unit").fetchall()
+    return made.connection.execute(
+        "SELECT unit, read, malformed FROM units WHERE done ORDER BY unit"
+    ).fetchall()
 
 
 def test_a_drain_reads_to_the_offsets_of_its_start_and_no_record_twice() -> None:
@@ -100,7 +110,9 @@ def test_a_drain_reads_to_the_offsets_of_its_start_and_no_record_twice() -> None
         assert sum(read for _, read, _ in units) == figures["rows"] + 2
         assert sum(malformed for *_, malformed in units) == 2
         assert {unit.split("/")[1] for unit, *_ in units} == {"0", "1"}
-        assert not [finding for finding in examine(made.settings, made.connection) if finding.wrong]
+        assert not [
+            finding for finding in run_checks(made.settings, made.connection) if finding.wrong
+        ]
 
 
 @pytest.mark.faults

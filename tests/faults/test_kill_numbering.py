@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
-from archiver.numbered import EVENTS, NumberedTable
+from archiver.delta.sequenced_table import EVENTS, SequencedTable
 from tests.faults.numbering import RETENTION, main
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 
 
-def read(table: NumberedTable) -> int:
+def read(table: SequencedTable) -> int:
     """How many events one version was found to hold, each once; it was seen before it is read, file by file."""
-    last, files, began = table.last(), table.held(), time.monotonic()
+    last, files, began = table.last_number(), table.data_files(), time.monotonic()
     try:
-        found = Counter(int(eid) for file in files for eid in table.read_file(file)["eid"].to_pylist())
+        found = Counter(
+            int(eid) for file in files for eid in table.read_file(file)["eid"].to_pylist()
+        )
     except FileNotFoundError:
-        assert time.monotonic() - began > RETENTION, "a file of a version that a reader may still read is gone"
+        assert time.monotonic() - began > RETENTION, (
+            "a file of a version that a reader may still read is gone"
+        )
         return 0
     assert max(found.values(), default=1) == 1, "an event is seen twice"
     assert found.keys() == set(range(1, last + 1)), "an event is not seen"
@@ -37,13 +41,13 @@ def test_a_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
     rng = random.Random(SEED)
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.faults.rolling", "tests.faults.numbering"])
-    table, seen = NumberedTable(tmp_path, EVENTS), 0
+    table, seen = SequencedTable(tmp_path, EVENTS), 0
     for number in range(kills + 1):
         process = processes.Process(target=main, args=(tmp_path,))
         process.start()
         try:
-            goal = table.last() + rng.randrange(20, 800)
-            while table.last() < goal or (number == kills and not _few(table)):
+            goal = table.last_number() + rng.randrange(20, 800)
+            while table.last_number() < goal or (number == kills and not _few(table)):
                 assert process.is_alive(), "who archives has ended by itself"
                 seen += read(table)
             if number < kills:
@@ -55,6 +59,6 @@ def test_a_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
     assert seen > 1000
 
 
-def _few(table: NumberedTable) -> bool:
+def _few(table: SequencedTable) -> bool:
     """Whether small files were merged: of the commits' own files, of ten events each, most are gone."""
-    return len(table.held()) < table.last() / 20
+    return len(table.data_files()) < table.last_number() / 20

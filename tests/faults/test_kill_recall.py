@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
-from moirae import database
-from moirae.settings import load_settings
+from moirae.config.settings import load_settings
+from moirae.runtime import database
 from tests.faults import harness
 from tests.faults.recalling import Recaller
 
@@ -66,9 +66,13 @@ def workspace() -> Iterator[Path]:
             }
             for n in range(6000)
         ]
-        (root / "landing" / "cpu" / "all.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (root / "landing" / "cpu" / "all.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows)
+        )
         command = [sys.executable, "-m", "moirae", "run", "live", "--drain", "--apply-rules"]
-        subprocess.run([*command, "--workspace", str(root / "moirae.yaml")], check=True, timeout=600)
+        subprocess.run(
+            [*command, "--workspace", str(root / "moirae.yaml")], check=True, timeout=600
+        )
         yield root
 
 
@@ -113,7 +117,9 @@ def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], An
 @pytest.mark.timeout(3000)
 def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
     rng = random.Random(SEED)
-    with database.connect(load_settings(workspace / "moirae.yaml", {}), "test") as connection:
+    with database.connect_database(
+        load_settings(workspace / "moirae.yaml", {}), "test"
+    ) as connection:
         connection.execute("UPDATE tasks SET level = 0")
         undisturbed = _finish(workspace, connection)
         assert len(undisturbed) == 24
@@ -135,7 +141,10 @@ def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) 
             process.kill()
             read, open_ = _standing(connection)
             in_midst += read > before and open_ > 0
-            print(f"kill {number + 1}: {read - before} more pieces read, {open_} tasks go on", flush=True)
+            print(
+                f"kill {number + 1}: {read - before} more pieces read, {open_} tasks go on",
+                flush=True,
+            )
         assert in_midst > kills // 2, "few kills met tasks that went on"
         assert _finish(workspace, connection) == undisturbed
         counted = connection.execute(

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
-from archiver.catalog import Catalog
-from moirae import database
-from moirae.doctor import examine
-from moirae.settings import from_environment
+from archiver.ingest.catalog import Catalog
+from moirae.config.settings import load_settings_from_environment
+from moirae.inspect.doctor import run_checks
+from moirae.runtime import database
 from tests.faults.harness import workspace
 from tests.faults.retaining import ROWS, main
 from tests.workspaces import one_stream
@@ -29,12 +29,14 @@ def test_what_is_forgotten_stays_accounted_for(kills: int) -> None:
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.faults.rolling", "tests.faults.numbering", "tests.faults.retaining"])
+    processes.set_forkserver_preload(
+        ["tests.faults.rolling", "tests.faults.numbering", "tests.faults.retaining"]
+    )
     with workspace(WORKSPACE, "groups: []\n") as root:
         (root / "landing").mkdir()
         (root / "landing" / ".keep").touch()
-        settings = from_environment(root / "moirae.yaml")
-        connection = database.connect(settings, "reader")
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        connection = database.connect_database(settings, "reader")
         for number in range(kills + 1):
             process = processes.Process(target=main, args=(root / "moirae.yaml",))
             process.start()
@@ -51,7 +53,11 @@ def test_what_is_forgotten_stays_accounted_for(kills: int) -> None:
             units = account["units"]
             assert account["read"] == units * ROWS + units + (units + 6) // 7
             assert (account["archived"], account["duplicates"]) == (units * ROWS, units)
-            wrong = [(finding.check, finding.wrong) for finding in examine(settings, connection) if finding.wrong]
+            wrong = [
+                (finding.check, finding.wrong)
+                for finding in run_checks(settings, connection)
+                if finding.wrong
+            ]
             assert not wrong
         connection.close()
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from archiver.catalog import Catalog
-from archiver.table import StreamTable
-from moirae import database
-from moirae.doctor import examine
-from moirae.live.schemas import schema
-from moirae.settings import from_environment
+from archiver.delta.table import StreamTable
+from archiver.ingest.catalog import Catalog
+from moirae.config.settings import load_settings_from_environment
+from moirae.config.table_schemas import stream_schema
+from moirae.inspect.doctor import run_checks
+from moirae.runtime import database
 from tests.faults.harness import workspace
 from tests.faults.rolling import RETENTION, START, main, rows
 from tests.workspaces import one_stream
@@ -28,28 +28,32 @@ class Look:
     """One reader: what is done, which chunks are kept, then one version of the table, read file by file."""
 
     def __init__(self, root: Path) -> None:
-        settings = self.settings = from_environment(root / "moirae.yaml")
-        self.connection = database.connect(settings, "reader")
+        settings = self.settings = load_settings_from_environment(root / "moirae.yaml")
+        self.connection = database.connect_database(settings, "reader")
         self.catalog = Catalog(self.connection)
-        self._declared = schema("s", settings.streams["s"])
+        self._declared = stream_schema("s", settings.streams["s"])
         self._root = Path(settings.archive)
         self._table: StreamTable | None = None
 
     def read(self) -> int:
         """How many rows were found to be right; 0 where nothing is there, or reading took longer than it may."""
-        done = self.catalog.done_units("s")
+        done = self.catalog.finished_units("s")
         if not done:
             return 0
         if self._table is None:
             self._table = StreamTable(self._root, self._declared)
-        since = max((c.to_ts or START for c in self.catalog.chunks() if c.state == "expired"), default=START)
+        since = max(
+            (c.to_ts or START for c in self.catalog.chunks() if c.state == "expired"), default=START
+        )
         began = time.monotonic()
         self._table.refresh()
-        files = self._table.held(low=since)
+        files = self._table.data_files(low=since)
         try:
             parts = [self._table.read_file(file.path, ["n", "ts"]) for file in files]
         except FileNotFoundError:
-            assert time.monotonic() - began > RETENTION, "a file of a version that a reader may still read is gone"
+            assert time.monotonic() - began > RETENTION, (
+                "a file of a version that a reader may still read is gone"
+            )
             return 0
         found = Counter(n for part in parts for n in part["n"].to_pylist())
         wanted = {n for unit in done for n, ts in rows(int(unit)) if ts >= since}
@@ -74,9 +78,11 @@ def test_a_reader_sees_each_row_once(kills: int) -> None:
             process = processes.Process(target=main, args=(root / "moirae.yaml",))
             process.start()
             try:
-                before = len(look.catalog.done_units("s"))
+                before = len(look.catalog.finished_units("s"))
                 goal = before + (rng.randrange(5, 60) if number < kills else 30)
-                while len(look.catalog.done_units("s")) < goal or (number == kills and not _expired(look)):
+                while len(look.catalog.finished_units("s")) < goal or (
+                    number == kills and not _expired(look)
+                ):
                     assert process.is_alive(), "who rolls has ended by itself"
                     seen += look.read()
             finally:
@@ -87,13 +93,21 @@ def test_a_reader_sees_each_row_once(kills: int) -> None:
         assert seen > 1000
         states = Counter(chunk.state for chunk in look.catalog.chunks())
         assert states["expired"] and states["recent"] == 2 and states["old"]
-        wrong = [(finding.check, finding.wrong) for finding in examine(look.settings, look.connection) if finding.wrong]
+        wrong = [
+            (finding.check, finding.wrong)
+            for finding in run_checks(look.settings, look.connection)
+            if finding.wrong
+        ]
         assert not [one for one in wrong if "source" not in one[0]] and len(wrong) <= 1, wrong
         look.connection.close()
 
 
 def _expired(look: Look) -> bool:
     """Whether a chunk has gone from disk."""
-    gone = [kept.chunk.id for kept in look.catalog.kept() if "forget" in kept.done]
+    gone = [
+        kept.chunk.id
+        for kept in look.catalog.chunk_records()
+        if "forget" in kept.completed_versions
+    ]
     folder = Path(look.settings.archive) / "streams" / "s"
     return any(not (folder / f"chunk={chunk}").exists() for chunk in gone)

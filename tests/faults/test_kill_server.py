@@ -20,14 +20,25 @@ SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 
 
 def _posted(made: Stage) -> int:
-    row = made.connection.execute("SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'").fetchone()
+    row = made.connection.execute(
+        "SELECT count(*) FROM units WHERE done AND unit LIKE 'push-%'"
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
 
 def _moirae(made: Stage, *arguments: str) -> tuple[int, Any]:
     """A command's exit code and what it printed."""
-    command = [sys.executable, "-m", "moirae", *arguments, "-o", "json", "--workspace", str(made.root / "moirae.yaml")]
+    command = [
+        sys.executable,
+        "-m",
+        "moirae",
+        *arguments,
+        "-o",
+        "json",
+        "--workspace",
+        str(made.root / "moirae.yaml"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
     return done.returncode, json.loads(done.stdout)
 
@@ -39,28 +50,44 @@ def _hand_over(made: Stage) -> None:
     file = made.root / "more.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
     code, told = _moirae(made, "ingest", "cpu", str(file), "--wait")
-    assert (code, told["accounting"]) == (0, {"read": 21, "archived": 20, "duplicates": 0, "dead_lettered": 1})
+    assert (code, told["accounting"]) == (
+        0,
+        {"read": 21, "archived": 20, "duplicates": 0, "dead_lettered": 1},
+    )
     made.producer.rows += rows
-    assert _moirae(made, "dead-letters", "retry", "--all") == (1, {"asked": 1, "waiting": 0, "refused": 1})
+    assert _moirae(made, "dead-letters", "retry", "--all") == (
+        1,
+        {"asked": 1, "waiting": 0, "refused": 1},
+    )
     code, status = _moirae(made, "status")
     assert status["streams"]["cpu"]["accounting"]["dead_lettered"] == 1
 
 
 def _reload(made: Stage, address: str) -> None:
     """The server has the live process look at the rule files: bad ones change nothing."""
-    headers = {"Authorization": f"Bearer {tokens.create(made.connection, 'admin', 'admin')}"}
+    headers = {"Authorization": f"Bearer {tokens.create_token(made.connection, 'admin', 'admin')}"}
     file = made.root / "rules.yaml"
-    for text, status in ((RULES.replace("keep_firing_for: 3s", "keep_fring_for: 3s"), 422), (RULES, 200)):
+    for text, status in (
+        (RULES.replace("keep_firing_for: 3s", "keep_fring_for: 3s"), 422),
+        (RULES, 200),
+    ):
         file.write_text(text)
-        before = made.connection.execute("SELECT rule, version FROM deployments ORDER BY 1").fetchall()
+        before = made.connection.execute(
+            "SELECT rule, version FROM deployments ORDER BY 1"
+        ).fetchall()
         answer = httpx.post(f"http://{address}/-/reload", headers=headers, timeout=120)
         assert answer.status_code == status, answer.text
-        assert made.connection.execute("SELECT rule, version FROM deployments ORDER BY 1").fetchall() == before
+        assert (
+            made.connection.execute("SELECT rule, version FROM deployments ORDER BY 1").fetchall()
+            == before
+        )
         if status == 422:
             assert "keep_fring_for" in answer.json()["problems"][0]
 
 
-@pytest.mark.parametrize("kills", [pytest.param(2, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.faults)])
+@pytest.mark.parametrize(
+    "kills", [pytest.param(2, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.faults)]
+)
 @pytest.mark.timeout(1200)
 def test_answered_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
     print(f"seed {SEED}")

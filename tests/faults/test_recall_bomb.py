@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from psycopg import Connection
 
-from moirae import database
-from moirae.settings import load_settings
+from moirae.config.settings import load_settings
+from moirae.runtime import database
 from tests.faults import harness
 
 WORKSPACE = """
@@ -88,7 +88,9 @@ class _Producer(threading.Thread):
             if self.bomb.is_set():
                 self.bomb.clear()
                 rows[0]["cpu"] = 200.0
-            (self.landing / f".{number:06}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+            (self.landing / f".{number:06}.jsonl").write_text(
+                "".join(json.dumps(row) + "\n" for row in rows)
+            )
             (self.landing / f".{number:06}.jsonl").rename(self.landing / f"{number:06}.jsonl")
 
 
@@ -112,9 +114,20 @@ def _until(what: str, holds: Callable[[], bool], seconds: float) -> None:
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_a_bomb_falls_alone(workspace: Path, bomb: str) -> None:
     (workspace / "rules.yaml").write_text(RULES.replace("BOMB", " ".join(BOMBS[bomb].split())))
-    with database.connect(load_settings(workspace / "moirae.yaml", {}), "test") as connection:
-        command = [sys.executable, "-m", "moirae", "up", "--workspace", str(workspace / "moirae.yaml")]
-        up = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=(workspace / "log").open("wb"))
+    with database.connect_database(
+        load_settings(workspace / "moirae.yaml", {}), "test"
+    ) as connection:
+        command = [
+            sys.executable,
+            "-m",
+            "moirae",
+            "up",
+            "--workspace",
+            str(workspace / "moirae.yaml"),
+        ]
+        up = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=(workspace / "log").open("wb")
+        )
         producer = _Producer(workspace / "landing")
         try:
             since = datetime.now(UTC)
@@ -125,16 +138,26 @@ def test_a_bomb_falls_alone(workspace: Path, bomb: str) -> None:
             since = datetime.now(UTC)
             _until("recalls begin", lambda: len(_states(connection)) == 2, 120)
             _until("alerts are told under it", lambda: len(_told(connection, since)) > 50, 120)
-            assert set(_states(connection).values()) & {"waiting", "running"}, "the bomb has not ended yet"
-            _until("recalls have ended", lambda: not {"waiting", "running"} & set(_states(connection).values()), 900)
+            assert set(_states(connection).values()) & {"waiting", "running"}, (
+                "the bomb has not ended yet"
+            )
+            _until(
+                "recalls have ended",
+                lambda: not {"waiting", "running"} & set(_states(connection).values()),
+                900,
+            )
             loud = _told(connection, since)
-            error, tries = connection.execute("SELECT error, tries FROM tasks WHERE recall = 'bomb'").fetchone()
+            error, tries = connection.execute(
+                "SELECT error, tries FROM tasks WHERE recall = 'bomb'"
+            ).fetchone()
         finally:
             producer.stop.set()
             up.send_signal(signal.SIGTERM)
             up.wait(60)
         before, under = statistics.median(quiet), statistics.median(loud)
-        print(f"{bomb}: median event to alert {before:.3f} s before, {under:.3f} s under it; {tries} tries; {error}")
+        print(
+            f"{bomb}: median event to alert {before:.3f} s before, {under:.3f} s under it; {tries} tries; {error}"
+        )
         assert _states(connection) == {"bomb": "failed", "sound": "done"}
         assert "needs too much" in error
 

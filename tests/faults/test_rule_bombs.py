@@ -23,7 +23,9 @@ pytestmark = pytest.mark.faults
 
 
 def _state(made: Stage) -> str:
-    row = made.connection.execute("SELECT state FROM deployments WHERE rule = 'load/Bomb'").fetchone()
+    row = made.connection.execute(
+        "SELECT state FROM deployments WHERE rule = 'load/Bomb'"
+    ).fetchone()
     return "not started" if row is None else str(row[0])
 
 
@@ -32,7 +34,9 @@ def _state(made: Stage) -> str:
 def test_a_bomb_is_set_aside_and_nobody_misses_a_row(bomb: str) -> None:
     with stage(seed=11, rate=200) as made:
         (made.root / "moirae.yaml").write_text(WORKSPACE + "limits: {statement: 8s}\n")
-        rule = f"  - alert: Bomb\n    expr: {json.dumps(BOMBS[bomb])}\n    key: [host]\n    id: [n]\n"
+        rule = (
+            f"  - alert: Bomb\n    expr: {json.dumps(BOMBS[bomb])}\n    key: [host]\n    id: [n]\n"
+        )
         (made.root / "rules.yaml").write_text(RULES + rule)
         made.up()
         began = time.monotonic()
@@ -43,7 +47,14 @@ def test_a_bomb_is_set_aside_and_nobody_misses_a_row(bomb: str) -> None:
         before = made.archived_units()
         made.wait(lambda: made.archived_units() > before + 30, 400)
         status = subprocess.run(
-            [sys.executable, "-m", "moirae", "status", "--workspace", str(made.root / "moirae.yaml")],
+            [
+                sys.executable,
+                "-m",
+                "moirae",
+                "status",
+                "--workspace",
+                str(made.root / "moirae.yaml"),
+            ],
             capture_output=True,
             text=True,
             timeout=300,
@@ -54,10 +65,18 @@ def test_a_bomb_is_set_aside_and_nobody_misses_a_row(bomb: str) -> None:
         assert status.returncode == 1
         assert "quarantined, not judged any more: load/Bomb" in status.stdout
         states = dict(
-            made.connection.execute("SELECT rule, state FROM deployments WHERE state <> 'stopped'").fetchall()
+            made.connection.execute(
+                "SELECT rule, state FROM deployments WHERE state <> 'stopped'"
+            ).fetchall()
         )
-        assert states == {"load/High": "running", "load/Mean": "running", "load/Bomb": "quarantined"}
-        kinds = made.connection.execute("SELECT DISTINCT kind FROM rule_errors WHERE rule = 'load/Bomb'").fetchall()
+        assert states == {
+            "load/High": "running",
+            "load/Mean": "running",
+            "load/Bomb": "quarantined",
+        }
+        kinds = made.connection.execute(
+            "SELECT DISTINCT kind FROM rule_errors WHERE rule = 'load/Bomb'"
+        ).fetchall()
         assert kinds == [("memory",) if bomb == "memory" else ("time",)]
         made.drain()
         figures = made.check()

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from recall.ledger import LEASE
+from recall.ledger.tasks import LEASE_DURATION
 from tests.faults.recalling import Recaller
 from tests.integration.history import COUNT, History, history
 
@@ -46,7 +46,9 @@ def _ask(past: History) -> list[UUID]:
     """Tasks that differ, so that none is answered with another's pieces."""
     past.connection.execute("TRUNCATE tasks, revisions, commands")
     return [
-        past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule=f"g/r{number}", host=number % 4)
+        past.ask(
+            number, f"{COUNT} AND h.v >= {number} - {number}", rule=f"g/r{number}", host=number % 4
+        )
         for number in range(1, _TASKS + 1)
     ]
 
@@ -80,9 +82,11 @@ def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits:
         frozen.send(signal.SIGSTOP)
         with _process(past) as other:
             if waits:
-                time.sleep(3 * LEASE.total_seconds())
+                time.sleep(3 * LEASE_DURATION.total_seconds())
             else:
-                past.connection.execute("UPDATE tasks SET lease_until = clock_timestamp() WHERE state = 'running'")
+                past.connection.execute(
+                    "UPDATE tasks SET lease_until = clock_timestamp() WHERE state = 'running'"
+                )
             _until(lambda: _ended(past, tasks), other)
             frozen.send(signal.SIGCONT)
             time.sleep(0.5)

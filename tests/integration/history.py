@@ -18,26 +18,26 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive
-from archiver.place import Root
-from archiver.reader import Reader
-from archiver.schema import StreamSchema
-from archiver.times import span, to_micros
-from archiver.units import Unit
-from moirae import database, storage
-from moirae.settings import Settings, from_environment
+from archiver.chunks.chunk import CutPolicy
+from archiver.delta.schema import StreamSchema
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
+from archiver.read.reader import Reader
+from archiver.storage.base import StorageRoot
+from archiver.times import duration_to_micros, to_micros
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.runtime import database, storage
 from recall.corpora import Corpora
-from recall.engines.chosen import Engines
-from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
+from recall.engines.partial_cache import PartialCache
+from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
-from recall.keys import Keys
-from recall.ledger import Ledger, Terms
-from recall.manager.loop import Manager
-from recall.manager.preparing import Background
-from recall.request import Asked, Order, Request, SqlQuestion, task_id
-from recall.schedule.stride import Stride
+from recall.ledger.tasks import Ledger, SchedulingPolicy
+from recall.requests import Order, RecallEvent, RecallRequest, SqlQuestion, task_id
+from recall.scheduling.stride import StrideScheduler
+from recall.worker.key_counts import KeyCounts
+from recall.worker.manager import RecallManager
+from recall.worker.preparation import BackgroundWork
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 CHUNKS = 20
@@ -64,7 +64,7 @@ class History:
     settings: Settings
     connection: Connection[Any]
     rows: list[tuple[int, str, int]]
-    keys: Keys
+    keys: KeyCounts
 
     def ask(
         self,
@@ -79,34 +79,44 @@ class History:
     ) -> UUID:
         """A task about event `number`, at the end of history."""
         question = SqlQuestion(
-            None, every, order, sql, {"past": "ts"}, (), {}, {"host": "string"}, {}, {"n": "bigint"}, **further
+            None,
+            every,
+            order,
+            sql,
+            {"past": "ts"},
+            (),
+            {},
+            {"host": "string"},
+            {},
+            {"n": "bigint"},
+            **further,
         )
         end = to_micros(START + timedelta(seconds=len(self.rows)))
-        asked = Asked(UUID(int=number), end, {}, {"host": f"h{host}"})
-        Ledger(self.connection).add([Request(rule, "1", "norm", question, asked, 0)])
+        asked = RecallEvent(UUID(int=number), end, {}, {"host": f"h{host}"})
+        Ledger(self.connection).add([RecallRequest(rule, "1", "norm", question, asked, 0)])
         return task_id(rule, "1", "norm", asked.eid)
 
     @contextmanager
     def manager(
         self,
         workers: int = 1,
-        stride: Stride[UUID] | None = None,
-        terms: Terms = Terms(),
+        stride: StrideScheduler[UUID] | None = None,
+        terms: SchedulingPolicy = SchedulingPolicy(),
         stuck: float = 600.0,
         least: int | None = None,
-        background: Background | None = None,
+        background: BackgroundWork | None = None,
         session: Callable[[], SparkSession] | None = None,
         relations: Callable[[str], pa.Table] | None = None,
-    ) -> Iterator[Manager]:
+    ) -> Iterator[RecallManager]:
         """A manager on a connection of its own; without a `session` no question may need Spark, or else relations."""
-        connection = database.connect(self.settings, "recall")
-        root = storage.root(self.settings)
-        kept = Kept()
+        connection = database.connect_database(self.settings, "recall")
+        root = storage.open_storage(self.settings)
+        kept = PartialCache()
         asked = session or no_spark, relations or no_relations
         engines = [_engines(root, kept, *asked) for _ in range(workers)]
-        manager = Manager(
+        manager = RecallManager(
             connection,
-            Ledger(connection, Ledger.lease(connection), terms),
+            Ledger(connection, Ledger.acquire_lease(connection), terms),
             Corpora(connection, root),
             self.keys,
             engines,
@@ -118,7 +128,7 @@ class History:
         try:
             yield manager
         finally:
-            manager.finish()
+            manager.shut_down()
             connection.close()
 
     def task(self, task: UUID) -> dict[str, Any]:
@@ -131,7 +141,9 @@ class History:
     def revisions(self, task: UUID) -> list[dict[str, Any]]:
         """Its answers, oldest first."""
         with self.connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute("SELECT * FROM revisions WHERE task = %s ORDER BY number", (task,)).fetchall()
+            return cursor.execute(
+                "SELECT * FROM revisions WHERE task = %s ORDER BY number", (task,)
+            ).fetchall()
 
     def whole(self, host: int = 0) -> dict[str, int]:
         """What `COUNT` says of all history."""
@@ -151,12 +163,16 @@ def history(chunks: int, rows: int, place: str = "null") -> Iterator[History]:
     root = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     root.chmod(0o755)
     (root / "moirae.yaml").write_text(_WORKSPACE % place)
-    settings = from_environment(root / "moirae.yaml")
-    connection = database.connect(settings, "test")
-    policy = CutPolicy(rows, span(timedelta(days=365)))
-    archive = Archive(storage.root(settings), [SCHEMA], policy, connection, lambda: None)
+    settings = load_settings_from_environment(root / "moirae.yaml")
+    connection = database.connect_database(settings, "test")
+    policy = CutPolicy(rows, duration_to_micros(timedelta(days=365)))
+    archive = ArchiveWriter(
+        storage.open_storage(settings), [SCHEMA], policy, connection, lambda: None
+    )
     rng = random.Random(1)
-    found = [(second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)]
+    found = [
+        (second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)
+    ]
     found[:rows:2] = [(second, GONE, v) for second, _, v in found[:rows:2]]
     lines = [
         orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
@@ -164,23 +180,23 @@ def history(chunks: int, rows: int, place: str = "null") -> Iterator[History]:
     ]
     for start in range(0, len(lines), rows):
         part = lines[start : start + rows]
-        unit = Unit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
+        unit = SourceUnit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
-        keys = Keys(Reader(storage.root(settings), [SCHEMA]))
+        keys = KeyCounts(Reader(storage.open_storage(settings), [SCHEMA]))
         yield History(settings, connection, found, keys)
     finally:
         connection.close()
         shutil.rmtree(root, ignore_errors=True)
 
 
-def go_on(manager: Manager, until: Callable[[], bool], seconds: float = 60.0) -> None:
+def go_on(manager: RecallManager, until: Callable[[], bool], seconds: float = 60.0) -> None:
     """Rounds until something holds."""
     deadline = time.monotonic() + seconds
     while not until():
         assert time.monotonic() < deadline, "the manager does not get there"
-        manager.round()
-        manager.rest()
+        manager.run_once()
+        manager.wait_for_query()
 
 
 def no_spark() -> SparkSession:
@@ -194,7 +210,10 @@ def no_relations(name: str) -> pa.Table:
 
 
 def _engines(
-    root: Root, kept: Kept, session: Callable[[], SparkSession], relations: Callable[[str], pa.Table]
-) -> Engines:
+    root: StorageRoot,
+    kept: PartialCache,
+    session: Callable[[], SparkSession],
+    relations: Callable[[str], pa.Table],
+) -> EngineRouter:
     reader = Reader(root, [SCHEMA])
-    return Engines(SparkEngine(session, reader, relations), LocalEngine(reader), kept)
+    return EngineRouter(SparkEngine(session, reader, relations), LocalEngine(reader), kept)

@@ -23,18 +23,18 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive
-from archiver.schema import StreamSchema
+from archiver.chunks.chunk import CutPolicy
+from archiver.delta.schema import StreamSchema
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros
-from archiver.units import Unit
-from moirae import database
-from moirae.cli.export import csv_cell
+from moirae.cli.export import format_csv_cell
+from moirae.config.settings import Settings, load_settings, load_settings_from_environment
 from moirae.errors import Problem
-from moirae.rules.check import check
+from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
-from moirae.settings import Settings, from_environment, load_settings
+from moirae.runtime import database
 from tests.faults.harness import workspace
 
 pytestmark = pytest.mark.spark
@@ -61,14 +61,21 @@ def _lines(surface: str) -> list[Any]:
 
 def _as_expr(sql: str) -> str:
     """Here every row of an event query has a time: without it a query would be refused for that alone."""
-    return sql if "*" in sql.split(" FROM ")[0] else sql.replace(" FROM events", ", ts FROM events", 1)
+    return (
+        sql if "*" in sql.split(" FROM ")[0] else sql.replace(" FROM events", ", ts FROM events", 1)
+    )
 
 
 def _as_rule_file(text: str) -> str:
     """{name, sql, …} as a rule: `name` is `alert`, `sql` is `expr`; keys of numbers and times that we do have."""
     if not text:
         return text
-    for theirs, ours in {"name": "alert", "sql": "expr", "window": "for", "threshold": "limit"}.items():
+    for theirs, ours in {
+        "name": "alert",
+        "sql": "expr",
+        "window": "for",
+        "threshold": "limit",
+    }.items():
         text = text.replace(f"{theirs}: ", f"{ours}: ")
     body = text.replace("treshold: ", "limt: ").splitlines()
     first = next((line for line in body if line.startswith("alert: ")), body[0])
@@ -85,7 +92,10 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture(autouse=True)
 def unharmed(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> Any:
     """A place where every side effect would show, looked at afterwards."""
     if not FILE.is_file():
@@ -109,17 +119,21 @@ def unharmed(
     assert os.environ["PATH"] not in written
 
 
-def _check(spark: SparkSession, settings: Settings, sql: str) -> tuple[list[Definition], list[Problem]]:
+def _check(
+    spark: SparkSession, settings: Settings, sql: str
+) -> tuple[list[Definition], list[Problem]]:
     text = (
         "groups:\n- name: g\n  rules:\n  - alert: Good\n    expr: SELECT host, ts FROM events\n"
         f"  - alert: Bad\n    expr: {json.dumps(sql, ensure_ascii=False)}\n"
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    return check(spark, settings, rules)
+    return check_rules(spark, settings, rules)
 
 
-@pytest.mark.parametrize("sql", [s for s in _lines("rule_sql") if not any(part in s for part in MISBEHAVES)])
+@pytest.mark.parametrize(
+    "sql", [s for s in _lines("rule_sql") if not any(part in s for part in MISBEHAVES)]
+)
 def test_sql_is_refused(spark: SparkSession, settings: Settings, sql: str) -> None:
     definitions, (problem,) = _check(spark, settings, _as_expr(sql))
     assert [definition.name for definition in definitions] == ["g/Good"]
@@ -129,15 +143,21 @@ def test_sql_is_refused(spark: SparkSession, settings: Settings, sql: str) -> No
     assert os.uname().nodename not in problem.message
 
 
-@pytest.mark.parametrize("sql", [s for s in _lines("rule_sql") if any(part in s for part in MISBEHAVES)])
-def test_sql_that_only_misbehaves_is_taken(spark: SparkSession, settings: Settings, sql: str) -> None:
+@pytest.mark.parametrize(
+    "sql", [s for s in _lines("rule_sql") if any(part in s for part in MISBEHAVES)]
+)
+def test_sql_that_only_misbehaves_is_taken(
+    spark: SparkSession, settings: Settings, sql: str
+) -> None:
     definitions, problems = _check(spark, settings, _as_expr(sql))
     assert problems == []
     assert [definition.name for definition in definitions] == ["g/Good", "g/Bad"]
 
 
 @pytest.mark.parametrize("text", [s for s in _lines("rule_sql") if "${env:PGPASSWORD}" in s])
-def test_a_variable_of_the_environment_is_text(spark: SparkSession, settings: Settings, text: str) -> None:
+def test_a_variable_of_the_environment_is_text(
+    spark: SparkSession, settings: Settings, text: str
+) -> None:
     (row,) = spark.sql(text).collect()
     assert tuple(row) == ("${env:PGPASSWORD}", "${system:user.dir}")
 
@@ -153,13 +173,18 @@ def _asking(sql: str) -> str:
 
 
 @pytest.mark.parametrize("line", _lines("rule_param"), ids=lambda line: line["sql"])
-def test_parameters_are_values(spark: SparkSession, settings: Settings, line: dict[str, Any]) -> None:
+def test_parameters_are_values(
+    spark: SparkSession, settings: Settings, line: dict[str, Any]
+) -> None:
     rules, problems = parse_rules("rules.yaml", _asking(line["sql"]), settings.table_names)
     assert not problems
-    definitions, found = check(spark, settings, rules)
+    definitions, found = check_rules(spark, settings, rules)
     if "IDENTIFIER" in line["sql"]:
         assert definitions == []
-        assert (found[0].line, found[0].message.startswith("g/A.context.asked: ")) == (8, True) or "g/A" in str(found)
+        assert (found[0].line, found[0].message.startswith("g/A.context.asked: ")) == (
+            8,
+            True,
+        ) or "g/A" in str(found)
         return
     assert found == []  # what comes of it with odd values: tests/integration/test_lift.py
 
@@ -173,7 +198,9 @@ def test_yaml_is_refused(text: str) -> None:
     errors = [problem for problem in problems if problem.severity == "error"]
     assert errors
     assert len(found.rules) <= 1
-    assert all(problem.line is not None and problem.line <= mapped.count("\n") + 1 for problem in errors)
+    assert all(
+        problem.line is not None and problem.line <= mapped.count("\n") + 1 for problem in errors
+    )
     said = "\n".join(map(str, errors))
     expected = {
         "!!python": "tags (!) are not allowed",
@@ -185,7 +212,9 @@ def test_yaml_is_refused(text: str) -> None:
         "treshold": "unknown key 'limt', did you mean 'limit'?",
         "../": "is not a valid name",
     }
-    wanted = next((message for part, message in expected.items() if part in text), "the file holds no rule")
+    wanted = next(
+        (message for part, message in expected.items() if part in text), "the file holds no rule"
+    )
     assert wanted in said
     if "country" in text:
         assert "must be true or false, not 'NO'" in said
@@ -222,8 +251,8 @@ COMMANDS = {
 def place() -> Iterator[Settings]:
     """A workspace with a database that runs."""
     with workspace(WORKSPACE, "groups: []\n") as root:
-        settings = from_environment(root / "moirae.yaml")
-        with database.connect(settings, "tests"):
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        with database.connect_database(settings, "tests"):
             yield settings
 
 
@@ -237,12 +266,14 @@ def test_a_wrong_command_is_one_line(place: Settings, line: dict[str, Any]) -> N
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert message in " ".join(done.stderr.replace("│", " ").split())  # in a frame, lines break anywhere
+    assert message in " ".join(
+        done.stderr.replace("│", " ").split()
+    )  # in a frame, lines break anywhere
     assert "Traceback" not in done.stderr
     assert "java" not in done.stderr.lower()
     # Of a processor, as others may have theirs: Spark alone takes more to start.
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 3
-    with database.connect(place, "tests") as connection:
+    with database.connect_database(place, "tests") as connection:
         assert connection.execute("SELECT count(*) FROM tasks").fetchone() == (0,)
 
 
@@ -263,13 +294,15 @@ class Fed:
     def open(self) -> None:
         """A new process."""
         policy = CutPolicy(1000, 3_600_000_000)
-        self.archive = Archive(self.root, [EVENTS], policy, self.connection, lambda: None)
+        self.archive = ArchiveWriter(self.root, [EVENTS], policy, self.connection, lambda: None)
 
     def feed(self, *lines: str) -> None:
         """A unit of these."""
         raw = [line.encode() for line in lines]
         self.count += 1
-        self.archive.ingest([Unit("events", f"u{self.count}", "jsonl", lambda: iter(raw))], to_micros(NOW))
+        self.archive.ingest(
+            [SourceUnit("events", f"u{self.count}", "jsonl", lambda: iter(raw))], to_micros(NOW)
+        )
 
     def messages(self) -> list[tuple[str, str]]:
         """Archived ids and texts."""
@@ -279,18 +312,30 @@ class Fed:
     def account(self) -> dict[str, Any]:
         """The counters that are not 0."""
         (row,) = self.archive.catalog.accounting()
-        names = ("read", "archived", "late", "duplicates", "malformed", "quarantined", "conflicts", "expired")
+        names = (
+            "read",
+            "archived",
+            "late",
+            "duplicates",
+            "malformed",
+            "quarantined",
+            "conflicts",
+            "expired",
+        )
         return {name: row[name] for name in names if row[name]}
 
     def letters(self) -> list[tuple[str, int, str, bytes]]:
         """Dead letters: source, line, reason and raw bytes."""
         found = self.archive.catalog.dead_letters("events", None, 10)
-        return [(letter["source"], letter["line"], letter["reason"], bytes(letter["raw"])) for letter in found]
+        return [
+            (letter["source"], letter["line"], letter["reason"], bytes(letter["raw"]))
+            for letter in found
+        ]
 
 
 @pytest.fixture
 def fed(place: Settings, tmp_path: Path) -> Iterator[Fed]:
-    with database.connect(place, "tests") as connection:
+    with database.connect_database(place, "tests") as connection:
         connection.execute("TRUNCATE units, dead_letters, chunks, streams RESTART IDENTITY CASCADE")
         yield Fed(tmp_path / "archive", connection)
 
@@ -310,9 +355,11 @@ def test_an_odd_text_is_archived_as_it_is(fed: Fed, name: str) -> None:
     message = json.loads(line)["msg"]
     assert fed.messages() == [(name, message), ("e8", "sound")]
     assert fed.account() == {"read": 2, "archived": 2}
-    stored = sql.storable(message)
-    assert fed.connection.execute("SELECT %s::text", (stored,)).fetchone() == (message.replace("\0", "␀"),)
-    assert csv_cell(message) == ("'" if name == "e2" else "") + message
+    stored = sql.replace_nul(message)
+    assert fed.connection.execute("SELECT %s::text", (stored,)).fetchone() == (
+        message.replace("\0", "␀"),
+    )
+    assert format_csv_cell(message) == ("'" if name == "e2" else "") + message
 
 
 def test_a_broken_event_is_a_dead_letter(fed: Fed) -> None:

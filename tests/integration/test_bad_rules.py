@@ -13,14 +13,15 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from archiver.ingest import Unit
-from moirae import database, status
-from moirae.deployments.registry import Registry
-from moirae.judging.guard import TookTooLong
-from moirae.rules.check import check
+from archiver.ingest.writer import SourceUnit
+from moirae.config.settings import Settings, load_settings
+from moirae.deployments.registry import RuleRegistry
+from moirae.evaluation.guard import StatementTimeout
+from moirae.inspect import status
+from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
-from moirae.settings import Settings, load_settings
+from moirae.runtime import database
 from tests.property.world import START, WORKSPACE, World
 
 pytestmark = pytest.mark.spark
@@ -43,20 +44,22 @@ def settings(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(settings, "isolation") as made:
+    with database.connect_database(settings, "isolation") as made:
         yield made
 
 
 def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> list[Definition]:
-    text = "groups:\n- name: g\n  rules:\n" + "".join(RULE.format(name=name, sql=sql) for name, sql in rules)
+    text = "groups:\n- name: g\n  rules:\n" + "".join(
+        RULE.format(name=name, sql=sql) for name, sql in rules
+    )
     parsed, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check(spark, settings, parsed)
+    definitions, found = check_rules(spark, settings, parsed)
     assert not found
     return definitions
 
 
-def _batch(number: int, rows: int = 40) -> Unit:
+def _batch(number: int, rows: int = 40) -> SourceUnit:
     """Half of the rows are what Good is after; in the second batch one host is no number."""
     lines = []
     for i in range(rows):
@@ -64,7 +67,7 @@ def _batch(number: int, rows: int = 40) -> Unit:
         host = "abc" if (number, i) == (1, 13) else str(i % 3)
         row = {"ts": ts.isoformat(), "host": host, "v": 100.0 * (i % 2), "n": number * 1000 + i}
         lines.append(json.dumps(row).encode())
-    return Unit("a", f"{number}", "jsonl", lambda: iter(lines))
+    return SourceUnit("a", f"{number}", "jsonl", lambda: iter(lines))
 
 
 def _drive(world: World) -> None:
@@ -74,7 +77,9 @@ def _drive(world: World) -> None:
 
 
 def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
-    query = "SELECT eid, ts, attributes->>'n', settled FROM events WHERE rule = 'g/Good' ORDER BY ts"
+    query = (
+        "SELECT eid, ts, attributes->>'n', settled FROM events WHERE rule = 'g/Good' ORDER BY ts"
+    )
     return connection.execute(query).fetchall()
 
 
@@ -90,26 +95,30 @@ def test_the_others_see_every_event(
     world = World(spark, connection, settings, definitions, tmp_path / "both")
     _drive(world)
     assert _good(connection) == undisturbed
-    registry = Registry(connection)
+    registry = RuleRegistry(connection)
     states = {deployment.rule: deployment for deployment in registry.deployments()}
-    assert (states["g/Good"].state, states["g/Good"].failures, states["g/Good"].error) == ("running", 0, None)
+    assert (states["g/Good"].state, states["g/Good"].failures, states["g/Good"].error) == (
+        "running",
+        0,
+        None,
+    )
     assert states["g/Bad"].state == "quarantined"
     assert states["g/Bad"].error
-    assert [rule.rule for rule in world.judge.running] == ["g/Good"]
-    found = status.gather(connection, world.root)
-    assert status.verdict(found)[0] is False
-    assert "g/Bad" in status.verdict(found)[1]
+    assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
+    found = status.collect_status(connection, world.root)
+    assert status.assess_health(found)[0] is False
+    assert "g/Bad" in status.assess_health(found)[1]
     assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
     _says_what_was_wrong(registry, bad)
     # A restart finds it set aside, and goes on.
     world.reopen()
-    assert [rule.rule for rule in world.judge.running] == ["g/Good"]
+    assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
     assert registry.resume(["g/Bad", "g/Good"]) == ["g/Bad"]
     world.judge.reload(START)
-    assert len(world.judge.running) == 2 or bad != "floods"
+    assert len(world.judge.active_rules) == 2 or bad != "floods"
 
 
-def _says_what_was_wrong(registry: Registry, bad: str) -> None:
+def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
     errors = registry.errors("g/Bad")
     if bad == "throws":
         (located,) = [error for error in errors if error.event is not None]
@@ -128,14 +137,23 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
 ) -> None:
     definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "time")
-    (bad, good), guard, registry = world.judge.running, world.guard, Registry(connection)
+    (bad, good), guard, registry = world.judge.active_rules, world.guard, RuleRegistry(connection)
     for state in ("running", "quarantined"):
-        with pytest.raises(TookTooLong, match="over its time limit") as stopped:
-            guard.run([bad], 0, lambda: spark.sql("SELECT max(id % 7) FROM range(1000000000000)").toArrow())
-        guard.fail(bad, stopped.value)
-        assert {d.rule: d.state for d in registry.deployments()} == {"g/Bad": state, "g/Good": "running"}
-        assert guard.run([good], 0, lambda: spark.sql("SELECT 1 AS one").toArrow())["one"].to_pylist() == [1]
-    assert guard.apart([bad, good], lambda rule: rule.rule) == [[good], [bad]]
+        with pytest.raises(StatementTimeout, match="over its time limit") as stopped:
+            guard.run(
+                [bad],
+                0,
+                lambda: spark.sql("SELECT max(id % 7) FROM range(1000000000000)").toArrow(),
+            )
+        guard.record_failure(bad, stopped.value)
+        assert {d.rule: d.state for d in registry.deployments()} == {
+            "g/Bad": state,
+            "g/Good": "running",
+        }
+        assert guard.run([good], 0, lambda: spark.sql("SELECT 1 AS one").toArrow())[
+            "one"
+        ].to_pylist() == [1]
+    assert guard.isolate_suspects([bad, good], lambda rule: rule.name) == [[good], [bad]]
     assert {error.kind for error in registry.errors("g/Bad")} == {"time"}
     world.judge.reload(START)
     _drive(world)
@@ -154,7 +172,7 @@ def test_stored_rules_pass_the_gate_again(
     world.reopen()
     _drive(world)
     assert len(_good(connection)) == 100
-    states = {deployment.rule: deployment for deployment in Registry(connection).deployments()}
+    states = {deployment.rule: deployment for deployment in RuleRegistry(connection).deployments()}
     assert states["g/Bad"].state == "quarantined"
     assert "refused by the rule gate: reflect is not allowed" in str(states["g/Bad"].error)
     assert connection.execute("SELECT count(*) FROM events WHERE rule = 'g/Bad'").fetchone() == (0,)

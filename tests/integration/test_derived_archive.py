@@ -11,25 +11,25 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 import sql
-from archiver.derived import opened, root_of
-from archiver.reader import Reader
-from moirae import database
-from moirae.deployments.registry import Registry
+from archiver.delta.derived_tables import open_table, version_root
+from archiver.read.reader import Reader
+from moirae.config.settings import Settings
+from moirae.config.table_schemas import stream_schema
+from moirae.deployments.registry import RuleRegistry
+from moirae.history import derived_streams as derived
+from moirae.history.builder import HistoryBuilder, _lock_name
+from moirae.history.derived_streams import DerivedStreamBuilder, DerivedStreamTask
+from moirae.history.finder import RelationVersions
+from moirae.history.lock import try_lock
 from moirae.live.relations import Relations
-from moirae.live.schemas import schema
-from moirae.rules.definition import tables_of
-from moirae.rules.requests import questions
-from moirae.settings import Settings
-from moirae.views import derived
-from moirae.views.claim import claimed
-from moirae.views.derived import DerivedStreams, StreamWork
-from moirae.views.find import Related
-from moirae.views.views import Views, _name
-from recall.derived import Derived, version_of
+from moirae.rules.definition import rule_tables
+from moirae.rules.requests import build_questions
+from moirae.runtime import database
+from recall.engines.derived_streams import DerivedStreamReader, compute_derived_version
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
-from recall.request import Asked, SqlQuestion
+from recall.requests import RecallEvent, SqlQuestion
 from tests.property.world import LOAD, Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.spark
@@ -58,9 +58,11 @@ class Killed(BaseException):
 
 
 @pytest.fixture
-def world(spark: SparkSession, public_folder: Path, tmp_path: Path) -> Iterator[tuple[World, Settings]]:
+def world(
+    spark: SparkSession, public_folder: Path, tmp_path: Path
+) -> Iterator[tuple[World, Settings]]:
     place = workspace(public_folder)
-    with database.connect(place, "derived") as connection:
+    with database.connect_database(place, "derived") as connection:
         made = World(spark, connection, place, definitions(spark, place, RULES), tmp_path)
         plan = Plan.draw(7)
         for batch in plan.batches:
@@ -77,46 +79,72 @@ def _fall_after(step: Any) -> Any:
     return fall
 
 
-def _views(world: World, place: Settings, connection: Connection[Any]) -> Views:
-    schemas = [schema(name, declared) for name, declared in place.streams.items()]
-    related = Related(Relations(connection, place.relations).table, frozenset(place.relations))
-    return Views(connection, connection, world.root, schemas, related)
+def _views(world: World, place: Settings, connection: Connection[Any]) -> HistoryBuilder:
+    schemas = [stream_schema(name, declared) for name, declared in place.streams.items()]
+    related = RelationVersions(
+        Relations(connection, place.relations).table, frozenset(place.relations)
+    )
+    return HistoryBuilder(connection, connection, world.root, schemas, related)
 
 
-def _make_all(views: Views, spark: SparkSession) -> list[StreamWork]:
+def _make_all(views: HistoryBuilder, spark: SparkSession) -> list[DerivedStreamTask]:
     made = []
-    while (work := views.next()) is not None:
-        assert isinstance(work, StreamWork)
-        views.make(work, lambda: spark)
+    while (work := views.next_task()) is not None:
+        assert isinstance(work, DerivedStreamTask)
+        views.execute(work, lambda: spark)
         made.append(work)
     return made
 
 
-def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Settings], spark: SparkSession) -> None:
+def test_what_recalls_need_is_archived_once_and_read(
+    world: tuple[World, Settings], spark: SparkSession
+) -> None:
     made, place = world
     session, connection = spark.newSession(), made.connection
-    work = _views(made, place, connection).next()
-    assert isinstance(work, StreamWork)
-    with patch.object(derived, "write", _fall_after(derived.write)), pytest.raises(Killed):
-        _views(made, place, connection).make(work, lambda: session)
-    with database.connect(place, "another process") as other, claimed(other, *_name(work)):
+    work = _views(made, place, connection).next_task()
+    assert isinstance(work, DerivedStreamTask)
+    with (
+        patch.object(derived, "replace_chunk", _fall_after(derived.replace_chunk)),
+        pytest.raises(Killed),
+    ):
+        _views(made, place, connection).execute(work, lambda: session)
+    with (
+        database.connect_database(place, "another process") as other,
+        try_lock(other, *_lock_name(work)),
+    ):
         begun = "SELECT tries FROM derived_chunks WHERE chunk = %s AND stream = %s"
         before = connection.execute(begun, (work.chunk, work.stream.name)).fetchall()
-        _views(made, place, connection).make(work, lambda: session)
-        assert connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
+        _views(made, place, connection).execute(work, lambda: session)
+        assert (
+            connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
+        )
     works = _make_all(_views(made, place, connection), session)
-    with patch.object(derived, "write", lambda *_: pytest.fail("it is there")):
-        _views(made, place, connection).make(work, lambda: session)
+    with patch.object(derived, "replace_chunk", lambda *_: pytest.fail("it is there")):
+        _views(made, place, connection).execute(work, lambda: session)
     closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
-    assert {(one.stream.name, one.chunk) for one in works} == {(n, c.id) for n in ("load", "kept") for c in closed}
+    assert {(one.stream.name, one.chunk) for one in works} == {
+        (n, c.id) for n in ("load", "kept") for c in closed
+    }
     end = closed[-1].to_ts
-    for name, query in {"load": LOAD, "kept": "SELECT host, at AS ts, w FROM b WHERE w > 3"}.items():
+    for name, query in {
+        "load": LOAD,
+        "kept": "SELECT host, at AS ts, w FROM b WHERE w > 3",
+    }.items():
         version = next(one.stream.version for one in works if one.stream.name == name)
-        found = opened(made.root, name, version).read(["ts", "host", "v" if name == "load" else "w"]).to_pylist()
+        found = (
+            open_table(made.root, name, version)
+            .read(["ts", "host", "v" if name == "load" else "w"])
+            .to_pylist()
+        )
         made.batch()  # its views of whole tables
         text = f"SELECT * FROM ({query}) WHERE ts < timestamp_micros({end})"
-        wanted = made.spark.sql(text).toArrow().select(["ts", "host", "v" if name == "load" else "w"]).to_pylist()
+        wanted = (
+            made.spark.sql(text)
+            .toArrow()
+            .select(["ts", "host", "v" if name == "load" else "w"])
+            .to_pylist()
+        )
         assert sorted(map(repr, found)) == sorted(map(repr, wanted))
         assert found
     _answers_are_the_same(made, connection, session, end)
@@ -125,91 +153,129 @@ def test_what_recalls_need_is_archived_once_and_read(world: tuple[World, Setting
 
 
 @pytest.mark.parametrize("ended", ["before Spark has started", "in a query", "not at all"])
-def test_who_ends_in_good_order_has_not_tried(world: tuple[World, Settings], spark: SparkSession, ended: str) -> None:
+def test_who_ends_in_good_order_has_not_tried(
+    world: tuple[World, Settings], spark: SparkSession, ended: str
+) -> None:
     """What Spark says as it ends is no fault of the rows."""
     made, place = world
     views = _views(made, place, made.connection)
-    work = views.next()
-    assert isinstance(work, StreamWork)
+    work = views.next_task()
+    assert isinstance(work, DerivedStreamTask)
 
     def session() -> SparkSession:
         if ended == "before Spark has started":
-            views.end()
+            views.shut_down()
         return spark.newSession()
 
     def cancelled(*_: object) -> None:
         if ended == "in a query":
-            views.end()
+            views.shut_down()
         raise ValueError("Job cancelled")
 
-    with patch.object(DerivedStreams, "_rows", cancelled):
-        views.make(work, session)
+    with patch.object(DerivedStreamBuilder, "_compute_rows", cancelled):
+        views.execute(work, session)
     found = made.connection.execute("SELECT tries, error FROM derived_chunks").fetchall()
     assert found == {"in a query": [(0, None)], "not at all": [(1, "Job cancelled")]}.get(ended, [])
 
 
-def _answers_are_the_same(world: World, connection: Connection[Any], session: SparkSession, end: int | None) -> None:
+def _answers_are_the_same(
+    world: World, connection: Connection[Any], session: SparkSession, end: int | None
+) -> None:
     assert end is not None
-    (definition,) = Registry(connection).desired()
+    (definition,) = RuleRegistry(connection).desired_rules()
     streams = {name: table.schema.time for name, table in world.archive.tables.items()}
-    question = questions(definition, tables_of(definition.rule, streams, frozenset({"hosts"})))["norm"]
+    question = build_questions(
+        definition, rule_tables(definition.rule, streams, frozenset({"hosts"}))
+    )["norm"]
     assert isinstance(question, SqlQuestion)
     reader = Reader(world.root, [table.schema for table in world.archive.tables.values()])
-    template, archived = Template(question), Derived(connection, world.root, reader)
+    template, archived = Template(question), DerivedStreamReader(connection, world.root, reader)
     engine = SparkEngine(lambda: session, archived.reader, lambda name: pytest.fail(name))
-    shares = [(Asked(UUID(int=n), end, {}, {"host": f"h{n}", "v": 1.0}), (0, None, end)) for n in range(3)]
-    raw = engine.partial(template, shares, {})
-    other = archived.instead(template, None, end)
-    assert other is not template and not other.partial.used.derived
+    shares = [
+        (RecallEvent(UUID(int=n), end, {}, {"host": f"h{n}", "v": 1.0}), (0, None, end))
+        for n in range(3)
+    ]
+    raw = engine.compute_partial(template, shares, {})
+    other = archived.read_archived(template, None, end)
+    assert other is not template and not other.partial.inputs.derived
     plain = {eid: table.to_pylist() for eid, table in raw.items()}
-    assert {eid: table.to_pylist() for eid, table in engine.partial(other, shares, {}).items()} == plain
-    local = LocalEngine(archived.reader).partial(other, shares, {})
-    assert {eid: sorted(table.to_pylist()[0].values(), key=repr) for eid, table in local.items()} == {
-        eid: sorted(rows[0].values(), key=repr) for eid, rows in plain.items()
-    }
-    assert archived.instead(template, None, end + 1) is template  # the newest chunk is not archived
+    assert {
+        eid: table.to_pylist() for eid, table in engine.compute_partial(other, shares, {}).items()
+    } == plain
+    local = LocalEngine(archived.reader).compute_partial(other, shares, {})
+    assert {
+        eid: sorted(table.to_pylist()[0].values(), key=repr) for eid, table in local.items()
+    } == {eid: sorted(rows[0].values(), key=repr) for eid, rows in plain.items()}
+    assert (
+        archived.read_archived(template, None, end + 1) is template
+    )  # the newest chunk is not archived
 
 
-def _expired(world: World, connection: Connection[Any], works: list[StreamWork]) -> None:
+def _expired(world: World, connection: Connection[Any], works: list[DerivedStreamTask]) -> None:
     """What is archived of an expired chunk is read no more, and goes after a while."""
     chunk = min(work.chunk for work in works)
     folders = [
-        root_of(world.root, work.stream.version) / "streams" / work.stream.name / f"chunk={chunk}"
+        version_root(world.root, work.stream.version)
+        / "streams"
+        / work.stream.name
+        / f"chunk={chunk}"
         for work in works
         if work.chunk == chunk
     ]
     folders = [folder for folder in folders if folder.exists()]
     assert folders
-    connection.execute("UPDATE chunks SET state = 'expired', expired_at = clock_timestamp() WHERE id = %s", (chunk,))
-    related = Related(lambda name: pytest.fail(name), frozenset())
-    streams = DerivedStreams(connection, connection, world.root, Reader(world.root, []), related)
-    known, rows = [work.stream for work in works], "SELECT count(*) FROM derived_chunks WHERE chunk = %s"
+    connection.execute(
+        "UPDATE chunks SET state = 'expired', expired_at = clock_timestamp() WHERE id = %s",
+        (chunk,),
+    )
+    related = RelationVersions(lambda name: pytest.fail(name), frozenset())
+    streams = DerivedStreamBuilder(
+        connection, connection, world.root, Reader(world.root, []), related
+    )
+    known, rows = (
+        [work.stream for work in works],
+        "SELECT count(*) FROM derived_chunks WHERE chunk = %s",
+    )
     readable = {row[2] for row in connection.execute(sql.load("streams")["there"])}
     assert chunk not in readable and readable
-    streams.sweep(known, 0.0)
-    streams.sweep(known, 100_000.0)
-    assert connection.execute(rows, (chunk,)).fetchone() != (0,) and all(folder.exists() for folder in folders)
-    connection.execute("UPDATE chunks SET expired_at = expired_at - interval '1 day' WHERE id = %s", (chunk,))
-    streams.sweep(known, 200_000.0)
-    assert connection.execute(rows, (chunk,)).fetchone() == (0,) and all(folder.exists() for folder in folders)
-    streams.sweep(known, 300_000.0)
+    streams.vacuum(known, 0.0)
+    streams.vacuum(known, 100_000.0)
+    assert connection.execute(rows, (chunk,)).fetchone() != (0,) and all(
+        folder.exists() for folder in folders
+    )
+    connection.execute(
+        "UPDATE chunks SET expired_at = expired_at - interval '1 day' WHERE id = %s", (chunk,)
+    )
+    streams.vacuum(known, 200_000.0)
+    assert connection.execute(rows, (chunk,)).fetchone() == (0,) and all(
+        folder.exists() for folder in folders
+    )
+    streams.vacuum(known, 300_000.0)
     assert not any(folder.exists() for folder in folders)
 
 
-def _forgotten(world: World, place: Settings, connection: Connection[Any], works: list[StreamWork]) -> None:
+def _forgotten(
+    world: World, place: Settings, connection: Connection[Any], works: list[DerivedStreamTask]
+) -> None:
     """Without the rule nobody reads the streams any more; their files go after a while."""
-    Registry(connection).apply([])
-    assert _views(world, place, connection).next() is None
+    RuleRegistry(connection).apply([])
+    assert _views(world, place, connection).next_task() is None
     assert connection.execute("SELECT count(*) FROM derived_chunks").fetchone() == (0,)
-    folder = root_of(world.root, works[0].stream.version)
+    folder = version_root(world.root, works[0].stream.version)
     assert folder.is_dir()
-    related = Related(lambda name: pytest.fail(name), frozenset())
-    streams = DerivedStreams(connection, connection, world.root, Reader(world.root, []), related)
-    streams.forget([], folder.stat().st_mtime + 100_000)
+    related = RelationVersions(lambda name: pytest.fail(name), frozenset())
+    streams = DerivedStreamBuilder(
+        connection, connection, world.root, Reader(world.root, []), related
+    )
+    streams.remove_unneeded([], folder.stat().st_mtime + 100_000)
     assert not folder.exists()
 
 
 def test_a_version_is_that_of_all_its_sql() -> None:
     first = {"a": "SELECT ts FROM s", "b": "SELECT ts FROM a", "c": "SELECT ts FROM s"}
-    assert version_of("b", first) == version_of("b", {**first, "c": "SELECT ts, 1 AS x FROM s"})
-    assert version_of("b", first) != version_of("b", {**first, "a": "SELECT ts FROM s WHERE true"})
+    assert compute_derived_version("b", first) == compute_derived_version(
+        "b", {**first, "c": "SELECT ts, 1 AS x FROM s"}
+    )
+    assert compute_derived_version("b", first) != compute_derived_version(
+        "b", {**first, "a": "SELECT ts FROM s WHERE true"}
+    )

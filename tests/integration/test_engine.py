@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
-from archiver.engine import JARS, session
 from archiver.errors import NotInstalled
+from archiver.spark.paths import JARS, session
 
 pytestmark = pytest.mark.spark
 
@@ -39,7 +39,10 @@ def table(tmp_path: Path) -> Path:
 
 
 def test_delta_reads_what_another_library_wrote(spark: SparkSession, table: Path) -> None:
-    assert spark.read.format("delta").load(str(table)).orderBy("ts").toArrow().to_pylist() == ROWS.to_pylist()
+    assert (
+        spark.read.format("delta").load(str(table)).orderBy("ts").toArrow().to_pylist()
+        == ROWS.to_pylist()
+    )
 
 
 def test_a_list_of_files_reads_the_same(spark: SparkSession, table: Path) -> None:
@@ -95,7 +98,9 @@ def listening(pid: int) -> Iterator[str]:
 
 def test_sql_reaches_no_files(spark: SparkSession, table: Path) -> None:
     for statement in (f"SELECT * FROM delta.`{table}`", "SELECT * FROM text.`/etc/hostname`"):
-        with pytest.raises(Exception, match=r"TABLE_OR_VIEW_NOT_FOUND|UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"):
+        with pytest.raises(
+            Exception, match=r"TABLE_OR_VIEW_NOT_FOUND|UNSUPPORTED_DATASOURCE_FOR_DIRECT_QUERY"
+        ):
             spark.sql(statement).collect()
 
 
@@ -110,17 +115,23 @@ def test_a_stream_goes_on_where_its_checkpoint_says(spark: SparkSession, tmp_pat
     for name in ("first", "second"):
         (landing / name).write_text(f"{name}\n")
         stream = spark.readStream.text(str(landing)).writeStream.foreachBatch(batch)
-        stream = stream.option("checkpointLocation", str(tmp_path / "state")).trigger(availableNow=True)
+        stream = stream.option("checkpointLocation", str(tmp_path / "state")).trigger(
+            availableNow=True
+        )
         stream.start().awaitTermination()
     assert seen == [(0, "first"), (1, "second")]
-    leftovers = [path.name for path in (tmp_path / "state" / "commits").iterdir() if not path.name.startswith(".")]
+    leftovers = [
+        path.name
+        for path in (tmp_path / "state" / "commits").iterdir()
+        if not path.name.startswith(".")
+    ]
     assert sorted(leftovers) == ["0", "1"]
 
 
 def test_missing_jars_are_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "JARS", tmp_path)
     with pytest.raises(NotInstalled, match="make setup"):
-        session.class_path("local[2]")
+        session.jar_settings("local[2]")
 
 
 CHILD = """
@@ -136,7 +147,10 @@ for line in sys.stdin:
 
 def test_java_outlives_an_interrupt_but_not_its_process(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", CHILD, str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None

@@ -13,19 +13,19 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
-from archiver.chunk import FIRST
-from moirae import database
-from moirae.alerts.past import answers
+from archiver.chunks.chunk import FIRST_CHUNK
 from moirae.cli import app
-from moirae.deployments.registry import Registry
+from moirae.config.settings import load_settings
+from moirae.deployments.registry import RuleRegistry
 from moirae.errors import UsageError
-from moirae.evaluation.learner import calibrate
-from moirae.evaluation.workspace import judged
-from moirae.live.outbox import outboxes
+from moirae.feedback.calibration_task import calibrate
+from moirae.feedback.workspace import load_judged_corpora
+from moirae.inspect.past_events import load_answers
+from moirae.live.outbox import open_outboxes
 from moirae.rules.definition import Definition
 from moirae.rules.model import Group
-from moirae.rules.ruleset import rules_of
-from moirae.settings import load_settings
+from moirae.rules.rule_set import build_rules
+from moirae.runtime import database
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=7)
@@ -59,10 +59,10 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
         root = Path(folder)
         root.chmod(0o755)
         (root / "moirae.yaml").write_text("home: .moirae\nstreams: {}\n")
-        connection = database.connect(load_settings(root / "moirae.yaml", {}), "test")
-        rule = rules_of(Group.model_validate(RULE))[0]
+        connection = database.connect_database(load_settings(root / "moirae.yaml", {}), "test")
+        rule = build_rules(Group.model_validate(RULE))[0]
         definition = Definition(rule, {"host": "string"}, ("host",), ("host",))
-        Registry(connection).apply([definition])
+        RuleRegistry(connection).apply([definition])
         for number in range(EVENTS):
             _event(connection, definition, number)
         _answer(connection, definition)
@@ -124,7 +124,14 @@ def _answer(connection: Connection[Any], definition: Definition) -> None:
         }
         for rank in (1, 2, 3)
     ]
-    covered = {"final": True, "partial": False, "read": 1, "left": 0, "failed": 0, "read_from": None}
+    covered = {
+        "final": True,
+        "partial": False,
+        "read": 1,
+        "left": 0,
+        "failed": 0,
+        "read_from": None,
+    }
     connection.execute(
         "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets)"
         " VALUES (%s, %s, %s, %s, 'similar', %s, '{}', 'done', 1)",
@@ -137,7 +144,9 @@ def _answer(connection: Connection[Any], definition: Definition) -> None:
 
 
 def run(workspace: Path, *arguments: str) -> str:
-    result = CliRunner().invoke(app, [*arguments, "--workspace", str(workspace)], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, [*arguments, "--workspace", str(workspace)], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result.stdout
 
@@ -146,9 +155,13 @@ def archive(workspace: Path) -> Path:
     return Path(load_settings(workspace, {}).archive)
 
 
-def test_the_workspace_is_evaluated(workspace: tuple[Path, Connection[Any]], tmp_path: Path) -> None:
+def test_the_workspace_is_evaluated(
+    workspace: tuple[Path, Connection[Any]], tmp_path: Path
+) -> None:
     picture = tmp_path / "quality.png"
-    (report,) = json.loads(run(workspace[0], "similarity", "eval", "-o", "json", "--picture", str(picture)))
+    (report,) = json.loads(
+        run(workspace[0], "similarity", "eval", "-o", "json", "--picture", str(picture))
+    )
     assert report["name"] == "g/Slow similar"
     assert report["measure"] == "attributes"
     assert EVENTS - 10 < report["queries"] < EVENTS
@@ -162,21 +175,25 @@ def test_the_workspace_is_evaluated(workspace: tuple[Path, Connection[Any]], tmp
         run(workspace[0], "similarity", "eval", "--rule", "None")
 
 
-def test_what_the_database_has_forgotten_still_counts(workspace: tuple[Path, Connection[Any]]) -> None:
+def test_what_the_database_has_forgotten_still_counts(
+    workspace: tuple[Path, Connection[Any]],
+) -> None:
     """Among which a hit was found does not hang on how much of it people have spoken of."""
     path, connection = workspace
-    ((_, _, before),) = judged(connection, archive(path))
-    for outbox in outboxes(connection, archive(path)).values():
-        outbox.flush([FIRST])
+    ((_, _, before),) = load_judged_corpora(connection, archive(path))
+    for outbox in open_outboxes(connection, archive(path)).values():
+        outbox.flush([FIRST_CHUNK])
     with connection.transaction(force_rollback=True):
         for table in ("contexts", "events"):
-            connection.execute(f"DELETE FROM {table} WHERE ts < %s".encode(), (START + timedelta(hours=40),))
+            connection.execute(
+                f"DELETE FROM {table} WHERE ts < %s".encode(), (START + timedelta(hours=40),)
+            )
         connection.execute("UPDATE corpus_forgotten SET number = 40")
-        ((_, _, after),) = judged(connection, archive(path))
-    assert [(alert.event_id, alert.facts) for alert in after.alerts] == [
-        (alert.event_id, alert.facts) for alert in before.alerts
+        ((_, _, after),) = load_judged_corpora(connection, archive(path))
+    assert [(alert.event_id, alert.term_counts) for alert in after.alerts] == [
+        (alert.event_id, alert.term_counts) for alert in before.alerts
     ]
-    assert len({alert.place for alert in after.alerts[:40]}) == 4
+    assert len({alert.location for alert in after.alerts[:40]}) == 4
 
 
 def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
@@ -184,21 +201,23 @@ def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
     asked, past = str(eid(50)), str(eid(3))
     assert "does not help" in run(path, "similarity", "disagree", asked, past)
     assert "helps" in run(path, "similarity", "agree", asked, past, "--author", "ops")
-    ((_, _, known),) = judged(connection, archive(path))
-    assert known.said == {(asked, past): True}
+    ((_, _, known),) = load_judged_corpora(connection, archive(path))
+    assert known.judgements == {(asked, past): True}
     with pytest.raises(UsageError, match="is no past event of the rule of"):
         run(path, "similarity", "agree", asked, asked)
 
 
-def test_the_next_answer_says_how_likely_it_is_right(workspace: tuple[Path, Connection[Any]]) -> None:
+def test_the_next_answer_says_how_likely_it_is_right(
+    workspace: tuple[Path, Connection[Any]],
+) -> None:
     path, connection = workspace
     last = eid(EVENTS - 1)
-    (before,) = answers(connection, last)
+    (before,) = load_answers(connection, last)
     assert before.comparable is None
     assert calibrate(connection, archive(path)) == 1
-    (after,) = answers(connection, last)
+    (after,) = load_answers(connection, last)
     assert after.comparable is not None and 0.5 < after.comparable < 1
     assert "of the same kind in" in run(path, "similar", str(last))
     connection.execute("DELETE FROM alert_notes")
     assert calibrate(connection, archive(path)) == 0
-    assert answers(connection, last)[0].comparable is None
+    assert load_answers(connection, last)[0].comparable is None

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from moirae.rules.check import check
+from moirae.config.settings import load_settings
+from moirae.rules.check import check_rules
 from moirae.rules.parse import parse_rules
-from moirae.settings import load_settings
 
 pytestmark = pytest.mark.spark
 
@@ -104,11 +104,12 @@ def test_every_good_rule_passes(spark: SparkSession, tmp_path: Path) -> None:
     settings = load_settings(tmp_path / "moirae.yaml", {})
     queries = _queries()
     text = "groups:\n- name: g\n  rules:\n" + "".join(
-        f"  - {{alert: R{number}, expr: {json.dumps(query)}}}\n" for number, query in enumerate(queries)
+        f"  - {{alert: R{number}, expr: {json.dumps(query)}}}\n"
+        for number, query in enumerate(queries)
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check(spark, settings, rules)
+    definitions, found = check_rules(spark, settings, rules)
     refused = [(problem.message, queries[problem.line - 4]) for problem in found if problem.line]
     assert refused == []
     assert len(definitions) == len(queries) > 80

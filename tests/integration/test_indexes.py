@@ -13,19 +13,19 @@ import pyarrow as pa
 import pytest
 from psycopg.types.json import Jsonb
 
-from archiver.roller import Roller
+from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.times import to_micros
-from moirae import database
-from moirae.deployments.registry import Registry
+from moirae.deployments.registry import RuleRegistry
+from moirae.history.builder import HistoryBuilder
+from moirae.history.corpus_indexes import IndexBuilder, IndexTask
+from moirae.history.finder import RelationVersions
+from moirae.inspect.status import collect_status
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
-from moirae.status import gather
-from moirae.views.find import Related
-from moirae.views.indexes import Indexes, IndexWork
-from moirae.views.views import Views
+from moirae.runtime import database
 from recall.corpora import Corpora
-from recall.ledger import Ledger
-from recall.request import Asked, Request, SimilarQuestion, task_id
+from recall.ledger.tasks import Ledger
+from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.segment import BOUNDS
 from tests.integration.history import SCHEMA, START, History, go_on, history
 from tests.integration.test_late_rows import ROWS, archive, roll
@@ -47,7 +47,7 @@ def past() -> Iterator[History]:
     with history(5, ROWS) as made:
         rules, problems = parse_rules("rules.yaml", RULES, made.settings.table_names)
         assert not problems
-        Registry(made.connection).apply(
+        RuleRegistry(made.connection).apply(
             [Definition(rule, {"host": "string"}, ("host",), ("host",)) for rule in rules.rules]
         )
         yield made
@@ -55,10 +55,15 @@ def past() -> Iterator[History]:
 
 def settle(past: History, numbers: range, second: int) -> None:
     """Contexts of events enter the corpus, a second apart."""
-    (definition,) = Registry(past.connection).desired()
+    (definition,) = RuleRegistry(past.connection).desired_rules()
     for number in numbers:
         words = random.Random(number).choices([f"w{word}" for word in range(20)], k=4)
-        values = (definition.name, definition.version, UUID(int=number), START + timedelta(seconds=second + number))
+        values = (
+            definition.name,
+            definition.version,
+            UUID(int=number),
+            START + timedelta(seconds=second + number),
+        )
         past.connection.execute(
             "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
             " VALUES (%s, %s, %s, %s, %s, '{}', true, %s)",
@@ -68,18 +73,18 @@ def settle(past: History, numbers: range, second: int) -> None:
 
 def close(past: History) -> None:
     """All chunks but the last."""
-    roller = Roller(Path(past.settings.archive), [SCHEMA], 600.0)
+    roller = ChunkMaintenance(Path(past.settings.archive), [SCHEMA], 600.0)
     try:
         roll(past, archive(past), roller, 10_000)
     finally:
         roller.stop()
 
 
-def views(past: History) -> Views:
+def views(past: History) -> HistoryBuilder:
     """As a new process looks for work."""
-    looking, working = (database.connect(past.settings, name) for name in ("look", "work"))
-    related = Related(lambda name: pytest.fail(name), frozenset())
-    return Views(looking, working, Path(past.settings.archive), [SCHEMA], related)
+    looking, working = (database.connect_database(past.settings, name) for name in ("look", "work"))
+    related = RelationVersions(lambda name: pytest.fail(name), frozenset())
+    return HistoryBuilder(looking, working, Path(past.settings.archive), [SCHEMA], related)
 
 
 def files(past: History) -> dict[str, bytes]:
@@ -95,12 +100,14 @@ def manifest(found: dict[str, bytes]) -> dict[str, Any]:
     return known
 
 
-def test_a_closed_chunk_has_its_index_before_anybody_asks(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_chunk_has_its_index_before_anybody_asks(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """By the recall process itself, without Spark; with lists and term summaries of each chunk, and their checksums."""
     settle(past, range(1, 401), 0)
     with past.manager(background=views(past)) as manager:
         for _ in range(30):
-            manager.round()
+            manager.run_once()
         assert not files(past)
         close(past)
         go_on(manager, lambda: manifest(files(past))["number"] == 400)
@@ -109,25 +116,31 @@ def test_a_closed_chunk_has_its_index_before_anybody_asks(past: History, monkeyp
         for name, length, checksum in manifest(found)["segments"]:
             assert (len(found[name]), zlib.crc32(found[name])) == (length, checksum)
             assert {"docs", "heads", *BOUNDS} <= set(pa.ipc.open_file(found[name]).schema.names)
-        (told,) = gather(past.connection, Path(past.settings.archive))["indexes"]
+        (told,) = collect_status(past.connection, Path(past.settings.archive))["indexes"]
         assert (told["events"], told["written"], told["contexts"]) == (399, 399, ("own",))
-    monkeypatch.setattr(Corpora, "_archived", lambda *_: pytest.fail("it is on disk"))
+    monkeypatch.setattr(Corpora, "_build_from_archive", lambda *_: pytest.fail("it is on disk"))
     _asked(past, number=401)
     assert files(past) == found
 
 
 def _asked(past: History, number: int) -> None:
     """A recall about an event, by a new process; its best are those of an index made from nothing."""
-    (definition,) = Registry(past.connection).desired()
+    (definition,) = RuleRegistry(past.connection).desired_rules()
     settle(past, range(number, number + 1), 0)
-    question = SimilarQuestion(None, 0.0, "promising", contexts=("own",), k=3, measure="tfidf", gap=0)
-    asked = Asked(UUID(int=number), to_micros(START + timedelta(seconds=number)), {}, {})
-    Ledger(past.connection).add([Request(definition.name, definition.version, "alike", question, asked, 0)])
+    question = SimilarQuestion(
+        None, 0.0, "promising", contexts=("own",), k=3, measure="tfidf", gap=0
+    )
+    asked = RecallEvent(UUID(int=number), to_micros(START + timedelta(seconds=number)), {}, {})
+    Ledger(past.connection).add(
+        [RecallRequest(definition.name, definition.version, "alike", question, asked, 0)]
+    )
     task = task_id(definition.name, definition.version, "alike", asked.eid)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
     hits = past.revisions(task)[-1]["answer"]
-    assert [hit["score"] for hit in hits] == sorted((hit["score"] for hit in hits), reverse=True) and len(hits) == 3
+    assert [hit["score"] for hit in hits] == sorted(
+        (hit["score"] for hit in hits), reverse=True
+    ) and len(hits) == 3
     assert hits[0]["corpus"]["events"] == number
 
 
@@ -136,7 +149,9 @@ def test_an_index_is_written_again_when_events_come_in_or_it_is_damaged(past: Hi
     close(past)
     assert _made(views(past)) == 1
     before = files(past)
-    assert _made(views(past)) == 1 and files(past) == before  # a new process sees that it can be read
+    assert (
+        _made(views(past)) == 1 and files(past) == before
+    )  # a new process sees that it can be read
     settle(past, range(101, 121), -50)
     assert _made(views(past)) == 1
     assert manifest(files(past))["number"] == 120
@@ -149,42 +164,44 @@ def test_an_index_is_written_again_when_events_come_in_or_it_is_damaged(past: Hi
     assert names[0] not in [name for name, _, _ in manifest(files(past))["segments"]]
 
 
-def _made(process: Views) -> int:
+def _made(process: HistoryBuilder) -> int:
     """Do all there is to do; how much that was."""
     count = 0
-    while (work := process.next()) is not None:
-        assert isinstance(work, IndexWork)
-        process.make(work, lambda: pytest.fail("this needs no Spark"))
+    while (work := process.next_task()) is not None:
+        assert isinstance(work, IndexTask)
+        process.execute(work, lambda: pytest.fail("this needs no Spark"))
         count += 1
     return count
 
 
-def test_a_corpus_that_grows_is_not_written_all_the_time(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_corpus_that_grows_is_not_written_all_the_time(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """At most a tenth of the time goes into it, and events of the present chunk wait for its end."""
     settle(past, range(1, 101), 0)
     close(past)
     root, now = Path(past.settings.archive), [0.0]
-    monkeypatch.setattr("moirae.views.indexes.time.monotonic", lambda: now[0])
-    indexes = Indexes(past.connection, past.connection, root)
+    monkeypatch.setattr("moirae.history.corpus_indexes.time.monotonic", lambda: now[0])
+    indexes = IndexBuilder(past.connection, past.connection, root)
     process = views(past)
-    work = process.next()
-    assert isinstance(work, IndexWork)
-    write = Corpora.write
+    work = process.next_task()
+    assert isinstance(work, IndexTask)
+    write = Corpora.save_current
 
     def slow(*values: Any) -> int:
         now[0] += 6.0
         return write(*values)
 
-    monkeypatch.setattr(Corpora, "write", slow)
+    monkeypatch.setattr(Corpora, "save_current", slow)
     chunks = archive(past).chunks
-    indexes.make(work)
+    indexes.execute(work)
     now[0] = 1000.0
     settle(past, range(101, 111), 350)
-    assert indexes.next([work.name], chunks) is None
+    assert indexes.next_task([work.key], chunks) is None
     settle(past, range(111, 121), 0)
-    indexes.make(work)
+    indexes.execute(work)
     settle(past, range(121, 131), 0)
     now[0] = 1065.0
-    assert indexes.next([work.name], chunks) is None
+    assert indexes.next_task([work.key], chunks) is None
     now[0] = 1066.0
-    assert indexes.next([work.name], chunks) == work
+    assert indexes.next_task([work.key], chunks) == work

@@ -8,11 +8,11 @@ import pytest
 from typer.testing import CliRunner
 
 from moirae.cli import app
-from moirae.database import connect
+from moirae.config.settings import load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
-from moirae.landing import Landing
-from moirae.settings import from_environment
-from moirae.status import lives
+from moirae.inspect.status import is_live_available
+from moirae.runtime.database import connect_database
+from moirae.runtime.landing_folder import LandingFolder
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -29,9 +29,12 @@ def root() -> Iterator[Path]:
 
 
 def _landed(root: Path) -> dict[str, bytes]:
-    landing = Landing(root / ".moirae", "cpu")
-    found = {batch.path.name.partition(".")[2]: batch.path.read_bytes() for batch in landing.waiting()}
-    landing.forget(landing.waiting())
+    landing = LandingFolder(root / ".moirae", "cpu")
+    found = {
+        batch.path.name.partition(".")[2]: batch.path.read_bytes()
+        for batch in landing.pending_batches()
+    }
+    landing.remove(landing.pending_batches())
     return found
 
 
@@ -49,7 +52,7 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
     (root / "b ç.2026-01-01.jsonl.gz").write_bytes(packed)
     told = _ingest(root, str(root / "a.csv"), str(root / "b ç.2026-01-01.jsonl.gz"))
     assert told.startswith("2 batches, ")
-    names = [batch.name for batch in Landing(root / ".moirae", "cpu").waiting()]
+    names = [batch.name for batch in LandingFolder(root / ".moirae", "cpu").pending_batches()]
     assert sorted(name.rpartition("-")[0] for name in names) == [
         "ingest-a",
         "ingest-b_2026_01_01",
@@ -68,7 +71,9 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
         (["moirae.txt"], "add --format"),
     ],
 )
-def test_what_cannot_be_handed_over_is_told_before_anything_is(root: Path, arguments: list[str], reason: str) -> None:
+def test_what_cannot_be_handed_over_is_told_before_anything_is(
+    root: Path, arguments: list[str], reason: str
+) -> None:
     (root / "a.csv").write_bytes(b"ts\n")
     (root / "moirae.txt").write_bytes(b"x")
     files = [str(root / name) if name == "moirae.txt" else name for name in arguments]
@@ -79,7 +84,9 @@ def test_what_cannot_be_handed_over_is_told_before_anything_is(root: Path, argum
 
 def test_an_unknown_stream_is_told(root: Path) -> None:
     command = ["ingest", "cpuu", "-", "--workspace", str(root / "moirae.yaml")]
-    assert "no stream 'cpuu'; there are cpu" in str(CliRunner().invoke(app, command, input=b"{}").exception)
+    assert "no stream 'cpuu'; there are cpu" in str(
+        CliRunner().invoke(app, command, input=b"{}").exception
+    )
 
 
 def test_nobody_waits_where_nothing_runs(root: Path) -> None:
@@ -87,12 +94,20 @@ def test_nobody_waits_where_nothing_runs(root: Path) -> None:
     with pytest.raises(MoiraeError, match="nothing runs here"):
         _ingest(root, "-", "--wait", given=b"{}\n")
     assert _landed(root) == {"jsonl": b"{}\n"}
-    with connect(from_environment(root / "moirae.yaml"), "test") as connection:
-        connection.execute("INSERT INTO processes (role, epoch, pid, state) VALUES ('live', 1, 1, 'running')")
-        assert lives(connection)
-        connection.execute("UPDATE processes SET beat_at = clock_timestamp() - interval '30 seconds'")
-        assert lives(connection)
-        connection.execute("UPDATE processes SET beat_at = clock_timestamp() - interval '3 minutes'")
-        assert not lives(connection)
+    with connect_database(
+        load_settings_from_environment(root / "moirae.yaml"), "test"
+    ) as connection:
+        connection.execute(
+            "INSERT INTO processes (role, epoch, pid, state) VALUES ('live', 1, 1, 'running')"
+        )
+        assert is_live_available(connection)
+        connection.execute(
+            "UPDATE processes SET beat_at = clock_timestamp() - interval '30 seconds'"
+        )
+        assert is_live_available(connection)
+        connection.execute(
+            "UPDATE processes SET beat_at = clock_timestamp() - interval '3 minutes'"
+        )
+        assert not is_live_available(connection)
         connection.execute("UPDATE processes SET beat_at = clock_timestamp(), state = 'ended'")
-        assert not lives(connection)
+        assert not is_live_available(connection)

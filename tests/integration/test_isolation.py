@@ -9,14 +9,14 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from archiver.ingest import Unit
-from moirae import database
-from moirae.deployments.registry import Registry
-from moirae.judging.share import Sharing
+from archiver.ingest.writer import SourceUnit
+from moirae.config.settings import Settings
+from moirae.deployments.registry import RuleRegistry
+from moirae.evaluation.batches import RuleBatcher
 from moirae.rules.definition import Definition
-from moirae.rules.model import Alert
-from moirae.rules.ruleset import Rule
-from moirae.settings import Settings
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
+from moirae.runtime import database
 from tests.property.world import START, World, workspace
 
 pytestmark = pytest.mark.spark
@@ -31,7 +31,7 @@ def place(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(place, "isolation") as made:
+    with database.connect_database(place, "isolation") as made:
         yield made
 
 
@@ -39,31 +39,38 @@ def _definition(i: int) -> Definition:
     factor = 9_000_000_000_000_000_000 if i == BAD else 5_000_000_000 + i
     expr = f"SELECT host, n, ts, n * {factor} AS x FROM a WHERE v > 10"
     return Definition(
-        Rule("g", Alert(alert=f"R{i}", expr=expr)), {"host": "string", "n": "bigint", "x": "bigint"}, (), ("n",)
+        Rule("g", AlertSpec(alert=f"R{i}", expr=expr)),
+        {"host": "string", "n": "bigint", "x": "bigint"},
+        (),
+        ("n",),
     )
 
 
 def test_the_rule_at_fault_is_found_by_halves(
-    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    connection: Connection[Any],
+    place: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One of many rules of one shape overflows: it alone is charged, the others find what they find."""
     asked: list[int] = []
     charged: list[str] = []
-    written, fail = Sharing.statement, Registry.fail
+    written, fail = RuleBatcher.build_statement, RuleRegistry.record_failure
 
-    def counted(self: Sharing, rules: Any, shares: Any) -> str:
+    def counted(self: RuleBatcher, rules: Any, shares: Any) -> str:
         asked.append(len(rules))
         return written(self, rules, shares)
 
-    def noted(self: Registry, rule: str, *rest: Any) -> bool:
+    def noted(self: RuleRegistry, rule: str, *rest: Any) -> bool:
         charged.append(rule)
         return fail(self, rule, *rest)
 
-    monkeypatch.setattr(Sharing, "statement", counted)
-    monkeypatch.setattr(Registry, "fail", noted)
+    monkeypatch.setattr(RuleBatcher, "build_statement", counted)
+    monkeypatch.setattr(RuleRegistry, "record_failure", noted)
     world = World(spark, connection, place, [_definition(i) for i in range(RULES)], tmp_path)
     line = json.dumps({"ts": START.isoformat(), "host": "h0", "v": 50.0, "n": 2}).encode()
-    world.take([Unit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
+    world.take([SourceUnit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
     rows = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert rows == {f"g/R{i}": 1 for i in range(RULES) if i != BAD}
     assert charged == [f"g/R{BAD}"]

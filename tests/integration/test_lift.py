@@ -10,19 +10,21 @@ from pyspark.sql import SparkSession
 from sqlglot import exp, parse_one
 
 from archiver.times import from_micros, to_micros
-from recall.pending import Waiting, own_table, pending
-from recall.query.bind import Physical
-from recall.query.lift import Names, Scope, lift
+from recall.engines.pending_events import PendingEvent, create_event_table, create_pending_frame
+from recall.query.bind import PhysicalTables
+from recall.query.lift import EventScope, TableBindings, lift_query
 from recall.query.shape import Tables
-from recall.request import Asked
+from recall.requests import RecallEvent
 
 pytestmark = pytest.mark.spark
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLES = Tables({"cpu": "ts"}, frozenset({"hosts"}))
-SCOPE = Scope(TABLES, ("host", "limit"), frozenset({"running"}))
-NAMES = Names(
-    Physical({"cpu": "lift_cpu", "hosts": "lift_hosts", "running": "lift_running"}), Physical({}), "lift_pending"
+SCOPE = EventScope(TABLES, ("host", "limit"), frozenset({"running"}))
+NAMES = TableBindings(
+    PhysicalTables({"cpu": "lift_cpu", "hosts": "lift_hosts", "running": "lift_running"}),
+    PhysicalTables({}),
+    "lift_pending",
 )
 WITHIN = timedelta(minutes=3)
 EVENTS = [("a", 20.0, 2), ("b", 5.0, 5), ("a", 45.0, 9), ("nobody", 0.0, 9)]
@@ -61,24 +63,40 @@ def _rows(number: int) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     made = spark.newSession()
-    cpu = made.createDataFrame([_rows(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double")
+    cpu = made.createDataFrame(
+        [_rows(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double"
+    )
     cpu.createOrReplaceTempView("lift_cpu")
     change = START + timedelta(minutes=6)
-    ages = [("a", "x", START - timedelta(days=1), change), ("a", "y", change, START + timedelta(days=9))]
+    ages = [
+        ("a", "x", START - timedelta(days=1), change),
+        ("a", "y", change, START + timedelta(days=9)),
+    ]
     hosts = [*ages, ("b", "x", START - timedelta(days=1), START + timedelta(days=9))]
     made.createDataFrame(
         hosts, "host string, site string, _valid_from timestamp, _valid_to timestamp"
     ).createOrReplaceTempView("lift_hosts")
-    own_table(made, _running(), {"slice": "string"}).createOrReplaceTempView("lift_running")
+    create_event_table(made, _running(), {"slice": "string"}).createOrReplaceTempView(
+        "lift_running"
+    )
     asked = _asked()
-    spans = [Waiting(one, one.ts - WITHIN // timedelta(microseconds=1), one.ts + 1) for one in asked]
-    pending(made, spans, {"host": "string", "limit": "double"}).createOrReplaceTempView("lift_pending")
+    spans = [
+        PendingEvent(one, one.ts - WITHIN // timedelta(microseconds=1), one.ts + 1) for one in asked
+    ]
+    create_pending_frame(
+        made, spans, {"host": "string", "limit": "double"}
+    ).createOrReplaceTempView("lift_pending")
     return made
 
 
-def _asked() -> list[Asked]:
+def _asked() -> list[RecallEvent]:
     return [
-        Asked(UUID(int=n + 1), to_micros(START + timedelta(minutes=at)), {}, {"host": host, "limit": limit})
+        RecallEvent(
+            UUID(int=n + 1),
+            to_micros(START + timedelta(minutes=at)),
+            {},
+            {"host": host, "limit": limit},
+        )
         for n, (host, limit, at) in enumerate(EVENTS)
     ]
 
@@ -87,15 +105,19 @@ def _running() -> dict[str, list[dict[str, Any]]]:
     return {str(UUID(int=n + 1)): [{"slice": f"s{n}"}, {"slice": "s4"}] for n in range(3)}
 
 
-def _alone(session: SparkSession, sql: str, event: Asked) -> Counter[Any]:
+def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
     """The plain query, constants for the event's attributes, over views that hold only what belongs to the event."""
     moment = f"TIMESTAMP '{from_micros(event.ts):%Y-%m-%d %H:%M:%S}'"
     low = f"TIMESTAMP '{from_micros(event.ts) - WITHIN:%Y-%m-%d %H:%M:%S}'"
-    session.sql(f"SELECT * FROM lift_cpu WHERE ts >= {low} AND ts <= {moment}").createOrReplaceTempView("cpu")
+    session.sql(
+        f"SELECT * FROM lift_cpu WHERE ts >= {low} AND ts <= {moment}"
+    ).createOrReplaceTempView("cpu")
     session.sql(
         f"SELECT host, site FROM lift_hosts WHERE _valid_from <= {moment} AND _valid_to > {moment}"
     ).createOrReplaceTempView("hosts")
-    session.sql(f"SELECT slice FROM lift_running WHERE _eid = '{event.eid}'").createOrReplaceTempView("running")
+    session.sql(
+        f"SELECT slice FROM lift_running WHERE _eid = '{event.eid}'"
+    ).createOrReplaceTempView("running")
     values = {
         "host": f"'{event.attributes['host']}'",
         "limit": f"{event.attributes['limit']}D",
@@ -116,7 +138,7 @@ def _alone(session: SparkSession, sql: str, event: Asked) -> Counter[Any]:
 @pytest.mark.parametrize("sql", QUERIES)
 def test_many_events_at_once_equal_each_alone(session: SparkSession, sql: str) -> None:
     found: dict[str, Counter[Any]] = {}
-    for row in session.sql(lift(sql, SCOPE, NAMES).sql).collect():
+    for row in session.sql(lift_query(sql, SCOPE, NAMES).sql).collect():
         eid, *values = tuple(row)
         found.setdefault(eid, Counter())[tuple(values)] += 1
     for event in _asked():

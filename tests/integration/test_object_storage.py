@@ -5,13 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from archiver.place import at
-from archiver.reader import Reader
-from archiver.roller import Roller
-from archiver.sweep import Sweeper
-from archiver.table import StreamTable
-from moirae import storage
-from moirae.doctor import examine
+from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.delta.table import StreamTable
+from archiver.delta.vacuum import Vacuum
+from archiver.read.reader import Reader
+from archiver.storage.base import as_storage
+from moirae.inspect.doctor import run_checks
+from moirae.runtime import storage
 from tests.integration.history import SCHEMA, go_on, history
 from tests.integration.test_late_rows import archive, bring, roll
 
@@ -20,8 +20,8 @@ CHUNKS, ROWS = 5, 100
 
 def test_history_is_rolled_over_and_asked(bucket: str) -> None:
     with history(CHUNKS, ROWS, bucket) as past:
-        root = storage.root(past.settings)
-        writer, roller = archive(past), Roller(root, [SCHEMA], 0.4)
+        root = storage.open_storage(past.settings)
+        writer, roller = archive(past), ChunkMaintenance(root, [SCHEMA], 0.4)
         try:
             roll(past, writer, roller, 10_000)
             assert [chunk.state for chunk in writer.chunks[:4]] == ["old", "old", "old", "recent"]
@@ -29,16 +29,18 @@ def test_history_is_rolled_over_and_asked(bucket: str) -> None:
         finally:
             roller.stop()
         past.rows.append((5, "h0", 1000))
-        assert all(writer.tables["past"].loose(chunk) == 0 for chunk in range(1, 4))
+        assert all(writer.tables["past"].count_unclustered(chunk) == 0 for chunk in range(1, 4))
         with past.manager() as manager:
             task = past.ask(1)
             go_on(manager, lambda: past.task(task)["state"] == "done")
         (*_, last) = past.revisions(task)
         assert last["answer"] == [past.whole()], last
         reader = Reader(root, [SCHEMA], 1 << 20)
-        reader.follow({chunk.id for chunk in writer.chunks})
-        assert sum(map(len, reader.pin("past", None, None).rows)) == CHUNKS * ROWS + 1
-        assert [finding for finding in examine(past.settings, past.connection) if finding.wrong] == []
+        reader.refresh_present({chunk.id for chunk in writer.chunks})
+        assert sum(map(len, reader.snapshot("past", None, None).rows)) == CHUNKS * ROWS + 1
+        assert [
+            finding for finding in run_checks(past.settings, past.connection) if finding.wrong
+        ] == []
         assert not Path(past.settings.home, "archive").exists()
 
 
@@ -67,18 +69,23 @@ with patch.object(Log, "commit", waits):
 
 def test_a_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
     with history(1, ROWS, bucket) as past:
-        table = StreamTable(storage.root(past.settings), SCHEMA)
-        known = {file.path for file in table.held()}
+        table = StreamTable(storage.open_storage(past.settings), SCHEMA)
+        known = {file.path for file in table.data_files()}
         command = [sys.executable, "-c", _WRITER, str(past.settings.file)]
         writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None and writer.stdout.readline() == "uploaded\n"
         writer.kill()
         writer.communicate()
-        assert set(at(table.place).files()) > known
-        other = StreamTable(storage.root(past.settings), SCHEMA)
-        assert other.read(["v"]).num_rows == ROWS and {file.path for file in other.held()} == known
-        assert [finding for finding in examine(past.settings, past.connection) if finding.wrong] == []
-        sweeper = Sweeper(1.0)
-        for now in (0.0, other.place.patience):
-            sweeper.sweep([other], now)
-        assert set(at(table.place).files()) == known
+        assert set(as_storage(table.storage).list_files()) > known
+        other = StreamTable(storage.open_storage(past.settings), SCHEMA)
+        assert (
+            other.read(["v"]).num_rows == ROWS
+            and {file.path for file in other.data_files()} == known
+        )
+        assert [
+            finding for finding in run_checks(past.settings, past.connection) if finding.wrong
+        ] == []
+        sweeper = Vacuum(1.0)
+        for now in (0.0, other.storage.min_file_retention):
+            sweeper.run([other], now)
+        assert set(as_storage(table.storage).list_files()) == known

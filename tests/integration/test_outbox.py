@@ -10,14 +10,14 @@ from uuid import UUID
 import pytest
 from psycopg import Connection
 
-from archiver.chunk import Chunk
-from archiver.log import Log
-from archiver.numbered import ENOUGH, EVENTS, NumberedTable
+from archiver.chunks.chunk import Chunk
+from archiver.delta.log import DeltaLog
+from archiver.delta.sequenced_table import COMMIT_ROWS, EVENTS, SequencedTable
 from archiver.times import to_micros
-from moirae import database
-from moirae.doctor import examine
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.inspect.doctor import run_checks
 from moirae.live.outbox import Outbox
-from moirae.settings import Settings, from_environment
+from moirae.runtime import database
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -29,12 +29,12 @@ class Killed(BaseException):
 @pytest.fixture(scope="module")
 def settings(public_folder: Path) -> Settings:
     (public_folder / "moirae.yaml").write_text("home: .moirae\nrules: []\n")
-    return from_environment(public_folder / "moirae.yaml")
+    return load_settings_from_environment(public_folder / "moirae.yaml")
 
 
 @pytest.fixture
 def connection(settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(settings, "test") as connection:
+    with database.connect_database(settings, "test") as connection:
         yield connection
 
 
@@ -48,32 +48,41 @@ def settle(connection: Connection[Any], numbers: range) -> None:
     )
 
 
-def test_rows_wait_for_one_another_and_are_archived_once(settings: Settings, connection: Connection[Any]) -> None:
+def test_rows_wait_for_one_another_and_are_archived_once(
+    settings: Settings, connection: Connection[Any]
+) -> None:
     """Wherever the process falls, and when two do it at once."""
     root = Path(settings.archive)
     cut = to_micros(START + timedelta(seconds=100))
     present = [Chunk(0, None, cut, "present"), Chunk(1, cut, None)]
     closed = [Chunk(0, None, cut, "recent"), Chunk(1, cut, None)]
-    table, one, other = NumberedTable(root, EVENTS), *(Outbox(connection, root, EVENTS) for _ in range(2))
+    table, one, other = (
+        SequencedTable(root, EVENTS),
+        *(Outbox(connection, root, EVENTS) for _ in range(2)),
+    )
 
     def archived() -> list[int]:
         return sorted(UUID(eid).int for eid in table.read()["eid"].to_pylist())
 
     settle(connection, range(1, 90))
-    one.flush_enough(present, 0.0)
+    one.flush_if_due(present, 0.0)
     assert archived() == [], "few, and more to come"
-    with patch.object(Log, "commit", side_effect=Killed), pytest.raises(Killed):
-        one.flush_enough(closed, 1.0)
+    with patch.object(DeltaLog, "commit", side_effect=Killed), pytest.raises(Killed):
+        one.flush_if_due(closed, 1.0)
     assert archived() == []
-    Outbox(connection, root, EVENTS).flush_enough(closed, 1.0)
+    Outbox(connection, root, EVENTS).flush_if_due(closed, 1.0)
     assert archived() == list(range(1, 90)), "the next goes on"
     settle(connection, range(90, 120))
     other.flush(closed)
     one.flush(closed)
     assert archived() == list(range(1, 120)), "who comes second adds nothing"
-    assert sorted((file.chunk, file.rows) for file in table.held()) == [(0, 10), (0, 89), (1, 20)]
-    settle(connection, range(120, 120 + ENOUGH))
-    before = table.last()
-    other.flush_enough(present, 2.0)
-    assert table.last() == before + ENOUGH, "enough for a file"
-    assert not [finding for finding in examine(settings, connection) if finding.wrong]
+    assert sorted((file.chunk, file.rows) for file in table.data_files()) == [
+        (0, 10),
+        (0, 89),
+        (1, 20),
+    ]
+    settle(connection, range(120, 120 + COMMIT_ROWS))
+    before = table.last_number()
+    other.flush_if_due(present, 2.0)
+    assert table.last_number() == before + COMMIT_ROWS, "enough for a file"
+    assert not [finding for finding in run_checks(settings, connection) if finding.wrong]

@@ -12,10 +12,10 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner
 
-from moirae import database
-from moirae.alerts.past import answers, past
 from moirae.cli import app
-from moirae.settings import load_settings
+from moirae.config.settings import load_settings
+from moirae.inspect.past_events import load_answers, load_past_events
+from moirae.runtime import database
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=8)
@@ -32,7 +32,7 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
         root.chmod(0o755)
         file = root / "moirae.yaml"
         file.write_text("home: .moirae\nstreams: {}\n")
-        connection = database.connect(load_settings(file, {}), "test")
+        connection = database.connect_database(load_settings(file, {}), "test")
         _event(connection, KNOWN, "n1", THEN + 5 * MINUTE)
         _event(connection, QUIET, "n2", THEN)
         _alert(connection, "first", "n1", THEN, 12 * MINUTE)
@@ -99,7 +99,14 @@ def _answer(connection: Connection[Any]) -> None:
         {"rank": rank, "past_eid": str(eid), "past_ts": 0, "score": 1 / rank, **reasons}
         for rank, eid in enumerate((KNOWN, QUIET, GONE), start=1)
     ]
-    covered = {"final": True, "partial": False, "read": 1, "left": 0, "failed": 0, "read_from": None}
+    covered = {
+        "final": True,
+        "partial": False,
+        "read": 1,
+        "left": 0,
+        "failed": 0,
+        "read_from": None,
+    }
     request = {"kind": "similar", "contexts": ["why"], "k": 3, "measure": "tfidf", "gap": 0}
     task = uuid5(SPACE, "task")
     connection.execute(
@@ -115,19 +122,25 @@ def _answer(connection: Connection[Any]) -> None:
 
 
 def run(workspace: Path, *arguments: str) -> str:
-    result = CliRunner().invoke(app, [*arguments, "--workspace", str(workspace)], catch_exceptions=False)
+    result = CliRunner().invoke(
+        app, [*arguments, "--workspace", str(workspace)], catch_exceptions=False
+    )
     assert result.exit_code == 0, result.output
     return result.stdout
 
 
-def test_a_past_event_comes_with_its_alert_and_what_was_done(workspace: tuple[Path, Connection[Any]]) -> None:
-    found = past(workspace[1], [KNOWN, QUIET, GONE])
+def test_a_past_event_comes_with_its_alert_and_what_was_done(
+    workspace: tuple[Path, Connection[Any]],
+) -> None:
+    found = load_past_events(workspace[1], [KNOWN, QUIET, GONE])
     assert found.keys() == {KNOWN, QUIET}
     known = found[KNOWN]
     assert (known["alert"], known["state"]) == (uuid5(SPACE, "first"), "resolved")
     assert (known["starts_at"], known["ends_at"]) == (THEN, THEN + 12 * MINUTE)
     assert known["again"] == 2
-    assert [(note["kind"], note["author"], note["text"], note["tag"]) for note in known["notes"]] == [
+    assert [
+        (note["kind"], note["author"], note["text"], note["tag"]) for note in known["notes"]
+    ] == [
         ("ack", "ada", "mine", None),
         ("note", "ada", "fan is loud", None),
         ("resolution", "ben", "cleaned the fan", None),
@@ -140,14 +153,19 @@ def test_a_past_event_comes_with_its_alert_and_what_was_done(workspace: tuple[Pa
 
 def test_a_hit_tells_what_people_did_then(workspace: tuple[Path, Connection[Any]]) -> None:
     """The last that fixed it first; of what is forgotten the hit stays."""
-    (answer,) = answers(workspace[1], NEW)
+    (answer,) = load_answers(workspace[1], NEW)
     assert answer.hits is not None
     known, quiet, gone = answer.hits
-    assert ([note["text"] for note in known.resolutions], known.kind) == (["new fan", "cleaned the fan"], "fan")
+    assert ([note["text"] for note in known.resolutions], known.kind) == (
+        ["new fan", "cleaned the fan"],
+        "fan",
+    )
     assert (quiet.resolutions, quiet.kind) == ([], None)
     assert (gone.past, gone.resolutions, gone.kind) == (None, [], None)
     shown = [line.strip() for line in run(workspace[0], "similar", str(NEW)).splitlines()]
-    first, second = (next(n for n, line in enumerate(shown) if line.startswith(f"{rank}. ")) for rank in (1, 2))
+    first, second = (
+        next(n for n, line in enumerate(shown) if line.startswith(f"{rank}. ")) for rank in (1, 2)
+    )
     assert shown[first].endswith("n1 is hot  lasted 12 min, came back 2 times in a week")
     assert shown[second].endswith("n2 is hot  lasted 2 min")
     done = [line for line in shown[first + 1 : second] if not line.startswith("shares")]

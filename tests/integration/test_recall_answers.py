@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from archiver.schema import StreamSchema
+from archiver.delta.schema import StreamSchema
 from archiver.times import to_micros
-from moirae.alerts.past import answers
+from moirae.inspect.past_events import load_answers
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
 from recall.operators import aggregates
-from recall.request import Asked, SqlQuestion
+from recall.requests import RecallEvent, SqlQuestion
 from tests.integration.history import History, go_on, history
 
 
@@ -35,7 +35,12 @@ def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
     values = [v for second, _, v in past.rows if low <= to_micros(START) + second * 10**6 < high]
     if not values:
         return {"top": None, "n": 0, "total": None, "mean": None}
-    return {"top": max(values), "n": len(values), "total": sum(values), "mean": sum(values) / len(values)}
+    return {
+        "top": max(values),
+        "n": len(values),
+        "total": sum(values),
+        "mean": sum(values) / len(values),
+    }
 
 
 def test_estimates_stand_beside_each_revision(past: History) -> None:
@@ -51,25 +56,35 @@ def test_estimates_stand_beside_each_revision(past: History) -> None:
     for revision in earlier:
         (row,), (told,) = revision["answer"], revision["estimates"]
         assert row == _covered(past, revision["coverage"])
-        assert row["n"] < len(values) and told["top"] == {"value": row["top"], "low": row["top"], "high": None}
+        assert row["n"] < len(values) and told["top"] == {
+            "value": row["top"],
+            "low": row["top"],
+            "high": None,
+        }
         if revision["coverage"]["read"] > 2:
             assert told["n"]["value"] == pytest.approx(len(values), rel=0.1)
             assert told["total"]["low"] <= told["total"]["value"] <= told["total"]["high"]
             assert told["mean"]["low"] <= row["mean"] <= told["mean"]["high"]
     (row,), (told,) = last["answer"], last["estimates"]
     assert (row["n"], row["total"], row["top"]) == (len(values), sum(values), max(values))
-    assert all(told[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row)
-    (shown,) = answers(past.connection, UUID(int=1))
+    assert all(
+        told[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row
+    )
+    (shown,) = load_answers(past.connection, UUID(int=1))
     assert shown.rows is not None and list(shown.rows[0]) == ["top", "n", "total", "mean"]
 
 
-def test_a_recall_that_holds_too_much_fails_by_itself(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recall_that_holds_too_much_fails_by_itself(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The error names the rule and the limit; who asked with it is answered."""
-    monkeypatch.setattr(aggregates, "ROWS", 20)
+    monkeypatch.setattr(aggregates, "MAX_ROWS", 20)
     large = past.ask(2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large")
     small = past.ask(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(one)["ended_at"] is not None for one in (large, small)))
+        go_on(
+            manager, lambda: all(past.task(one)["ended_at"] is not None for one in (large, small))
+        )
     assert past.task(large)["state"] == "failed" and past.task(small)["state"] == "done"
     error = past.task(large)["error"]
     assert error.startswith("recall norm of rule g/large: ") and "more than 20 groups" in error
@@ -92,7 +107,9 @@ class _Endless:
         return numbers.select(at.alias("ts"), F.sha2(F.col("id").cast("string"), 256).alias("h"))
 
     def schema(self, _: str) -> StreamSchema:
-        return StreamSchema("s", {"ts": "timestamp", "h": "string"}, "ts", None, ("h",), timedelta(0), timedelta(0))
+        return StreamSchema(
+            "s", {"ts": "timestamp", "h": "string"}, "ts", None, ("h",), timedelta(0), timedelta(0)
+        )
 
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -104,12 +121,12 @@ def test_a_query_in_spark_is_ended_at_once(spark: SparkSession) -> None:
     engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]
     sql = "SELECT max(s.h) AS top FROM s"
     template = Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, {}, {}, {}))
-    asked = Asked(UUID(int=1), to_micros(START) + 10**6, {}, {})
+    asked = RecallEvent(UUID(int=1), to_micros(START) + 10**6, {}, {})
     faults: list[Exception] = []
 
     def ask() -> None:
         try:
-            engine.partial(template, [(asked, (0, None, asked.ts))], {})
+            engine.compute_partial(template, [(asked, (0, None, asked.ts))], {})
         except Exception as fault:
             faults.append(fault)
 
@@ -120,4 +137,4 @@ def test_a_query_in_spark_is_ended_at_once(spark: SparkSession) -> None:
         time.sleep(0.5)
         engine.cancel()
     assert not thread.is_alive() and "cancel" in str(faults[0]).lower()
-    assert engine.alive() and spark.range(3).count() == 3
+    assert engine.is_alive() and spark.range(3).count() == 3

@@ -12,19 +12,19 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg.errors import DeadlockDetected
 
-import recall.manager.comparing
+import recall.worker.comparisons
 from archiver.errors import LogDamaged
-from archiver.reader import Reader
+from archiver.read.reader import Reader
 from archiver.times import to_micros
-from recall.commands import KeyTaken, Target, ask, effect
 from recall.engines.local import LocalEngine
-from recall.engines.template import Ask
-from recall.ledger import Ledger, Terms, twice
-from recall.manager.desk import TRIES
-from recall.request import Asked, Order, Request, SimilarQuestion, task_id
+from recall.engines.template import PartialQuery
+from recall.ledger.commands import CommandKeyConflict, Target, fetch_effect, submit_command
+from recall.ledger.tasks import Ledger, SchedulingPolicy, retry_on_deadlock
+from recall.requests import Order, RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, Span
-from recall.similarity.measure import TfIdf
+from recall.similarity.index import Index, TimeSpan
+from recall.similarity.measure import TfIdfMeasure
+from recall.worker.active_tasks import MAX_ATTEMPTS
 from tests.integration.history import COUNT, HOSTS, START, History, go_on
 
 
@@ -47,9 +47,11 @@ def test_a_command_is_answered_with_its_effect(past: History) -> None:
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["next"] >= 2 for task in tasks))
         left = len(past.task(tasks[0])["pieces"]) - past.task(tasks[0])["next"]
-        number = ask(past.connection, "a", "accelerate", Target(task=str(tasks[0])), "test")
-        go_on(manager, lambda: effect(past.connection, number) is not None)
-        done = effect(past.connection, number)
+        number = submit_command(
+            past.connection, "a", "accelerate", Target(task=str(tasks[0])), "test"
+        )
+        go_on(manager, lambda: fetch_effect(past.connection, number) is not None)
+        done = fetch_effect(past.connection, number)
         assert done is not None and done.recalls == 1 and 0 < done.chunks_left <= left
         assert done.seconds_before is not None and done.seconds_after is not None
         assert 0 < done.seconds_after <= done.seconds_before
@@ -58,25 +60,36 @@ def test_a_command_is_answered_with_its_effect(past: History) -> None:
 def test_cancelled_recalls_leave_nothing_finalized_ones_their_answer(past: History) -> None:
     first, second, third = (past.ask(number, rule=f"g/r{number}") for number in (1, 2, 3))
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["revision"] >= 1 for task in (first, second, third)))
-        ask(past.connection, "a", "cancel", Target(eid=str(past.task(first)["eid"])), "test")
-        ask(past.connection, "b", "finalize", Target(rule="r2"), "test")
+        go_on(
+            manager,
+            lambda: all(past.task(task)["revision"] >= 1 for task in (first, second, third)),
+        )
+        submit_command(
+            past.connection, "a", "cancel", Target(eid=str(past.task(first)["eid"])), "test"
+        )
+        submit_command(past.connection, "b", "finalize", Target(rule="r2"), "test")
         go_on(manager, lambda: past.task(third)["state"] == "done")
     assert past.task(first)["state"] == "cancelled" and not past.revisions(first)
     assert past.task(second)["state"] == "finalized"
     *_, last = past.revisions(second)
-    assert last["coverage"]["final"] and last["coverage"]["partial"] and last["number"] == past.task(second)["revision"]
+    assert (
+        last["coverage"]["final"]
+        and last["coverage"]["partial"]
+        and last["number"] == past.task(second)["revision"]
+    )
     assert past.revisions(third)[-1]["answer"] == [past.whole()]
 
 
 def test_commands_by_age_mean_what_is_older(past: History) -> None:
     old, new = past.ask(1), past.ask(2)
-    past.connection.execute("UPDATE tasks SET created_at = created_at - interval '1 hour' WHERE id = %s", (old,))
+    past.connection.execute(
+        "UPDATE tasks SET created_at = created_at - interval '1 hour' WHERE id = %s", (old,)
+    )
     with past.manager() as manager:
-        number = ask(past.connection, "a", "cancel", Target(), "test", older=600.0)
+        number = submit_command(past.connection, "a", "cancel", Target(), "test", min_age=600.0)
         go_on(manager, lambda: past.task(new)["state"] == "done")
     assert past.task(old)["state"] == "cancelled"
-    done = effect(past.connection, number)
+    done = fetch_effect(past.connection, number)
     assert done is not None and done.recalls == 1
 
 
@@ -84,12 +97,18 @@ def test_a_command_is_one_however_often_it_is_asked(past: History) -> None:
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["next"] > 0)
-        numbers = {ask(past.connection, "k", "accelerate", Target(task=str(task)), "test") for _ in range(20)}
+        numbers = {
+            submit_command(past.connection, "k", "accelerate", Target(task=str(task)), "test")
+            for _ in range(20)
+        }
         assert len(numbers) == 1
-        go_on(manager, lambda: effect(past.connection, *numbers) is not None)
-        assert ask(past.connection, "k", "accelerate", Target(task=str(task)), "test") in numbers
-        with pytest.raises(KeyTaken):
-            ask(past.connection, "k", "cancel", Target(task=str(task)), "test")
+        go_on(manager, lambda: fetch_effect(past.connection, *numbers) is not None)
+        assert (
+            submit_command(past.connection, "k", "accelerate", Target(task=str(task)), "test")
+            in numbers
+        )
+        with pytest.raises(CommandKeyConflict):
+            submit_command(past.connection, "k", "cancel", Target(task=str(task)), "test")
         assert 800 < past.task(task)["tickets"] <= 1000
 
 
@@ -108,7 +127,7 @@ def test_results_cost_tickets_down_to_one(past: History) -> None:
 
 def test_tickets_may_be_frozen(past: History) -> None:
     task = past.ask(1)
-    with past.manager(terms=Terms(price=0)) as manager:
+    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
     assert past.task(task)["tickets"] == 100
 
@@ -121,8 +140,12 @@ def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
     with past.manager() as manager:
         go_on(manager, lambda: past.task(asks_nothing)["state"] == "done")
         waits = past.task(asks)
-        assert waits["state"] == "suspended" and waits["next"] - waits["skipped"] == 1 and waits["deadline"] is not None
-        ask(past.connection, "k", "refine", Target(task=str(asks)), "test")
+        assert (
+            waits["state"] == "suspended"
+            and waits["next"] - waits["skipped"] == 1
+            and waits["deadline"] is not None
+        )
+        submit_command(past.connection, "k", "refine", Target(task=str(asks)), "test")
         go_on(manager, lambda: past.task(asks)["next"] > waits["next"])
         assert past.task(asks)["state"] == "suspended"
     assert len(past.revisions(asks)) == 2
@@ -130,7 +153,7 @@ def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
 
 def test_silence_ends_an_event_with_its_last_answer(past: History) -> None:
     asks, other = past.ask(1, feedback=0.0), past.ask(2)
-    with past.manager(terms=Terms(patience=timedelta(seconds=0.1))) as manager:
+    with past.manager(terms=SchedulingPolicy(feedback_timeout=timedelta(seconds=0.1))) as manager:
         go_on(manager, lambda: past.task(asks)["state"] == "finalized")
         go_on(manager, lambda: past.task(other)["state"] == "done")
     *_, last = past.revisions(asks)
@@ -154,7 +177,7 @@ def test_two_managers_share_the_work_and_count_each_piece_once(past: History) ->
     tasks = [past.ask(number, host=number % 4) for number in range(1, 7)]
     past.connection.execute("UPDATE tasks SET tickets = 1 WHERE id = %s", (tasks[0],))
     with past.manager() as one, past.manager() as two:
-        one.round()
+        one.run_once()
         late = past.ask(7, host=3)
         go_on(two, lambda: past.task(late)["state"] == "done")
         assert past.task(tasks[0])["state"] == "running"
@@ -178,13 +201,18 @@ def test_who_was_frozen_finds_its_task_taken(past: History) -> None:
     with past.manager() as frozen, past.manager() as other:
         go_on(frozen, lambda: past.task(task)["next"] >= 4)
         read = past.task(task)["next"]
-        past.connection.execute("UPDATE tasks SET lease_until = clock_timestamp() - interval '1 second'")
+        past.connection.execute(
+            "UPDATE tasks SET lease_until = clock_timestamp() - interval '1 second'"
+        )
         go_on(other, lambda: past.task(task)["fence"] == 2 and past.task(task)["next"] > read)
         before = past.task(task)
         for _ in range(3):
-            frozen.round()
-            frozen.rest()
-        assert past.task(task)["lease"] == before["lease"] and past.task(task)["fence"] == before["fence"]
+            frozen.run_once()
+            frozen.wait_for_query()
+        assert (
+            past.task(task)["lease"] == before["lease"]
+            and past.task(task)["fence"] == before["fence"]
+        )
         go_on(other, lambda: past.task(task)["state"] == "done")
     assert past.revisions(task)[-1]["answer"] == [past.whole()]
 
@@ -196,7 +224,7 @@ def _learn(past: History) -> None:
     task = past.ask(100)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
-    while past.keys.learn():
+    while past.keys.index_next_file():
         pass
 
 
@@ -246,26 +274,26 @@ def test_the_most_promising_chunk_first(past: History) -> None:
 def test_files_that_cannot_be_summarised_are_left_to_queries(past: History) -> None:
     """A file without the column holds no key; of a damaged one nothing is known; a damaged log ends nothing."""
     _learn(past)
-    learned = dict(past.keys._files)
+    learned = dict(past.keys._counts_by_file)
     try:
         (newest, column), *_ = learned
-        past.keys._files.clear()
+        past.keys._counts_by_file.clear()
         healthy = Path(newest).read_bytes()
         pq.write_table(pa.table({"other": [1]}), newest)
-        assert past.keys.learn() and past.keys._files == {(newest, column): {}}
-        past.keys._files.clear()
+        assert past.keys.index_next_file() and past.keys._counts_by_file == {(newest, column): {}}
+        past.keys._counts_by_file.clear()
         Path(newest).write_bytes(b"PAR1")
-        assert past.keys.learn() and past.keys._files == {(newest, column): None}
-        past.keys._files["gone", column] = {}
-        while past.keys.learn():
+        assert past.keys.index_next_file() and past.keys._counts_by_file == {(newest, column): None}
+        past.keys._counts_by_file["gone", column] = {}
+        while past.keys.index_next_file():
             pass
-        assert past.keys._files == {**learned, (newest, column): None}
+        assert past.keys._counts_by_file == {**learned, (newest, column): None}
         with pytest.MonkeyPatch.context() as damaged:
             damaged.setattr(Reader, "refresh", _damaged)
-            assert not past.keys.learn()
+            assert not past.keys.index_next_file()
     finally:
         Path(newest).write_bytes(healthy)
-        past.keys._files = learned
+        past.keys._counts_by_file = learned
 
 
 def _damaged(reader: Reader, streams: object) -> None:
@@ -276,49 +304,69 @@ def test_what_is_odd_about_one_task_is_its_own(past: History) -> None:
     """A stream that is no longer there, a request of another shape: they fail, the others go on."""
     stream, shape, fine = past.ask(1, rule="g/stream"), past.ask(2, rule="g/shape"), past.ask(3)
     past.connection.execute(
-        """UPDATE tasks SET request = replace(request::text, 'past', 'gone')::jsonb WHERE id = %s""", (stream,)
+        """UPDATE tasks SET request = replace(request::text, 'past', 'gone')::jsonb WHERE id = %s""",
+        (stream,),
     )
-    past.connection.execute("UPDATE tasks SET request = request || '{\"older\": 1}' WHERE id = %s", (shape,))
+    past.connection.execute(
+        "UPDATE tasks SET request = request || '{\"older\": 1}' WHERE id = %s", (shape,)
+    )
     with past.manager() as manager:
         go_on(manager, lambda: past.task(fine)["state"] == "done")
     for task, reason in (stream, "gone"), (shape, "older"):
         assert past.task(task)["state"] == "failed" and reason in past.task(task)["error"]
 
 
-def test_tasks_compared_together_fail_one_by_one(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdf.name, 0)
-    events = [Asked(UUID(int=number), to_micros(START), {}, {}) for number in (1, 2, 3)]
-    Ledger(past.connection).add([Request("g/r", "1", "similar", question, asked, 0) for asked in events])
+def test_tasks_compared_together_fail_one_by_one(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
+    events = [RecallEvent(UUID(int=number), to_micros(START), {}, {}) for number in (1, 2, 3)]
+    Ledger(past.connection).add(
+        [RecallRequest("g/r", "1", "similar", question, asked, 0) for asked in events]
+    )
     first, odd, last = (task_id("g/r", "1", "similar", asked.eid) for asked in events)
 
-    def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+    def compare(
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+    ) -> list[tuple[int, bool]]:
         found = real(index, states, spans)
         if any(state.comparison.event.eid == str(events[1].eid) for state in states):
             raise ValueError("odd")
         return found
 
-    real = recall.manager.comparing.compare
-    monkeypatch.setattr(recall.manager.comparing, "compare", compare)
+    real = recall.worker.comparisons.compare
+    monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     # Nothing is alike here: that is not looked at beforehand.
-    monkeypatch.setattr(recall.manager.comparing, "barren", lambda index, state, spans: [False] * len(spans))
+    monkeypatch.setattr(
+        recall.worker.comparisons,
+        "pieces_without_matches",
+        lambda index, state, spans: [False] * len(spans),
+    )
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] in ("done", "failed") for task in (first, odd, last)))
+        go_on(
+            manager,
+            lambda: all(
+                past.task(task)["state"] in ("done", "failed") for task in (first, odd, last)
+            ),
+        )
     assert [past.task(task)["state"] for task in (first, odd, last)] == ["done", "failed", "done"]
     assert past.task(odd)["error"] == "odd"
 
 
 def test_comparisons_begin_again_with_their_context_and_with_their_corpus(past: History) -> None:
-    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdf.name, 0)
-    events = [Asked(UUID(int=number), to_micros(START) + number, {}, {}) for number in (1, 2, 3)]
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
+    events = [
+        RecallEvent(UUID(int=number), to_micros(START) + number, {}, {}) for number in (1, 2, 3)
+    ]
     ledger = Ledger(past.connection)
-    ledger.add([Request("g/r", "1", "similar", question, asked, 0) for asked in events])
+    ledger.add([RecallRequest("g/r", "1", "similar", question, asked, 0) for asked in events])
     tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
     past.connection.execute("UPDATE tasks SET state = 'done', corpus = 5")
 
     def waiting() -> list[bool]:
         return [past.task(task)["state"] == "waiting" for task in tasks]
 
-    ledger.again([(events[0].eid, "1"), (events[1].eid, "0")])
+    ledger.restart_comparisons([(events[0].eid, "1"), (events[1].eid, "0")])
     assert waiting() == [True, False, False]
     past.connection.execute(
         "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus) "
@@ -326,7 +374,7 @@ def test_comparisons_begin_again_with_their_context_and_with_their_corpus(past: 
         (START + timedelta(microseconds=2), tasks[1]),
     )
     try:
-        ledger.again_where_incomplete("g/r", "1", events[1].ts)
+        ledger.restart_incomplete_comparisons("g/r", "1", events[1].ts)
     finally:
         past.connection.execute("TRUNCATE contexts")
     assert waiting() == [True, False, True]
@@ -361,7 +409,9 @@ def test_a_condition_on_what_was_never_asked_passes_without_history(past: Histor
     tasks = [past.ask(number, rule=rule, **judged) for number, rule in enumerate(rules, 1)]
     states = ("firing", "firing", "withdrawn")
     eids = [_alert(past, task, state) for task, state in zip(tasks, states, strict=True)]
-    past.connection.execute("INSERT INTO deployments (rule, version, state) VALUES ('g/live', '1', 'running')")
+    past.connection.execute(
+        "INSERT INTO deployments (rule, version, state) VALUES ('g/live', '1', 'running')"
+    )
 
     def verdicts() -> list[str | None]:
         found = dict(past.connection.execute("SELECT eid, verdict FROM alerts").fetchall())
@@ -386,7 +436,7 @@ def test_whom_the_database_ended_for_another_tries_again() -> None:
             raise DeadlockDetected
         return len(tries)
 
-    assert twice(change) == 2
+    assert retry_on_deadlock(change) == 2
 
 
 # Storms, and what needs too much
@@ -395,32 +445,41 @@ def test_whom_the_database_ended_for_another_tries_again() -> None:
 def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.manager.desk._ROOM", 6)
-    monkeypatch.setattr("recall.manager.desk._EACH", 4)
-    monkeypatch.setattr("recall.manager.desk._LOOK", 0.0)
-    storm = [past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule="g/storm") for number in range(1, 31)]
+    monkeypatch.setattr("recall.worker.active_tasks._MAX_TASKS_PER_LEVEL", 6)
+    monkeypatch.setattr("recall.worker.active_tasks._MAX_TASKS_PER_RULE", 4)
+    monkeypatch.setattr("recall.worker.active_tasks._CHECK_INTERVAL", 0.0)
+    storm = [
+        past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule="g/storm")
+        for number in range(1, 31)
+    ]
     other = past.ask(99, rule="g/other")
     with past.manager() as manager:
         most = 0
 
         def answered() -> bool:
             nonlocal most
-            at_work = past.connection.execute("SELECT count(*) FROM tasks WHERE state = 'running'").fetchone()
+            at_work = past.connection.execute(
+                "SELECT count(*) FROM tasks WHERE state = 'running'"
+            ).fetchone()
             most = max(most, at_work[0] if at_work else 0)
             return all(past.task(task)["revision"] > 0 for task in storm)
 
         go_on(manager, answered)
         assert most <= 6 and past.task(other)["revision"] > 0
         assert sum(past.task(task)["state"] == "done" for task in storm) < 15
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in [*storm, other]), 120)
+        go_on(
+            manager,
+            lambda: all(past.task(task)["state"] == "done" for task in [*storm, other]),
+            120,
+        )
     assert all(past.revisions(task)[-1]["answer"] == [past.whole()] for task in [*storm, other])
 
 
 def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.operators.aggregates.ROWS", 30)
-    monkeypatch.setattr("recall.manager.desk._LOOK", 0.0)
+    monkeypatch.setattr("recall.operators.aggregates.MAX_ROWS", 30)
+    monkeypatch.setattr("recall.worker.active_tasks._CHECK_INTERVAL", 0.0)
     groups = "SELECT h.ts AS t, count(*) AS n FROM past h GROUP BY h.ts"
     with past.manager() as manager:
         for number in range(1, 5):
@@ -431,14 +490,18 @@ def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
     assert "not asked" in past.task(task)["error"] and past.task(task)["seconds"] == 0
 
 
-def test_a_query_that_takes_too_long_is_cancelled_and_given_up(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+def test_a_query_that_takes_too_long_is_cancelled_and_given_up(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         if any(one.template.question.sql != COUNT for one in asks):
-            engine._duck.execute("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c").fetchall()
+            engine._duck.execute(
+                "SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c"
+            ).fetchall()
         return real(engine, asks)
 
-    real = LocalEngine.together
-    monkeypatch.setattr(LocalEngine, "together", together)
+    real = LocalEngine.compute_partials
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     endless, fine = past.ask(1, f"{COUNT} AND h.v > -1", rule="g/endless"), past.ask(2)
     with past.manager(workers=2, stuck=0.3) as manager:
         go_on(manager, lambda: past.task(endless)["state"] == "failed")
@@ -446,26 +509,31 @@ def test_a_query_that_takes_too_long_is_cancelled_and_given_up(past: History, mo
     assert past.task(endless)["exceeded"] and "too much" in past.task(endless)["error"]
 
 
-def test_a_task_over_which_processes_die_is_given_up(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_over_which_processes_die_is_given_up(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began, end = threading.Event(), threading.Event()
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         if all(one.template.question.sql == COUNT for one in asks):
             return real(engine, asks)
         began.set()
         end.wait(60)
         return [{} for _ in asks]
 
-    real = LocalEngine.together
-    monkeypatch.setattr(LocalEngine, "together", together)
+    real = LocalEngine.compute_partials
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     deadly = past.ask(1, f"{COUNT} AND h.v > -1")
-    for _ in range(TRIES):
+    for _ in range(MAX_ATTEMPTS):
         began.clear()
         with past.manager() as dies:
             go_on(dies, began.is_set)
     fine = past.ask(2)
     with past.manager() as lives:
-        go_on(lives, lambda: past.task(fine)["state"] == "done" and past.task(deadly)["state"] == "failed")
+        go_on(
+            lives,
+            lambda: past.task(fine)["state"] == "done" and past.task(deadly)["state"] == "failed",
+        )
     end.set()
     assert past.task(deadly)["exceeded"] and past.task(deadly)["tries"] == 0
     assert past.task(fine)["fence"] == 1
@@ -478,9 +546,13 @@ def test_over_whom_a_process_was_killed_goes_first(past: History) -> None:
         go_on(manager, lambda: all(past.task(task)["revision"] for task in tasks))
     unlucky = {tasks[5]: 2, tasks[2]: 1}
     for task, tries in unlucky.items():
-        past.connection.execute("UPDATE tasks SET state = 'waiting', tries = %s WHERE id = %s", (tries, task))
+        past.connection.execute(
+            "UPDATE tasks SET state = 'waiting', tries = %s WHERE id = %s", (tries, task)
+        )
     before = {task: past.task(task)["next"] for task in tasks}
-    past.connection.execute("UPDATE tasks SET state = 'waiting', lease = NULL WHERE state = 'running'")
+    past.connection.execute(
+        "UPDATE tasks SET state = 'waiting', lease = NULL WHERE state = 'running'"
+    )
     with past.manager() as manager:
         for task in unlucky:
             go_on(manager, lambda: any(past.task(one)["next"] > before[one] for one in tasks))
@@ -489,15 +561,17 @@ def test_over_whom_a_process_was_killed_goes_first(past: History) -> None:
             before[task] = past.task(task)["next"]
 
 
-def test_a_process_that_ends_in_order_charges_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_ends_in_order_charges_nobody(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began, end = threading.Event(), threading.Event()
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         began.set()
         end.wait(60)
         return [{} for _ in asks]
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, began.is_set)
@@ -510,20 +584,24 @@ def test_a_process_that_ends_in_order_charges_nobody(past: History, monkeypatch:
     assert (left["state"], left["tries"], left["asked_at"]) == ("waiting", 0, None)
 
 
-def test_a_query_that_nobody_waits_for_is_cancelled(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_that_nobody_waits_for_is_cancelled(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     began, ended = threading.Event(), threading.Event()
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         began.set()
         try:
-            engine._duck.execute("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c").fetchall()
+            engine._duck.execute(
+                "SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c"
+            ).fetchall()
         finally:
             ended.set()
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, began.is_set)
-        ask(past.connection, "k", "cancel", Target(task=str(task)), "test")
+        submit_command(past.connection, "k", "cancel", Target(task=str(task)), "test")
         go_on(manager, ended.is_set)
     assert past.task(task)["state"] == "cancelled"

@@ -11,17 +11,17 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from archiver.ingest import Unit
-from moirae import database
+from archiver.ingest.writer import SourceUnit
+from moirae.config.settings import Settings
 from moirae.deployments.model import Deployment
-from moirae.deployments.registry import Registry
-from moirae.deployments.reload import RuleFiles
-from moirae.rules import admission
+from moirae.deployments.registry import RuleRegistry
+from moirae.deployments.reload import RuleFileLoader
+from moirae.rules import stored_rules as admission
 from moirae.rules.definition import Definition
-from moirae.rules.model import Alert
-from moirae.rules.ruleset import Derived, Rule
-from moirae.settings import Settings
-from recall import gate
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import DerivedQuery, Rule
+from moirae.runtime import database
+from recall.sandbox import sandbox as gate
 from tests.property.world import RULES, START, World, workspace
 
 pytestmark = pytest.mark.spark
@@ -34,28 +34,33 @@ def place(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(place, "refused") as made:
+    with database.connect_database(place, "refused") as made:
         yield made
 
 
 def _definition(name: str) -> Definition:
-    rule = Rule("g", Alert(alert=name, expr="SELECT host, n, ts FROM a WHERE v > 10"))
+    rule = Rule("g", AlertSpec(alert=name, expr="SELECT host, n, ts FROM a WHERE v > 10"))
     return Definition(rule, {"host": "string", "n": "bigint"}, ("host",), ("host",))
 
 
-def _batch(number: int) -> Unit:
+def _batch(number: int) -> SourceUnit:
     times = [START + timedelta(minutes=5 * number, seconds=i) for i in range(10)]
-    rows = [{"ts": ts.isoformat(), "host": "h", "v": 50.0, "n": number * 10 + i} for i, ts in enumerate(times)]
-    return Unit("a", str(number), "jsonl", lambda: iter([json.dumps(row).encode() for row in rows]))
+    rows = [
+        {"ts": ts.isoformat(), "host": "h", "v": 50.0, "n": number * 10 + i}
+        for i, ts in enumerate(times)
+    ]
+    return SourceUnit(
+        "a", str(number), "jsonl", lambda: iter([json.dumps(row).encode() for row in rows])
+    )
 
 
 def _deployed(connection: Connection[Any], rule: str) -> Deployment:
-    (found,) = [d for d in Registry(connection).deployments() if d.rule == rule]
+    (found,) = [d for d in RuleRegistry(connection).deployments() if d.rule == rule]
     return found
 
 
 def _running(world: World) -> list[str]:
-    return [rule.rule for rule in world.judge.running]
+    return [rule.name for rule in world.judge.active_rules]
 
 
 def test_a_stored_rule_that_is_damaged_is_refused_alone_and_mended_by_applying_it(
@@ -69,24 +74,32 @@ def test_a_stored_rule_that_is_damaged_is_refused_alone_and_mended_by_applying_i
     bad = _deployed(connection, "g/Bad")
     assert bad.state == "quarantined"
     assert "cannot be read" in (bad.error or "")
-    registry = Registry(connection)
-    assert [(step.action, step.rule) for step in registry.apply(definitions)] == [("update", "g/Bad")]
+    registry = RuleRegistry(connection)
+    assert [(step.action, step.rule) for step in registry.apply(definitions)] == [
+        ("update", "g/Bad")
+    ]
     world.judge.reload(START)
     assert _running(world) == ["g/Bad", "g/Good"]
     connection.execute("UPDATE rules SET definition = '{}' WHERE rule = 'g/Bad'")
-    assert [(step.action, step.rule) for step in registry.apply(definitions[1:])] == [("stop", "g/Bad")]
+    assert [(step.action, step.rule) for step in registry.apply(definitions[1:])] == [
+        ("stop", "g/Bad")
+    ]
 
 
 def test_a_rule_that_was_refused_for_a_while_begins_where_it_would_have_begun(
-    spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    connection: Connection[Any],
+    place: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     good, new = _definition("Good"), _definition("New")
     world = World(spark, connection, place, [good], tmp_path)
     world.take([_batch(0), _batch(1)], at_once=True)
     begins = world.archive.watermark("a")
     with monkeypatch.context() as busy:
-        busy.setattr(gate, "_PATIENCE", 0.0)
-        Registry(connection).apply([good, new])
+        busy.setattr(gate, "_CPU_LIMIT", 0.0)
+        RuleRegistry(connection).apply([good, new])
         world.judge.reload(START)
     refused = _deployed(connection, "g/New")
     assert (refused.state, refused.settled_to) == ("quarantined", begins)
@@ -105,41 +118,55 @@ def test_a_quarantine_for_what_a_rule_did_is_not_lifted(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
 ) -> None:
     world = World(spark, connection, place, [_definition("Bad")], tmp_path)
-    registry, version = Registry(connection), _definition("Bad").version
-    assert registry.fail("g/Bad", version, "error", "fell", None, 1)
+    registry, version = RuleRegistry(connection), _definition("Bad").version
+    assert registry.record_failure("g/Bad", version, "error", "fell", None, 1)
     registry.refuse("g/Bad", version, "no time")
     world.reopen()
     assert _running(world) == []
 
 
 def test_what_rule_files_had_checked_is_not_checked_again(
-    spark: SparkSession, place: Settings, connection: Connection[Any], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    place: Settings,
+    connection: Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (place.file.parent / "rules").mkdir()
     file = place.file.parent / "rules" / "rules.yaml"
     file.write_text(RULES)
-    door = admission.Admission(spark, place)
-    RuleFiles(spark, place, connection, door).apply()
-    stored = Registry(connection).desired()
+    door = admission.RuleAdmission(spark, place)
+    RuleFileLoader(spark, place, connection, door).apply()
+    stored = RuleRegistry(connection).desired_rules()
     with monkeypatch.context() as closed:
-        closed.setattr(admission, "check", None)
+        closed.setattr(admission, "check_rules", None)
         assert door.admit(stored) == (stored, {})
-    odd = replace(stored[0], rule=replace(stored[0].rule, spec=Alert(alert="Odd", expr="SELECT reflect('a', 'b')")))
+    odd = replace(
+        stored[0],
+        rule=replace(stored[0].rule, spec=AlertSpec(alert="Odd", expr="SELECT reflect('a', 'b')")),
+    )
     admitted, refused = door.admit([odd, *stored[1:]])
     assert admitted == stored[1:]
     assert list(refused) == [odd.name]
 
 
-def test_a_rule_is_checked_with_its_own_derived_streams(spark: SparkSession, place: Settings) -> None:
+def test_a_rule_is_checked_with_its_own_derived_streams(
+    spark: SparkSession, place: Settings
+) -> None:
     """Not with those that another rule of its group has in the database."""
 
     def reading(name: str, text: str) -> Definition:
-        rule = Rule("g", Alert(alert=name, expr="SELECT host, ts FROM d"), (Derived("g", "d", text),))
+        rule = Rule(
+            "g",
+            AlertSpec(alert=name, expr="SELECT host, ts FROM d"),
+            (DerivedQuery("g", "d", text),),
+        )
         return Definition(rule, {"host": "string"}, ("host",), ("host",))
 
     good = reading("Good", "SELECT host, ts FROM a")
-    bad = reading("Bad", "SELECT reflect('java.lang.System', 'getProperty', 'user.home') AS host, ts FROM a")
-    admitted, refused = admission.Admission(spark, place).admit([good, bad])
+    bad = reading(
+        "Bad", "SELECT reflect('java.lang.System', 'getProperty', 'user.home') AS host, ts FROM a"
+    )
+    admitted, refused = admission.RuleAdmission(spark, place).admit([good, bad])
     assert [definition.name for definition in admitted] == ["g/Good"]
     assert "reflect is not allowed" in refused["g/Bad"]
 
@@ -147,15 +174,17 @@ def test_a_rule_is_checked_with_its_own_derived_streams(spark: SparkSession, pla
 def test_a_check_that_fails_over_one_rule_refuses_that_rule(
     spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check = admission.check
+    check = admission.check_rules
 
     def falls(spark: SparkSession, settings: Settings, rules: Any) -> Any:
         if any(rule.id == "g/Bad" for rule in rules.rules):
             raise RuntimeError("a fault of the check")
         return check(spark, settings, rules)
 
-    monkeypatch.setattr(admission, "check", falls)
-    admitted, refused = admission.Admission(spark, place).admit([_definition("Bad"), _definition("Good")])
+    monkeypatch.setattr(admission, "check_rules", falls)
+    admitted, refused = admission.RuleAdmission(spark, place).admit(
+        [_definition("Bad"), _definition("Good")]
+    )
     assert [definition.name for definition in admitted] == ["g/Good"]
     assert refused.keys() == {"g/Bad"}
     assert "a fault of the check" in refused["g/Bad"]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
-from moirae import database
+from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError
 from moirae.live.relations import Relations
-from moirae.settings import Settings, from_environment
+from moirae.runtime import database
 from recall.query.bind import VALID_FROM, VALID_TO
 from tests.faults.harness import workspace
 
@@ -29,14 +29,14 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def settings() -> Iterator[Settings]:
     with workspace("home: .moirae\n", "groups: []\n") as root:
-        dsn = database._embedded(root / ".moirae")
+        dsn = database._start_embedded(root / ".moirae")
         (root / "moirae.yaml").write_text(WORKSPACE.replace("DSN", f'"{dsn}"'))
-        yield from_environment(root / "moirae.yaml")
+        yield load_settings_from_environment(root / "moirae.yaml")
 
 
 @pytest.fixture
 def connection(settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(settings, "tests") as made:
+    with database.connect_database(settings, "tests") as made:
         made.execute("CREATE SCHEMA inventory")
         made.execute(
             "CREATE TABLE inventory.hosts (host text, site text, cores numeric, since timestamptz, other text)"
@@ -51,56 +51,74 @@ def connection(settings: Settings) -> Iterator[Connection[Any]]:
 
 def _versions(relations: Relations) -> list[tuple[Any, ...]]:
     rows = relations.table("hosts").to_pylist()
-    return sorted((r["host"], r["site"], r["cores"], r[VALID_FROM].year, r[VALID_TO].year) for r in rows)
+    return sorted(
+        (r["host"], r["site"], r["cores"], r[VALID_FROM].year, r[VALID_TO].year) for r in rows
+    )
 
 
 def _await(relations: Relations) -> None:
     deadline = datetime.now(UTC) + timedelta(seconds=60)
-    while not relations.changed():
+    while not relations.changed_relations():
         assert datetime.now(UTC) < deadline
 
 
 def test_what_differs_holds_from_then_on(settings: Settings, connection: Connection[Any]) -> None:
     relations = Relations(connection, settings.relations)
-    assert relations.changed() == ["hosts"]
-    relations.read("hosts", START)
+    assert relations.changed_relations() == ["hosts"]
+    relations.refresh("hosts", START)
     assert _versions(relations) == [("a", "cork", 4, 1, 9999), ("b", None, 8, 1, 9999)]
     assert relations.table("hosts")["since"].to_pylist() == [datetime(2025, 1, 1, tzinfo=UTC), None]
     with connection.transaction():
         connection.execute("UPDATE inventory.hosts SET site = 'lund' WHERE host = 'a'")
         connection.execute("DELETE FROM inventory.hosts WHERE host = 'b'")
     _await(relations)
-    relations.read("hosts", START)
-    assert _versions(relations) == [("a", "cork", 4, 1, 2026), ("a", "lund", 4, 2026, 9999), ("b", None, 8, 1, 2026)]
+    relations.refresh("hosts", START)
+    assert _versions(relations) == [
+        ("a", "cork", 4, 1, 2026),
+        ("a", "lund", 4, 2026, 9999),
+        ("b", None, 8, 1, 2026),
+    ]
     connection.execute("UPDATE inventory.hosts SET other = 'y'")
-    assert not relations.changed()
+    assert not relations.changed_relations()
     relations.stop()
 
 
 @pytest.mark.parametrize(
     ("change", "mend", "reason"),
     [
-        ("ALTER TABLE inventory.hosts RENAME TO gone", "ALTER TABLE inventory.gone RENAME TO hosts", "does not exist"),
-        ("UPDATE inventory.hosts SET host = 'a'", "UPDATE inventory.hosts SET host = cores::text", "the same host"),
-        ("UPDATE inventory.hosts SET cores = 1e12", "UPDATE inventory.hosts SET cores = 1", "does not fit int"),
+        (
+            "ALTER TABLE inventory.hosts RENAME TO gone",
+            "ALTER TABLE inventory.gone RENAME TO hosts",
+            "does not exist",
+        ),
+        (
+            "UPDATE inventory.hosts SET host = 'a'",
+            "UPDATE inventory.hosts SET host = cores::text",
+            "the same host",
+        ),
+        (
+            "UPDATE inventory.hosts SET cores = 1e12",
+            "UPDATE inventory.hosts SET cores = 1",
+            "does not fit int",
+        ),
     ],
 )
 def test_a_source_that_fails_changes_nothing_and_is_told_once(
     settings: Settings, connection: Connection[Any], change: str, mend: str, reason: str
 ) -> None:
     relations = Relations(connection, settings.relations)
-    relations.changed()
-    relations.read("hosts", START)
+    relations.changed_relations()
+    relations.refresh("hosts", START)
     before = _versions(relations)
     connection.execute(change.encode())
     _await(relations)
     with pytest.raises(MoiraeError, match=reason):
-        relations.read("hosts", START)
+        relations.refresh("hosts", START)
     assert _versions(relations) == before
-    assert not relations.changed()
+    assert not relations.changed_relations()
     connection.execute(mend.encode())
     _await(relations)
-    relations.read("hosts", START)
+    relations.refresh("hosts", START)
     relations.stop()
 
 
@@ -109,26 +127,30 @@ def test_a_relation_that_had_no_rows_is_known_when_its_table_fails(
 ) -> None:
     connection.execute("DELETE FROM inventory.hosts")
     relations = Relations(connection, settings.relations)
-    relations.changed()
-    assert not relations.known("hosts")
-    relations.read("hosts", START)
+    relations.changed_relations()
+    assert not relations.is_loaded("hosts")
+    relations.refresh("hosts", START)
     connection.execute("ALTER TABLE inventory.hosts RENAME TO gone")
     _await(relations)
     with pytest.raises(MoiraeError):
-        relations.read("hosts", START)
-    assert relations.known("hosts")
+        relations.refresh("hosts", START)
+    assert relations.is_loaded("hosts")
     relations.stop()
 
 
 def test_a_database_that_is_away_is_an_error_that_names_no_password(settings: Settings) -> None:
-    source = {"table": "hosts", "database": "postgresql://u:hush@127.0.0.1:1/x", "every": timedelta(hours=1)}
+    source = {
+        "table": "hosts",
+        "database": "postgresql://u:hush@127.0.0.1:1/x",
+        "every": timedelta(hours=1),
+    }
     declared = settings.relations["hosts"].model_copy(
         update={"source": type(settings.relations["hosts"].source).model_validate(source)}
     )
-    with database.connect(settings, "tests") as connection:
+    with database.connect_database(settings, "tests") as connection:
         relations = Relations(connection, {"hosts": declared})
-        assert relations.changed() == ["hosts"]
+        assert relations.changed_relations() == ["hosts"]
         with pytest.raises(MoiraeError, match=r"127\.0\.0\.1") as told:
-            relations.read("hosts", START)
+            relations.refresh("hosts", START)
         relations.stop()
     assert "hush" not in str(told.value)

@@ -15,16 +15,27 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import sql
-from archiver.ingest import Archive
-from archiver.roller import Roller
+from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.ingest.writer import ArchiveWriter
 from moirae.cli import app
 from recall.query.bind import VALID_FROM, VALID_TO
-from recall.repeat_sql import SqlAgain
-from recall.repeating import Repeated, repeat
-from tests.integration.history import COUNT, SCHEMA, START, History, go_on, history, no_relations, no_spark
+from recall.replay.outcome import ReplayedAnswer, replay
+from recall.replay.sql_answers import SqlReplayer
+from tests.integration.history import (
+    COUNT,
+    SCHEMA,
+    START,
+    History,
+    go_on,
+    history,
+    no_relations,
+    no_spark,
+)
 from tests.integration.test_late_rows import ROWS, archive, bring, roll
 
-_GROUPS = "SELECT h.host AS host, avg(h.v) AS mean, count(DISTINCT h.v) AS n FROM past h GROUP BY h.host"
+_GROUPS = (
+    "SELECT h.host AS host, avg(h.v) AS mean, count(DISTINCT h.v) AS n FROM past h GROUP BY h.host"
+)
 _NEWEST = "SELECT h.v AS v, h.ts AS at FROM past h WHERE h.host = event.host LIMIT 5"
 
 
@@ -40,18 +51,22 @@ def again(
     task: UUID,
     session: Callable[[], SparkSession] | None = None,
     relations: Callable[[str], pa.Table] = no_relations,
-) -> Repeated:
+) -> ReplayedAnswer:
     """By Spark alone where there is a session."""
     choice, root = ("spark" if session else "auto"), Path(past.settings.archive)
-    asks = SqlAgain(past.connection, root, [SCHEMA], session or no_spark, relations, choice)  # type: ignore[arg-type]
-    (found,) = repeat(past.connection, task, {"sql": asks})
+    asks = SqlReplayer(past.connection, root, [SCHEMA], session or no_spark, relations, choice)  # type: ignore[arg-type]
+    (found,) = replay(past.connection, task, {"sql": asks})
     return found
 
 
 def command(past: History, task: UUID) -> int:
     """The exit code of `recalls repeat`."""
     workspace = str(Path(past.settings.home).parent / "moirae.yaml")
-    return CliRunner().invoke(app, ["recalls", "repeat", str(task), "--workspace", workspace]).exit_code
+    return (
+        CliRunner()
+        .invoke(app, ["recalls", "repeat", str(task), "--workspace", workspace])
+        .exit_code
+    )
 
 
 def answered(past: History, *sqls: str) -> list[UUID]:
@@ -67,7 +82,7 @@ def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
     writer = archive(past)
     tasks = answered(past, COUNT, _GROUPS)
     before = [past.revisions(task)[-1]["answer"] for task in tasks]
-    read = set(writer.tables["past"].files())
+    read = set(writer.tables["past"].local_paths())
     for number in range(20):
         rows = [(350 + number, "h0", 1000), (450 + number, "h0", 1005), (3, "late", number)]
         bring(writer, f"late {number}", rows)
@@ -85,9 +100,9 @@ def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
 
 
 @contextmanager
-def rolled(past: History, writer: Archive, keep: int) -> Iterator[None]:
+def rolled(past: History, writer: ArchiveWriter, keep: int) -> Iterator[None]:
     """Chunks are closed, clustered and expired, `keep` seconds of event time; what is replaced leaves the disk."""
-    roller = Roller(Path(past.settings.archive), [SCHEMA], 0.4)
+    roller = ChunkMaintenance(Path(past.settings.archive), [SCHEMA], 0.4)
     try:
         roll(past, writer, roller, keep)
         yield
@@ -114,25 +129,37 @@ def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) ->
     pieces = len(past.task(task)["pieces"])
     assert 0 < done < pieces
     one = again(past, task)
-    assert (one.equal, one.answer) == (True, [{"n": past.whole()["n"] + 1, "total": past.whole()["total"] + 1}])
+    assert (one.equal, one.answer) == (
+        True,
+        [{"n": past.whole()["n"] + 1, "total": past.whole()["total"] + 1}],
+    )
     assert one.appends == {"past": (5, 6)}
 
 
 def test_what_has_expired_is_told_and_since_when(past: History) -> None:
     whole, newest = past.ask(1), past.ask(2, rule="g/r2")
-    past.connection.execute("UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,))
+    past.connection.execute(
+        "UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,)
+    )
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
     with rolled(past, archive(past), 200):
         one = again(past, whole)
         assert one.equal is None and one.why is not None
-        assert re.fullmatch(r"chunk 0, event time up to 2026-01-01 00:01:39Z, has expired: since \d{4}-.*Z", one.why)
+        assert re.fullmatch(
+            r"chunk 0, event time up to 2026-01-01 00:01:39Z, has expired: since \d{4}-.*Z", one.why
+        )
         assert command(past, whole) == 3
         assert again(past, newest).equal is True and command(past, newest) == 0
     past.connection.execute("DELETE FROM chunks WHERE id = 0")
-    assert again(past, whole).why == "chunk 0 has expired, so long ago that nothing more is known of it"
+    assert (
+        again(past, whole).why
+        == "chunk 0 has expired, so long ago that nothing more is known of it"
+    )
     past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
-    assert again(past, newest).why == "it was asked by a version that did not keep which rows it read"
+    assert (
+        again(past, newest).why == "it was asked by a version that did not keep which rows it read"
+    )
 
 
 def test_an_answer_that_differs_is_told(past: History) -> None:
@@ -160,11 +187,19 @@ def test_spark_finds_what_this_process_found(past: History, spark: SparkSession)
 
 
 @pytest.mark.spark
-def test_a_difference_is_put_down_to_what_else_has_changed(past: History, spark: SparkSession) -> None:
+def test_a_difference_is_put_down_to_what_else_has_changed(
+    past: History, spark: SparkSession
+) -> None:
     """An answer that came from the event's contexts, or from a relation, is not called another where these are."""
     own = "SELECT sum(h.v) AS n FROM past h JOIN who w ON w.host = h.host"
     related = "SELECT sum(h.v) AS n FROM past h JOIN sites s ON s.host = h.host"
-    values = {"rule": "g/own", "version": "1", "eid": UUID(int=1), "ts": START, "surroundings": Jsonb({})}
+    values = {
+        "rule": "g/own",
+        "version": "1",
+        "eid": UUID(int=1),
+        "ts": START,
+        "surroundings": Jsonb({}),
+    }
 
     def put(host: str, settled: bool) -> None:
         """As live does."""
@@ -172,7 +207,12 @@ def test_a_difference_is_put_down_to_what_else_has_changed(past: History, spark:
         past.connection.execute(sql.load("contexts")["put"], {**values, **contexts})
 
     def relate(host: str) -> None:
-        row = {"relation": "sites", "key": Jsonb(["a"]), "valid_from": START, "row": Jsonb({"host": host})}
+        row = {
+            "relation": "sites",
+            "key": Jsonb(["a"]),
+            "valid_from": START,
+            "row": Jsonb({"host": host}),
+        }
         past.connection.execute(sql.load("relations")["put"], row)
 
     def relations(_: str) -> pa.Table:
@@ -185,7 +225,9 @@ def test_a_difference_is_put_down_to_what_else_has_changed(past: History, spark:
     tasks = [past.ask(1, own, rule="g/own"), past.ask(2, related, rule="g/related")]
     further = [{"own": {"who": {"host": "string"}}}, {"relations": ["sites"]}]
     for task, more in zip(tasks, further, strict=True):
-        past.connection.execute("UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(more), task))
+        past.connection.execute(
+            "UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(more), task)
+        )
     with past.manager(session=spark.newSession, relations=relations) as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.whole(0)["total"]}]

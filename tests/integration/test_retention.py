@@ -23,23 +23,23 @@ from psycopg.types.json import Jsonb
 from pydantic import SecretStr
 
 import sql
-from archiver.catalog import Catalog
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive
-from archiver.lifecycle import Policy
-from archiver.roller import Roller
-from archiver.times import from_micros, span
-from archiver.units import Unit
-from moirae import database
-from moirae.doctor import examine
+from archiver.chunks.chunk import CutPolicy
+from archiver.chunks.lifecycle import LifecyclePolicy
+from archiver.chunks.maintenance import ChunkMaintenance
+from archiver.ingest.catalog import Catalog
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
+from archiver.times import duration_to_micros, from_micros
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.config.table_schemas import stream_schema
+from moirae.inspect.doctor import run_checks
+from moirae.inspect.status import is_balanced, sum_accounting
 from moirae.live import retention
-from moirae.live.outbox import Outbox, outboxes
+from moirae.live.outbox import Outbox, open_outboxes
 from moirae.live.retention import Retention
-from moirae.live.schemas import schema
-from moirae.settings import Settings, from_environment
-from moirae.status import accounting, holds
+from moirae.runtime import database
 from recall.corpora import Corpora
-from recall.request import SimilarQuestion
+from recall.requests import SimilarQuestion
 from tests.workspaces import one_stream
 
 WORKSPACE = one_stream(rows=100, keep="1s")
@@ -55,40 +55,51 @@ class Place:
 
     settings: Settings
     connection: Connection[Any]
-    archive: Archive
+    archive: ArchiveWriter
     outboxes: dict[str, Outbox]
 
     def retention(self, least: timedelta = NEVER) -> Retention:
-        return Retention(self.connection, self.settings, self.outboxes, lambda _: set(), least, NEVER)
+        return Retention(
+            self.connection, self.settings, self.outboxes, lambda _: set(), least, NEVER
+        )
 
     def retain(self, **options: Any) -> None:
         made = self.retention(**options)
-        while made.step(self.archive):
+        while made.run_once(self.archive):
             pass
 
     def ingest(self, units: range) -> None:
-        made = [Unit("s", f"landing/{number}.jsonl", "jsonl", partial(lines, number)) for number in units]
+        made = [
+            SourceUnit("s", f"landing/{number}.jsonl", "jsonl", partial(lines, number))
+            for number in units
+        ]
         self.archive.ingest(made, 1 << 60)
 
     def roll(self) -> None:
         """Until nothing is left to do for any chunk."""
-        roller = Roller(Path(self.settings.archive), [self.archive.tables["s"].schema], 0.1)
-        policy = Policy(2, span(self.settings.chunks.keep or timedelta(0)), 0.0)
+        roller = ChunkMaintenance(
+            Path(self.settings.archive), [self.archive.tables["s"].schema], 0.1
+        )
+        policy = LifecyclePolicy(
+            2, duration_to_micros(self.settings.chunks.keep or timedelta(0)), 0.0
+        )
         try:
-            while work := self.archive.roll(policy, roller.needs, [self.archive.watermark("s")], set):
-                roller.take(work)
+            while work := self.archive.update_chunk_states(
+                policy, roller.requirements, [self.archive.watermark("s")], set
+            ):
+                roller.submit(work)
                 roller.wait()
-                self.archive.done(roller.done())
+                self.archive.record_results(roller.collect_results())
         finally:
             roller.stop()
 
     def wrong(self) -> list[str]:
-        found = examine(self.settings, self.connection)
+        found = run_checks(self.settings, self.connection)
         return [finding.check for finding in found if finding.wrong]
 
     def accounts(self) -> dict[str, Any]:
         (account,) = Catalog(self.connection).accounting()
-        assert holds(accounting([account]))
+        assert is_balanced(sum_accounting([account]))
         return account
 
     def one(self, query: str) -> Any:
@@ -100,7 +111,9 @@ class Place:
 def lines(unit: int) -> Iterator[bytes]:
     """Each tenth has a line that is none; each fifth repeats a row."""
     for n in range(unit * ROWS, (unit + 1) * ROWS):
-        row = orjson.dumps({"ts": from_micros(START + n * 10_000).isoformat(), "n": n, "host": f"h{n % 3}"})
+        row = orjson.dumps(
+            {"ts": from_micros(START + n * 10_000).isoformat(), "n": n, "host": f"h{n % 3}"}
+        )
         yield row
         if n % 100 == 0:
             yield row
@@ -111,7 +124,9 @@ def lines(unit: int) -> Iterator[bytes]:
 @pytest.fixture(scope="module")
 def server(public_folder: Path) -> Iterator[Connection[Any]]:
     (public_folder / "moirae.yaml").write_text(WORKSPACE)
-    with database.connect(from_environment(public_folder / "moirae.yaml"), "test") as connection:
+    with database.connect_database(
+        load_settings_from_environment(public_folder / "moirae.yaml"), "test"
+    ) as connection:
         yield connection
 
 
@@ -124,12 +139,16 @@ def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
     server.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
     at = server.info
     dsn = make_conninfo(user=at.user, password=at.password, host=at.host, port=at.port, dbname=name)
-    settings = from_environment(tmp_path / "moirae.yaml").model_copy(update={"database": SecretStr(dsn)})
-    with database.connect(settings, "test") as connection:
-        declared = [schema(name, stream) for name, stream in settings.streams.items()]
-        policy = CutPolicy(settings.chunks.rows, span(settings.chunks.age))
-        archive = Archive(Path(settings.archive), declared, policy, connection, lambda: None)
-        made = Place(settings, connection, archive, outboxes(connection, Path(settings.archive)))
+    settings = load_settings_from_environment(tmp_path / "moirae.yaml").model_copy(
+        update={"database": SecretStr(dsn)}
+    )
+    with database.connect_database(settings, "test") as connection:
+        declared = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+        policy = CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age))
+        archive = ArchiveWriter(Path(settings.archive), declared, policy, connection, lambda: None)
+        made = Place(
+            settings, connection, archive, open_outboxes(connection, Path(settings.archive))
+        )
         made.ingest(range(UNITS))
         yield made
 
@@ -190,7 +209,7 @@ def test_a_folder_that_is_empty_may_be_away_for_a_while(place: Place) -> None:
 def test_what_lies_there_is_not_gone(place: Place) -> None:
     """Beside the workspace file too; whole folders may go, and what is posted lands under a name."""
     (place.settings.file.parent / "cpu.jsonl").touch()
-    gone = place.retention()._gone("s")
+    gone = place.retention()._make_gone_test("s")
     assert not gone("cpu.jsonl")
     assert all(map(gone, ("push-1", "landing/3.jsonl", "landing/day/3.jsonl")))
 
@@ -203,11 +222,13 @@ def test_chunks_that_have_left_become_one(place: Place) -> None:
     assert len(gone) > 2
     place.retain()
     assert place.archive.chunks == Catalog(place.connection).chunks()
-    assert [chunk.id for chunk in place.archive.chunks] == [chunk.id for chunk in before[len(gone) - 1 :]]
+    assert [chunk.id for chunk in place.archive.chunks] == [
+        chunk.id for chunk in before[len(gone) - 1 :]
+    ]
     assert place.wrong() == []
     place.ingest(range(UNITS, UNITS + 1))
     old = orjson.dumps({"ts": from_micros(START).isoformat(), "n": -1, "host": "h"})
-    place.archive.ingest([Unit("s", "late", "jsonl", lambda: iter([old]))], 1 << 60)
+    place.archive.ingest([SourceUnit("s", "late", "jsonl", lambda: iter([old]))], 1 << 60)
     assert place.accounts()["expired"] == 1
 
 
@@ -220,7 +241,10 @@ def events(place: Place, numbers: range) -> None:
     for n in numbers:
         eid, ts = UUID(int=n + 1), from_micros(START + n * 100_000)
         values = {"eid": eid, "ts": ts, "f": f"f{n}", "micros": START + n * 100_000}
-        values |= {"words": Jsonb({"own": [{"t": f"w{rng.randrange(6)}"} for _ in range(3)]}), "n": n + 1}
+        values |= {
+            "words": Jsonb({"own": [{"t": f"w{rng.randrange(6)}"} for _ in range(3)]}),
+            "n": n + 1,
+        }
         for query in (
             "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
             " VALUES (%(eid)s, 'g/r', '1', %(ts)s, %(f)s, '{}', '{}', true)",
@@ -244,7 +268,14 @@ def kept(place: Place, table: str) -> set[int]:
 def asked_again(place: Place) -> list[Any]:
     """What live would compute or ask about the events that are there."""
     queries = sql.load("contexts")
-    values = {"rule": "g/r", "version": "1", "every": True, "since": None, "limit": 1000, "past": from_micros(START)}
+    values = {
+        "rule": "g/r",
+        "version": "1",
+        "every": True,
+        "since": None,
+        "limit": 1000,
+        "past": from_micros(START),
+    }
     wanted = place.connection.execute(queries["wanted"], values).fetchall()
     values |= {"recall": "norm", "context": False}
     return wanted + place.connection.execute(queries["untasked"], values).fetchall()
@@ -270,9 +301,13 @@ def test_what_is_about_chunks_that_have_left_goes(place: Place) -> None:
     young = {n for n in range(190) if START + n * 100_000 >= (horizon or 0)}
     assert len(young) < 190 - 20
     place.retain(least=timedelta(days=1))
-    assert kept(place, "events") == kept(place, "tasks") == set(range(190)), "nothing goes on its first day"
+    assert kept(place, "events") == kept(place, "tasks") == set(range(190)), (
+        "nothing goes on its first day"
+    )
     place.retain()
-    assert kept(place, "events") == kept(place, "contexts") == set(range(190)), "nothing that is not archived"
+    assert kept(place, "events") == kept(place, "contexts") == set(range(190)), (
+        "nothing that is not archived"
+    )
     assert kept(place, "alerts") == kept(place, "tasks") == young | words
     assert asked_again(place) == []
     for outbox in place.outboxes.values():
@@ -283,15 +318,23 @@ def test_what_is_about_chunks_that_have_left_goes(place: Place) -> None:
     assert place.one("SELECT count(*) FROM revisions") == len(young | words)
     assert asked_again(place) == []
     assert place.wrong() == []
-    place.connection.execute("DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'")
+    place.connection.execute(
+        "DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'"
+    )
     assert place.wrong() == ["settled events are archived, each once"]
 
 
 def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
     """E, and C_k of each word."""
-    index = corpora.index("g/r", "1", QUESTION)
+    index = corpora.load_index("g/r", "1", QUESTION)
     words = [f"t=w{n}" for n in range(6)]
-    return len(index), dict(zip(words, index._held[index.vocabulary.numbered(words)].tolist(), strict=True))
+    return len(index), dict(
+        zip(
+            words,
+            index._document_frequencies[index.vocabulary.encode_terms(words)].tolist(),
+            strict=True,
+        )
+    )
 
 
 def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
@@ -299,7 +342,7 @@ def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
     root = Path(place.settings.archive)
     events(place, range(60))
     sleeping, following = Corpora(place.connection, root), Corpora(place.connection, root)
-    with patch("recall.corpora._EVENTS", 1):
+    with patch("recall.corpora._SAVE_MIN_EVENTS", 1):
         assert counts(sleeping)[0] == 60
     events(place, range(60, 190))
     everything = counts(following)
@@ -321,9 +364,14 @@ def test_versions_that_were_replaced_go(place: Place) -> None:
     """Of a relation's rows, those that held at no time that is there; of rules, what was stopped long ago."""
     for at in (-(10**12), 0, 4_000_000, 10**12):
         place.connection.execute(
-            "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')", (from_micros(START + at),)
+            "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')",
+            (from_micros(START + at),),
         )
-    for version, state, stopped in (("1", "running", None), ("2", "stopped", 9), ("3", "stopped", 2)):
+    for version, state, stopped in (
+        ("1", "running", None),
+        ("2", "stopped", 9),
+        ("3", "stopped", 2),
+    ):
         values = {"version": version, "state": state, "stopped": stopped}
         for query in (
             "INSERT INTO deployments (rule, version, state, stopped_at) VALUES ('g/r', %(version)s, %(state)s,"
@@ -363,8 +411,12 @@ def test_it_may_break_off_anywhere(place: Place) -> None:
     place.roll()
     account = place.accounts()
     for at in range(0, 60, 2):
-        with patch.object(retention, "_ROWS", 7), falling(at), suppress(psycopg.OperationalError):
-            place.retention().step(place.archive)
+        with (
+            patch.object(retention, "_BATCH_ROWS", 7),
+            falling(at),
+            suppress(psycopg.OperationalError),
+        ):
+            place.retention().run_once(place.archive)
         assert place.accounts() == account
         assert asked_again(place) == []
     place.retain()

@@ -8,12 +8,12 @@ import pytest
 from psycopg import Connection
 from py4j.protocol import Py4JNetworkError
 
-from moirae import database
+from moirae.config.settings import Settings
 from moirae.deployments import reload
-from moirae.deployments.registry import Registry
-from moirae.deployments.reload import RuleFiles
+from moirae.deployments.registry import RuleRegistry
+from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import MoiraeError
-from moirae.settings import Settings
+from moirae.runtime import database
 from tests.property.world import workspace
 
 
@@ -26,7 +26,7 @@ def place(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(place, "rules") as made:
+    with database.connect_database(place, "rules") as made:
         yield made
 
 
@@ -40,27 +40,27 @@ def test_files_that_end_the_process_are_refused_after_a_while(
         checks += 1
         raise Py4JNetworkError("no memory")
 
-    registry = Registry(connection)
-    files = RuleFiles(None, place, connection)  # type: ignore[arg-type]
-    monkeypatch.setattr(reload, "checked", falls)
-    for _ in range(reload._FALLS):
-        assert files.due(watch=True)
+    registry = RuleRegistry(connection)
+    files = RuleFileLoader(None, place, connection)  # type: ignore[arg-type]
+    monkeypatch.setattr(reload, "check_rule_files", falls)
+    for _ in range(reload._MAX_CRASHES):
+        assert files.is_check_due(files_changed=True)
         with pytest.raises(Py4JNetworkError):
             files.apply()
     with pytest.raises(MoiraeError, match="3 processes have ended while they did so"):
         files.apply()
-    assert checks == reload._FALLS
-    assert "not checked again" in (registry.rule_files().problems or [""])[0]
-    assert not files.due(watch=True)
-    registry.ask_reload()
-    assert files.due(watch=True)
-    monkeypatch.setattr(reload, "checked", lambda *_: ([], []))
+    assert checks == reload._MAX_CRASHES
+    assert "not checked again" in (registry.rule_files_state().problems or [""])[0]
+    assert not files.is_check_due(files_changed=True)
+    registry.request_reload()
+    assert files.is_check_due(files_changed=True)
+    monkeypatch.setattr(reload, "check_rule_files", lambda *_: ([], []))
     assert files.apply() == []
-    assert registry.rule_files().problems is None
+    assert registry.rule_files_state().problems is None
 
 
 def test_other_files_have_all_their_tries(connection: Connection[Any]) -> None:
-    registry = Registry(connection)
-    assert [registry.begin_look(digest) for digest in ("a", "a", "b", "a", "a")] == [0, 1, 0, 0, 1]
-    registry.looked(0, "a", None)
-    assert registry.begin_look("a") == 0
+    registry = RuleRegistry(connection)
+    assert [registry.begin_check(digest) for digest in ("a", "a", "b", "a", "a")] == [0, 1, 0, 0, 1]
+    registry.record_check(0, "a", None)
+    assert registry.begin_check("a") == 0

@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 import moirae.rules.check
+from moirae.config.settings import Settings, load_settings
 from moirae.errors import Problem
-from moirae.rules.check import check
+from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
-from moirae.settings import Settings, load_settings
-from recall import gate
+from recall.sandbox import sandbox as gate
 
 pytestmark = pytest.mark.spark
 
@@ -86,7 +86,9 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return load_settings(file, {})
 
 
-def _check(spark: SparkSession, settings: Settings, sql: str) -> tuple[list[Definition], list[Problem]]:
+def _check(
+    spark: SparkSession, settings: Settings, sql: str
+) -> tuple[list[Definition], list[Problem]]:
     indented = sql.replace("\n", "\n      ")
     text = (
         "groups:\n- name: g\n  derived:\n  - stream: load\n    expr: SELECT host, window.end AS ts, avg(cpu) AS cpu "
@@ -95,7 +97,7 @@ def _check(spark: SparkSession, settings: Settings, sql: str) -> tuple[list[Defi
     )
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    return check(spark, settings, rules)
+    return check_rules(spark, settings, rules)
 
 
 @pytest.mark.parametrize("name", SOUND)
@@ -106,7 +108,9 @@ def test_sound_queries_pass(spark: SparkSession, settings: Settings, name: str) 
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_may_not_run_is_refused_with_rule_and_place(spark: SparkSession, settings: Settings, sql: str) -> None:
+def test_what_may_not_run_is_refused_with_rule_and_place(
+    spark: SparkSession, settings: Settings, sql: str
+) -> None:
     definitions, problems = _check(spark, settings, sql)
     assert definitions == []
     (problem,) = problems
@@ -132,7 +136,7 @@ def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Se
         "  - {alert: C, absent: 5m, stream: ping, key: [host]}\n"
     )
     rules, _ = parse_rules("rules.yaml", text, settings.table_names)
-    definitions, (problem,) = check(spark, settings, rules)
+    definitions, (problem,) = check_rules(spark, settings, rules)
     assert "hots" in problem.message
     assert problem.line == 4
     assert {d.name: (d.key, d.id) for d in definitions} == {
@@ -142,10 +146,10 @@ def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Se
 
 
 def test_an_error_of_java_for_which_spark_has_no_words_is_a_refusal(spark: SparkSession) -> None:
-    session = gate.guarded(spark.newSession())
+    session = gate.harden_session(spark.newSession())
     nothing: Any = None  # the parser throws a NullPointerException
-    with pytest.raises(gate.Refusal, match="NullPointerException"):
-        gate.judge(session, nothing)
+    with pytest.raises(gate.QueryRejected, match="NullPointerException"):
+        gate.validate_query(session, nothing)
 
 
 def test_a_fault_of_ours_is_that_of_one_rule(
@@ -160,10 +164,13 @@ def test_a_fault_of_ours_is_that_of_one_rule(
     monkeypatch.setattr(moirae.rules.check, "check_questions", faulty)
     both = ASKED + "  - alert: B\n    expr: SELECT host, ts FROM events\n"
     rules, _ = parse_rules("rules.yaml", both, settings.table_names)
-    definitions, (problem,) = check(spark, settings, rules)
+    definitions, (problem,) = check_rules(spark, settings, rules)
     assert [definition.name for definition in definitions] == ["g/B"]
     assert (problem.file, problem.line) == ("rules.yaml", 5)
-    assert "g/A: cannot be checked, by a fault of Moirae itself: AssertionError what nobody" in problem.message
+    assert (
+        "g/A: cannot be checked, by a fault of Moirae itself: AssertionError what nobody"
+        in problem.message
+    )
 
 
 ASKED = """
@@ -182,13 +189,15 @@ groups:
 """
 
 
-def test_a_rule_with_questions_is_sound_and_knows_its_answers(spark: SparkSession, settings: Settings) -> None:
+def test_a_rule_with_questions_is_sound_and_knows_its_answers(
+    spark: SparkSession, settings: Settings
+) -> None:
     rules, problems = parse_rules("rules.yaml", ASKED, settings.table_names)
     assert not problems
-    (definition,), found = check(spark, settings, rules)
+    (definition,), found = check_rules(spark, settings, rules)
     assert found == []
-    assert definition.answers["seen"] == {"msg": "string"}
-    assert definition.answers["norm"] == {"mean": "double", "n": "bigint"}
+    assert definition.result_columns["seen"] == {"msg": "string"}
+    assert definition.result_columns["norm"] == {"mean": "double", "n": "bigint"}
     assert Definition.from_json(definition.to_json()) == definition
 
 
@@ -218,8 +227,10 @@ def test_wrong_questions_are_refused_with_rule_and_place(
     text = ASKED.replace(old, new, 1)
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check(spark, settings, rules)
+    definitions, found = check_rules(spark, settings, rules)
     assert definitions == []
     changed = text[: text.index(new)].count("\n") + 1
-    assert any(problem.line in (changed, changed + 1) and "g/A" in problem.message for problem in found), found
+    assert any(
+        problem.line in (changed, changed + 1) and "g/A" in problem.message for problem in found
+    ), found
     assert message in found[0].message

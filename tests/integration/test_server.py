@@ -17,15 +17,15 @@ import psutil
 import pytest
 from psycopg import Connection
 
-from moirae import database
+from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import Unreachable
-from moirae.landing import Landing
+from moirae.runtime import database
+from moirae.runtime.landing_folder import LandingFolder
 from moirae.server import tokens
-from moirae.server.answers import Refused
-from moirae.server.app import application
-from moirae.server.connections import Connections
-from moirae.server.push import Limits, Push
-from moirae.settings import Settings, from_environment
+from moirae.server.app import create_application
+from moirae.server.ingest import IngestHandler, IngestLimits
+from moirae.server.pool import ConnectionPool
+from moirae.server.responses import RequestRejected
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -60,38 +60,57 @@ class Served:
     url: str
     tokens: dict[str, str]
 
-    def ask(self, method: str, path: str, role: str | None = "admin", **more: Any) -> httpx.Response:
+    def ask(
+        self, method: str, path: str, role: str | None = "admin", **more: Any
+    ) -> httpx.Response:
         """A request with the token of a role."""
         headers = dict(more.pop("headers", {}))
         if role is not None:
             headers["Authorization"] = f"Bearer {self.tokens[role]}"
         return httpx.request(method, self.url + path, headers=headers, timeout=120, **more)
 
-    def post(self, content: bytes | str, headers: dict[str, str] = LINES, **more: Any) -> httpx.Response:
+    def post(
+        self, content: bytes | str, headers: dict[str, str] = LINES, **more: Any
+    ) -> httpx.Response:
         """Rows for the stream."""
         more.setdefault("role", "operator")
         return self.ask(
-            "POST", "/api/v1/ingest/cpu", content=content, headers={**headers, **more.pop("add", {})}, **more
+            "POST",
+            "/api/v1/ingest/cpu",
+            content=content,
+            headers={**headers, **more.pop("add", {})},
+            **more,
         )
 
     def landed(self) -> dict[str, bytes]:
         """What lies in the landing folder, by name."""
-        return {b.name: b.path.read_bytes() for b in Landing(self.settings.home, "cpu").waiting()}
+        return {
+            b.name: b.path.read_bytes()
+            for b in LandingFolder(self.settings.home, "cpu").pending_batches()
+        }
 
     def clear(self) -> None:
         """An empty landing folder."""
-        landing = Landing(self.settings.home, "cpu")
-        landing.forget(landing.waiting())
+        landing = LandingFolder(self.settings.home, "cpu")
+        landing.remove(landing.pending_batches())
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     with workspace(WORKSPACE, RULES) as root:
-        settings = from_environment(root / "moirae.yaml")
-        connection = database.connect(settings, "tests")
-        made = {role: tokens.create(connection, role, role) for role in tokens.ROLES}
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        connection = database.connect_database(settings, "tests")
+        made = {role: tokens.create_token(connection, role, role) for role in tokens.TOKEN_ROLES}
         log = root / "server.log"
-        command = [sys.executable, "-m", "moirae", "run", "server", "--workspace", str(settings.file)]
+        command = [
+            sys.executable,
+            "-m",
+            "moirae",
+            "run",
+            "server",
+            "--workspace",
+            str(settings.file),
+        ]
         with log.open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=out)
         try:
@@ -145,7 +164,9 @@ def test_forms(served: Served, content: str, kind: str, rows: int, kept: bytes) 
     for packed in (False, True):
         served.clear()
         body = gzip.compress(content.encode()) if packed else content.encode()
-        answer = served.post(body, {"Content-Type": kind, **({"Content-Encoding": "gzip"} if packed else {})})
+        answer = served.post(
+            body, {"Content-Type": kind, **({"Content-Encoding": "gzip"} if packed else {})}
+        )
         assert (answer.status_code, answer.json()["rows"]) == (202, rows)
         assert list(served.landed().values()) == [kept]
 
@@ -171,7 +192,9 @@ def test_forms(served: Served, content: str, kind: str, rows: int, kept: bytes) 
         (ROW, {**JSON, "Idempotency-Key": "a b"}, 400),
     ],
 )
-def test_what_is_refused_leaves_nothing(served: Served, content: bytes, headers: dict[str, str], status: int) -> None:
+def test_what_is_refused_leaves_nothing(
+    served: Served, content: bytes, headers: dict[str, str], status: int
+) -> None:
     answer = served.post(content, headers)
     assert answer.status_code == status
     assert answer.json()["error"]
@@ -180,12 +203,17 @@ def test_what_is_refused_leaves_nothing(served: Served, content: bytes, headers:
 
 @pytest.mark.parametrize("stream", ["none", "files", "..%2fcpu", "cpu%00"])
 def test_only_streams_that_take_posts_are_there(served: Served, stream: str) -> None:
-    assert served.ask("POST", f"/api/v1/ingest/{stream}", headers=LINES, content=ROW).status_code == 404
+    assert (
+        served.ask("POST", f"/api/v1/ingest/{stream}", headers=LINES, content=ROW).status_code
+        == 404
+    )
 
 
 def test_the_same_key_is_the_same_batch(served: Served) -> None:
     first = served.post(ROW, add={"Idempotency-Key": "one"})
-    again = served.post(gzip.compress(ROW.encode()), add={"Idempotency-Key": "one", "Content-Encoding": "gzip"})
+    again = served.post(
+        gzip.compress(ROW.encode()), add={"Idempotency-Key": "one", "Content-Encoding": "gzip"}
+    )
     assert (again.status_code, again.content) == (202, first.content)
     assert len(served.landed()) == 1
     other = served.post(ROW.replace("1.5", "2"), add={"Idempotency-Key": "one"})
@@ -195,7 +223,9 @@ def test_the_same_key_is_the_same_batch(served: Served) -> None:
 
 def test_an_archived_batch_is_not_taken_again_under_its_key(served: Served) -> None:
     batch = served.post(ROW, add={"Idempotency-Key": "two"}).json()["batch"]
-    served.connection.execute("INSERT INTO units (stream, unit, done) VALUES ('cpu', %s, true)", (batch,))
+    served.connection.execute(
+        "INSERT INTO units (stream, unit, done) VALUES ('cpu', %s, true)", (batch,)
+    )
     served.clear()
     assert served.post(ROW, add={"Idempotency-Key": "two"}).json()["batch"] == batch
     assert served.landed() == {}
@@ -213,22 +243,27 @@ def test_a_batch_that_never_reached_the_disk_is_taken_at_the_next_try(served: Se
 
 def test_roles(served: Served) -> None:
     routes = [("GET", "/api/v1/alerts"), ("POST", "/api/v1/ingest/cpu"), ("POST", "/-/reload/none")]
-    seen = [[served.ask(*route, role=role).status_code for route in routes] for role in tokens.ROLES]
+    seen = [
+        [served.ask(*route, role=role).status_code for route in routes]
+        for role in tokens.TOKEN_ROLES
+    ]
     assert seen == [[200, 403, 403], [200, 415, 403], [200, 415, 404]]
 
 
 def test_a_revoked_token_is_nobodys(served: Served) -> None:
-    token = tokens.create(served.connection, "passing", "viewer")
+    token = tokens.create_token(served.connection, "passing", "viewer")
     headers = {"Authorization": f"Bearer {token}"}
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 200
-    assert tokens.revoke(served.connection, "passing")
+    assert tokens.revoke_token(served.connection, "passing")
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 401
     row = served.connection.execute("SELECT hash FROM tokens WHERE name = 'passing'").fetchone()
     assert row is not None
     assert token.encode() not in bytes(row[0])
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""]
+)
 def test_other_hosts_are_refused(served: Served, host: str) -> None:
     assert served.ask("GET", "/-/healthy", headers={"Host": host}).status_code == 400
 
@@ -259,12 +294,22 @@ def _bad_input(number: int) -> dict[str, Any]:
 
 def _state(served: Served) -> list[Any]:
     tables = ("rules", "rules_revision", "tokens", "pushes", "units")
-    return [served.connection.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall() for table in tables]
+    return [
+        served.connection.execute(f"SELECT * FROM {table} ORDER BY 1".encode()).fetchall()
+        for table in tables
+    ]
 
 
 def test_without_a_token_nothing_changes_and_nothing_is_told(served: Served) -> None:
     given, before = _bad_input(0), _state(served)
-    changing = ["/api/v1/rules", "/api/v1/rules/g/High", "/api/v1/rules/none", "/-/reload", "/api/v1/ingest/cpu", "/x"]
+    changing = [
+        "/api/v1/rules",
+        "/api/v1/rules/g/High",
+        "/api/v1/rules/none",
+        "/-/reload",
+        "/api/v1/ingest/cpu",
+        "/x",
+    ]
     answers = [
         served.ask(method, path, None, headers={**JSON, **given["headers"]}, content=given["body"])
         for path in changing
@@ -308,7 +353,9 @@ def _pour(served: Served, path: str, size: int, chunked: bool) -> tuple[int, int
     connection.putrequest("POST", path)
     connection.putheader("Authorization", f"Bearer {served.tokens['admin']}")
     connection.putheader("Content-Type", "application/json")
-    connection.putheader(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(size))))
+    connection.putheader(
+        *(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(size)))
+    )
     connection.endheaders()
     sent, piece = 0, b"a" * 65536
     assert connection.sock is not None
@@ -333,7 +380,9 @@ def test_no_path_leads_out(served: Served) -> None:
     path = given["path"].replace("/api/rules", "/api/v1/rules")
     for form in (path, path.replace("%2f", "/"), path.replace("%2f", "%5c"), "/api/v1/rules/%00"):
         connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
-        connection.request("GET", form, headers={"Authorization": f"Bearer {served.tokens['viewer']}"})
+        connection.request(
+            "GET", form, headers={"Authorization": f"Bearer {served.tokens['viewer']}"}
+        )
         response = connection.getresponse()
         assert response.status in (400, 404)
         assert b"root:" not in response.read()
@@ -346,7 +395,10 @@ def test_a_limit_beyond_the_most_is_refused(served: Served) -> None:
     answer = served.ask("GET", path)
     assert answer.status_code == 400
     assert "1000" in answer.json()["error"]
-    assert [served.ask("GET", f"/api/v1/alerts?limit={limit}").status_code for limit in ("0", "-1", "x", "1000")] == [
+    assert [
+        served.ask("GET", f"/api/v1/alerts?limit={limit}").status_code
+        for limit in ("0", "-1", "x", "1000")
+    ] == [
         400,
         400,
         400,
@@ -377,28 +429,32 @@ Ask = Callable[[str, str], httpx.Response]
 @pytest.fixture
 def small(served: Served) -> Iterator[Callable[..., Ask]]:
     """Makes an application in this process, whose limits can be reached; it is asked by method and path."""
-    connections = Connections(served.settings)
+    connections = ConnectionPool(served.settings)
     headers = {"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
 
     def make(**limits: Any) -> Ask:
-        push = Push(served.settings.home, ["cpu"], connections, Limits(**limits))
-        transport = httpx.ASGITransport(app=application(served.settings, connections, push))
+        push = IngestHandler(served.settings.home, ["cpu"], connections, IngestLimits(**limits))
+        transport = httpx.ASGITransport(app=create_application(served.settings, connections, push))
 
         async def request(method: str, path: str) -> httpx.Response:
-            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", headers=headers) as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://127.0.0.1", headers=headers
+            ) as client:
                 return await client.request(method, path, content=ROW if method == "POST" else None)
 
         return lambda method, path: asyncio.run(request(method, path))
 
     yield make
-    connections.close()
+    connections.close_idle()
 
 
 def test_rows_may_come_before_anybody_has_made_the_home(served: Served, tmp_path: Path) -> None:
     """With a database of one's own the server may be the first process of a workspace."""
-    connections = Connections(served.settings)
-    assert not Push(tmp_path / "home", ["cpu"], connections, Limits(reserve=0)).disk_is_full()
-    connections.close()
+    connections = ConnectionPool(served.settings)
+    assert not IngestHandler(
+        tmp_path / "home", ["cpu"], connections, IngestLimits(disk_reserve_bytes=0)
+    ).disk_is_full()
+    connections.close_idle()
 
 
 def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) -> None:
@@ -409,7 +465,9 @@ def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) ->
     assert ask("GET", "/-/ready").status_code == 503
 
 
-def test_too_many_waiting_batches_are_back_pressure(served: Served, small: Callable[..., Ask]) -> None:
+def test_too_many_waiting_batches_are_back_pressure(
+    served: Served, small: Callable[..., Ask]
+) -> None:
     ask = small(batches=1)
     assert [ask("POST", "/api/v1/ingest/cpu").status_code for _ in range(2)] == [202, 202]
     time.sleep(0.6)  # the lag is looked at twice a second
@@ -421,7 +479,15 @@ def test_too_many_waiting_batches_are_back_pressure(served: Served, small: Calla
 
 def test_an_address_that_others_reach_needs_tokens() -> None:
     with workspace(WORKSPACE.replace("127.0.0.1:0", "0.0.0.0:0"), RULES) as root:
-        command = [sys.executable, "-m", "moirae", "run", "server", "--workspace", str(root / "moirae.yaml")]
+        command = [
+            sys.executable,
+            "-m",
+            "moirae",
+            "run",
+            "server",
+            "--workspace",
+            str(root / "moirae.yaml"),
+        ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         assert done.returncode == 2
         assert "nobody has a token" in done.stderr
@@ -431,18 +497,18 @@ def test_an_address_that_others_reach_needs_tokens() -> None:
 
 
 def test_a_statement_that_is_given_up_breaks_nothing(served: Served) -> None:
-    connections = Connections(served.settings)
-    with connections.lend() as first, connections.lend() as second:
+    connections = ConnectionPool(served.settings)
+    with connections.connection() as first, connections.connection() as second:
         pass
-    with pytest.raises(Refused, match="busy"), connections.lend() as connection:
+    with pytest.raises(RequestRejected, match="busy"), connections.connection() as connection:
         connection.execute("SET statement_timeout = '10ms'; SELECT pg_sleep(5)")
     assert not first.closed
     assert not second.closed
-    with pytest.raises(Unreachable), connections.lend() as connection:
+    with pytest.raises(Unreachable), connections.connection() as connection:
         connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     assert first.closed
     assert second.closed
-    connections.close()
+    connections.close_idle()
 
 
 def test_the_server_outlives_its_connections(served: Served) -> None:

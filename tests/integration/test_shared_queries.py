@@ -7,23 +7,25 @@ from uuid import UUID
 import pytest
 
 from recall.engines.local import LocalEngine
-from recall.engines.template import Ask
-from recall.ledger import Terms
-from recall.operators.aggregates import Exceeded
-from recall.request import Piece
+from recall.engines.template import PartialQuery
+from recall.ledger.tasks import SchedulingPolicy
+from recall.operators.aggregates import LimitExceeded
+from recall.requests import Piece
 from tests.integration.history import COUNT, History, go_on
 
 
 def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host once."""
     read: list[tuple[str, Piece]] = []
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
-        read.extend((asked.attributes["host"], piece) for one in asks for asked, piece in one.shares)
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
+        read.extend(
+            (asked.attributes["host"], piece) for one in asks for asked, piece in one.event_pieces
+        )
         return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     tasks = [past.ask(number, host=number % 4, rule=f"g/r{number % 2}") for number in range(1, 51)]
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
@@ -43,15 +45,18 @@ def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
 ) -> None:
     """Ten rules, each with a question of its own: once all have a first answer, a scan serves them all."""
     scans: list[int] = []
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         scans.append(len(asks))
         return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "together", together)
-    tasks = [past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}") for n in range(10)]
-    with past.manager(terms=Terms(price=0)) as manager:
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
+    tasks = [
+        past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}")
+        for n in range(10)
+    ]
+    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     pieces = sum(len(past.task(task)["pieces"]) - past.task(task)["skipped"] for task in tasks)
     assert sum(scans) == pieces and max(scans) == len(tasks)
@@ -60,50 +65,65 @@ def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
-def test_a_question_that_fails_takes_no_other_with_it(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_that_fails_takes_no_other_with_it(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One of those that are read in one scan finds too much, in its third piece and on; the others have answers."""
     greedy = f"{COUNT} AND h.v > -1"
     read: list[int] = []
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         if any(one.template.question.sql == greedy for one in asks):
             read.append(len(asks))
             if len(read) > 2:
-                raise Exceeded("too many groups")
+                raise LimitExceeded("too many groups")
         return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     wrong = past.ask(1, greedy, rule="g/greedy")
-    tasks = [past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}") for n in range(2, 6)]
-    with past.manager(terms=Terms(price=0)) as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] in ("done", "failed") for task in (wrong, *tasks)))
-    assert past.task(wrong)["exceeded"] and "too many groups" in past.task(wrong)["error"] and max(read) > 1
+    tasks = [
+        past.ask(n, f"{COUNT} AND h.v >= {n} - 1 - {n}", host=n % 4, rule=f"g/r{n}")
+        for n in range(2, 6)
+    ]
+    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
+        go_on(
+            manager,
+            lambda: all(past.task(task)["state"] in ("done", "failed") for task in (wrong, *tasks)),
+        )
+    assert (
+        past.task(wrong)["exceeded"]
+        and "too many groups" in past.task(wrong)["error"]
+        and max(read) > 1
+    )
     for number, task in enumerate(tasks, start=2):
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
-def test_who_waits_for_a_first_answer_joins_nobody(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_first_answer_joins_nobody(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor where others of its question are read together with other questions."""
     waiting: list[int] = []
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         if len(asks) > 1:
-            events = [asked.eid for one in asks for asked, _ in one.shares]
+            events = [asked.eid for one in asks for asked, _ in one.event_pieces]
             unanswered = "SELECT count(*) FROM tasks WHERE eid = ANY(%s) AND revision = 0"
             waiting.append(past.connection.execute(unanswered, (events,)).fetchall()[0][0])
         return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
 
     def ask(first: int) -> list[UUID]:
         return [
-            past.ask(first + n, f"{COUNT} AND h.v > -{n % 4 + 1}", host=n % 4, rule=f"g/r{n % 4}") for n in range(8)
+            past.ask(first + n, f"{COUNT} AND h.v > -{n % 4 + 1}", host=n % 4, rule=f"g/r{n % 4}")
+            for n in range(8)
         ]
 
     tasks = ask(1)
-    with past.manager(terms=Terms(price=0)) as manager:
+    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: len(waiting) > 2)
         tasks += ask(20)
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
@@ -115,9 +135,9 @@ def test_tasks_in_the_background_with_nothing_left_to_read_end(past: History) ->
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
     past.connection.execute("UPDATE tasks SET level = 1")
     with past.manager() as manager:
-        manager._desk.claim()
+        manager._active_tasks.claim()
         for task in tasks[:2]:
-            held = manager._desk.works[task].task
+            held = manager._active_tasks.tasks[task].task
             assert held.pieces is not None
             held.next = held.skipped = len(held.pieces)
         skipped = "next = jsonb_array_length(pieces), skipped = jsonb_array_length(pieces)"
@@ -130,4 +150,8 @@ def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History
     assert past.task(first)["eid"] == past.task(second)["eid"]
     with past.manager() as manager:
         go_on(manager, lambda: past.task(first)["state"] == "done" == past.task(second)["state"])
-    assert past.revisions(first)[-1]["answer"] == past.revisions(second)[-1]["answer"] == [past.whole()]
+    assert (
+        past.revisions(first)[-1]["answer"]
+        == past.revisions(second)[-1]["answer"]
+        == [past.whole()]
+    )

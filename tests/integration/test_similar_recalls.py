@@ -13,18 +13,18 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 
 import recall.corpora
-import recall.manager.comparing
+import recall.worker.comparisons
 from archiver.times import to_micros
 from recall.corpora import Corpora
-from recall.ledger import Ledger
-from recall.repeat_similar import SimilarAgain
-from recall.repeating import Repeated, repeat
-from recall.request import Asked, Request, SimilarQuestion, task_id
-from recall.schedule.stride import Stride
+from recall.ledger.tasks import Ledger
+from recall.relevance.ready_contexts import AlertContext, find_similar
+from recall.replay.outcome import ReplayedAnswer, replay
+from recall.replay.similar_answers import SimilarReplayer
+from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
+from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, Span
+from recall.similarity.index import Index, TimeSpan
 from recall.similarity.measure import MEASURES
-from recall.similarity.run import Alert, answers
 from tests.integration.history import START, History, go_on, history
 
 _CHUNKS, _ROWS = 12, 20
@@ -50,7 +50,7 @@ class _Corpus:
     def __init__(self, past: History, seed: int) -> None:
         self._connection = past.connection
         self._rng = random.Random(seed)
-        self.alerts: list[Alert] = []
+        self.alerts: list[AlertContext] = []
 
     def settle(self, seconds: list[int], same: Mapping[str, int] | None = None) -> None:
         """`same`: the facts of all; absent: drawn."""
@@ -64,23 +64,27 @@ class _Corpus:
                 " VALUES ('g/r', '1', %s, %s, %s, '{}', true, %s)",
                 (eid, ts, Jsonb({"own": rows}), number),
             )
-            self.alerts.append(Alert(str(eid), "r", to_micros(ts), {f"t={w}": n for w, n in facts.items()}))
+            self.alerts.append(
+                AlertContext(str(eid), "r", to_micros(ts), {f"t={w}": n for w, n in facts.items()})
+            )
 
     def _facts(self) -> dict[str, int]:
         words = {min(int(self._rng.paretovariate(0.6)), 40) for _ in range(5)}
         return {f"w{word}": self._rng.choice([1, 1, 2]) for word in words}
 
-    def expected(self, alert: Alert) -> list[tuple[str, float]]:
+    def expected(self, alert: AlertContext) -> list[tuple[str, float]]:
         """By the plain formula, over all at once."""
         known = [one for one in self.alerts if (one.ts, one.event_id) <= (alert.ts, alert.event_id)]
-        found = next(answers(known, timedelta(0), 5, MEASURES["tfidf"], only={alert.event_id}))
+        found = next(
+            find_similar(known, timedelta(0), 5, MEASURES["tfidf"], event_ids={alert.event_id})
+        )
         return [(past.event_id, pytest.approx(score, abs=1e-9)) for past, score in found.hits]
 
 
-def _ask(past: History, alert: Alert, order: Any = "newest") -> UUID:
+def _ask(past: History, alert: AlertContext, order: Any = "newest") -> UUID:
     question = SimilarQuestion(None, 0.0, order, contexts=("own",), k=5, measure="tfidf", gap=0)
-    asked = Asked(UUID(alert.event_id), alert.ts, {}, {})
-    Ledger(past.connection).add([Request("g/r", "1", "similar", question, asked, 0)])
+    asked = RecallEvent(UUID(alert.event_id), alert.ts, {}, {})
+    Ledger(past.connection).add([RecallRequest("g/r", "1", "similar", question, asked, 0)])
     return task_id("g/r", "1", "similar", asked.eid)
 
 
@@ -97,7 +101,9 @@ def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
 def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_change(
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.manager.turns.run", lambda *_: 1)  # so that there are answers on the way
+    monkeypatch.setattr(
+        "recall.worker.dispatcher.choose_run_length", lambda *_: 1
+    )  # so that there are answers on the way
     corpus = _Corpus(past, 1)
     corpus.settle(list(range(0, _END, 2)))
     asked = corpus.alerts[-50:]
@@ -127,7 +133,10 @@ def test_pieces_without_anything_in_common_are_not_read(past: History) -> None:
     answer = past.revisions(task)[-1]
     assert _hits(answer) == corpus.expected(corpus.alerts[-1]) and len(answer["answer"]) == 2
     coverage, pieces = answer["coverage"], len(past.task(task)["pieces"])
-    assert 2 <= coverage["read"] <= 3 and coverage["by_summary"] == pieces - coverage["read"] > _CHUNKS // 2
+    assert (
+        2 <= coverage["read"] <= 3
+        and coverage["by_summary"] == pieces - coverage["read"] > _CHUNKS // 2
+    )
     assert coverage["final"] and not coverage["partial"] and coverage["read_from"] is None
     assert _again(past, Corpora(past.connection, Path("/nowhere")), task).equal
 
@@ -138,22 +147,22 @@ class _GivenUp:
     def __init__(self, chunk: int) -> None:
         self._chunks = {chunk}
 
-    def next(self) -> None:
+    def next_task(self) -> None:
         """Nothing else is to be done."""
 
-    def wanted(self, rule: str, version: str, chunk: int) -> None:
+    def required_task(self, rule: str, version: str, chunk: int) -> None:
         """What is not given up is there."""
 
-    def missing(self, rule: str, version: str) -> set[int]:
+    def incomplete_chunks(self, rule: str, version: str) -> set[int]:
         return self._chunks
 
-    def lost(self, rule: str, version: str) -> set[int]:
+    def abandoned_chunks(self, rule: str, version: str) -> set[int]:
         return self._chunks
 
-    def make(self, work: object, spark: object) -> None:
+    def execute(self, work: object, spark: object) -> None:
         pytest.fail("nothing was wanted")
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         """Nothing is under way."""
 
 
@@ -166,62 +175,71 @@ def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
     with past.manager(background=_GivenUp(chunk[0])) as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
     coverage = past.revisions(task)[-1]["coverage"]
-    assert (coverage["failed"], coverage["left"], coverage["final"], coverage["partial"]) == (1, 0, True, True)
+    assert (coverage["failed"], coverage["left"], coverage["final"], coverage["partial"]) == (
+        1,
+        0,
+        True,
+        True,
+    )
     assert coverage["read"] == len(past.task(task)["pieces"]) - 1
 
 
 class _Wanted:
     """Of one chunk the past must be found before anything is compared with it, which takes some time."""
 
-    def __init__(self, chunk: int, connection: Connection[Any], told: list[tuple[str, Any]]) -> None:
+    def __init__(
+        self, chunk: int, connection: Connection[Any], told: list[tuple[str, Any]]
+    ) -> None:
         self._chunks = {chunk}
         self._connection = connection
         self._told = told
 
-    def next(self) -> None:
+    def next_task(self) -> None:
         """Notes how many recalls somebody may be waiting for."""
         going_on = "SELECT count(*) FROM tasks WHERE level = 0 AND state IN ('waiting', 'running')"
         self._told.append(("idle", self._connection.execute(going_on).fetchall()[0][0]))
 
-    def wanted(self, rule: str, version: str, chunk: int) -> int | None:
+    def required_task(self, rule: str, version: str, chunk: int) -> int | None:
         return chunk if chunk in self._chunks else None
 
-    def missing(self, rule: str, version: str) -> set[int]:
+    def incomplete_chunks(self, rule: str, version: str) -> set[int]:
         return self._chunks
 
-    def lost(self, rule: str, version: str) -> set[int]:
+    def abandoned_chunks(self, rule: str, version: str) -> set[int]:
         return set()
 
-    def make(self, work: int, session: object) -> None:
+    def execute(self, work: int, session: object) -> None:
         time.sleep(0.1)
         self._told.append(("made", work))
         self._chunks = self._chunks - {work}
 
-    def end(self) -> None:
+    def shut_down(self) -> None:
         """Nothing is under way."""
 
 
 class _Found(_Wanted):
     """What is found there is alike."""
 
-    def __init__(self, corpus: _Corpus, second: int, chunk: int, connection: Connection[Any]) -> None:
+    def __init__(
+        self, corpus: _Corpus, second: int, chunk: int, connection: Connection[Any]
+    ) -> None:
         super().__init__(chunk, connection, [])
         self._corpus, self._second = corpus, second
 
-    def make(self, work: int, session: object) -> None:
+    def execute(self, work: int, session: object) -> None:
         self._corpus.settle([self._second], _ALIKE)
-        super().make(work, session)
+        super().execute(work, session)
 
 
 class _FoundMeanwhile(_Found):
     """By another process, right before somebody asks whether it is."""
 
-    def wanted(self, rule: str, version: str, chunk: int) -> None:
+    def required_task(self, rule: str, version: str, chunk: int) -> None:
         """It is not this chunk's turn yet."""
 
-    def missing(self, rule: str, version: str) -> set[int]:
+    def incomplete_chunks(self, rule: str, version: str) -> set[int]:
         for chunk in self._chunks:
-            self.make(chunk, None)
+            self.execute(chunk, None)
         return self._chunks
 
 
@@ -233,15 +251,23 @@ def test_what_is_not_prepared_yet_is_not_passed_over(past: History, found: type[
     corpus.settle([_END // 3, _END // 2], _ALIKE)
     corpus.settle([_END - 1], {"rare": 1})
     alert = corpus.alerts[-1]
-    past.connection.execute("UPDATE contexts SET corpus = NULL, settled = false WHERE eid = %s", (alert.event_id,))
-    chunk = past.connection.execute("SELECT id, from_ts FROM chunks ORDER BY id DESC OFFSET 2 LIMIT 1").fetchone()
+    past.connection.execute(
+        "UPDATE contexts SET corpus = NULL, settled = false WHERE eid = %s", (alert.event_id,)
+    )
+    chunk = past.connection.execute(
+        "SELECT id, from_ts FROM chunks ORDER BY id DESC OFFSET 2 LIMIT 1"
+    ).fetchone()
     assert chunk is not None
     second = int((chunk[1] - START).total_seconds()) + 1
     task = _ask(past, alert)
-    with past.manager(workers=3, background=found(corpus, second, chunk[0], past.connection)) as manager:
+    with past.manager(
+        workers=3, background=found(corpus, second, chunk[0], past.connection)
+    ) as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
     revisions = past.revisions(task)
-    alike = {one.event_id for one in corpus.alerts if "t=rare" in one.facts} - {alert.event_id}
+    alike = {one.event_id for one in corpus.alerts if "t=rare" in one.term_counts} - {
+        alert.event_id
+    }
     assert {hit for hit, _ in _hits(revisions[-1])} == alike and len(alike) == 3
     for revision in revisions:
         coverage = revision["coverage"]
@@ -251,7 +277,7 @@ def test_what_is_not_prepared_yet_is_not_passed_over(past: History, found: type[
             assert seen == coverage["read"] + coverage["by_summary"]
 
 
-class _Turns(Stride[UUID]):
+class _Turns(StrideScheduler[UUID]):
     """Notes for how many pieces a task is charged."""
 
     def __init__(self, task: UUID, told: list[tuple[str, Any]]) -> None:
@@ -262,19 +288,23 @@ class _Turns(Stride[UUID]):
     def served(self, tasks: Mapping[UUID, int]) -> None:
         if self._task in tasks:
             self._told.append(("charged", tasks[self._task]))
-        super().served(tasks)
+        super().charge_pieces(tasks)
 
 
-def test_what_a_comparison_needs_is_prepared_first_as_its_turn(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_comparison_needs_is_prepared_first_as_its_turn(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While anybody waits for an answer, nothing is prepared that nobody has asked for."""
     told: list[tuple[str, Any]] = []
-    real = recall.manager.comparing.compare
+    real = recall.worker.comparisons.compare
 
-    def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+    def compare(
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+    ) -> list[tuple[int, bool]]:
         told.extend(("compared", span) for span in spans)
         return real(index, states, spans)
 
-    monkeypatch.setattr(recall.manager.comparing, "compare", compare)
+    monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     corpus = _Corpus(past, 5)
     corpus.settle(list(range(0, _END, 5)))
     task, other = _ask(past, corpus.alerts[-1]), past.ask(99)
@@ -294,9 +324,11 @@ def test_what_a_comparison_needs_is_prepared_first_as_its_turn(past: History, mo
     assert _hits(past.revisions(task)[-1]) == corpus.expected(corpus.alerts[-1])
 
 
-def test_answers_can_be_repeated_whatever_came_since(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_can_be_repeated_whatever_came_since(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After more events, older and newer ones; by a process that reads the corpus from files."""
-    monkeypatch.setattr(recall.corpora, "_EVENTS", 10)
+    monkeypatch.setattr(recall.corpora, "_SAVE_MIN_EVENTS", 10)
     corpus = _Corpus(past, 2)
     corpus.settle(list(range(0, _END - 40, 3)))
     asked = corpus.alerts[-4:]
@@ -327,6 +359,6 @@ def test_what_has_expired_is_told(past: History) -> None:
     assert (again.equal, again.why) == (None, "the event's context has expired")
 
 
-def _again(past: History, corpora: Corpora, task: UUID) -> Repeated:
-    (again,) = repeat(past.connection, task, {"similar": SimilarAgain(past.connection, corpora)})
+def _again(past: History, corpora: Corpora, task: UUID) -> ReplayedAnswer:
+    (again,) = replay(past.connection, task, {"similar": SimilarReplayer(past.connection, corpora)})
     return again

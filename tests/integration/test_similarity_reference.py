@@ -18,9 +18,9 @@ import pytest
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
 
-from moirae.evaluation.files import read_alerts, read_groups
+from moirae.feedback.context_files import read_alerts, read_groups
+from recall.relevance.ready_contexts import AlertContext, SimilarAlerts, find_similar
 from recall.similarity.measure import MEASURES
-from recall.similarity.run import Alert, Answer, answers
 
 DATA = Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 K = 10
@@ -68,32 +68,42 @@ def compare(name: str, reference: dict[str, list[tuple[str, float]]]) -> None:
     loo = scenario.gap is None
     found = {
         answer.query.event_id: answer
-        for answer in answers(alerts, scenario.gap or timedelta(0), K, MEASURES["tfidf"], loo, only=reference)
+        for answer in find_similar(
+            alerts, scenario.gap or timedelta(0), K, MEASURES["tfidf"], loo, event_ids=reference
+        )
     }
     independent = Independent(alerts, scenario.gap)
     for query, expected in reference.items():
         hits = [(past.event_id, score) for past, score in found[query].hits]
         assert [event for event, _ in hits] == [event for event, _ in expected], query
-        assert [score for _, score in hits] == pytest.approx([score for _, score in expected], abs=1e-9), query
+        assert [score for _, score in hits] == pytest.approx(
+            [score for _, score in expected], abs=1e-9
+        ), query
         independent.check(found[query])
 
 
 class Independent:
     """The same with scikit-learn, and every candidate scored."""
 
-    def __init__(self, alerts: list[Alert], gap: timedelta | None) -> None:
+    def __init__(self, alerts: list[AlertContext], gap: timedelta | None) -> None:
         self.gap = gap
         ordered = sorted(alerts, key=lambda alert: (alert.event_type, alert.ts))
         kinds = groupby(ordered, key=lambda alert: alert.event_type)
         self.kinds = {kind: list(of_kind) for kind, of_kind in kinds}
         self.matrices = {kind: self.matrix(of_kind) for kind, of_kind in self.kinds.items()}
-        self.places = {a.event_id: i for of_kind in self.kinds.values() for i, a in enumerate(of_kind)}
+        self.places = {
+            a.event_id: i for of_kind in self.kinds.values() for i, a in enumerate(of_kind)
+        }
 
     @staticmethod
-    def matrix(alerts: list[Alert]) -> Any:
-        return DictVectorizer().fit_transform([alert.facts or {"": 0} for alert in alerts]).tocsr()
+    def matrix(alerts: list[AlertContext]) -> Any:
+        return (
+            DictVectorizer()
+            .fit_transform([alert.term_counts or {"": 0} for alert in alerts])
+            .tocsr()
+        )
 
-    def check(self, answer: Answer) -> None:
+    def check(self, answer: SimilarAlerts) -> None:
         query, place = answer.query, self.places[answer.query.event_id]
         kind, matrix = self.kinds[query.event_type], self.matrices[query.event_type]
         counted = matrix if self.gap is None else matrix[: place + 1]
@@ -105,9 +115,11 @@ class Independent:
         ours = [score for _, score in answer.hits]
         best = np.sort(scores[scores > 1e-9])[::-1][:K]
         assert ours == pytest.approx(best.tolist(), abs=1e-9), query.event_id
-        assert ours == pytest.approx([scores[self.places[past.event_id]] for past, _ in answer.hits], abs=1e-9)
+        assert ours == pytest.approx(
+            [scores[self.places[past.event_id]] for past, _ in answer.hits], abs=1e-9
+        )
 
-    def candidate(self, query: Alert, other: Alert) -> bool:
+    def candidate(self, query: AlertContext, other: AlertContext) -> bool:
         if self.gap is None:
             return other is not query and (other.group is None or other.group != query.group)
         return other.ts <= query.ts - self.gap // timedelta(microseconds=1)
@@ -116,11 +128,13 @@ class Independent:
 def folder_of(name: str) -> Path:
     folder = DATA / "scenarios" / name
     if not folder.is_dir():
-        pytest.skip(f"no reference data: {folder} is not there; MOIRAE_DATA names the folder that holds `scenarios`")
+        pytest.skip(
+            f"no reference data: {folder} is not there; MOIRAE_DATA names the folder that holds `scenarios`"
+        )
     return folder
 
 
-def alerts_of(name: str) -> list[Alert]:
+def alerts_of(name: str) -> list[AlertContext]:
     """The alerts; left out is not one alert, but all of its incident (`group` of the labels)."""
     folder = folder_of(SCENARIOS[name].alerts or name)
     alerts = list(read_alerts(folder / "alerts.jsonl.gz"))
@@ -132,7 +146,9 @@ def alerts_of(name: str) -> list[Alert]:
 
 def reference_of(name: str) -> dict[str, list[tuple[str, float]]]:
     """The stored answers of each judged query, best first; none for queries without a score above 0."""
-    found: dict[str, list[tuple[str, float]]] = {row["query"]: [] for row in rows_of(name, "qrels.csv.gz")}
+    found: dict[str, list[tuple[str, float]]] = {
+        row["query"]: [] for row in rows_of(name, "qrels.csv.gz")
+    }
     for row in rows_of(name, "top10.csv.gz"):
         if row["method"] == "tfidf_online":
             found[row["query"]].append((row["event"], float(row["cosine"])))

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive
+from archiver.chunks.chunk import CutPolicy
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros
-from archiver.units import Unit
-from moirae import database, storage
 from moirae.cli import app
-from moirae.live.schemas import schema
-from moirae.settings import from_environment
+from moirae.config.settings import load_settings_from_environment
+from moirae.config.table_schemas import stream_schema
+from moirae.runtime import database, storage
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -46,20 +46,40 @@ def _told(root: Path) -> dict[str, dict[str, Any]]:
 
 
 def test_streams_tell_what_became_of_their_lines(root: Path) -> None:
-    settings = from_environment(root / "moirae.yaml")
-    schemas = [schema(name, declared) for name, declared in settings.streams.items()]
-    with database.connect(settings, "tests") as connection:
-        archive = Archive(storage.root(settings), schemas, CutPolicy(1000, 1 << 40), connection, lambda: None)
+    settings = load_settings_from_environment(root / "moirae.yaml")
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    with database.connect_database(settings, "tests") as connection:
+        archive = ArchiveWriter(
+            storage.open_storage(settings),
+            schemas,
+            CutPolicy(1000, 1 << 40),
+            connection,
+            lambda: None,
+        )
         far = b'{"ts": "2999-01-01T00:00:00Z", "n": 9}'
         # The second unit: a row again, one late, one that is none and one of the far future.
         ahead = ([_row(10, 1), _row(20, 2)], [_row(20, 2), _row(1, 3), b"{", far])
-        units = [Unit("ahead", f"a{at}", "jsonl", lambda lines=lines: iter(lines)) for at, lines in enumerate(ahead)]
-        for unit in [*units, Unit("behind", "b", "jsonl", lambda: iter([_row(18, 1)]))]:
+        units = [
+            SourceUnit("ahead", f"a{at}", "jsonl", lambda lines=lines: iter(lines))
+            for at, lines in enumerate(ahead)
+        ]
+        for unit in [*units, SourceUnit("behind", "b", "jsonl", lambda: iter([_row(18, 1)]))]:
             archive.ingest([unit], NOW)
     told = _told(root)
-    counts = {"read": 6, "archived": 3, "late": 1, "duplicates": 1, "malformed": 1, "quarantined": 1}
+    counts = {
+        "read": 6,
+        "archived": 3,
+        "late": 1,
+        "duplicates": 1,
+        "malformed": 1,
+        "quarantined": 1,
+    }
     zeros = {"conflicts": 0, "expired": 0, "forgotten": 0}
     assert {name: told["ahead"][name] for name in (*counts, *zeros)} == counts | zeros
-    assert (told["ahead"]["lag"], told["behind"]["lag"], told["unread"]["lag"]) == (0.0, 120.0, None)
+    assert (told["ahead"]["lag"], told["behind"]["lag"], told["unread"]["lag"]) == (
+        0.0,
+        120.0,
+        None,
+    )
     assert [told[name]["rows"] for name in ("ahead", "behind", "unread")] == [3, 1, 0]
     assert [told[name]["newest"] for name in ("ahead", "unread")] == ["2026-01-01T00:20:00Z", None]

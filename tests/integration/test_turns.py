@@ -9,16 +9,16 @@ from uuid import UUID
 
 import pytest
 
-import recall.manager.comparing
+import recall.worker.comparisons
 from archiver.times import to_micros
 from recall.engines.local import LocalEngine
-from recall.engines.template import Ask
-from recall.ledger import Ledger, Terms
-from recall.request import Asked, Piece, Request, SimilarQuestion, task_id
-from recall.schedule.places import Processors
+from recall.engines.template import PartialQuery
+from recall.ledger.tasks import Ledger, SchedulingPolicy
+from recall.requests import Piece, RecallEvent, RecallRequest, SimilarQuestion, task_id
+from recall.scheduling.concurrency import CpuTimes
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, Span
-from recall.similarity.measure import TfIdf
+from recall.similarity.index import Index, TimeSpan
+from recall.similarity.measure import TfIdfMeasure
 from tests.integration.history import CHUNKS, COUNT, START, History, go_on
 
 
@@ -26,13 +26,13 @@ from tests.integration.history import CHUNKS, COUNT, START, History, go_on
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[UUID, Piece]]]:
     """What each query has read, and for whom."""
     found: list[list[tuple[UUID, Piece]]] = []
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
-        found.append([(asked.eid, piece) for one in asks for asked, piece in one.shares])
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
+        found.append([(asked.eid, piece) for one in asks for asked, piece in one.event_pieces])
         return real(engine, asks)
 
-    monkeypatch.setattr(LocalEngine, "together", together)
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
     return found
 
 
@@ -46,9 +46,9 @@ class _Busy:
     def __init__(self) -> None:
         self._looks = 0
 
-    def __call__(self) -> Processors:
+    def __call__(self) -> CpuTimes:
         self._looks += 1
-        return Processors(1000 * self._looks, 1000 * self._looks)
+        return CpuTimes(1000 * self._looks, 1000 * self._looks)
 
 
 @pytest.mark.parametrize(("least", "expected"), [(1, 1), (None, 2)])
@@ -57,9 +57,9 @@ def test_a_busy_machine_has_fewer_queries_at_once(
 ) -> None:
     """As few as the workspace allows; where it allows no fewer than there are engines, all are used."""
     lock, under_way, most = threading.Lock(), 0, 0
-    real = LocalEngine.together
+    real = LocalEngine.compute_partials
 
-    def together(engine: LocalEngine, asks: Sequence[Ask]) -> Any:
+    def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         nonlocal under_way, most
         with lock:
             under_way += 1
@@ -71,15 +71,17 @@ def test_a_busy_machine_has_fewer_queries_at_once(
             with lock:
                 under_way -= 1
 
-    monkeypatch.setattr(LocalEngine, "together", together)
-    monkeypatch.setattr("recall.manager.load._processors", _Busy())
+    monkeypatch.setattr(LocalEngine, "compute_partials", together)
+    monkeypatch.setattr("recall.worker.load._read_cpu_times", _Busy())
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in range(1, 5)]
     with past.manager(workers=2, least=least) as manager:
         go_on(manager, lambda: _done(past, tasks))
     assert most == expected
 
 
-def test_who_is_alone_reads_many_pieces_at_once(past: History, reads: list[list[tuple[UUID, Piece]]]) -> None:
+def test_who_is_alone_reads_many_pieces_at_once(
+    past: History, reads: list[list[tuple[UUID, Piece]]]
+) -> None:
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: _done(past, [task]))
@@ -87,10 +89,12 @@ def test_who_is_alone_reads_many_pieces_at_once(past: History, reads: list[list[
     assert past.revisions(task)[-1]["answer"] == [past.whole()]
 
 
-def test_who_is_not_alone_reads_one_piece_at_a_time(past: History, reads: list[list[tuple[UUID, Piece]]]) -> None:
+def test_who_is_not_alone_reads_one_piece_at_a_time(
+    past: History, reads: list[list[tuple[UUID, Piece]]]
+) -> None:
     """However much it has read already: each of two has its turns in time."""
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
-    with past.manager(terms=Terms(price=0)) as manager:
+    with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: _done(past, tasks))
     pieces = {tuple(piece) for piece in past.task(tasks[0])["pieces"]}
     for number in (1, 2):
@@ -102,20 +106,28 @@ def test_fifty_comparisons_of_one_rule_are_one_pass_over_each_piece(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[int] = []
-    real = recall.manager.comparing.compare
+    real = recall.worker.comparisons.compare
 
-    def compare(index: Index, states: Sequence[SimilarState], spans: Sequence[Span]) -> list[tuple[int, bool]]:
+    def compare(
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+    ) -> list[tuple[int, bool]]:
         passes.append(len(states))
         return real(index, states, spans)
 
-    monkeypatch.setattr(recall.manager.comparing, "compare", compare)
-    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdf.name, 0)
+    monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
+    question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
     end = to_micros(START + timedelta(seconds=len(past.rows)))
-    events = [Asked(UUID(int=number), end, {}, {}) for number in range(1, 51)]
-    Ledger(past.connection).add([Request("g/r", "1", "similar", question, asked, 0) for asked in events])
+    events = [RecallEvent(UUID(int=number), end, {}, {}) for number in range(1, 51)]
+    Ledger(past.connection).add(
+        [RecallRequest("g/r", "1", "similar", question, asked, 0) for asked in events]
+    )
     tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
     # Nothing is alike here: that is not looked at beforehand.
-    monkeypatch.setattr(recall.manager.comparing, "barren", lambda index, state, spans: [False] * len(spans))
+    monkeypatch.setattr(
+        recall.worker.comparisons,
+        "pieces_without_matches",
+        lambda index, state, spans: [False] * len(spans),
+    )
     with past.manager() as manager:
         go_on(manager, lambda: _done(past, tasks))
     assert passes == [len(tasks)] * len(past.task(tasks[0])["pieces"])

@@ -7,36 +7,42 @@ from uuid import UUID
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from moirae.alerts.lifecycle import Life, Occurrence, Timing, fold, state
+from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
 
 END = 10_000
 
 
-def reference(events: Sequence[Occurrence], timing: Timing, horizon: int | None) -> list[Life]:
+def reference(
+    events: Sequence[Occurrence], timing: AlertTiming, horizon: int | None
+) -> list[AlertLifetime]:
     """Another way to the same: events in sorted order fall into runs with no gap above `keep`."""
     ordered = sorted(events, key=lambda e: (e.ts, e.eid))
-    gaps = [0, *(int(b.ts - a.ts > timing.keep) for a, b in pairwise(ordered))]
+    gaps = [0, *(int(b.ts - a.ts > timing.keep_firing_for) for a, b in pairwise(ordered))]
     numbered = zip(accumulate(gaps), ordered, strict=False)
     runs = [[event for _, event in run] for _, run in groupby(numbered, key=lambda pair: pair[0])]
     return [_life(run, timing, is_last=run is runs[-1], horizon=horizon) for run in runs]
 
 
-def _life(run: list[Occurrence], timing: Timing, is_last: bool, horizon: int | None) -> Life:
+def _life(
+    run: list[Occurrence], timing: AlertTiming, is_last: bool, horizon: int | None
+) -> AlertLifetime:
     first, last = run[0], run[-1]
     fired = next((e.ts for e in run if e.ts >= first.ts + timing.for_), None)
-    end = last.ts + timing.keep
+    end = last.ts + timing.keep_firing_for
     is_over = not is_last or (horizon is not None and end < horizon)
-    return Life(first.eid, first.ts, last.ts, len(run), fired, end if is_over else None)
+    return AlertLifetime(first.eid, first.ts, last.ts, len(run), fired, end if is_over else None)
 
 
-def fold_in_pieces(events: Sequence[Occurrence], timing: Timing, horizons: Sequence[int]) -> Iterator[list[Life]]:
+def fold_in_pieces(
+    events: Sequence[Occurrence], timing: AlertTiming, horizons: Sequence[int]
+) -> Iterator[list[AlertLifetime]]:
     """All lives so far after each horizon, as one who keeps only the life that goes on would have them."""
-    over: list[Life] = []
-    going_on: Life | None = None
+    over: list[AlertLifetime] = []
+    going_on: AlertLifetime | None = None
     low = None
     for high in horizons:
         piece = [e for e in events if (low is None or e.ts >= low) and e.ts < high]
-        lives = fold(going_on, piece, timing, high)
+        lives = fold_events(going_on, piece, timing, high)
         going_on = lives.pop() if lives and lives[-1].ended is None else None
         over += lives
         yield [*over, *([going_on] if going_on is not None else [])]
@@ -54,46 +60,48 @@ occurrences = st.lists(
     unique_by=lambda e: e.eid,
     max_size=25,
 ).map(lambda events: sorted(events, key=lambda e: (e.ts, e.eid)))
-timings = st.builds(Timing, for_=st.integers(0, 20), keep=st.integers(0, 20))
+timings = st.builds(AlertTiming, for_=st.integers(0, 20), keep_firing_for=st.integers(0, 20))
 horizons = st.lists(st.integers(-310, 340), max_size=8).map(sorted)
 
 
 @given(occurrences, timings, st.none() | st.integers(-300, 400))
-@example(at(0, 5, 11), Timing(5, 5), 17)
-def test_lives_equal_runs_without_gaps(events: list[Occurrence], timing: Timing, horizon: int | None) -> None:
+@example(at(0, 5, 11), AlertTiming(5, 5), 17)
+def test_lives_equal_runs_without_gaps(
+    events: list[Occurrence], timing: AlertTiming, horizon: int | None
+) -> None:
     seen = [e for e in events if horizon is None or e.ts < horizon]
-    assert fold(None, seen, timing, horizon) == reference(seen, timing, horizon)
+    assert fold_events(None, seen, timing, horizon) == reference(seen, timing, horizon)
 
 
 @given(occurrences, timings, horizons)
 def test_pieces_make_the_same_lives_as_all_at_once(
-    events: list[Occurrence], timing: Timing, horizons: list[int]
+    events: list[Occurrence], timing: AlertTiming, horizons: list[int]
 ) -> None:
     steps = [*horizons, END]
     for high, lives in zip(steps, fold_in_pieces(events, timing, steps), strict=True):
         seen = [e for e in events if e.ts < high]
-        assert lives == reference(seen, timing, high) == fold(None, seen, timing, high)
+        assert lives == reference(seen, timing, high) == fold_events(None, seen, timing, high)
         assert all(life.ended is not None for life in lives[:-1])
     assert all(life.ended is not None for life in lives)
 
 
 @given(occurrences, timings, st.data())
 def test_what_is_shown_of_detected_events_ends_nothing_early(
-    events: list[Occurrence], timing: Timing, data: st.DataObject
+    events: list[Occurrence], timing: AlertTiming, data: st.DataObject
 ) -> None:
     """Settled events, then detected ones without a horizon: as if all were settled, but for the last one's end."""
     high = data.draw(st.integers(-310, 340))
     settled, detected = [e for e in events if e.ts < high], [e for e in events if e.ts >= high]
-    lives = fold(None, settled, timing, high)
+    lives = fold_events(None, settled, timing, high)
     last = lives.pop() if lives and lives[-1].ended is None else None
-    assert [*lives, *fold(last, detected, timing, None)] == reference(events, timing, high)[: len(lives)] + reference(
-        events, timing, None
-    )[len(lives) :]
+    assert [*lives, *fold_events(last, detected, timing, None)] == reference(events, timing, high)[
+        : len(lives)
+    ] + reference(events, timing, None)[len(lives) :]
 
 
 @given(occurrences, timings)
-def test_no_two_lives_touch(events: list[Occurrence], timing: Timing) -> None:
-    lives = fold(None, events, timing, END)
+def test_no_two_lives_touch(events: list[Occurrence], timing: AlertTiming) -> None:
+    lives = fold_events(None, events, timing, END)
     assert sum(life.events for life in lives) == len(events)
     for before, after in pairwise(lives):
         assert before.ended is not None
@@ -101,29 +109,35 @@ def test_no_two_lives_touch(events: list[Occurrence], timing: Timing) -> None:
 
 
 def test_an_event_just_at_the_end_goes_on() -> None:
-    timing = Timing(0, 10)
-    assert len(fold(None, at(0, 10), timing, None)) == 1
-    assert len(fold(None, at(0, 11), timing, None)) == 2
+    timing = AlertTiming(0, 10)
+    assert len(fold_events(None, at(0, 10), timing, None)) == 1
+    assert len(fold_events(None, at(0, 11), timing, None)) == 2
 
 
 def test_silence_ends_a_life_only_when_it_is_longer_than_keep() -> None:
-    (life,) = fold(None, at(0), Timing(0, 10), 10)
+    (life,) = fold_events(None, at(0), AlertTiming(0, 10), 10)
     assert life.ended is None
-    (life,) = fold(life, [], Timing(0, 10), 11)
+    (life,) = fold_events(life, [], AlertTiming(0, 10), 11)
     assert life.ended == 10
 
 
 def test_it_fires_at_the_event_that_completes_the_wait() -> None:
-    timing = Timing(5, 10)
-    assert [fold(None, at(*range(n)), timing, None)[0].fired for n in (5, 6, 7)] == [None, 5, 5]
-    assert fold(None, at(0, 4, 9), timing, None)[0].fired == 9
-    assert fold(None, at(3), Timing(0, 0), None)[0].fired == 3
+    timing = AlertTiming(5, 10)
+    assert [fold_events(None, at(*range(n)), timing, None)[0].fired for n in (5, 6, 7)] == [
+        None,
+        5,
+        5,
+    ]
+    assert fold_events(None, at(0, 4, 9), timing, None)[0].fired == 9
+    assert fold_events(None, at(3), AlertTiming(0, 0), None)[0].fired == 3
 
 
 @given(occurrences, timings, st.booleans())
-def test_the_state_says_where_a_life_stands(events: list[Occurrence], timing: Timing, settled: bool) -> None:
-    for life in fold(None, events, timing, END) + fold(None, events, timing, None):
-        shown = state(life, settled)
+def test_the_state_says_where_a_life_stands(
+    events: list[Occurrence], timing: AlertTiming, settled: bool
+) -> None:
+    for life in fold_events(None, events, timing, END) + fold_events(None, events, timing, None):
+        shown = alert_state(life, settled)
         assert (shown == "provisional") == (not settled)
         if settled:
             assert (shown == "pending") == (life.fired is None)

@@ -7,8 +7,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from recall import alike, gate
-from recall.alike import Verdicts
+from recall.sandbox import sandbox as gate
+from recall.sandbox import verdict_cache as alike
+from recall.sandbox.verdict_cache import VerdictCache
 from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
@@ -20,7 +21,14 @@ _WORDS = """
 9999999999999999999.5 1000000000000000000.5
 'a' 'b' 'nan' '5' '6.5' '' 'a''b' '--' '/*' r'a' 'ä' '(' X'00' DATE'2026-01-01' '2026-01-01' 'yyyy' 'XXXX' 'aINT'
 """.split()
-_PHRASES = ["'10 seconds'", "'5 minutes'", "'1 month'", "'a INT'", "INTERVAL '1' DAY", "'x' OR reflect('a', 'b')"]
+_PHRASES = [
+    "'10 seconds'",
+    "'5 minutes'",
+    "'1 month'",
+    "'a INT'",
+    "INTERVAL '1' DAY",
+    "'x' OR reflect('a', 'b')",
+]
 CONSTANTS = st.sampled_from([*_WORDS, *_PHRASES])
 TEXTS = st.sampled_from(
     [
@@ -54,7 +62,7 @@ _MANY = st.lists(st.tuples(CONSTANTS, CONSTANTS), min_size=2, max_size=6)
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    made = gate.guarded(spark.newSession())
+    made = gate.harden_session(spark.newSession())
     made.createDataFrame([], _COLUMNS).createOrReplaceTempView("t")
     return made
 
@@ -63,36 +71,49 @@ def session(spark: SparkSession) -> SparkSession:
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What the gate looks at."""
     seen: list[str] = []
-    judge = gate.judge
+    judge = gate.validate_query
 
     def listening(session: SparkSession, sql: str) -> object:
         seen.append(sql)
         return judge(session, sql)
 
-    monkeypatch.setattr(alike.gate, "judge", listening)
+    monkeypatch.setattr(alike.gate, "validate", listening)
     return seen
 
 
 def _said(judge: Callable[[str], object], sql: str) -> str:
     try:
         return f"passes: {judge(sql)}"
-    except gate.Refusal as refusal:
+    except gate.QueryRejected as refusal:
         return f"refused: {refusal} {refusal.line}:{refusal.column} {refusal.fragment}"
 
 
 def _agree(session: SparkSession, text: str, pairs: list[tuple[str, str]]) -> None:
-    verdicts = Verdicts(session)
+    verdicts = VerdictCache(session)
     for pair in pairs:
         sql = text.format(*pair)
-        assert _said(verdicts.judge, sql) == _said(lambda one: gate.judge(session, one), sql), sql
+        assert _said(verdicts.validate, sql) == _said(
+            lambda one: gate.validate_query(session, one), sql
+        ), sql
 
 
 @settings(max_examples=25, deadline=None)
-@example(text="SELECT host, ts FROM t WHERE host = {} AND cpu > {}", pairs=[("'a'", "5"), ("'b'", "7")])
+@example(
+    text="SELECT host, ts FROM t WHERE host = {} AND cpu > {}", pairs=[("'a'", "5"), ("'b'", "7")]
+)
 # HAVING finds the condition among the groups, or does not.
-@example(text="SELECT max(ts) AS ts FROM t GROUP BY host, n > {} HAVING n > {}", pairs=[("5", "5"), ("5", "7")])
-@example(text="SELECT n > {}, max(ts) AS ts FROM t GROUP BY ALL HAVING n > {}", pairs=[("5", "5"), ("5", "7")])
-@example(text="SELECT host, ts FROM t WHERE n = {} AND cpu > {}", pairs=[("'5'", "5"), ("'nan'", "5"), ("'a'", "7")])
+@example(
+    text="SELECT max(ts) AS ts FROM t GROUP BY host, n > {} HAVING n > {}",
+    pairs=[("5", "5"), ("5", "7")],
+)
+@example(
+    text="SELECT n > {}, max(ts) AS ts FROM t GROUP BY ALL HAVING n > {}",
+    pairs=[("5", "5"), ("5", "7")],
+)
+@example(
+    text="SELECT host, ts FROM t WHERE n = {} AND cpu > {}",
+    pairs=[("'5'", "5"), ("'nan'", "5"), ("'a'", "7")],
+)
 # The analyser decides the first by itself, as no length is so large, and drops the call.
 @example(
     text="SELECT host, ts FROM t WHERE length(version()) > {} AND cpu > {}",
@@ -127,28 +148,36 @@ def test_each_gets_the_verdict_that_it_would_get_alone_at_length(
     ("text", "looks"),
     [
         ("SELECT host, ts FROM t WHERE host = 'h{0}' AND NOT cpu > 1{0:02}", 1),
-        ("SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') HAVING max(n) > 1{0:02}.5", 1),
+        (
+            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') HAVING max(n) > 1{0:02}.5",
+            1,
+        ),
         # One for each number of digits, and for each sign.
         ("SELECT host, ts FROM t WHERE cpu > {0}", 2),
         ("SELECT host, ts FROM t WHERE cpu > {0} - 5", 20),
         ("SELECT host, ts FROM t WHERE host LIKE 'h{0}%'", 20),
-        ("SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '{0} minutes') HAVING max(n) > 3", 20),
+        (
+            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '{0} minutes') HAVING max(n) > 3",
+            20,
+        ),
         ("SELECT host, ts, {0} AS x FROM t WHERE n > 3", 20),
         ("SELECT host, ts FROM t WHERE host = 'ä' AND cpu > 1{0:02}", 20),
     ],
 )
-def test_what_is_alike_is_judged_once(session: SparkSession, judged: list[str], text: str, looks: int) -> None:
-    verdicts = Verdicts(session)
+def test_what_is_alike_is_judged_once(
+    session: SparkSession, judged: list[str], text: str, looks: int
+) -> None:
+    verdicts = VerdictCache(session)
     texts = [text.format(i) for i in range(1, 21)]
     for sql in [*texts, *texts]:
-        verdicts.judge(sql)
+        verdicts.validate(sql)
     # A text with letters beyond ASCII stands for nothing, not for itself either.
     assert len(judged) == (looks if texts[0].isascii() else 2 * looks)
 
 
 def test_what_was_refused_stands_for_nothing(session: SparkSession, judged: list[str]) -> None:
-    verdicts = Verdicts(session)
+    verdicts = VerdictCache(session)
     for i in range(3):
-        with pytest.raises(gate.Refusal, match="reflect is not allowed"):
-            verdicts.judge(f"SELECT host, ts FROM t WHERE reflect('a', 'b') = 'x{i}'")
+        with pytest.raises(gate.QueryRejected, match="reflect is not allowed"):
+            verdicts.validate(f"SELECT host, ts FROM t WHERE reflect('a', 'b') = 'x{i}'")
     assert len(judged) == 3

@@ -9,7 +9,15 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from archiver.chunk import FIRST, Chunk, CutPolicy, Newest, cut, locate, plan_cuts
+from archiver.chunks.chunk import (
+    FIRST_CHUNK,
+    Chunk,
+    CutPolicy,
+    NewestChunkStats,
+    apply_cuts,
+    locate,
+    plan_cuts,
+)
 
 NEVER = 10**12
 
@@ -19,30 +27,32 @@ class Cutter:
     """Adds batches of rows as the archive does, and remembers what each batch found and cut."""
 
     policy: CutPolicy
-    chunks: list[Chunk] = field(default_factory=lambda: [FIRST])
+    chunks: list[Chunk] = field(default_factory=lambda: [FIRST_CHUNK])
     rows: list[int] = field(default_factory=list)
     placed: list[int] = field(default_factory=list)
 
-    def add(self, batch: Sequence[int]) -> list[tuple[Newest, list[int]]]:
+    def add(self, batch: Sequence[int]) -> list[tuple[NewestChunkStats, list[int]]]:
         """Returns for each cut what the newest chunk held, and the rows that the cut chunk has now."""
         held, last = self.held(), self.chunks[-1]
         arriving = np.array([ts for ts in batch if contains(last, ts)], dtype=np.int64)
-        self.chunks = cut(self.chunks, plan_cuts(arriving, held, self.policy))
+        self.chunks = apply_cuts(self.chunks, plan_cuts(arriving, held, self.policy))
         self.rows += batch
         self.placed += locate(self.chunks, np.array(batch, dtype=np.int64)).tolist()
         new = [c for c in self.chunks if c.id >= last.id and c.to_ts is not None]
-        return [(held if c.id == last.id else Newest(), self.within(c)) for c in new]
+        return [(held if c.id == last.id else NewestChunkStats(), self.within(c)) for c in new]
 
-    def held(self) -> Newest:
+    def held(self) -> NewestChunkStats:
         rows = self.within(self.chunks[-1])
-        return Newest(len(rows), min(rows, default=None), max(rows, default=None))
+        return NewestChunkStats(len(rows), min(rows, default=None), max(rows, default=None))
 
     def within(self, chunk: Chunk) -> list[int]:
         return sorted(ts for ts in self.rows if contains(chunk, ts))
 
 
 def contains(chunk: Chunk, ts: int) -> bool:
-    return (chunk.from_ts is None or chunk.from_ts <= ts) and (chunk.to_ts is None or ts < chunk.to_ts)
+    return (chunk.from_ts is None or chunk.from_ts <= ts) and (
+        chunk.to_ts is None or ts < chunk.to_ts
+    )
 
 
 def is_full(rows: Sequence[int], policy: CutPolicy) -> bool:
@@ -60,7 +70,9 @@ policies = st.builds(
 )
 
 
-def history(policy: CutPolicy, arriving: Sequence[Sequence[int]]) -> Iterator[tuple[Cutter, list[list[int]]]]:
+def history(
+    policy: CutPolicy, arriving: Sequence[Sequence[int]]
+) -> Iterator[tuple[Cutter, list[list[int]]]]:
     """The cutter after each batch, with the rows of the chunks that were open before it and are not now."""
     cutter = Cutter(policy)
     for batch in arriving:
@@ -80,9 +92,13 @@ def test_chunks_cover_all_time_once(policy: CutPolicy, arriving: list[list[int]]
 
 
 @given(policies, batches)
-def test_a_row_is_in_one_chunk_and_stays_there(policy: CutPolicy, arriving: list[list[int]]) -> None:
+def test_a_row_is_in_one_chunk_and_stays_there(
+    policy: CutPolicy, arriving: list[list[int]]
+) -> None:
     for cutter, _ in history(policy, arriving):
-        assert cutter.placed == locate(cutter.chunks, np.array(cutter.rows, dtype=np.int64)).tolist()
+        assert (
+            cutter.placed == locate(cutter.chunks, np.array(cutter.rows, dtype=np.int64)).tolist()
+        )
         for ts, chunk in zip(cutter.rows, cutter.placed, strict=True):
             assert [c.id for c in cutter.chunks if contains(c, ts)] == [chunk]
 
@@ -101,12 +117,16 @@ def test_the_newest_chunk_is_never_full(policy: CutPolicy, arriving: list[list[i
 
 
 @given(policies, batches)
-def test_a_chunk_ends_just_past_the_row_that_filled_it(policy: CutPolicy, arriving: list[list[int]]) -> None:
+def test_a_chunk_ends_just_past_the_row_that_filled_it(
+    policy: CutPolicy, arriving: list[list[int]]
+) -> None:
     cutter = Cutter(policy)
     for batch in arriving:
         for held, rows in cutter.add(batch):
             newest = rows[-1]
-            if held.newest != newest:  # otherwise rows before what was already there had to come along
+            if (
+                held.newest != newest
+            ):  # otherwise rows before what was already there had to come along
                 assert not is_full([ts for ts in rows if ts < newest], policy)
             assert newest + 1 in {c.to_ts for c in cutter.chunks}
 
@@ -117,7 +137,9 @@ def test_a_large_batch_is_cut_several_times(size: int, count: int, random: Rando
     random.shuffle(rows)
     cutter = Cutter(CutPolicy(size, NEVER))
     cutter.add(rows)
-    assert [len(cutter.within(c)) for c in cutter.chunks] == [size] * (count // size) + [count % size]
+    assert [len(cutter.within(c)) for c in cutter.chunks] == [size] * (count // size) + [
+        count % size
+    ]
 
 
 @given(policies, st.lists(times, max_size=120), st.data())

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from archiver.decode import LONGEST_LINE, Decoded, csv_header, decode
-from archiver.schema import ARROW_TYPES, StreamSchema
+from archiver.delta.schema import ARROW_TYPES, StreamSchema
+from archiver.ingest.line_decoder import MAX_LINE_BYTES, DecodedRows, decode_lines, parse_csv_header
 from archiver.times import to_micros
 
 TS = "2026-01-31T12:00:00Z"
@@ -26,19 +26,21 @@ def schema_of(**columns: str) -> StreamSchema:
     return StreamSchema("s", {"ts": "timestamp", **columns}, "ts", None, (), none, none)
 
 
-def jsonl(schema: StreamSchema, lines: Sequence[bytes]) -> Decoded:
-    return decode(schema, "jsonl", lines, FIRST)
+def jsonl(schema: StreamSchema, lines: Sequence[bytes]) -> DecodedRows:
+    return decode_lines(schema, "jsonl", lines, FIRST)
 
 
-def outcome(decoded: Decoded) -> dict[int, Any]:
+def outcome(decoded: DecodedRows) -> dict[int, Any]:
     """What became of each line: its values as text (which tells -0.0 from 0.0 and knows NaN), or the reason."""
     columns = [
-        column.cast(pa.int64()).to_pylist() if pa.types.is_timestamp(column.type) else column.to_pylist()
+        column.cast(pa.int64()).to_pylist()
+        if pa.types.is_timestamp(column.type)
+        else column.to_pylist()
         for column in decoded.table.columns
     ]
     rows = [repr(row) for row in zip(*columns, strict=True)]
-    found: dict[int, Any] = dict(zip(decoded.lines, rows, strict=True))
-    for refused in decoded.refused:
+    found: dict[int, Any] = dict(zip(decoded.line_numbers, rows, strict=True))
+    for refused in decoded.refused_lines:
         assert refused.line not in found
         assert refused.reason == "malformed"
         found[refused.line] = "refused"
@@ -71,12 +73,27 @@ texts = st.one_of(
 numbers = st.one_of(
     st.integers(-10, 10),
     st.integers(-(2**70), 2**70),
-    st.sampled_from([2**31, -(2**31) - 1, 2**53 + 1, 2**63, -(2**63) - 1, 2**64 - 1, 2**64, 10**300, 253402300800]),
+    st.sampled_from(
+        [
+            2**31,
+            -(2**31) - 1,
+            2**53 + 1,
+            2**63,
+            -(2**63) - 1,
+            2**64 - 1,
+            2**64,
+            10**300,
+            253402300800,
+        ]
+    ),
     st.floats(allow_nan=False, allow_infinity=False),
 )
 plain = st.one_of(st.none(), st.booleans(), numbers, texts)
 values = st.one_of(
-    plain, st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4)
+    plain,
+    st.recursive(
+        plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=4
+    ),
 )
 
 
@@ -86,15 +103,22 @@ def record(**fields: Any) -> bytes:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_what_becomes_of_a_value_does_not_hang_on_its_neighbours(kind: str, data: st.DataObject) -> None:
+def test_what_becomes_of_a_value_does_not_hang_on_its_neighbours(
+    kind: str, data: st.DataObject
+) -> None:
     """Alike values are converted at once; a single odd one among them has all converted one by one."""
     alike = data.draw(st.sampled_from([texts, numbers, plain, values]))
-    lines = [record(x=value) for value in data.draw(st.lists(st.none() | alike, min_size=1, max_size=6))]
+    lines = [
+        record(x=value) for value in data.draw(st.lists(st.none() | alike, min_size=1, max_size=6))
+    ]
     schema = schema_of(x=kind)
     together = outcome(jsonl(schema, lines))
     with_odd = outcome(jsonl(schema, [*lines, record(x=[])]))
     del with_odd[FIRST + len(lines)]
-    alone = {FIRST + i: outcome(decode(schema, "jsonl", [line], FIRST + i))[FIRST + i] for i, line in enumerate(lines)}
+    alone = {
+        FIRST + i: outcome(decode_lines(schema, "jsonl", [line], FIRST + i))[FIRST + i]
+        for i, line in enumerate(lines)
+    }
     assert together == with_odd == alone
 
 
@@ -118,12 +142,19 @@ def test_a_time_is_what_it_says(moment: datetime) -> None:
     assert decoded.table["ts"].cast(pa.int64()).to_pylist() == [to_micros(aware)]
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.none()), st.lists(st.floats(allow_nan=False) | st.none()))
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1) | st.none()),
+    st.lists(st.floats(allow_nan=False) | st.none()),
+)
 def test_numbers_are_exact(integers: list[int | None], floats: list[float | None]) -> None:
     finite = [f for f in floats if f is None or abs(f) != float("inf")]
-    lines = [record(n=n) for n in integers] + [record(x=x) for x in finite] + [record(x=x and repr(x)) for x in floats]
+    lines = (
+        [record(n=n) for n in integers]
+        + [record(x=x) for x in finite]
+        + [record(x=x and repr(x)) for x in floats]
+    )
     decoded = jsonl(schema_of(n="bigint", x="double"), lines)
-    assert not decoded.refused
+    assert not decoded.refused_lines
     assert decoded.table["n"].to_pylist()[: len(integers)] == integers
     assert decoded.table["x"].to_pylist()[len(integers) :] == [*finite, *floats]
 
@@ -133,7 +164,13 @@ NO_OBJECT = [b"[1]", b"3", b'"ts"', b"null"]
 NO_TIME = [b'{"x": 1}', b'{"ts": null}', b'{"ts": "yesterday"}', b'{"ts": 1e300}', b'{"ts": true}']
 NO_NUMBER = [record(x="one"), record(x=2**80), record(x={"a": [1]}), record(x=1.5)]
 BAD = [*NO_JSON, *NO_OBJECT, *NO_TIME, *NO_NUMBER]
-GOOD = [record(), record(x=1), record(x="2", s="ü"), record(s=[1, {"a": None}]), record(other={"b": 1}, x=None)]
+GOOD = [
+    record(),
+    record(x=1),
+    record(x="2", s="ü"),
+    record(s=[1, {"a": None}]),
+    record(other={"b": 1}, x=None),
+]
 
 
 @given(st.lists(st.sampled_from([*GOOD, *BAD]), max_size=12))
@@ -142,12 +179,15 @@ def test_a_bad_line_is_refused_alone(lines: list[bytes]) -> None:
     schema = schema_of(x="bigint", s="string")
     decoded = jsonl(schema, lines)
     bad = [FIRST + i for i, line in enumerate(lines) if line not in GOOD]
-    assert [r.line for r in decoded.refused] == bad
-    assert [r.raw for r in decoded.refused] == [lines[number - FIRST] for number in bad]
-    assert all(r.detail and len(r.detail) < 400 for r in decoded.refused)
-    assert decoded.lines == [FIRST + i for i, line in enumerate(lines) if line in GOOD]
+    assert [r.line for r in decoded.refused_lines] == bad
+    assert [r.raw for r in decoded.refused_lines] == [lines[number - FIRST] for number in bad]
+    assert all(r.detail and len(r.detail) < 400 for r in decoded.refused_lines)
+    assert decoded.line_numbers == [FIRST + i for i, line in enumerate(lines) if line in GOOD]
     assert decoded.raw == [line for line in lines if line in GOOD]
-    assert list(outcome(jsonl(schema, decoded.raw)).values()) == list(outcome(decoded).values())[: len(decoded.raw)]
+    assert (
+        list(outcome(jsonl(schema, decoded.raw)).values())
+        == list(outcome(decoded).values())[: len(decoded.raw)]
+    )
 
 
 @pytest.mark.parametrize("depth", [100, 200, 300, 900, 2000, 100_000])
@@ -156,17 +196,21 @@ def test_deep_nesting_harms_no_other_line(field: str, depth: int) -> None:
     deep = record()[:-1] + f', "{field}": '.encode() + b"[" * depth + b"]" * depth + b"}"
     decoded = jsonl(schema_of(s="string"), [record(s="before"), deep, record(s="after")])
     assert sorted(outcome(decoded)) == [FIRST, FIRST + 1, FIRST + 2]
-    assert {FIRST, FIRST + 2} <= set(decoded.lines)
-    if FIRST + 1 in decoded.lines:
+    assert {FIRST, FIRST + 2} <= set(decoded.line_numbers)
+    if FIRST + 1 in decoded.line_numbers:
         assert depth < 300
-        assert decoded.table.column("s" if field == "s" else "_extra")[1].as_py().count("[") == depth
+        assert (
+            decoded.table.column("s" if field == "s" else "_extra")[1].as_py().count("[") == depth
+        )
 
 
 def test_a_line_that_is_too_long_is_refused_alone() -> None:
-    fits, too_long = (record() + b" " * (size - len(record())) for size in (LONGEST_LINE, LONGEST_LINE + 1))
+    fits, too_long = (
+        record() + b" " * (size - len(record())) for size in (MAX_LINE_BYTES, MAX_LINE_BYTES + 1)
+    )
     decoded = jsonl(schema_of(), [fits, too_long, fits])
-    assert decoded.lines == [FIRST, FIRST + 2]
-    assert [(r.line, len(r.raw)) for r in decoded.refused] == [(FIRST + 1, LONGEST_LINE)]
+    assert decoded.line_numbers == [FIRST, FIRST + 2]
+    assert [(r.line, len(r.raw)) for r in decoded.refused_lines] == [(FIRST + 1, MAX_LINE_BYTES)]
 
 
 lines_of_anything = st.lists(
@@ -175,7 +219,9 @@ lines_of_anything = st.lists(
         st.text(min_size=1).map(lambda t: t.encode("utf-8", "surrogatepass")),
         values.map(lambda v: json.dumps(v).encode()),
         values.map(lambda v: record(x=v, y=v, s=v, other=v)),
-        st.dictionaries(st.sampled_from(["ts", "x", "y", "s", "z"]), values).map(lambda v: json.dumps(v).encode()),
+        st.dictionaries(st.sampled_from(["ts", "x", "y", "s", "z"]), values).map(
+            lambda v: json.dumps(v).encode()
+        ),
     ).filter(lambda line: line.strip()),
     max_size=8,
 )
@@ -184,13 +230,16 @@ lines_of_anything = st.lists(
 @given(lines_of_anything, st.sampled_from(KINDS))
 def test_nothing_stops_the_reader(lines: list[bytes], kind: str) -> None:
     schema = schema_of(x=kind, y="timestamp", s="string")
-    for decoded in (jsonl(schema, lines), decode(schema, "csv", lines, FIRST, ["ts", "x", "s"])):
+    for decoded in (
+        jsonl(schema, lines),
+        decode_lines(schema, "csv", lines, FIRST, ["ts", "x", "s"]),
+    ):
         assert sorted(outcome(decoded)) == [FIRST + i for i in range(len(lines))]
-        assert decoded.raw == [lines[number - FIRST] for number in decoded.lines]
+        assert decoded.raw == [lines[number - FIRST] for number in decoded.line_numbers]
         assert all(to_micros(datetime.min.replace(tzinfo=UTC)) <= ts for ts in times(decoded))
 
 
-def times(decoded: Decoded) -> list[int]:
+def times(decoded: DecodedRows) -> list[int]:
     found: list[int] = decoded.table["ts"].cast(pa.int64()).to_pylist()
     return found
 
@@ -214,7 +263,9 @@ def read_back(value: Any) -> Any:
     return float(value) if is_huge else value
 
 
-fields = st.one_of(texts, st.text(alphabet="ab, ;\"'\\\t")).filter(lambda t: not {"\n", "\r"} & set(t))
+fields = st.one_of(texts, st.text(alphabet="ab, ;\"'\\\t")).filter(
+    lambda t: not {"\n", "\r"} & set(t)
+)
 
 
 @given(st.lists(st.lists(fields, min_size=2, max_size=2), max_size=5), st.sampled_from(KINDS))
@@ -222,8 +273,8 @@ def test_quotes_change_nothing(rows: list[list[str]], kind: str) -> None:
     schema, header = schema_of(x=kind), ["ts", "x", "more"]
     quoted = [written([TS, *row], csv.QUOTE_ALL) for row in rows]
     as_needed = [written([TS, *row], csv.QUOTE_MINIMAL) for row in rows]
-    expected = outcome(decode(schema, "csv", quoted, FIRST, header))
-    assert outcome(decode(schema, "csv", as_needed, FIRST, header)) == expected
+    expected = outcome(decode_lines(schema, "csv", quoted, FIRST, header))
+    assert outcome(decode_lines(schema, "csv", as_needed, FIRST, header)) == expected
 
 
 @given(st.lists(st.tuples(fields, fields), max_size=5), st.permutations(["ts", "x", "more"]))
@@ -233,7 +284,9 @@ def test_csv_says_the_same_as_json(rows: list[tuple[str, str]], header: list[str
     records = [{"ts": TS, "x": x, "more": more} for x, more in rows]
     as_csv = [written([one[name] for name in header], csv.QUOTE_MINIMAL) for one in records]
     as_json = [json.dumps({name: one[name] or None for name in header}).encode() for one in records]
-    assert outcome(decode(schema, "csv", as_csv, FIRST, header)) == outcome(jsonl(schema, as_json))
+    assert outcome(decode_lines(schema, "csv", as_csv, FIRST, header)) == outcome(
+        jsonl(schema, as_json)
+    )
 
 
 def written(row: Sequence[str], quoting: Any) -> bytes:
@@ -248,7 +301,7 @@ def written(row: Sequence[str], quoting: Any) -> bytes:
 @example(b"x,x")
 def test_a_header_is_names_or_a_value_error(line: bytes) -> None:
     try:
-        names = csv_header(line)
+        names = parse_csv_header(line)
     except ValueError:
         return
     assert len(set(names)) == len(names)

@@ -13,12 +13,12 @@ from pyspark.sql import SparkSession
 from sqlglot.dialects.spark import Spark
 from sqlglot.tokens import TokenType
 
-from archiver.engine.session import jvm
-from moirae.contract import MAX_NESTING, MAX_SQL
-from moirae.rules.check import check
+from archiver.spark.session import jvm_process
+from moirae.config.settings import Settings, load_settings
+from moirae.documents.types import MAX_SQL_LENGTH, MAX_SQL_NESTING
+from moirae.rules.check import check_rules
 from moirae.rules.parse import parse_rules
-from moirae.settings import Settings, load_settings
-from recall import gate
+from recall.sandbox import sandbox as gate
 from tests.progress import Progress
 
 WORKSPACE = """
@@ -48,8 +48,12 @@ def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     joined = st.lists(inner, max_size=3).map(", ".join)
     return st.one_of(
         st.tuples(_FUNCTIONS, joined).map(lambda c: f"{c[0]}({c[1]})"),
-        st.tuples(inner, st.sampled_from("+ - = <=> || AND OR RLIKE LIKE IN :: -> IS".split()), inner).map(" ".join),
-        st.tuples(inner, inner, inner).map(lambda c: f"CASE WHEN {c[0]} THEN {c[1]} ELSE {c[2]} END"),
+        st.tuples(
+            inner, st.sampled_from("+ - = <=> || AND OR RLIKE LIKE IN :: -> IS".split()), inner
+        ).map(" ".join),
+        st.tuples(inner, inner, inner).map(
+            lambda c: f"CASE WHEN {c[0]} THEN {c[1]} ELSE {c[2]} END"
+        ),
         inner.map(lambda one: f"CAST({one} AS INT)"),
         inner.map(lambda one: f"(SELECT max({one}) FROM events)"),
         inner.map(lambda one: f"transform(array({one}), x -> x)"),
@@ -98,12 +102,34 @@ _TAILS = st.sampled_from(
  WHERE EXISTS (SELECT 1 FROM hosts)
     """.splitlines()
 )
-_BEFORE = ("", "", "WITH c AS (SELECT * FROM events) ", "/*+ REPARTITION(9) */ ", "EXPLAIN ", "FROM events ")
+_BEFORE = (
+    "",
+    "",
+    "WITH c AS (SELECT * FROM events) ",
+    "/*+ REPARTITION(9) */ ",
+    "EXPLAIN ",
+    "FROM events ",
+)
 _SELECTS = st.tuples(
     st.sampled_from(
-        ["", "", "WITH c AS (SELECT * FROM events) ", "/*+ REPARTITION(9) */ ", "EXPLAIN ", "FROM events "]
+        [
+            "",
+            "",
+            "WITH c AS (SELECT * FROM events) ",
+            "/*+ REPARTITION(9) */ ",
+            "EXPLAIN ",
+            "FROM events ",
+        ]
     ),
-    st.sampled_from(["SELECT ", "SELECT ", "SELECT DISTINCT ", "SELECT /*+ BROADCAST(e) */ ", "SELECT TRANSFORM "]),
+    st.sampled_from(
+        [
+            "SELECT ",
+            "SELECT ",
+            "SELECT DISTINCT ",
+            "SELECT /*+ BROADCAST(e) */ ",
+            "SELECT TRANSFORM ",
+        ]
+    ),
     st.lists(EXPRESSIONS, min_size=1, max_size=3).map(", ".join),
     st.sampled_from([", ts FROM ", ", ts FROM ", " FROM "]),
     _TABLES,
@@ -135,10 +161,17 @@ DESCRIBE events
 REFRESH TABLE events
     """.strip().splitlines()
 )
-_TOWERS = st.tuples(st.sampled_from(["(", "abs(", "NOT ", "- ", "[", "CASE WHEN ", "1 + "]), st.integers(1, 3000)).map(
-    lambda tower: f"SELECT {tower[0] * tower[1]}1, ts FROM events"
+_TOWERS = st.tuples(
+    st.sampled_from(["(", "abs(", "NOT ", "- ", "[", "CASE WHEN ", "1 + "]), st.integers(1, 3000)
+).map(lambda tower: f"SELECT {tower[0] * tower[1]}1, ts FROM events")
+SQL = st.one_of(
+    _SELECTS,
+    _SELECTS,
+    _COMMANDS,
+    _TOWERS,
+    st.text(max_size=60),
+    _SELECTS.map(lambda s: s[: len(s) // 2]),
 )
-SQL = st.one_of(_SELECTS, _SELECTS, _COMMANDS, _TOWERS, st.text(max_size=60), _SELECTS.map(lambda s: s[: len(s) // 2]))
 
 HARMFUL = frozenset(
     "reflect java_method try_reflect rand uuid now current_timestamp current_user input_file_name version raise_error "
@@ -147,7 +180,11 @@ HARMFUL = frozenset(
 
 
 def _words(sql: str) -> set[str]:
-    return {token.text.lower() for token in Spark().tokenize(sql) if token.token_type is not TokenType.STRING}
+    return {
+        token.text.lower()
+        for token in Spark().tokenize(sql)
+        if token.token_type is not TokenType.STRING
+    }
 
 
 def _file(sql: str) -> str:
@@ -167,12 +204,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def _judge(spark: SparkSession, place: Settings, sql: str) -> None:
     rules, problems = parse_rules("rules.yaml", _file(sql), place.table_names)
     if problems:
-        assert all("g/Odd" in problem.message and problem.line == 7 for problem in problems), problems
+        assert all("g/Odd" in problem.message and problem.line == 7 for problem in problems), (
+            problems
+        )
         return
-    definitions, found = check(spark, place, rules)
+    definitions, found = check_rules(spark, place, rules)
     names = [definition.name for definition in definitions]
     assert names[0] == "g/Good"
-    assert all(problem.file == "rules.yaml" and "g/Odd" in problem.message for problem in found), found
+    assert all(problem.file == "rules.yaml" and "g/Odd" in problem.message for problem in found), (
+        found
+    )
     assert all(problem.line is not None and problem.line >= 7 for problem in found), found
     assert os.environ["PATH"] not in str(found)
     if len(names) == 2:
@@ -198,7 +239,9 @@ PROGRESS = Progress("texts", 250)
 @pytest.mark.timeout(3000)
 @settings(max_examples=3000)
 @given(sql=SQL)
-def test_any_sql_is_taken_or_refused_at_length(spark: SparkSession, place: Settings, sql: str) -> None:
+def test_any_sql_is_taken_or_refused_at_length(
+    spark: SparkSession, place: Settings, sql: str
+) -> None:
     _judge(spark, place, sql)
     PROGRESS.step()
 
@@ -221,7 +264,9 @@ YAML = st.recursive(
             lambda parts: "\n".join(f"{key}: {value}" for key, value in parts)
         ),
         inner.map(lambda one: "- " + one.replace("\n", "\n  ")),
-        st.tuples(st.sampled_from("[{"), st.integers(1, 200)).map(lambda tower: tower[0] * tower[1]),
+        st.tuples(st.sampled_from("[{"), st.integers(1, 200)).map(
+            lambda tower: tower[0] * tower[1]
+        ),
     ),
     max_leaves=25,
 )
@@ -238,7 +283,11 @@ def _read(text: str) -> None:
 
 
 @settings(max_examples=300)
-@given(text=st.one_of(YAML, st.text(max_size=200), st.binary(max_size=200).map(lambda raw: raw.decode("latin-1"))))
+@given(
+    text=st.one_of(
+        YAML, st.text(max_size=200), st.binary(max_size=200).map(lambda raw: raw.decode("latin-1"))
+    )
+)
 def test_any_text_is_read_or_refused(text: str) -> None:
     _read(text)
 
@@ -256,10 +305,17 @@ def test_any_text_is_read_or_refused_at_length(text: str) -> None:
     ("sql", "message"),
     [
         (
-            "SELECT " + "(" * (MAX_NESTING + 1) + "1" + ")" * (MAX_NESTING + 1) + " AS x, ts FROM events",
+            "SELECT "
+            + "(" * (MAX_SQL_NESTING + 1)
+            + "1"
+            + ")" * (MAX_SQL_NESTING + 1)
+            + " AS x, ts FROM events",
             "nested deeper",
         ),
-        ("SELECT ts, '" + "x" * MAX_SQL + "' AS x FROM events", f"longer than {MAX_SQL} characters"),
+        (
+            "SELECT ts, '" + "x" * MAX_SQL_LENGTH + "' AS x FROM events",
+            f"longer than {MAX_SQL_LENGTH} characters",
+        ),
     ],
 )
 def test_queries_have_a_size(sql: str, message: str) -> None:
@@ -269,15 +325,20 @@ def test_queries_have_a_size(sql: str, message: str) -> None:
 
 
 @pytest.mark.spark
-def test_names_that_double_are_counted_not_written_out(spark: SparkSession, place: Settings) -> None:
+def test_names_that_double_are_counted_not_written_out(
+    spark: SparkSession, place: Settings
+) -> None:
     """Thirty derived streams, each twice the one before: a billion scans."""
-    text = "groups:\n- name: g\n  derived:\n  - {stream: d0, expr: 'SELECT host, ts FROM events'}\n" + "".join(
-        f"  - {{stream: d{n}, expr: 'SELECT host, ts FROM d{n - 1} UNION ALL SELECT host, ts FROM d{n - 1}'}}\n"
-        for n in range(1, 30)
+    text = (
+        "groups:\n- name: g\n  derived:\n  - {stream: d0, expr: 'SELECT host, ts FROM events'}\n"
+        + "".join(
+            f"  - {{stream: d{n}, expr: 'SELECT host, ts FROM d{n - 1} UNION ALL SELECT host, ts FROM d{n - 1}'}}\n"
+            for n in range(1, 30)
+        )
     )
     rules, problems = parse_rules("rules.yaml", text + "  rules: []\n", place.table_names)
     assert not problems
-    _, found = check(spark, place, rules)
+    _, found = check_rules(spark, place, rules)
     assert "reads 128 tables once every name is written out; at most 64" in found[0].message
     assert found[0].line == 11
 
@@ -288,12 +349,14 @@ def test_what_takes_long_to_understand_gives_way(
     spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
-    monkeypatch.setattr(gate, "_PATIENCE", 1.0)
+    monkeypatch.setattr(gate, "_CPU_LIMIT", 1.0)
     form = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
-    rules, _ = parse_rules("rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN)
-    _, (problem,) = check(spark, place, rules)
+    rules, _ = parse_rules(
+        "rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN
+    )
+    _, (problem,) = check_rules(spark, place, rules)
     assert "takes more than 1 s" in problem.message
-    process = jvm()
+    process = jvm_process()
     assert process is not None
     threads = Path(f"/proc/{process.pid}/task")
     (thread,) = [one for one in threads.iterdir() if (one / "comm").read_text().startswith("gate ")]
@@ -307,4 +370,4 @@ def test_what_takes_long_to_understand_gives_way(
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing tells the processor time of a thread")
 def test_what_waits_for_a_busy_machine_is_not_refused(spark: SparkSession) -> None:
-    assert gate._within(0.2, lambda: time.sleep(0.5), spark) is None
+    assert gate._run_with_limit(0.2, lambda: time.sleep(0.5), spark) is None

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from archiver.ingest import Archive
-from moirae import database
-from moirae.judging import panes
+from archiver.ingest.writer import ArchiveWriter
+from moirae.config.settings import Settings
+from moirae.evaluation import panes
 from moirae.rules.definition import Definition
-from moirae.settings import Settings
+from moirae.runtime import database
 from tests.property.world import Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.spark
@@ -39,7 +39,7 @@ def place(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(place, "properties") as made:
+    with database.connect_database(place, "properties") as made:
         yield made
 
 
@@ -74,26 +74,31 @@ def _drive(world: World, plan: Plan, rng: random.Random, idle: bool, restarts: b
 
 def _crash(world: World, batch: Any) -> None:
     """The process falls after the rows are appended, before the ledger says so."""
-    finish = Archive._finish
+    finish = ArchiveWriter._finish_units
 
     def fall(*_: Any) -> None:
         raise Crash
 
-    Archive._finish = fall  # type: ignore[method-assign]
+    ArchiveWriter._finish_units = fall  # type: ignore[method-assign]
     try:
         world.take(batch, at_once=True)
     except Crash:
         world.reopen()
     finally:
-        Archive._finish = finish  # type: ignore[method-assign]
+        ArchiveWriter._finish_units = finish  # type: ignore[method-assign]
 
 
 @settings(max_examples=4)
-@given(seed=st.integers(0, 10**9), idle=st.booleans(), restarts=st.booleans(), few=st.sampled_from([0, 0, 100]))
+@given(
+    seed=st.integers(0, 10**9),
+    idle=st.booleans(),
+    restarts=st.booleans(),
+    few=st.sampled_from([0, 0, 100]),
+)
 def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, few: int) -> None:
     plan, world = Plan.draw(seed), make()
     # Windows that slide are merged of panes; with so many rows at most they are aggregated whole.
-    with patch.object(panes, "_FEW", few):
+    with patch.object(panes, "_MIN_ROWS", few):
         _drive(world, plan, random.Random(seed), idle, restarts)
     live, batch = world.events(), world.batch()
     for name in batch:
@@ -107,7 +112,9 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
 def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
     plan = Plan.draw(seed)
     found = []
-    one_batch = sorted((unit for batch in plan.batches for unit in batch), key=lambda unit: unit.stream)
+    one_batch = sorted(
+        (unit for batch in plan.batches for unit in batch), key=lambda unit: unit.stream
+    )
     for batches in (plan.batches, [one_batch]):
         world = make()
         for batch in batches:
@@ -132,8 +139,12 @@ def _alerts(world: World) -> None:
     left = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
     assert left == (0,)
     query = "SELECT rule, fingerprint, starts_at, fired_at IS NOT NULL, ends_at, state FROM alerts"
-    stored = sorted(world.connection.execute(f"{query} WHERE state <> 'withdrawn'").fetchall(), key=repr)
-    events = world.connection.execute("SELECT rule, fingerprint, ts FROM events WHERE settled ORDER BY ts").fetchall()
+    stored = sorted(
+        world.connection.execute(f"{query} WHERE state <> 'withdrawn'").fetchall(), key=repr
+    )
+    events = world.connection.execute(
+        "SELECT rule, fingerprint, ts FROM events WHERE settled ORDER BY ts"
+    ).fetchall()
     wanted = []
     for rule, fingerprint in {(r, f) for r, f, _ in events}:
         wait, keep = (timedelta(seconds=s) for s in TIMING.get(rule.split("/")[1], (0, 300)))
@@ -142,7 +153,16 @@ def _alerts(world: World) -> None:
         for ts in [*times[1:], None]:
             if ts is None or ts > last + keep:
                 fired = last - start >= wait
-                wanted.append((rule, fingerprint, start, fired, last + keep, "resolved" if fired else "pending"))
+                wanted.append(
+                    (
+                        rule,
+                        fingerprint,
+                        start,
+                        fired,
+                        last + keep,
+                        "resolved" if fired else "pending",
+                    )
+                )
                 start = ts or start
             last = ts or last
     assert stored == sorted(wanted, key=repr)

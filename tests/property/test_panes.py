@@ -13,23 +13,46 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archiver.schema import ARROW_TYPES
+from archiver.delta.schema import ARROW_TYPES
 from archiver.times import from_micros, to_micros
-from moirae.alerts.event import Found
-from moirae.judging.local import LocalJudge
-from moirae.judging.panes import Panes
-from moirae.judging.plan import Running, Slice, Standing, due, gathered, moved, view
-from moirae.judging.share import Sharing
+from moirae.alerts.event import EventRow
+from moirae.evaluation.batches import RuleBatcher
+from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation.panes import PaneCache
+from moirae.evaluation.plan import (
+    ActiveRule,
+    RuleCohort,
+    RuleSlice,
+    advance_cohorts,
+    build_cohorts,
+    due_slices,
+    view_name,
+)
 from moirae.rules.definition import Definition
-from moirae.rules.model import Alert
-from moirae.rules.ruleset import Derived, Rule
-from recall.query.shape import Tables, shape
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import DerivedQuery, Rule
+from recall.query.shape import Tables, infer_shape
 
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 SECOND = 1_000_000
 COLUMNS = {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "ok": "boolean"}
-TYPES = {"host": "string", "c": "bigint", "s": "bigint", "m": "double", "t": "double", "d": "bigint", "x": "bigint"}
-OUTPUTS = ("count(*) AS c", "sum(n) AS s", "avg(v) AS m", "max(v) AS t", "count(DISTINCT n) AS d", "min(n % 7) AS x")
+TYPES = {
+    "host": "string",
+    "c": "bigint",
+    "s": "bigint",
+    "m": "double",
+    "t": "double",
+    "d": "bigint",
+    "x": "bigint",
+}
+OUTPUTS = (
+    "count(*) AS c",
+    "sum(n) AS s",
+    "avg(v) AS m",
+    "max(v) AS t",
+    "count(DISTINCT n) AS d",
+    "min(n % 7) AS x",
+)
 TIMES = ("window.end", "window.start", "max(ts)", "min(ts)")
 DERIVED = (
     "SELECT host, window.end AS ts, count(*) AS c, avg(v) AS m FROM s WHERE n <> 3 "
@@ -37,21 +60,21 @@ DERIVED = (
 )
 
 
-def running(name: str, expr: str, names: Sequence[str], derived: str) -> Running:
+def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveRule:
     """A rule that runs."""
     tables = Tables({"s": "ts"}, frozenset(), {"d": derived})
-    rule = Rule("g", Alert(alert=name, expr=expr), (Derived("g", "d", derived),))
+    rule = Rule("g", AlertSpec(alert=name, expr=expr), (DerivedQuery("g", "d", derived),))
     definition = Definition(rule, {one: TYPES[one] for one in names}, (), ())
-    return Running(definition, tables, shape(expr, tables))
+    return ActiveRule(definition, tables, infer_shape(expr, tables))
 
 
-def standing(*rules: Running, settled_to: int | None = None) -> list[Standing]:
+def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCohort]:
     """Rules that are settled as far."""
-    return gathered([([rule], settled_to) for rule in rules])
+    return build_cohorts([([rule], settled_to) for rule in rules])
 
 
 @st.composite
-def rules(draw: st.DrawFn) -> list[Running]:
+def rules(draw: st.DrawFn) -> list[ActiveRule]:
     """Rules over sliding windows: some of one shape, some over a derived stream that slides."""
     made = []
     for group in range(draw(st.integers(1, 3))):
@@ -61,7 +84,9 @@ def rules(draw: st.DrawFn) -> list[Running]:
         names = ["host", *(one.rsplit(" ", 1)[1] for one in outputs)]
         time, where, having = draw(st.sampled_from(TIMES)), draw(st.booleans()), draw(st.booleans())
         derived = DERIVED.format(size=size, slide=slide)
-        window = f"window(ts, '{size} seconds', '{slide} seconds', '{draw(st.integers(0, 3))} seconds')"
+        window = (
+            f"window(ts, '{size} seconds', '{slide} seconds', '{draw(st.integers(0, 3))} seconds')"
+        )
         for k in range(draw(st.integers(1, 2))):
             expr = f"SELECT host, {', '.join(outputs)}, {time} AS ts FROM s {f'WHERE n > {k}' if where else ''} "
             expr += f"GROUP BY host, {window} {f'HAVING count(*) > {k}' if having else ''}"
@@ -80,11 +105,15 @@ def rows(rng: random.Random, count: int) -> pa.Table:
             for step in rng.choices([1, SECOND], k=count)
         ],
         "host": [rng.choice(["a", "b", None]) for _ in range(count)],
-        "v": [rng.choice(odd) if rng.random() < 0.1 else rng.uniform(-100, 100) for _ in range(count)],
+        "v": [
+            rng.choice(odd) if rng.random() < 0.1 else rng.uniform(-100, 100) for _ in range(count)
+        ],
         "n": [rng.choice([None, *range(12)]) for _ in range(count)],
         "ok": [None] * count,
     }
-    return pa.table({name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in held.items()})
+    return pa.table(
+        {name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in held.items()}
+    )
 
 
 class Archived:
@@ -103,12 +132,12 @@ class Archived:
             known = pc.and_(known, pc.greater_equal(ts, pa.scalar(from_micros(low), ts.type)))
         return self.rows.filter(known)
 
-    def at_hand(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """See `moirae.judging.panes.Pieces`."""
+    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
+        """See `moirae.evaluation.panes.Pieces`."""
         return self.held
 
-    def pieces(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """See `moirae.judging.panes.Pieces`."""
+    def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+        """See `moirae.evaluation.panes.Pieces`."""
         held, at = self.between(low, high), 0
         self.read += len(held)
         while at < len(held):
@@ -117,30 +146,32 @@ class Archived:
             at += more
 
 
-Finds = dict[str, list[Found]]
+Finds = dict[str, list[EventRow]]
 
 
-def whole(sharing: Sharing, local: LocalJudge, archived: Archived, part: Slice) -> Finds:
+def whole(
+    sharing: RuleBatcher, local: LocalEvaluator, archived: Archived, part: RuleSlice
+) -> Finds:
     """Each window of all its rows."""
     assert part.input_high is not None
     held = archived.between(part.input_low, part.input_high)
-    shares = sharing.of(part.rules)
-    assert not shares.rest
-    found: Finds = {rule.rule: [] for rule in part.rules}
-    for _, places in local.found(shares.groups, {view("s"): held, "s": held}):
+    shares = sharing.batch(part.rules)
+    assert not shares.unbatched
+    found: Finds = {rule.name: [] for rule in part.rules}
+    for _, places in local.evaluate(shares.batches, {view_name("s"): held, "s": held}):
         for place, one in places:
-            found[part.rules[place].rule].append(one)
-    return {name: part.of(finds) for name, finds in found.items()}
+            found[part.rules[place].name].append(one)
+    return {name: part.select_event_rows(finds) for name, finds in found.items()}
 
 
-def merged(sharing: Sharing, panes: Panes, part: Slice) -> Finds:
+def merged(sharing: RuleBatcher, panes: PaneCache, part: RuleSlice) -> Finds:
     """Of the rules that are judged by panes."""
     found: Finds = {}
-    for group, places in panes.found(part, sharing.of(part.rules)):
-        found |= {part.rules[place].rule: [] for place in group.members}
+    for group, places in panes.evaluate(part, sharing.batch(part.rules)):
+        found |= {part.rules[place].name: [] for place in group.rule_indexes}
         for place, one in places:
-            found[part.rules[place].rule].append(one)
-    return {name: part.of(finds) for name, finds in found.items()}
+            found[part.rules[place].name].append(one)
+    return {name: part.select_event_rows(finds) for name, finds in found.items()}
 
 
 def alike(one: Finds, other: Finds) -> bool:
@@ -151,49 +182,54 @@ def alike(one: Finds, other: Finds) -> bool:
     )
 
 
-def _sorted(finds: Sequence[Found]) -> list[Found]:
+def _sorted(finds: Sequence[EventRow]) -> list[EventRow]:
     def rounded(value: Any) -> Any:
         return f"{value:.6g}" if isinstance(value, float) else value
 
-    return sorted(finds, key=lambda one: (one.ts, repr([rounded(value) for value in one.attributes.values()])))
+    return sorted(
+        finds, key=lambda one: (one.ts, repr([rounded(value) for value in one.attributes.values()]))
+    )
 
 
-def _alike(one: Found, other: Found) -> bool:
+def _alike(one: EventRow, other: EventRow) -> bool:
     return one.ts == other.ts and _same(one.attributes, other.attributes)
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return list(one) == list(other) and all(
-        a == b or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
+        a == b
+        or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
         for a, b in zip(one.values(), other.values(), strict=True)
     )
 
 
-def _drive(running: list[Running], seed: int) -> None:
+def _drive(running: list[ActiveRule], seed: int) -> None:
     """Judge both ways as time goes on, with restarts, and rules that come and go."""
     rng = random.Random(seed)
     archived = Archived(rows(rng, rng.randrange(200)), rng)
-    sharing, local = Sharing({"s": COLUMNS}), LocalJudge()
-    panes, mark, standings = Panes(local, archived), START, standing(*running)
+    sharing, local = RuleBatcher({"s": COLUMNS}), LocalEvaluator()
+    panes, mark, standings = PaneCache(local, archived), START, standing(*running)
     for _ in range(rng.randrange(2, 12)):
         mark += rng.choice([1, SECOND, rng.randrange(40 * SECOND), 300 * SECOND])
         if rng.random() < 0.15:
-            panes = Panes(local, archived)
+            panes = PaneCache(local, archived)
         if rng.random() < 0.2:
             gone = rng.choice(running)
-            panes.forget([rule for rule in running if rule is not gone])
-        for part in due(standings, {"s": mark}):
+            panes.remove_inactive([rule for rule in running if rule is not gone])
+        for part in due_slices(standings, {"s": mark}):
             assert part.high is not None
             kept = tuple(rule for rule in part.rules if rng.random() < 0.9)
             if kept:
                 chosen = replace(part, rules=kept)
-                assert alike(merged(sharing, panes, chosen), whole(sharing, local, archived, chosen))
-            standings = moved(standings, {rule.rule for rule in kept}, part.high)
+                assert alike(
+                    merged(sharing, panes, chosen), whole(sharing, local, archived, chosen)
+                )
+            standings = advance_cohorts(standings, {rule.name for rule in kept}, part.high)
 
 
 @settings(max_examples=12, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows(running: list[Running], seed: int) -> None:
+def test_windows_of_panes_are_windows_of_rows(running: list[ActiveRule], seed: int) -> None:
     """Whatever the borders of batches."""
     _drive(running, seed)
 
@@ -201,7 +237,9 @@ def test_windows_of_panes_are_windows_of_rows(running: list[Running], seed: int)
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows_at_length(running: list[Running], seed: int) -> None:
+def test_windows_of_panes_are_windows_of_rows_at_length(
+    running: list[ActiveRule], seed: int
+) -> None:
     """More of it."""
     _drive(running, seed)
 
@@ -209,16 +247,25 @@ def test_windows_of_panes_are_windows_of_rows_at_length(running: list[Running], 
 def test_rows_are_aggregated_once() -> None:
     """But after a restart, when those that windows still need are read again."""
     rng = random.Random(1)
-    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    archived, sharing, local = (
+        Archived(rows(rng, 300), rng),
+        RuleBatcher({"s": COLUMNS}),
+        LocalEvaluator(),
+    )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s WHERE n > {} GROUP BY window(ts, '20 seconds', '1 second')"
-    standings = standing(*[running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1)) for k in range(3)])
-    panes = Panes(local, archived)
+    standings = standing(
+        *[
+            running(f"R{k}", expr.format(k), ["c"], DERIVED.format(size=2, slide=1))
+            for k in range(3)
+        ]
+    )
+    panes = PaneCache(local, archived)
     for second in range(100, 160):
         if second == 130:
-            before, panes = archived.read, Panes(local, archived)
-        (part,) = due(standings, {"s": START + second * SECOND})
+            before, panes = archived.read, PaneCache(local, archived)
+        (part,) = due_slices(standings, {"s": START + second * SECOND})
         assert len(merged(sharing, panes, part)) == 3
-        standings = moved(standings, {rule.rule for rule in part.rules}, part.high or 0)
+        standings = advance_cohorts(standings, {rule.name for rule in part.rules}, part.high or 0)
     periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
     known = [len(archived.between(low, high)) for low, high in periods]
     assert [before, archived.read - before] == known
@@ -227,13 +274,20 @@ def test_rows_are_aggregated_once() -> None:
 def test_a_long_and_a_short_window_share_panes() -> None:
     """Neither takes from the other what it needs: each row is aggregated once."""
     rng = random.Random(4)
-    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    archived, sharing, local = (
+        Archived(rows(rng, 300), rng),
+        RuleBatcher({"s": COLUMNS}),
+        LocalEvaluator(),
+    )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '{} seconds', '1 second')"
-    both = [running(f"R{size}", expr.format(size), ["c"], DERIVED.format(size=2, slide=1)) for size in (60, 5)]
-    panes, standings = Panes(local, archived), standing(*both)
+    both = [
+        running(f"R{size}", expr.format(size), ["c"], DERIVED.format(size=2, slide=1))
+        for size in (60, 5)
+    ]
+    panes, standings = PaneCache(local, archived), standing(*both)
     for second in range(100, 160):
-        for part in due(standings, {"s": START + second * SECOND}):
-            assert merged(sharing, panes, part).keys() == {rule.rule for rule in part.rules}
+        for part in due_slices(standings, {"s": START + second * SECOND}):
+            assert merged(sharing, panes, part).keys() == {rule.name for rule in part.rules}
         standings = standing(*both, settled_to=START + second * SECOND)
     assert archived.read == len(archived.between(None, START + 159 * SECOND))
 
@@ -241,33 +295,46 @@ def test_a_long_and_a_short_window_share_panes() -> None:
 def test_a_file_that_cannot_be_read_ends_no_process() -> None:
     """Windows are aggregated whole, where it is told whose fault that is; later ones have panes again."""
     rng = random.Random(5)
-    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    archived, sharing, local = (
+        Archived(rows(rng, 300), rng),
+        RuleBatcher({"s": COLUMNS}),
+        LocalEvaluator(),
+    )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
-    panes, broken = Panes(local, archived), Archived(archived.rows, rng)
+    panes, broken = PaneCache(local, archived), Archived(archived.rows, rng)
 
     def pieces(stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
         yield archived.between(low, START + 40 * SECOND)
         raise pa.ArrowInvalid("no Parquet file")
 
-    broken.pieces = pieces  # type: ignore[method-assign]
+    broken.read_tables = pieces  # type: ignore[method-assign]
     panes._rows = broken
-    (part,) = due(standing(rule, settled_to=START + 50 * SECOND), {"s": START + 60 * SECOND})
+    (part,) = due_slices(standing(rule, settled_to=START + 50 * SECOND), {"s": START + 60 * SECOND})
     assert merged(sharing, panes, part) == {}
     panes._rows = archived
-    (part,) = due(standing(rule, settled_to=START + 90 * SECOND), {"s": START + 100 * SECOND})
+    (part,) = due_slices(
+        standing(rule, settled_to=START + 90 * SECOND), {"s": START + 100 * SECOND}
+    )
     assert alike(merged(sharing, panes, part), whole(sharing, local, archived, part))
 
 
 def test_panes_that_take_too_much_are_given_up() -> None:
     """The others are kept."""
     rng = random.Random(2)
-    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    archived, sharing, local = (
+        Archived(rows(rng, 300), rng),
+        RuleBatcher({"s": COLUMNS}),
+        LocalEvaluator(),
+    )
     few = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '10 seconds')"
     many = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY n, host, window(ts, '20 seconds', '1 second')"
-    both = [running(name, expr, ["c"], DERIVED.format(size=2, slide=1)) for name, expr in (("A", few), ("B", many))]
-    panes = Panes(local, archived, limit=2_000)
-    (part,) = due(standing(*both), {"s": START + 150 * SECOND})
+    both = [
+        running(name, expr, ["c"], DERIVED.format(size=2, slide=1))
+        for name, expr in (("A", few), ("B", many))
+    ]
+    panes = PaneCache(local, archived, max_bytes=2_000)
+    (part,) = due_slices(standing(*both), {"s": START + 150 * SECOND})
     assert merged(sharing, panes, part).keys() == {"g/A"}
     assert merged(sharing, panes, part).keys() == {"g/A"}
 
@@ -275,11 +342,15 @@ def test_panes_that_take_too_much_are_given_up() -> None:
 def test_few_rows_in_memory_are_aggregated_whole() -> None:
     """One query over them is done sooner than two; what is not in memory is not read anew at each slide."""
     rng = random.Random(3)
-    archived, sharing, local = Archived(rows(rng, 300), rng), Sharing({"s": COLUMNS}), LocalJudge()
+    archived, sharing, local = (
+        Archived(rows(rng, 300), rng),
+        RuleBatcher({"s": COLUMNS}),
+        LocalEvaluator(),
+    )
     expr = "SELECT window.end AS ts, count(*) AS c FROM s GROUP BY window(ts, '20 seconds', '1 second')"
-    panes = Panes(local, archived)
+    panes = PaneCache(local, archived)
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
-    (part,) = due(standing(rule), {"s": START + 150 * SECOND})
+    (part,) = due_slices(standing(rule), {"s": START + 150 * SECOND})
     for held, kept in ((300, False), (10_000, True), (None, True)):
         archived.held = held
         assert bool(merged(sharing, panes, part)) == kept

@@ -13,18 +13,18 @@ from hypothesis import strategies as st
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from moirae import database
-from moirae.deployments.registry import Registry
+from moirae.config.settings import Settings
+from moirae.config.table_schemas import stream_schema
+from moirae.deployments.registry import RuleRegistry
+from moirae.history.builder import HistoryBuilder
+from moirae.history.finder import RelationVersions
+from moirae.history.store import ViewStore
 from moirae.live.relations import Relations
-from moirae.live.schemas import schema
 from moirae.rules.definition import Definition
-from moirae.settings import Settings
-from moirae.views.find import Related
-from moirae.views.store import ViewStore
-from moirae.views.views import Views
+from moirae.runtime import database
 from recall.corpora import Corpora
-from recall.request import SimilarQuestion
-from recall.similarity.index import Comparison, past
+from recall.requests import SimilarQuestion
+from recall.similarity.index import Comparison, make_corpus_event
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK
 from tests.progress import Progress
@@ -82,7 +82,13 @@ groups:
     context: {near: {sql: "SELECT n FROM a WHERE host = event.host", within: 2m}}
     recall: {alike: {similar: {k: 3}}}
 """
-CONTEXTS = {"Filter": ("near", "site"), "Every": ("own",), "End": ("loads",), "Site": ("own",), "Silent": ("near",)}
+CONTEXTS = {
+    "Filter": ("near", "site"),
+    "Every": ("own",),
+    "End": ("loads",),
+    "Site": ("own",),
+    "Silent": ("near",),
+}
 
 Make = Callable[[bool], World]
 
@@ -98,7 +104,7 @@ def place(public_folder: Any) -> Settings:
 
 @pytest.fixture(scope="module")
 def connections(place: Settings) -> Iterator[list[Connection[Any]]]:
-    made = [database.connect(place, f"properties {number}") for number in range(3)]
+    made = [database.connect_database(place, f"properties {number}") for number in range(3)]
     yield made
     for connection in made:
         connection.close()
@@ -119,23 +125,33 @@ def make(
 ) -> Make:
     """Makes new worlds, with rules from the start or without."""
     return lambda with_rules: World(
-        spark, connections[0], place, rules if with_rules else [], tmp_path_factory.mktemp("archive")
+        spark,
+        connections[0],
+        place,
+        rules if with_rules else [],
+        tmp_path_factory.mktemp("archive"),
     )
 
 
-def _drive(world: World, plan: Plan, rng: random.Random, late: list[Definition], place: int) -> None:
+def _drive(
+    world: World, plan: Plan, rng: random.Random, late: list[Definition], place: int
+) -> None:
     """All of the plan; rules that come late are added before a batch."""
     for number, batch in enumerate(plan.batches):
         if number == place and late:
-            Registry(world.connection).apply(late)
+            RuleRegistry(world.connection).apply(late)
             world.judge.reload(START)
         world.take(batch, at_once=rng.random() < 0.5)
     world.end()
-    world.judge.follow_to_end()
+    world.judge.follow_up_to_end()
 
 
 def _make_views(
-    world: World, connections: list[Connection[Any]], place: Settings, rules: list[Definition], rng: random.Random
+    world: World,
+    connections: list[Connection[Any]],
+    place: Settings,
+    rules: list[Definition],
+    rng: random.Random,
 ) -> int:
     """Some chunks are old and found because a recall asks, the others by themselves; some are killed on the way."""
     chunks = [chunk.id for chunk in world.archive.chunks]
@@ -149,28 +165,32 @@ def _make_views(
     while True:
         by_itself = not asked or rng.random() < 0.3
         if by_itself:
-            work = views.next()
+            work = views.next_task()
         else:
             rule, chunk = asked.pop()
-            work = views.wanted(rule.name, rule.version, chunk)
+            work = views.required_task(rule.name, rule.version, chunk)
         if work is None and by_itself and not asked:
             return count
         if work is not None:
             count += 1
             try:
                 with _fall(rng) if rng.random() < 0.2 else nullcontext():
-                    views.make(work, lambda: spark)
+                    views.execute(work, lambda: spark)
             except Killed:
                 views = _views(world, connections, place)
-                if work.asked:
-                    asked.append(next((rule, work.chunk) for rule in rules if rule.name == work.rule))
+                if work.is_requested:
+                    asked.append(
+                        next((rule, work.chunk) for rule in rules if rule.name == work.rule)
+                    )
         elif by_itself:
-            views = _views(world, connections, place)  # one that has found nothing looks again after a while
+            views = _views(
+                world, connections, place
+            )  # one that has found nothing looks again after a while
 
 
 def _fall(rng: random.Random) -> Any:
     """The process falls before or after something was stored."""
-    name = rng.choice(["put_events", "put_contexts", "enter_corpus", "done"])
+    name = rng.choice(["put_events", "put_contexts", "enter_corpus", "mark_complete"])
     store, after = getattr(ViewStore, name), rng.random() < 0.5
 
     def fall(*values: Any) -> None:
@@ -181,33 +201,52 @@ def _fall(rng: random.Random) -> Any:
     return patch.object(ViewStore, name, fall)
 
 
-def _views(world: World, connections: list[Connection[Any]], place: Settings) -> Views:
-    schemas = [schema(name, declared) for name, declared in place.streams.items()]
-    related = Related(Relations(connections[1], place.relations).table, frozenset(place.relations))
-    return Views(connections[1], connections[2], world.root, schemas, related)
+def _views(world: World, connections: list[Connection[Any]], place: Settings) -> HistoryBuilder:
+    schemas = [stream_schema(name, declared) for name, declared in place.streams.items()]
+    related = RelationVersions(
+        Relations(connections[1], place.relations).table, frozenset(place.relations)
+    )
+    return HistoryBuilder(connections[1], connections[2], world.root, schemas, related)
 
 
 def _found(world: World, rules: list[Definition]) -> dict[str, Any]:
     """Events, corpora with their contexts, E and C_k at each of their events."""
     execute = world.connection.execute
-    events = execute("SELECT rule, eid, ts, attributes FROM events WHERE settled ORDER BY rule, ts, eid").fetchall()
+    events = execute(
+        "SELECT rule, eid, ts, attributes FROM events WHERE settled ORDER BY rule, ts, eid"
+    ).fetchall()
     query = "SELECT rule, eid, contexts, surroundings FROM contexts WHERE corpus IS NOT NULL ORDER BY rule, ts, eid"
     counted = {}
     corpora = Corpora(world.connection, world.root)
     for rule in rules:
-        question = SimilarQuestion(None, 1.0, "newest", CONTEXTS[rule.rule.spec.alert], 3, "tfidf", 0)
-        index = corpora.index(rule.name, rule.version, question)
+        question = SimilarQuestion(
+            None, 1.0, "newest", CONTEXTS[rule.rule.spec.alert], 3, "tfidf", 0
+        )
+        index = corpora.load_index(rule.name, rule.version, question)
         rows = execute(
             "SELECT eid, (extract(epoch FROM ts) * 1000000)::bigint, contexts FROM contexts "
             "WHERE rule = %s AND corpus IS NOT NULL ORDER BY ts, eid",
             (rule.name,),
         )
         for eid, ts, contexts in rows:
-            event = past(ts, str(eid), index.number, contexts, question.contexts, index.numeric)
-            counts = index.counted(Comparison(event, index.pin(event), MEASURES["tfidf"], TopK(1), ts, index.number))
-            words = index.vocabulary.words(range(len(index.vocabulary)))
-            held = {word: n for word, n in zip(words, counts.holding, strict=False) if n}
-            counted[rule.name, eid] = (counts.events, held)
+            event = make_corpus_event(
+                ts, str(eid), index.last_sequence, contexts, question.contexts, index.numeric
+            )
+            counts = index.full_counts(
+                Comparison(
+                    event,
+                    index.pin_counts(event),
+                    MEASURES["tfidf"],
+                    TopK(1),
+                    ts,
+                    index.last_sequence,
+                )
+            )
+            words = index.vocabulary.decode_terms(range(len(index.vocabulary)))
+            held = {
+                word: n for word, n in zip(words, counts.document_frequencies, strict=False) if n
+            }
+            counted[rule.name, eid] = (counts.event_count, held)
     return {"events": events, "corpus": execute(query).fetchall(), "counts": counted}
 
 
@@ -217,11 +256,19 @@ def _alerts(world: World, before: Any) -> list[Any]:
         "SELECT rule, fingerprint, eid, starts_at, fired_at, last_at, ends_at, events FROM alerts "
         "WHERE state = 'resolved' ORDER BY 1, 2, 4"
     )
-    return [row for row in found if row[0] in before and (before[row[0]] is None or row[6] < before[row[0]])]
+    return [
+        row
+        for row in found
+        if row[0] in before and (before[row[0]] is None or row[6] < before[row[0]])
+    ]
 
 
 def _property(
-    make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
+    make: Make,
+    connections: list[Connection[Any]],
+    place: Settings,
+    rules: list[Definition],
+    seed: int,
 ) -> None:
     plan, rng = Plan.draw(seed), random.Random(seed)
     world = make(True)
@@ -237,7 +284,9 @@ def _property(
     assert found["counts"] == live["counts"]
     starts = dict(late.connection.execute("SELECT rule, live_from FROM deployments").fetchall())
     starts = {rule: start for rule, start in starts.items() if start is not None}
-    assert _alerts(late, starts) == [row for row in ended if row[0] in starts and row[6] < starts[row[0]]]
+    assert _alerts(late, starts) == [
+        row for row in ended if row[0] in starts and row[6] < starts[row[0]]
+    ]
     assert count or not starts
     doubled = "SELECT count(*) - count(DISTINCT corpus) FROM contexts WHERE corpus IS NOT NULL"
     assert late.connection.execute(doubled).fetchone() == (0,)
@@ -253,14 +302,18 @@ def _given_up(world: World, connections: list[Connection[Any]], place: Settings)
     if row is not None:
         rule, version, chunk = row
         views = _views(world, connections, place)
-        assert views.wanted(rule, version, chunk) is None
-        assert views.lost(rule, version) == {chunk}
+        assert views.required_task(rule, version, chunk) is None
+        assert views.abandoned_chunks(rule, version) == {chunk}
 
 
 @settings(max_examples=1)
 @given(seed=st.integers(0, 10**9))
 def test_the_past_is_what_live_would_have_found(
-    make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
+    make: Make,
+    connections: list[Connection[Any]],
+    place: Settings,
+    rules: list[Definition],
+    seed: int,
 ) -> None:
     _property(make, connections, place, rules, seed)
 
@@ -273,7 +326,11 @@ PROGRESS = Progress("histories", 1)
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**9))
 def test_the_past_is_what_live_would_have_found_at_length(
-    make: Make, connections: list[Connection[Any]], place: Settings, rules: list[Definition], seed: int
+    make: Make,
+    connections: list[Connection[Any]],
+    place: Settings,
+    rules: list[Definition],
+    seed: int,
 ) -> None:
     _property(make, connections, place, rules, seed)
     PROGRESS.step()

@@ -12,13 +12,19 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archiver.identity import fingerprint
-from archiver.reader import Reader
-from archiver.schema import StreamSchema
-from archiver.table import StreamTable
+from archiver.delta.identity import fingerprint
+from archiver.delta.schema import StreamSchema
+from archiver.delta.table import StreamTable
+from archiver.read.reader import Reader
 
 SCHEMA = StreamSchema(
-    "s", {"ts": "timestamp", "host": "string", "n": "bigint"}, "ts", ("n",), ("host",), timedelta(0), timedelta(0)
+    "s",
+    {"ts": "timestamp", "host": "string", "n": "bigint"},
+    "ts",
+    ("n",),
+    ("host",),
+    timedelta(0),
+    timedelta(0),
 )
 
 
@@ -49,24 +55,34 @@ def made(first: int, count: int, chunk: int, start: int) -> pa.Table:
 
 def seen(reader: Reader, low: int | None, high: int | None) -> Counter[int]:
     """The numbers of the rows of a span, from memory and files."""
-    pinned = reader.pin("s", low, high)
-    parts = [*pinned.rows, *(pq.ParquetFile(path).read() for path in pinned.paths())]
+    pinned = reader.snapshot("s", low, high)
+    parts = [*pinned.rows, *(pq.ParquetFile(path).read() for path in pinned.lease_paths())]
     found: Counter[int] = Counter()
     for part in parts:
         ts = part["ts"].cast("int64").to_numpy()
-        inside = (ts >= (low if low is not None else ts)) & (ts < (high if high is not None else ts + 1))
+        inside = (ts >= (low if low is not None else ts)) & (
+            ts < (high if high is not None else ts + 1)
+        )
         found.update(part["n"].to_numpy()[inside].tolist())
     return found
 
 
 STEPS = st.lists(
-    st.sampled_from(["append", "append", "append", "late", "close", "cluster", "follow", "forget"]), max_size=40
+    st.sampled_from(["append", "append", "append", "late", "close", "cluster", "follow", "forget"]),
+    max_size=40,
 )
 
 
 @settings(max_examples=25)
-@given(STEPS, st.sampled_from([0, 3_000, 1 << 20]), st.none() | st.integers(0, 2000), st.integers(0, 2000))
-def test_memory_and_files_make_the_same_rows(steps: list[str], budget: int, low: int | None, more: int) -> None:
+@given(
+    STEPS,
+    st.sampled_from([0, 3_000, 1 << 20]),
+    st.none() | st.integers(0, 2000),
+    st.integers(0, 2000),
+)
+def test_memory_and_files_make_the_same_rows(
+    steps: list[str], budget: int, low: int | None, more: int
+) -> None:
     """Appends, late rows, roll-over, clustering and expiry in any order; nothing, some or all fits into memory."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
@@ -83,25 +99,32 @@ def test_memory_and_files_make_the_same_rows(steps: list[str], budget: int, low:
             elif step == "late":
                 chunk = min(expected)
                 table.append(made(number * 100, 3, chunk, chunks[chunk]), number)
-                expected[chunk] += [(number * 100 + i, (chunks[chunk] + i) * 500_000) for i in range(3)]
+                expected[chunk] += [
+                    (number * 100 + i, (chunks[chunk] + i) * 500_000) for i in range(3)
+                ]
             elif step == "close":
                 present = {chunk + 1}
                 expected[chunk + 1], chunks[chunk + 1] = [], at
             elif step == "cluster":
                 StreamTable(root, SCHEMA).cluster(min(expected))
             elif step == "forget" and len(expected) > 1:
-                StreamTable(root, SCHEMA).forget(min(expected))
+                StreamTable(root, SCHEMA).delete_chunk(min(expected))
                 del expected[min(expected)]
             elif step == "follow":
-                reader.follow(present)
+                reader.refresh_present(present)
             first = low if low is None else low * 50_000
             last = (first or 0) + more * 100_000
-            rows = [n for held in expected.values() for n, ts in held if (first is None or ts >= first) and ts < last]
+            rows = [
+                n
+                for held in expected.values()
+                for n, ts in held
+                if (first is None or ts >= first) and ts < last
+            ]
             for one in (reader, without):
                 one.refresh()
-                one.pin("s", None, None)  # opens the table, which may have come only now
+                one.snapshot("s", None, None)  # opens the table, which may have come only now
                 assert seen(one, first, last) == Counter(rows)
-        held = reader.pin("s", None, None).rows
+        held = reader.snapshot("s", None, None).rows
         assert sum(rows.nbytes for rows in held) <= budget
 
 
@@ -111,36 +134,49 @@ def test_files_are_clustered_a_few_times_only(tmp_path: Path) -> None:
     wanted = []
     for number in range(20):
         rows = made(number * 100, 50, 0, number * 50)
-        wanted += list(zip(rows["n"].to_pylist(), rows["_id"].to_pylist(), rows["_hash"].to_pylist(), strict=True))
+        wanted += list(
+            zip(
+                rows["n"].to_pylist(),
+                rows["_id"].to_pylist(),
+                rows["_hash"].to_pylist(),
+                strict=True,
+            )
+        )
         table.append(rows, number)
-    assert table.loose(0) == 20
-    assert "_id" not in pq.ParquetFile(table.files()[0]).schema_arrow.names
+    assert table.count_unclustered(0) == 20
+    assert "_id" not in pq.ParquetFile(table.local_paths()[0]).schema_arrow.names
     table.cluster(0)
-    assert (table.loose(0), table.chunks()[0].files) == (0, 1)
-    rows = pq.ParquetFile(table.files()[0]).read()
+    assert (table.count_unclustered(0), table.files_by_chunk()[0].file_count) == (0, 1)
+    rows = pq.ParquetFile(table.local_paths()[0]).read()
     assert sorted(
         zip(rows["n"].to_pylist(), rows["_id"].to_pylist(), rows["_hash"].to_pylist(), strict=True)
     ) == sorted(wanted)
     assert rows["host"].to_pylist() == sorted(rows["host"].to_pylist())
-    (first,) = table.files()
+    (first,) = table.local_paths()
     table.append(made(9000, 5, 0, 10), 30)
     table.cluster(0)
-    assert first in table.files() and table.chunks()[0].files == 2
+    assert first in table.local_paths() and table.files_by_chunk()[0].file_count == 2
     table.append(made(9500, 300, 0, 10), 31)
     table.cluster(0)
-    assert table.chunks()[0].files == 1 and table.chunks()[0].rows == 1305
+    assert table.files_by_chunk()[0].file_count == 1 and table.files_by_chunk()[0].rows == 1305
 
 
 def test_spans_are_exact_after_a_checkpoint_too(tmp_path: Path) -> None:
     """A file is not asked for by a microsecond after its newest row, whoever opens the table when."""
     table = StreamTable(tmp_path, SCHEMA)
-    rows = made(0, 3, 0, 0).set_column(0, "ts", pa.array([5, 1_999_999, 2_000_001], pa.timestamp("us", tz="UTC")))
+    rows = made(0, 3, 0, 0).set_column(
+        0, "ts", pa.array([5, 1_999_999, 2_000_001], pa.timestamp("us", tz="UTC"))
+    )
     table.append(rows, 0)
     followed = StreamTable(tmp_path, SCHEMA)
     table.append(made(100, 2, 1, 100), 1)
     followed.refresh()
-    DeltaTable(table.path).create_checkpoint()
+    DeltaTable(table.data_folder).create_checkpoint()
     for one in (table, followed, StreamTable(tmp_path, SCHEMA)):
-        (file,) = one.held(chunk=0)
+        (file,) = one.data_files(chunk=0)
         assert (file.oldest, file.newest) == (5, 2_000_001)
-        assert not one.held(2_000_002, 3_000_000) and one.held(2_000_001, 3_000_000) and not one.held(None, 5)
+        assert (
+            not one.data_files(2_000_002, 3_000_000)
+            and one.data_files(2_000_001, 3_000_000)
+            and not one.data_files(None, 5)
+        )

@@ -9,18 +9,19 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from moirae import database
-from moirae.deployments.registry import Registry
-from moirae.deployments.reload import RuleFiles
+from moirae.config.settings import Settings
+from moirae.deployments.registry import RuleRegistry
+from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import ProblemsError
-from moirae.settings import Settings
+from moirae.runtime import database
 from tests.property.world import RULES, START, Plan, World, workspace
 
 pytestmark = pytest.mark.spark
 
 # `{version}`: another text makes another version, which finds the same events.
 STEADY = RULES.split("  - alert: Start")[0].replace(
-    "SELECT host, n, ts, v * 2 AS double FROM", "SELECT host, n, ts, v * 2 AS double, {version} AS version FROM"
+    "SELECT host, n, ts, v * 2 AS double FROM",
+    "SELECT host, n, ts, v * 2 AS double, {version} AS version FROM",
 )
 STEADY = STEADY.replace("count(*) AS c FROM a", "count(*) AS c, {version} AS version FROM a")
 ALWAYS = ("Filter", "Star", "Site", "End")
@@ -29,7 +30,10 @@ COMES_AND_GOES = {
     "Inside": RULES[RULES.index("  - alert: Inside") : RULES.index("  - alert: Twice")],
     "Silent": RULES[RULES.index("  - alert: Silent") :],
 }
-BAD = ["groups: [", "groups:\n- name: h\n  rules:\n  - alert: A\n    expr: SELECT nothing, ts FROM a\n"]
+BAD = [
+    "groups: [",
+    "groups:\n- name: h\n  rules:\n  - alert: A\n    expr: SELECT nothing, ts FROM a\n",
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def place(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(place: Settings) -> Iterator[Connection[Any]]:
-    with database.connect(place, "reload") as made:
+    with database.connect_database(place, "reload") as made:
         yield made
 
 
@@ -49,7 +53,7 @@ def connection(place: Settings) -> Iterator[Connection[Any]]:
 def test_reloads_lose_and_repeat_nothing(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, reloads: int
 ) -> None:
-    files, rng, seed = RuleFiles(spark, place, connection), random.Random(reloads), 0
+    files, rng, seed = RuleFileLoader(spark, place, connection), random.Random(reloads), 0
     while reloads > 0:
         seed += 1
         _write(place, random.Random(0), steady=True)
@@ -67,21 +71,24 @@ def test_reloads_lose_and_repeat_nothing(
         print(f"world {seed} is as it should be; {max(reloads, 0)} reloads to go", flush=True)
 
 
-def _reload(files: RuleFiles, world: World, place: Settings, rng: random.Random) -> None:
+def _reload(files: RuleFileLoader, world: World, place: Settings, rng: random.Random) -> None:
     if rng.random() < 0.2:
-        before, desired = Registry(world.connection).revision(), Registry(world.connection).desired()
+        before, desired = (
+            RuleRegistry(world.connection).revision(),
+            RuleRegistry(world.connection).desired_rules(),
+        )
         bad = place.file.parent / "rules" / "bad.yaml"
         bad.write_text(rng.choice(BAD))
         with pytest.raises(ProblemsError, match=r"bad\.yaml"):
             files.apply()
-        assert Registry(world.connection).revision() == before
-        assert Registry(world.connection).desired() == desired
-        assert "bad.yaml" in (Registry(world.connection).rule_files().problems or [""])[0]
+        assert RuleRegistry(world.connection).revision() == before
+        assert RuleRegistry(world.connection).desired_rules() == desired
+        assert "bad.yaml" in (RuleRegistry(world.connection).rule_files_state().problems or [""])[0]
         bad.unlink()
     else:
         _write(place, rng)
         files.apply()
-        assert Registry(world.connection).rule_files().problems is None
+        assert RuleRegistry(world.connection).rule_files_state().problems is None
     world.judge.reload(START)
 
 
@@ -100,7 +107,9 @@ def _compare(world: World) -> None:
         assert set(live[name]) <= set(batch[name]), name
     twice = "SELECT rule, eid FROM events GROUP BY rule, eid HAVING count(*) > 1"
     assert world.connection.execute(twice).fetchall() == []
-    versions = world.connection.execute("SELECT rule, count(DISTINCT version) FROM events GROUP BY rule").fetchall()
+    versions = world.connection.execute(
+        "SELECT rule, count(DISTINCT version) FROM events GROUP BY rule"
+    ).fetchall()
     assert all(count == 1 for rule, count in versions if rule.split("/")[1] in {"Star", "Site"})
     left = world.connection.execute("SELECT count(*) FROM events WHERE NOT settled").fetchone()
     assert left == (0,)

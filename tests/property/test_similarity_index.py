@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recall.similarity.index import Comparison, Index, Past, restored
+from recall.relevance.ready_contexts import AlertContext, find_similar
+from recall.similarity.index import Comparison, CorpusEvent, Index, restore_top
 from recall.similarity.measure import MEASURES
-from recall.similarity.run import Alert, answers
 
 
-def _world(seed: int, count: int) -> list[Past]:
+def _world(seed: int, count: int) -> list[CorpusEvent]:
     rng = random.Random(seed)
     words = [f"{'pq'[n % 2]}={n}" for n in range(8)]
     return [
-        Past(
+        CorpusEvent(
             ts=rng.randrange(200) * 1_000_000,
             eid=f"{number:04}",
-            number=0,
-            facts={word: rng.randint(1, 3) for word in rng.sample(words, rng.randint(0, 5))},
+            sequence=0,
+            term_counts={word: rng.randint(1, 3) for word in rng.sample(words, rng.randint(0, 5))},
         )
         for number in range(count)
     ]
@@ -35,7 +35,9 @@ def _world(seed: int, count: int) -> list[Past]:
     st.lists(st.integers(0, 200), max_size=5),
     st.sampled_from(sorted(MEASURES)),
 )
-def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[int], measure: str) -> None:
+def test_over_chunks_equals_over_everything(
+    seed: int, count: int, cuts: list[int], measure: str
+) -> None:
     """Chunks cut anywhere, read newest first or oldest first, events in any order of arrival."""
     rng = random.Random(seed)
     world = _world(seed, count)
@@ -43,8 +45,8 @@ def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[in
     gap = rng.choice([0, 5])
     expected = {
         answer.query.event_id: [(past.event_id, score) for past, score in answer.hits]
-        for answer in answers(
-            [Alert(past.eid, "x", past.ts, past.facts) for past in ordered],
+        for answer in find_similar(
+            [AlertContext(past.eid, "x", past.ts, past.term_counts) for past in ordered],
             timedelta(seconds=gap),
             5,
             MEASURES[measure],
@@ -56,11 +58,13 @@ def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[in
     rng.shuffle(arriving)
     for number, past in enumerate(arriving, start=1):
         chunk = sum(border <= past.ts for border in borders)
-        index.add(chunk, [Past(past.ts, past.eid, number, past.facts)])
+        index.add(chunk, [CorpusEvent(past.ts, past.eid, number, past.term_counts)])
     for past in ordered:
-        event = Past(past.ts, past.eid, count, past.facts)
+        event = CorpusEvent(past.ts, past.eid, count, past.term_counts)
         newest = past.ts - gap * 1_000_000 + 1 if gap else past.ts
-        one = Comparison(event, index.pin(event), MEASURES[measure], restored(5, []), newest, count)
+        one = Comparison(
+            event, index.pin_counts(event), MEASURES[measure], restore_top(5, []), newest, count
+        )
         edges: list[int | None] = [None, *borders, 1 << 60]
         pieces = list(pairwise(edges))
         rng.shuffle(pieces)
@@ -75,22 +79,26 @@ def test_over_chunks_equals_over_everything(seed: int, count: int, cuts: list[in
 def test_what_comes_later_does_not_change_a_pinned_answer() -> None:
     """E and C_k, and who is compared, are those of the corpus as it stood at the first history query."""
     index = Index()
-    index.add(0, [Past(1, "a", 1, {"x": 1, "y": 1}), Past(2, "b", 2, {"y": 1})])
-    event = Past(10, "q", 2, {"x": 1, "z": 1})
-    before = index.pin(event)
+    index.add(0, [CorpusEvent(1, "a", 1, {"x": 1, "y": 1}), CorpusEvent(2, "b", 2, {"y": 1})])
+    event = CorpusEvent(10, "q", 2, {"x": 1, "z": 1})
+    before = index.pin_counts(event)
     terms = np.arange(len(index.vocabulary), dtype=np.int32)
-    held = before.held(terms).tolist()
-    index.add(0, [Past(3, "c", 3, {"x": 1, "z": 1})])
-    after = index.pin(event)
-    assert (before.events, held, held) == (after.events, before.held(terms).tolist(), after.held(terms).tolist())
-    one = Comparison(event, after, MEASURES["tfidf"], restored(5, []), 10, 2)
+    held = before.document_frequencies(terms).tolist()
+    index.add(0, [CorpusEvent(3, "c", 3, {"x": 1, "z": 1})])
+    after = index.pin_counts(event)
+    assert (before.event_count, held, held) == (
+        after.event_count,
+        before.document_frequencies(terms).tolist(),
+        after.document_frequencies(terms).tolist(),
+    )
+    one = Comparison(event, after, MEASURES["tfidf"], restore_top(5, []), 10, 2)
     index.score([one], [(None, 10)])
     assert [hit.event[1] for hit in one.top.hits] == ["a"]
 
 
 def test_an_event_counts_itself_once() -> None:
     index = Index()
-    event = Past(5, "q", 1, {"x": 1})
-    assert index.pin(event).events == 1
+    event = CorpusEvent(5, "q", 1, {"x": 1})
+    assert index.pin_counts(event).event_count == 1
     index.add(0, [event])
-    assert index.pin(event).events == 1
+    assert index.pin_counts(event).event_count == 1

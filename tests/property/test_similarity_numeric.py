@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from recall.similarity.index import Comparison, Index, Past, past, restored
+from recall.similarity.index import Comparison, CorpusEvent, Index, make_corpus_event, restore_top
 from recall.similarity.measure import MEASURES
-from recall.similarity.numeric import BINS, Scale, Synopsis
+from recall.similarity.numeric import MAX_BINS, AttributeScale, Histogram
 
 _VALUES = arrays.arrays(np.float64, st.integers(1, 300), elements=st.floats(-1e6, 1e6))
 
@@ -24,22 +24,25 @@ def _exact(history: np.ndarray, values: np.ndarray, h: float) -> np.ndarray:
 @settings(max_examples=100, deadline=None)
 @given(_VALUES, st.floats(1e-3, 1e5))
 def test_its_error_is_bounded(values: np.ndarray, h: float) -> None:
-    made = Synopsis.of(values)
-    bound = len(values) * ((made.width / h) ** 2 / 8 + 1e-13) + 1e-9
-    assert np.abs(made.near(values, h) - _exact(values, values, h)).max() <= bound
+    made = Histogram.from_values(values)
+    bound = len(values) * ((made.bin_width / h) ** 2 / 8 + 1e-13) + 1e-9
+    assert np.abs(made.kernel_sums(values, h) - _exact(values, values, h)).max() <= bound
 
 
 def test_its_error_is_bounded_where_bins_are_shared() -> None:
     """Thirty times more values than bins, with outliers; an IDF is right to three digits."""
     rng = np.random.default_rng(1)
     values = np.concatenate([rng.normal(50, 10, 100_000), rng.normal(5000, 1, 20_000), [1e6, -1e6]])
-    made = Synopsis.of(values)
-    assert len(made.keys) <= BINS
+    made = Histogram.from_values(values)
+    assert len(made.keys) <= MAX_BINS
     h, asked = made.bandwidth(), np.concatenate([rng.normal(50, 10, 50), [5000.0, 1e6]])
     exact = _exact(values, asked, h)
-    assert np.abs(made.near(asked, h) - exact).max() <= len(values) * (made.width / h) ** 2 / 8
+    assert (
+        np.abs(made.kernel_sums(asked, h) - exact).max()
+        <= len(values) * (made.bin_width / h) ** 2 / 8
+    )
     idf = np.log10(len(values) / np.maximum(exact, 1))
-    assert np.abs(Scale(made, h).weights(asked) - idf).max() < 1e-3
+    assert np.abs(AttributeScale(made, h).weights(asked) - idf).max() < 1e-3
 
 
 @settings(max_examples=50, deadline=None)
@@ -47,40 +50,59 @@ def test_its_error_is_bounded_where_bins_are_shared() -> None:
 def test_parts_give_what_all_gives(seed: int, count: int, parts: int) -> None:
     rng = np.random.default_rng(seed)
     values = rng.standard_t(2, count) * 10.0 ** rng.integers(-3, 4)
-    whole = Synopsis.of(values)
-    merged = Synopsis.merged([Synopsis.of(part) for part in np.array_split(rng.permutation(values), parts)])
+    whole = Histogram.from_values(values)
+    merged = Histogram.merge(
+        [Histogram.from_values(part) for part in np.array_split(rng.permutation(values), parts)]
+    )
     assert (merged.exponent, merged.keys.tolist()) == (whole.exponent, whole.keys.tolist())
-    assert np.allclose(merged.sums, whole.sums, rtol=1e-12) and merged.counts.tolist() == whole.counts.tolist()
+    assert (
+        np.allclose(merged.sums, whole.sums, rtol=1e-12)
+        and merged.counts.tolist() == whole.counts.tolist()
+    )
 
 
 def test_silvermans_rule() -> None:
     values = np.random.default_rng(1).normal(0, 2, 10_000)
     quartiles = np.quantile(values, [0.25, 0.75])
-    expected = 0.9 * min(values.std(ddof=1), (quartiles[1] - quartiles[0]) / 1.34) * len(values) ** -0.2
-    assert abs(Synopsis.of(values).bandwidth() / expected - 1) < 0.01
-    assert Synopsis.of(np.full(10, 7.0)).bandwidth() > 0
+    expected = (
+        0.9 * min(values.std(ddof=1), (quartiles[1] - quartiles[0]) / 1.34) * len(values) ** -0.2
+    )
+    assert abs(Histogram.from_values(values).bandwidth() / expected - 1) < 0.01
+    assert Histogram.from_values(np.full(10, 7.0)).bandwidth() > 0
 
 
-def _by_the_formula(world: list[Past], event: Past, h: float) -> dict[str, float]:
+def _by_the_formula(world: list[CorpusEvent], event: CorpusEvent, h: float) -> dict[str, float]:
     """Every score, term by term and value by value."""
     counted = [*world, event]
 
     def idf(term: str) -> float:
-        return math.log10(len(counted) / max(sum(term in one.facts for one in counted), 1))
+        return math.log10(len(counted) / max(sum(term in one.term_counts for one in counted), 1))
 
-    values = [value for one in counted for found in one.numbers.values() for value in found]
+    values = [value for one in counted for found in one.numeric_values.values() for value in found]
 
     def weight(value: float) -> float:
-        return math.log10(len(values) / sum(math.exp(-0.5 * ((other - value) / h) ** 2) for other in values))
+        return math.log10(
+            len(values) / sum(math.exp(-0.5 * ((other - value) / h) ** 2) for other in values)
+        )
 
-    def product(one: Past, other: Past) -> float:
-        terms = sum(one.facts[term] * other.facts[term] * idf(term) ** 2 for term in one.facts.keys() & other.facts)
-        mine, theirs = (side.numbers.get(0, []) for side in (one, other))
-        near = (weight(a) * weight(b) * math.exp(-0.5 * ((a - b) / h) ** 2) for a in mine for b in theirs)
+    def product(one: CorpusEvent, other: CorpusEvent) -> float:
+        terms = sum(
+            one.term_counts[term] * other.term_counts[term] * idf(term) ** 2
+            for term in one.term_counts.keys() & other.term_counts
+        )
+        mine, theirs = (side.numeric_values.get(0, []) for side in (one, other))
+        near = (
+            weight(a) * weight(b) * math.exp(-0.5 * ((a - b) / h) ** 2)
+            for a in mine
+            for b in theirs
+        )
         return terms + sum(near)
 
     norms = {one.eid: product(one, one) * product(event, event) for one in world}
-    scores = {one.eid: product(one, event) / math.sqrt(norms[one.eid]) if norms[one.eid] else 0.0 for one in world}
+    scores = {
+        one.eid: product(one, event) / math.sqrt(norms[one.eid]) if norms[one.eid] else 0.0
+        for one in world
+    }
     return {eid: score for eid, score in scores.items() if score > 0}
 
 
@@ -89,18 +111,30 @@ def test_scores_are_those_of_the_formula(seed: int) -> None:
     """Terms and numbers together, some contexts without a number, some with several, in chunks of segments."""
     rng = random.Random(seed)
 
-    def event(number: int, ts: int) -> Past:
-        rows = [{"slice": f"s{rng.randint(0, 5)}", "cpu": rng.choice([None, f"{rng.gauss(50, 20):.2f}"])}]
+    def event(number: int, ts: int) -> CorpusEvent:
+        rows = [
+            {
+                "slice": f"s{rng.randint(0, 5)}",
+                "cpu": rng.choice([None, f"{rng.gauss(50, 20):.2f}"]),
+            }
+        ]
         rows += [{"cpu": f"{rng.gauss(50, 20):.2f}"} for _ in range(rng.randint(0, 2))]
-        return past(ts, f"e{number:03}", number, {"own": rows}, ["own"], {"cpu": 5.0})
+        return make_corpus_event(ts, f"e{number:03}", number, {"own": rows}, ["own"], {"cpu": 5.0})
 
     world = [event(number, rng.randint(0, 100)) for number in range(1, 40)]
     index = Index({"cpu": 5.0})
     for one in world:
         index.add(one.ts // 30, [one])
-    asked = Comparison(query := event(39, 200), index.pin(query), MEASURES["tfidf"], restored(50, []), 200, 39)
+    asked = Comparison(
+        query := event(39, 200),
+        index.pin_counts(query),
+        MEASURES["tfidf"],
+        restore_top(50, []),
+        200,
+        39,
+    )
     spans = [(None, 30), (30, 60), (60, 200)]
-    bounds = index.bounds(asked, spans)
+    bounds = index.score_bounds(asked, spans)
     index.score([asked] * 3, spans)
     found = {hit.event[1]: hit.score for hit in asked.top.hits}
     assert found == pytest.approx(_by_the_formula(world, query, 5.0), abs=1e-9)
@@ -109,5 +143,12 @@ def test_scores_are_those_of_the_formula(seed: int) -> None:
 
 
 def test_what_is_no_number_is_a_term() -> None:
-    found = past(0, "e", 1, {"own": [{"cpu": "7.5", "n": "x"}, {"cpu": "nan"}, {"cpu": None}]}, ["own"], {"cpu": None})
-    assert (found.numbers, found.facts) == ({0: [7.5]}, {"n=x": 1, "cpu=nan": 1})
+    found = make_corpus_event(
+        0,
+        "e",
+        1,
+        {"own": [{"cpu": "7.5", "n": "x"}, {"cpu": "nan"}, {"cpu": None}]},
+        ["own"],
+        {"cpu": None},
+    )
+    assert (found.numeric_values, found.term_counts) == ({0: [7.5]}, {"n=x": 1, "cpu=nan": 1})

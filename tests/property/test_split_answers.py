@@ -23,18 +23,18 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from archiver.schema import StreamSchema
+from archiver.delta.schema import StreamSchema
 from archiver.times import to_micros
 from recall.engines import answers
-from recall.engines.chosen import Engines
-from recall.engines.kept import Kept
 from recall.engines.local import LocalEngine
+from recall.engines.partial_cache import PartialCache
+from recall.engines.pending_events import JSON_WRITE_OPTIONS, PendingEvent, create_pending_frame
+from recall.engines.portable import SparkRequired
+from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
-from recall.engines.subset import NotServed
-from recall.engines.template import PENDING, Template, merged
-from recall.pending import WRITTEN, Waiting, pending
-from recall.query.lift import lift
-from recall.request import Asked, SqlQuestion
+from recall.engines.template import PENDING_TABLE, Template, merge_partials
+from recall.query.lift import lift_query
+from recall.requests import RecallEvent, SqlQuestion
 from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
@@ -69,9 +69,13 @@ ROW = st.fixed_dictionaries(
             st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 0.0]),
             *[st.floats(-1000, 1000, width=32)] * 4,
         ),
-        "n": st.one_of(st.none(), st.integers(-5, 5), st.sampled_from([1 << 53, -(1 << 53) - 1, 1 << 60])),
+        "n": st.one_of(
+            st.none(), st.integers(-5, 5), st.sampled_from([1 << 53, -(1 << 53) - 1, 1 << 60])
+        ),
         "d": st.one_of(
-            st.none(), st.decimals(-999_999_999, 999_999_999, places=3), st.sampled_from([Decimal("0.001")])
+            st.none(),
+            st.decimals(-999_999_999, 999_999_999, places=3),
+            st.sampled_from([Decimal("0.001")]),
         ),
         "b": st.sampled_from([True, False, None]),
         "day": st.sampled_from([date(2026, 1, 1), date(1969, 12, 31), None]),
@@ -85,8 +89,17 @@ def tables(draw: st.DrawFn) -> pa.Table:
     rows = draw(st.lists(ROW, max_size=30))
     times = draw(st.permutations(range(len(rows))))
     step = MINUTES * 60 / max(len(rows), 1)
-    full = [{**row, "ts": START + timedelta(seconds=step * at)} for row, at in zip(rows, times, strict=True)]
-    kinds = {"v": pa.float64(), "n": pa.int64(), "d": pa.decimal128(12, 3), "b": pa.bool_(), "day": pa.date32()}
+    full = [
+        {**row, "ts": START + timedelta(seconds=step * at)}
+        for row, at in zip(rows, times, strict=True)
+    ]
+    kinds = {
+        "v": pa.float64(),
+        "n": pa.int64(),
+        "d": pa.decimal128(12, 3),
+        "b": pa.bool_(),
+        "day": pa.date32(),
+    }
     fields = {"ts": pa.timestamp("us", tz="UTC"), "host": pa.string(), **kinds}
     return pa.Table.from_pylist(full, pa.schema(list(fields.items())))
 
@@ -108,7 +121,9 @@ def formed(shape: str, *values: st.SearchStrategy[str]) -> st.SearchStrategy[One
 
 
 ANY = st.sampled_from(["s.host", "s.v", "s.n", "s.d", "s.b", "s.day", "s.ts"])
-NUMBER = st.sampled_from(["s.v", "s.n", "s.d", "s.v + 1", "s.n % 3", "CASE WHEN s.b THEN s.v ELSE 0 END"])
+NUMBER = st.sampled_from(
+    ["s.v", "s.n", "s.d", "s.v + 1", "s.n % 3", "CASE WHEN s.b THEN s.v ELSE 0 END"]
+)
 SMALL = st.sampled_from(["s.v", "s.n % 7", "s.d"])
 WHEN = st.sampled_from(
     [
@@ -129,16 +144,27 @@ WHEN = st.sampled_from(
 SIMPLE = st.one_of(
     st.just(same("count(*)")),
     formed("count({})", ANY),
-    formed("{}({})", st.sampled_from(["sum", "avg", "mean"]), st.sampled_from(["s.v", "s.d", "s.n % 100", "s.n % 3"])),
+    formed(
+        "{}({})",
+        st.sampled_from(["sum", "avg", "mean"]),
+        st.sampled_from(["s.v", "s.d", "s.n % 100", "s.n % 3"]),
+    ),
     formed("{}({})", st.sampled_from(["min", "max"]), ANY),
-    formed("{}({})", st.sampled_from("stddev std variance var_pop stddev_pop var_samp".split()), SMALL),
+    formed(
+        "{}({})", st.sampled_from("stddev std variance var_pop stddev_pop var_samp".split()), SMALL
+    ),
     formed("count(DISTINCT {})", ANY),
     st.just(same("count(DISTINCT s.host, s.b)")),
     formed("{}(DISTINCT {})", st.sampled_from(["sum", "avg"]), SMALL),
     formed("{}({}, s.ts)", st.sampled_from(["min_by", "max_by"]), ANY),
     formed("{}(s.b)", st.sampled_from("bool_and bool_or every any some count_if".split())),
     formed("{}(s.n)", st.sampled_from("bit_and bit_or bit_xor".split())),
-    formed("{}", st.sampled_from(["median(s.n % 9)", "percentile(s.d, 0.25)", "percentile(s.v, array(0.1, 0.9))"])),
+    formed(
+        "{}",
+        st.sampled_from(
+            ["median(s.n % 9)", "percentile(s.d, 0.25)", "percentile(s.v, array(0.1, 0.9))"]
+        ),
+    ),
     st.builds(
         lambda how, what: One(f"{how}({what})", f"sort_array({how}({what}))"),
         st.sampled_from(["collect_set", "collect_list", "array_agg"]),
@@ -149,7 +175,11 @@ SIMPLE = st.one_of(
 NESTED = st.one_of(
     formed("sum({}) / nullif(count(*), 0)", st.sampled_from(["s.v", "s.d"])),
     formed("max({0}) - min({0})", st.sampled_from(["s.v", "s.d", "s.n % 5"])),
-    st.just(same("CASE WHEN avg(s.n % 10) > 1 THEN 'high' WHEN count(s.n) = 0 THEN 'none' ELSE 'low' END")),
+    st.just(
+        same(
+            "CASE WHEN avg(s.n % 10) > 1 THEN 'high' WHEN count(s.n) = 0 THEN 'none' ELSE 'low' END"
+        )
+    ),
     st.just(same("coalesce(max(s.ts), event.ts)")),
     st.just(same("round(coalesce(avg(s.d), 0), 2) + count(DISTINCT s.host)")),
     st.just(same("concat(max(s.host), '-', count(*))")),
@@ -173,7 +203,17 @@ FILTERED = st.builds(
     WHEN,
 )
 KEYS = st.sampled_from(
-    ["s.host", "s.b", "s.day", "s.v", "s.d", "upper(s.host)", "s.n % 2", "date_trunc('HOUR', s.ts)", "r.site"]
+    [
+        "s.host",
+        "s.b",
+        "s.day",
+        "s.v",
+        "s.d",
+        "upper(s.host)",
+        "s.n % 2",
+        "date_trunc('HOUR', s.ts)",
+        "r.site",
+    ]
 )
 
 
@@ -193,11 +233,21 @@ def queries(draw: st.DrawFn) -> Asking:
     wheres = draw(st.lists(WHEN, max_size=2))
     if kind == "rows":
         order = draw(
-            st.sampled_from(["", "ORDER BY s.ts", "ORDER BY t DESC", "ORDER BY s.host, 1", "ORDER BY s.v DESC, s.ts"])
+            st.sampled_from(
+                [
+                    "",
+                    "ORDER BY s.ts",
+                    "ORDER BY t DESC",
+                    "ORDER BY s.host, 1",
+                    "ORDER BY s.v DESC, s.ts",
+                ]
+            )
         )
         text = f"SELECT s.ts AS t, s.host AS h, s.v * 2 AS w FROM s{_where(wheres)}"
         limit = f"LIMIT {draw(st.integers(1, 9))}"
-        return Asking(f"{text} {order} {limit}", f"{text} {order or 'ORDER BY s.ts DESC'} {limit}", None)
+        return Asking(
+            f"{text} {order} {limit}", f"{text} {order or 'ORDER BY s.ts DESC'} {limit}", None
+        )
     keys = [] if kind == "whole" else draw(st.lists(KEYS, min_size=1, max_size=2, unique=True))
     ones = (
         []
@@ -206,8 +256,14 @@ def queries(draw: st.DrawFn) -> Asking:
     )
     tail, counted = "", False
     if kind == "groups":
-        tail = " GROUP BY " + draw(st.sampled_from([", ".join(keys), ", ".join(str(n + 1) for n in range(len(keys)))]))
-        tail += draw(st.sampled_from(["", "", " HAVING count(*) > 1", " HAVING max(s.d) > 0 AND count(s.v) > 0"]))
+        tail = " GROUP BY " + draw(
+            st.sampled_from([", ".join(keys), ", ".join(str(n + 1) for n in range(len(keys)))])
+        )
+        tail += draw(
+            st.sampled_from(
+                ["", "", " HAVING count(*) > 1", " HAVING max(s.d) > 0 AND count(s.v) > 0"]
+            )
+        )
     if kind != "whole" and draw(st.booleans()):
         # By an output's name, or what it is made of; beside HAVING Spark by itself knows only names.
         both = kind == "groups" and "HAVING" not in tail
@@ -218,7 +274,9 @@ def queries(draw: st.DrawFn) -> Asking:
         counted = True
     source = draw(st.sampled_from(["s", "s", "(SELECT * FROM s WHERE n IS NULL OR n < 4) s"]))
     if any(key.startswith("r.") for key in keys):
-        source += draw(st.sampled_from([" JOIN r ON r.host = s.host", " LEFT JOIN r ON r.host = s.host"]))
+        source += draw(
+            st.sampled_from([" JOIN r ON r.host = s.host", " LEFT JOIN r ON r.host = s.host"])
+        )
     texts = []
     for form in ("asked", "spark"):
         outputs = [f"{key} AS k{n}" for n, key in enumerate(keys)]
@@ -254,48 +312,63 @@ def known_types(spark: SparkSession, sql: str) -> Template:
     """The question with the types that the check of a rule finds out."""
     names = ({"s": "ts"}, ("r",), {}, {"host": "string"}, {}, {})
     template = Template(SqlQuestion(None, 1.0, "newest", sql, *names))
-    if template.split.typing is None:
+    if template.split.type_probe is None:
         return template
-    lifted = lift(template.split.typing, template._scope(frozenset()), template._names)
+    lifted = lift_query(template.split.type_probe, template._scope(frozenset()), template._bindings)
     types = {field.name: field.dataType.simpleString() for field in spark.sql(lifted.sql).schema}
     return Template(replace(template.question, types=types))
 
 
 def in_pieces(
-    spark: SparkSession, asking: str, rows: DataFrame, borders: list[int], event: Asked
+    spark: SparkSession, asking: str, rows: DataFrame, borders: list[int], event: RecallEvent
 ) -> list[dict[str, Any]]:
     """The answer from the pieces between borders (minutes), read in one job, merged one by one, newest first."""
     engine = SparkEngine(lambda: spark, Memory(rows), lambda _: SITES)  # type: ignore[arg-type]
-    edges = [None, *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders) - {MINUTES})), END]
-    pieces = [(replace(event, eid=UUID(int=100 + n)), (n, *piece)) for n, piece in enumerate(pairwise(edges))]
+    edges = [
+        None,
+        *(to_micros(START + timedelta(minutes=b)) for b in sorted(set(borders) - {MINUTES})),
+        END,
+    ]
+    pieces = [
+        (replace(event, eid=UUID(int=100 + n)), (n, *piece))
+        for n, piece in enumerate(pairwise(edges))
+    ]
     _views(spark, rows, event)
     template = known_types(spark, asking)
-    partials = engine.partial(template, pieces, {})  # type: ignore[arg-type]
+    partials = engine.compute_partial(template, pieces, {})  # type: ignore[arg-type]
     held: pa.Table | None = None
     for asked, _ in reversed(pieces):
         found = partials.get(str(asked.eid))
         if found is not None:
             eid = pa.array([str(event.eid)] * len(found))
             found = found.set_column(found.schema.get_field_index("_eid"), "_eid", eid)
-        held = merged(template, held, found)
-    answer = Engines(engine, None, Kept()).answer(template, [(event, held)], {}).get(str(event.eid), [])
-    with suppress(NotServed):
-        here = answers.answer(template, [(event, held)], [LocalEngine(Memory(rows)).merge])  # type: ignore[arg-type]
+        held = merge_partials(template, held, found)
+    answer = (
+        EngineRouter(engine, None, PartialCache())
+        .compute_answers(template, [(event, held)], {})
+        .get(str(event.eid), [])
+    )
+    with suppress(SparkRequired):
+        here = answers.compute_answers(template, [(event, held)], [LocalEngine(Memory(rows)).merge])  # type: ignore[arg-type]
         assert alike(here.get(str(event.eid), []), answer), (asking, here, answer)
     return answer
 
 
-def _views(spark: SparkSession, rows: DataFrame, event: Asked) -> None:
+def _views(spark: SparkSession, rows: DataFrame, event: RecallEvent) -> None:
     rows.createOrReplaceTempView("_in_s")
     spark.createDataFrame(SITES).createOrReplaceTempView("_in_r")
-    pending(spark, [Waiting(event, None, END)], {"host": "string"}).createOrReplaceTempView(PENDING)
+    create_pending_frame(
+        spark, [PendingEvent(event, None, END)], {"host": "string"}
+    ).createOrReplaceTempView(PENDING_TABLE)
 
 
-def at_once(spark: SparkSession, text: str, event: Asked) -> list[dict[str, Any]]:
+def at_once(spark: SparkSession, text: str, event: RecallEvent) -> list[dict[str, Any]]:
     """What Spark says to the query as it stands, over all rows."""
     values = text.replace("event.host", "'a'").replace("event.ts", f"timestamp_micros({event.ts})")
     frame = spark.sql(values)
-    shown = frame.select(F.to_json(F.struct(*[F.col(f"`{c}`") for c in frame.columns]), WRITTEN))
+    shown = frame.select(
+        F.to_json(F.struct(*[F.col(f"`{c}`") for c in frame.columns]), JSON_WRITE_OPTIONS)
+    )
     return [json.loads(row[0]) for row in shown.collect()]
 
 
@@ -303,8 +376,14 @@ def alike(one: Any, other: Any) -> bool:
     """Equal; fractions to nine digits, where 0 is what is left when numbers of up to 1000 cancel out."""
     # An answer does not tell which inputs it is made of, so what may be left is that of the largest, whatever they are:
     # sums of 30 numbers of up to 1000 are off by some 1e-11, and the root of a variance by more.
-    if isinstance(one, float | int) and isinstance(other, float | int) and not isinstance(one, bool):
-        return one == other or (isinstance(one, float) and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-7))
+    if (
+        isinstance(one, float | int)
+        and isinstance(other, float | int)
+        and not isinstance(one, bool)
+    ):
+        return one == other or (
+            isinstance(one, float) and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-7)
+        )
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(alike, one, other))
     if isinstance(one, dict) and isinstance(other, dict):
@@ -315,11 +394,18 @@ def alike(one: Any, other: Any) -> bool:
 def _by_keys(rows: list[dict[str, Any]], keys: int | None) -> list[dict[str, Any]]:
     if keys is None:
         return rows
-    return sorted(rows, key=lambda row: json.dumps([0.0 if one == 0 else one for one in list(row.values())[:keys]]))
+    return sorted(
+        rows,
+        key=lambda row: json.dumps([0.0 if one == 0 else one for one in list(row.values())[:keys]]),
+    )
 
 
-EVENT = Asked(UUID(int=1), END, {}, {"host": "a"})
-SETTINGS = {"deadline": None, "suppress_health_check": list(HealthCheck), "phases": [Phase.explicit, Phase.generate]}
+EVENT = RecallEvent(UUID(int=1), END, {}, {"host": "a"})
+SETTINGS = {
+    "deadline": None,
+    "suppress_health_check": list(HealthCheck),
+    "phases": [Phase.explicit, Phase.generate],
+}
 
 
 def check(spark: SparkSession, table: pa.Table, asking: Asking, borders: list[int]) -> None:
@@ -328,12 +414,18 @@ def check(spark: SparkSession, table: pa.Table, asking: Asking, borders: list[in
     spark.createDataFrame(SITES.select(["host", "site"])).createOrReplaceTempView("r")
     whole = at_once(spark, asking.spark, EVENT)
     found = in_pieces(spark, asking.asked, rows, borders, EVENT)
-    assert alike(_by_keys(found, asking.keys), _by_keys(whole, asking.keys)), (asking.asked, found, whole)
+    assert alike(_by_keys(found, asking.keys), _by_keys(whole, asking.keys)), (
+        asking.asked,
+        found,
+        whole,
+    )
 
 
 @settings(max_examples=25, **SETTINGS)
 @given(tables(), queries(), st.lists(st.integers(1, MINUTES), max_size=4))
-def test_pieces_make_the_whole(spark: SparkSession, table: pa.Table, asking: Asking, borders: list[int]) -> None:
+def test_pieces_make_the_whole(
+    spark: SparkSession, table: pa.Table, asking: Asking, borders: list[int]
+) -> None:
     """The merged answer is that of the query over everything."""
     check(spark, table, asking, borders)
 
@@ -341,7 +433,9 @@ def test_pieces_make_the_whole(spark: SparkSession, table: pa.Table, asking: Ask
 def test_rows_without_an_order_have_one_all_the_same(spark: SparkSession) -> None:
     """Whichever engine merges: `in_pieces` compares them."""
     ts = pa.array([to_micros(START) + n for n in range(9)], pa.timestamp("us", tz="UTC"))
-    rows = spark.createDataFrame(pa.table({"ts": ts, "n": [None, 1, -1] * 3, "v": [-1e-39, 0.0, None] * 3}))
+    rows = spark.createDataFrame(
+        pa.table({"ts": ts, "n": [None, 1, -1] * 3, "v": [-1e-39, 0.0, None] * 3})
+    )
     asking = "SELECT n % 2 AS k, sum(v) / nullif(count(*), 0) AS c FROM s GROUP BY n % 2"
     assert len(in_pieces(spark, asking, rows, [], EVENT)) == 3
 
@@ -366,7 +460,9 @@ def test_sketches_keep_to_their_error(spark: SparkSession) -> None:
     rng = random.Random(3)
     count, hosts = 20_000, 6_000
     columns = {
-        "ts": pa.array([to_micros(START) + n * 180_000 for n in range(count)], pa.timestamp("us", tz="UTC")),
+        "ts": pa.array(
+            [to_micros(START) + n * 180_000 for n in range(count)], pa.timestamp("us", tz="UTC")
+        ),
         "host": [f"h{rng.randrange(hosts)}" for _ in range(count)],
         "v": [rng.lognormvariate(0, 2) for _ in range(count)],
     }

@@ -12,20 +12,20 @@ import pyarrow as pa
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
-from archiver.chunk import CutPolicy
-from archiver.ingest import Archive
-from archiver.times import span, to_micros
-from archiver.units import Unit
-from moirae.deployments.registry import Registry
-from moirae.judging.guard import Guard
-from moirae.live.judge import Judge
+from archiver.chunks.chunk import CutPolicy
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
+from archiver.times import duration_to_micros, to_micros
+from moirae.config.settings import Settings, load_settings
+from moirae.config.table_schemas import stream_schema
+from moirae.deployments.registry import RuleRegistry
+from moirae.evaluation.guard import Guard
+from moirae.live.detection import Detector
 from moirae.live.relations import Relations
-from moirae.live.schemas import schema
-from moirae.rules.admission import Admission
-from moirae.rules.check import check
+from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
-from moirae.settings import Settings, load_settings
+from moirae.rules.stored_rules import RuleAdmission
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = to_micros(START + timedelta(days=30))
@@ -168,7 +168,7 @@ class Plan:
     """Random input: batches of units, each the lines of one stream's file; with what a model knows of them."""
 
     seed: int
-    batches: list[list[Unit]] = field(default_factory=list)
+    batches: list[list[SourceUnit]] = field(default_factory=list)
     lines: int = 0
 
     @classmethod
@@ -181,7 +181,9 @@ class Plan:
             batch = []
             for stream in rng.sample(["a", "b"], rng.randint(1, 2)):
                 for part in range(rng.randint(1, 3)):
-                    lines = [_line(rng, stream, clock, sent[stream]) for _ in range(rng.randint(0, 15))]
+                    lines = [
+                        _line(rng, stream, clock, sent[stream]) for _ in range(rng.randint(0, 15))
+                    ]
                     plan.lines += len(lines)
                     batch.append(_unit(stream, f"{number}-{part}", lines))
             plan.batches.append(sorted(batch, key=lambda unit: unit.stream))
@@ -197,10 +199,16 @@ def _line(rng: random.Random, stream: str, clock: dict[str, float], sent: list[s
         return rng.choice(['{"ts": 1', "[]", "nonsense", '{"host": "h1"}', ahead])
     clock[stream] += rng.expovariate(1 / 9) if rng.random() < 0.97 else rng.uniform(100, 400)
     back = rng.choice([0, 0, 0, rng.uniform(0, 25), rng.uniform(0, 120)])
-    ts = (START + timedelta(seconds=round(max(0.0, clock[stream] - back), rng.choice([0, 0, 3])))).isoformat()
+    ts = (
+        START + timedelta(seconds=round(max(0.0, clock[stream] - back), rng.choice([0, 0, 3])))
+    ).isoformat()
     row: dict[str, Any]
     if stream == "a":
-        row = {"ts": ts, "host": rng.choice(HOSTS), "v": rng.choice([None, round(rng.uniform(0, 100), 1)])}
+        row = {
+            "ts": ts,
+            "host": rng.choice(HOSTS),
+            "v": rng.choice([None, round(rng.uniform(0, 100), 1)]),
+        }
         row["n"] = rng.randrange(40)
     else:
         row = {"at": ts, "host": rng.choice(HOSTS), "w": rng.choice([None, *range(10)])}
@@ -208,9 +216,9 @@ def _line(rng: random.Random, stream: str, clock: dict[str, float], sent: list[s
     return sent[-1]
 
 
-def _unit(stream: str, name: str, lines: Sequence[str]) -> Unit:
+def _unit(stream: str, name: str, lines: Sequence[str]) -> SourceUnit:
     raw = [line.encode() for line in lines]
-    return Unit(stream, name, "jsonl", lambda: iter(raw))
+    return SourceUnit(stream, name, "jsonl", lambda: iter(raw))
 
 
 class World:
@@ -225,40 +233,44 @@ class World:
         root: Path,
     ) -> None:
         self.spark, self.connection, self.settings, self.root = spark, connection, settings, root
-        tables = (
-            "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
-        )
+        tables = "units, dead_letters, chunks, streams, relation_versions, rules, deployments, rule_errors, events, alerts"
         more = "alert_notes, contexts, views, derived_chunks, tasks, revisions"
         connection.execute(f"TRUNCATE {tables}, {more} RESTART IDENTITY CASCADE")
-        Registry(connection).apply(definitions)
-        self.admission = Admission(spark, settings)
+        RuleRegistry(connection).apply(definitions)
+        self.admission = RuleAdmission(spark, settings)
         self.guard = Guard(spark, settings, connection)
         self.reopen()
 
     def reopen(self) -> None:
         """New objects over what is on disk and in the database."""
-        schemas = [schema(name, declared) for name, declared in self.settings.streams.items()]
-        policy = CutPolicy(40, span(timedelta(minutes=5)))
-        self.archive = Archive(self.root, schemas, policy, self.connection, lambda: None)
+        schemas = [
+            stream_schema(name, declared) for name, declared in self.settings.streams.items()
+        ]
+        policy = CutPolicy(40, duration_to_micros(timedelta(minutes=5)))
+        self.archive = ArchiveWriter(self.root, schemas, policy, self.connection, lambda: None)
         relations = Relations(self.connection, self.settings.relations)
-        self.judge = Judge(self.spark, self.archive, self.connection, relations, self.admission, self.guard)
+        self.judge = Detector(
+            self.spark, self.archive, self.connection, relations, self.admission, self.guard
+        )
         self.judge.reload(START)
-        self.judge.detect_unsettled(self.judge.running)
+        self.judge.detect_unsettled(self.judge.active_rules)
 
-    def take(self, units: Sequence[Unit], at_once: bool) -> None:
+    def take(self, units: Sequence[SourceUnit], at_once: bool) -> None:
         """As `moirae.live.run.Live` takes a micro-batch."""
         ingested = self.archive.ingest(units, NOW)
         left = self.judge.detect(ingested.on_time)
-        self.judge.settle(at_once=left or at_once)
+        self.judge.settle(include_filters=left or at_once)
 
     def idle(self) -> None:
         """All streams but the furthest are silent."""
         marks = {name: mark for name, mark in self.judge.watermarks().items() if mark is not None}
         if marks:
             furthest = max(marks.values())
-            behind = {n: furthest for n in self.archive.tables if marks.get(n, furthest - 1) < furthest}
+            behind = {
+                n: furthest for n in self.archive.tables if marks.get(n, furthest - 1) < furthest
+            }
             self.archive.advance(behind)
-            self.judge.settle(at_once=True)
+            self.judge.settle(include_filters=True)
 
     def end(self) -> None:
         """As `Live` does at the end of time."""
@@ -273,23 +285,36 @@ class World:
         found: dict[str, list[tuple[Any, ...]]] = {name: [] for name in BATCH}
         query = "SELECT rule, ts, attributes FROM events WHERE settled"
         for rule, ts, attributes in self.connection.execute(query):
-            found[rule.split("/")[1]].append((ts, *sorted((k, _plain(v)) for k, v in attributes.items())))
+            found[rule.split("/")[1]].append(
+                (ts, *sorted((k, _plain(v)) for k, v in attributes.items()))
+            )
         return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
     def batch(self) -> dict[str, list[tuple[Any, ...]]]:
         """What one run over all on-time rows of the archive finds."""
         for name in self.archive.tables:
             rows = self.rows(name)
-            self.spark.createDataFrame(rows.filter(pa.compute.invert(rows["_late"]))).createOrReplaceTempView(name)
+            self.spark.createDataFrame(
+                rows.filter(pa.compute.invert(rows["_late"]))
+            ).createOrReplaceTempView(name)
         kinds = "host string, site string, since timestamp, until timestamp"
         self.spark.createDataFrame(STAYS, kinds).createOrReplaceTempView("hosts")
-        newest = max((p.newest for p in self.archive.progress.values() if p.newest is not None), default=0)
+        newest = max(
+            (p.newest for p in self.archive.progress.values() if p.newest is not None), default=0
+        )
         found = {}
         for name, text in BATCH.items():
-            rows = self.spark.sql(text.replace("{newest}", f"timestamp_micros({newest})")).toArrow().to_pylist()
+            rows = (
+                self.spark.sql(text.replace("{newest}", f"timestamp_micros({newest})"))
+                .toArrow()
+                .to_pylist()
+            )
             found[name] = sorted(
                 {
-                    (row["ts"].astimezone(UTC), *sorted((k, _plain(v)) for k, v in row.items() if k != "ts"))
+                    (
+                        row["ts"].astimezone(UTC),
+                        *sorted((k, _plain(v)) for k, v in row.items() if k != "ts"),
+                    )
                     for row in rows
                 },
                 key=repr,
@@ -310,7 +335,7 @@ def definitions(spark: SparkSession, settings: Settings, text: str = RULES) -> l
     """The rules, checked."""
     rules, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems, problems
-    checked, found = check(spark, settings, rules)
+    checked, found = check_rules(spark, settings, rules)
     assert not found, found
     return checked
 

@@ -3,19 +3,22 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moirae.deployments.plan import Applied, changes, plan
+from moirae.deployments.plan import AppliedVersion, changing_steps, plan_steps
 
-RULES = st.dictionaries(st.sampled_from("abcde"), st.builds(Applied, st.sampled_from("12"), st.sampled_from("xy")))
+RULES = st.dictionaries(
+    st.sampled_from("abcde"),
+    st.builds(AppliedVersion, st.sampled_from("12"), st.sampled_from("xy")),
+)
 
 
 @given(desired=RULES, running=RULES)
 def test_steps_lead_from_running_to_desired_and_touch_nothing_else(
-    desired: dict[str, Applied], running: dict[str, Applied]
+    desired: dict[str, AppliedVersion], running: dict[str, AppliedVersion]
 ) -> None:
-    steps = plan(desired, running)
+    steps = plan_steps(desired, running)
     assert [step.rule for step in steps] == sorted(desired.keys() | running.keys())
     after = dict(running)
-    for step in changes(steps):
+    for step in changing_steps(steps):
         assert desired.get(step.rule) != running.get(step.rule)
         if step.action == "stop":
             del after[step.rule]
@@ -26,13 +29,18 @@ def test_steps_lead_from_running_to_desired_and_touch_nothing_else(
 
 def test_each_kind_of_step() -> None:
     desired = {
-        "new": Applied("1", "x"),
-        "same": Applied("1", "x"),
-        "other": Applied("2", "y"),
-        "text": Applied("1", "y"),
+        "new": AppliedVersion("1", "x"),
+        "same": AppliedVersion("1", "x"),
+        "other": AppliedVersion("2", "y"),
+        "text": AppliedVersion("1", "y"),
     }
-    running = {"old": Applied("1", "x"), **{rule: Applied("1", "x") for rule in ("same", "other", "text")}}
-    found = [(step.action, step.rule, step.before, step.after) for step in plan(desired, running)]
+    running = {
+        "old": AppliedVersion("1", "x"),
+        **{rule: AppliedVersion("1", "x") for rule in ("same", "other", "text")},
+    }
+    found = [
+        (step.action, step.rule, step.before, step.after) for step in plan_steps(desired, running)
+    ]
     assert found == [
         ("start", "new", None, "1"),
         ("stop", "old", "1", None),

@@ -11,18 +11,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moirae.documents import Document, parse_document, read_document
+from moirae.documents.reader import Document, parse_document, read_document
 
 
 def read(text: str) -> Document:
-    document, problems = parse_document("f.yaml", text, empty="nothing here")
+    document, problems = parse_document("f.yaml", text, empty_message="nothing here")
     assert problems == ()
     assert document is not None
     return document
 
 
 def complaints(text: str) -> list[str]:
-    return [str(problem) for problem in parse_document("f.yaml", text, empty="nothing here")[1]]
+    return [
+        str(problem) for problem in parse_document("f.yaml", text, empty_message="nothing here")[1]
+    ]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +69,7 @@ def test_keys_are_text() -> None:
 
 def test_numbers_remember_their_spelling() -> None:
     data = read("a: 1.10\nb: 0x10\n").data
-    assert (data["a"].written, data["b"].written) == ("1.10", "0x10")
+    assert (data["a"].source_text, data["b"].source_text) == ("1.10", "0x10")
 
 
 def test_places_of_keys_and_values() -> None:
@@ -109,24 +111,24 @@ def test_each_character_of_a_text_is_found_in_the_file(text: str) -> None:
         for column, character in enumerate(line, 1):
             if character.isspace():
                 continue
-            place = document.inside(path, row, column)
+            place = document.text_position(path, row, column)
             found = lines[place.line - 1][place.column - 1 :]
             assert found[0] == character or found[0] == "\\", (row, column, place)
 
 
 def test_places_past_the_end_of_a_text() -> None:
     document = read("a: |\n  one\n  two\nb: ''\nc: 5\n")
-    assert document.inside(("a",), 2, 99) == (3, 6)
-    assert document.inside(("a",), 99, 1) == (3, 6)
-    assert document.inside(("b",), 1, 1) == (4, 4)
-    assert document.inside(("c",), 1, 1) == (5, 4)
-    assert document.inside(("d",), 1, 1) == (1, 1)
+    assert document.text_position(("a",), 2, 99) == (3, 6)
+    assert document.text_position(("a",), 99, 1) == (3, 6)
+    assert document.text_position(("b",), 1, 1) == (4, 4)
+    assert document.text_position(("c",), 1, 1) == (5, 4)
+    assert document.text_position(("d",), 1, 1) == (1, 1)
 
 
 def test_windows_line_ends() -> None:
     document = read("a: |\r\n  one\r\n  two\r\nb: 1\r\n")
     assert document.data == {"a": "one\ntwo\n", "b": 1}
-    assert document.inside(("a",), 2, 2) == (3, 4)
+    assert document.text_position(("a",), 2, 2) == (3, 4)
 
 
 @pytest.mark.parametrize(
@@ -139,11 +141,17 @@ def test_windows_line_ends() -> None:
         ("- a\n", "f.yaml:1:1: the file must hold a mapping, `key: value`"),
         ("text\n", "f.yaml:1:1: the file must hold a mapping, `key: value`"),
         ("a: 1\nb:\n  c: 2\n  c: 3\n", "f.yaml:4:3: b: duplicate key 'c', first on line 3"),
-        ("a: &x 1\n", "f.yaml:1:4: a: anchors (&) are not allowed; write values out where they are used"),
+        (
+            "a: &x 1\n",
+            "f.yaml:1:4: a: anchors (&) are not allowed; write values out where they are used",
+        ),
         ("a: *x\n", "f.yaml:1:4: a: aliases (*) are not allowed; write the value out"),
         ("a: !!str 1\n", "f.yaml:1:4: a: tags (!) are not allowed: 'tag:yaml.org,2002:str'"),
         ("a: ! 1\n", "f.yaml:1:4: a: tags (!) are not allowed: '!'"),
-        ("a:\n  <<: {b: 1}\n", "f.yaml:2:3: a: merge keys (<<) are not allowed; write the values out"),
+        (
+            "a:\n  <<: {b: 1}\n",
+            "f.yaml:2:3: a: merge keys (<<) are not allowed; write the values out",
+        ),
         ("? [a]\n: 1\n", "f.yaml:1:3: a key must be text"),
         ("a: 1\n---\nb: 1\n", "f.yaml:2:1: only one document is allowed in a file"),
         ("%YAML 1.1\n---\na: NO\n", "f.yaml:2:1: directives (%) are not allowed"),
@@ -168,7 +176,7 @@ def test_what_is_refused(text: str, complaint: str) -> None:
 
 
 def test_faults_that_can_be_gone_on_after_come_together() -> None:
-    document, problems = parse_document("f.yaml", "a: 1\na: 2\nb: .inf\nc: 3\n", empty="")
+    document, problems = parse_document("f.yaml", "a: 1\na: 2\nb: .inf\nc: 3\n", empty_message="")
     assert document is not None
     assert [problem.line for problem in problems] == [2, 3]
     assert (document.data["a"], document.data["c"]) == (1, 3)
@@ -187,25 +195,62 @@ def test_an_alias_bomb_is_refused_at_once() -> None:
 
 def test_files(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
-    assert read_document(file, empty="")[1][0].message.startswith("cannot be read: No such file")
+    assert read_document(file, empty_message="")[1][0].message.startswith(
+        "cannot be read: No such file"
+    )
     file.write_bytes(b"\xef\xbb\xbfa: 1\n")
-    document, _ = read_document(file, empty="")
+    document, _ = read_document(file, empty_message="")
     assert document is not None
     assert document.data == {"a": 1}
     file.write_bytes(b"a: 1\nb: \xff\n")
-    assert str(read_document(file, empty="")[1][0]) == f"{file}:2: not UTF-8 text"
+    assert str(read_document(file, empty_message="")[1][0]) == f"{file}:2: not UTF-8 text"
     file.write_bytes(b"#" * (1 << 20) + b"#")
-    assert "larger than 1 MiB" in read_document(file, empty="")[1][0].message
+    assert "larger than 1 MiB" in read_document(file, empty_message="")[1][0].message
 
 
-PIECES = ["a", "- ", ": ", "\n", "  ", "|", ">", "'", '"', "\\", "{", "}", "[", "]", ",", "#", "&x", "*x", "!t", "?"]
-PIECES += ["---", "...", "%YAML 1.2", "<<", "1", ".nan", "\t", "\r", "\0", "\ufeff", "\ud800", "é", "\x85"]
+PIECES = [
+    "a",
+    "- ",
+    ": ",
+    "\n",
+    "  ",
+    "|",
+    ">",
+    "'",
+    '"',
+    "\\",
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    "#",
+    "&x",
+    "*x",
+    "!t",
+    "?",
+]
+PIECES += [
+    "---",
+    "...",
+    "%YAML 1.2",
+    "<<",
+    "1",
+    ".nan",
+    "\t",
+    "\r",
+    "\0",
+    "\ufeff",
+    "\ud800",
+    "é",
+    "\x85",
+]
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.lists(st.sampled_from(PIECES), max_size=30).map("".join)))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    document, problems = parse_document("f.yaml", text, empty="empty")
+    document, problems = parse_document("f.yaml", text, empty_message="empty")
     assert (document is not None) or problems
     for problem in problems:
         assert problem.line is None or problem.line >= 1

@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 
-from moirae.landing import Landing
+from moirae.runtime.landing_folder import LandingFolder
 
 
-def test_a_batch_is_on_the_disk_before_it_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_is_on_the_disk_before_it_appears(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The file first, whole; then its name, and the folder that holds the name."""
     done: list[tuple[str, Any]] = []
     fsync, replace = os.fsync, os.replace
-    landing = Landing(tmp_path, "cpu")
+    landing = LandingFolder(tmp_path, "cpu")
 
     def flushed(handle: int) -> None:
         found = os.fstat(handle)
@@ -27,16 +29,16 @@ def test_a_batch_is_on_the_disk_before_it_appears(tmp_path: Path, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", flushed)
     monkeypatch.setattr(os, "replace", named)
-    landing.put("a", ".jsonl", b"{}\n" * 7)
+    landing.write_batch("a", ".jsonl", b"{}\n" * 7)
     assert done == [("file", 21), ("named", "a.jsonl"), ("folder", None)]
-    assert [batch.name for batch in landing.waiting()] == ["a"]
+    assert [batch.name for batch in landing.pending_batches()] == ["a"]
 
 
 def test_a_batch_that_breaks_off_never_appears(tmp_path: Path) -> None:
-    landing = Landing(tmp_path, "cpu")
+    landing = LandingFolder(tmp_path, "cpu")
 
     def put() -> None:
-        with landing.new("a", ".jsonl") as file:
+        with landing.open_batch("a", ".jsonl") as file:
             file.write(b"{}")
             raise ConnectionError
 

@@ -4,24 +4,32 @@ from pathlib import Path
 
 import pytest
 
+from moirae.config.streams import Relation
 from moirae.errors import ProblemsError
-from moirae.live.sources.relation_file import FileRows
-from moirae.streams import Relation
+from moirae.live.sources.relation_file import FileRelationReader
 
 
-def _rows(path: Path) -> FileRows:
-    given = {"columns": {"host": "string", "site": "string"}, "key": ["host"], "source": {"file": str(path)}}
+def _rows(path: Path) -> FileRelationReader:
+    given = {
+        "columns": {"host": "string", "site": "string"},
+        "key": ["host"],
+        "source": {"file": str(path)},
+    }
     relation = Relation.model_validate(given)
-    return FileRows("hosts", relation, relation.source)  # type: ignore[arg-type]
+    return FileRelationReader("hosts", relation, relation.source)  # type: ignore[arg-type]
 
 
 def test_rows_are_read_again_when_the_file_has_changed(tmp_path: Path) -> None:
     path = tmp_path / "hosts.csv"
     path.write_text("host,site\nh1,north\n")
     rows = _rows(path)
-    assert rows.changed() and rows.rows() == [{"host": "h1", "site": "north"}] and not rows.changed()
+    assert (
+        rows.has_changed()
+        and rows.read_rows() == [{"host": "h1", "site": "north"}]
+        and not rows.has_changed()
+    )
     path.write_text("host,site\n")
-    assert rows.changed() and rows.rows() == []
+    assert rows.has_changed() and rows.read_rows() == []
 
 
 @pytest.mark.parametrize(
@@ -35,8 +43,10 @@ def test_rows_are_read_again_when_the_file_has_changed(tmp_path: Path) -> None:
         ("host,site\nh1,north\n\nh2,north\nh1,south\n", "5: the same host as in line 2"),
     ],
 )
-def test_a_file_that_is_not_whole_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_file_that_is_not_whole_is_refused_with_its_line(
+    tmp_path: Path, text: str, message: str
+) -> None:
     path = tmp_path / "hosts.csv"
     path.write_text(text)
     with pytest.raises(ProblemsError, match=f"hosts.csv:{message}"):
-        _rows(path).rows()
+        _rows(path).read_rows()

@@ -51,7 +51,10 @@ def with_keys(*lines: str) -> str:
         (with_keys("limit: .nan"), "r.yaml:7:12: g/A.limit: must be a finite number, not .nan"),
         ("", "r.yaml:1:1: the file holds no rule"),
         (with_keys("for_: 5m"), "r.yaml:7:5: g/A: unknown key 'for_', did you mean 'for'?"),
-        (with_keys("anotations: {}"), "r.yaml:7:5: g/A: unknown key 'anotations', did you mean 'annotations'?"),
+        (
+            with_keys("anotations: {}"),
+            "r.yaml:7:5: g/A: unknown key 'anotations', did you mean 'annotations'?",
+        ),
         (
             RULE.replace("alert: A", "alert: ../../../..scratch/owned"),
             "r.yaml:4:12: g/../../../..scratch/owned.alert: '../../../..scratch/owned' is not a valid name; "
@@ -62,8 +65,14 @@ def with_keys(*lines: str) -> str:
             RULE.replace("name: g", "name: 1g"),
             "r.yaml:2:9: 1g.name: '1g' is not a valid name; a name is a letter, then up to 62 letters, digits, _ or -",
         ),
-        (RULE + RULE[8:].replace("A\n", "B\n"), "r.yaml:7:9: duplicate group 'g', first at r.yaml:2"),
-        (RULE + "  - {alert: A, expr: SELECT 1}\n", "r.yaml:7:13: duplicate alert 'g/A', first at r.yaml:4"),
+        (
+            RULE + RULE[8:].replace("A\n", "B\n"),
+            "r.yaml:7:9: duplicate group 'g', first at r.yaml:2",
+        ),
+        (
+            RULE + "  - {alert: A, expr: SELECT 1}\n",
+            "r.yaml:7:13: duplicate alert 'g/A', first at r.yaml:4",
+        ),
         (
             RULE + "  derived: [{stream: a, expr: S}, {stream: a, expr: S}]\n",
             "r.yaml:7:44: duplicate derived stream 'a', first at r.yaml:7",
@@ -99,13 +108,19 @@ def with_keys(*lines: str) -> str:
             RULE.replace("[host]", "[host, ts]"),
             "r.yaml:6:17: g/A.key[1]: ts cannot be in key: no two events would share an alert",
         ),
-        (with_keys("labels: {alertname: x}"), "r.yaml:7:14: g/A.labels.alertname: label name 'alertname' is reserved"),
+        (
+            with_keys("labels: {alertname: x}"),
+            "r.yaml:7:14: g/A.labels.alertname: label name 'alertname' is reserved",
+        ),
         (
             with_keys("labels: {page: yes, x: true}"),
             "r.yaml:7:28: g/A.labels.x: must be text, not true or false; quote it",
         ),
         # What triggers.
-        (with_keys("absent: 5m", "stream: cpu"), "r.yaml:7:13: g/A.absent: a rule has exactly one of expr and absent"),
+        (
+            with_keys("absent: 5m", "stream: cpu"),
+            "r.yaml:7:13: g/A.absent: a rule has exactly one of expr and absent",
+        ),
         (
             RULE.replace("    expr: SELECT host, ts FROM cpu\n", ""),
             "r.yaml:4:5: g/A.absent: a rule has exactly one of expr and absent",
@@ -115,14 +130,19 @@ def with_keys(*lines: str) -> str:
             "r.yaml:4:5: g/A.stream: absent needs stream, and stream goes only with absent",
         ),
         (
-            RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 5m\n    stream: cpu").replace("[host]", "[]"),
+            RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 5m\n    stream: cpu").replace(
+                "[host]", "[]"
+            ),
             "r.yaml:7:10: g/A.key: absent needs key: the columns whose values may fall silent",
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", ""),
             "r.yaml:4:5: g/A.absent: a rule has exactly one of expr and absent",
         ),
-        (RULE.replace("SELECT host, ts FROM cpu", "' '"), "r.yaml:5:11: g/A.expr: must not be empty"),
+        (
+            RULE.replace("SELECT host, ts FROM cpu", "' '"),
+            "r.yaml:5:11: g/A.expr: must not be empty",
+        ),
         # Questions.
         (
             with_keys("recall: {a: {every: 1s}}"),
@@ -140,8 +160,14 @@ def with_keys(*lines: str) -> str:
             with_keys("recall: {a: {sql: S, rnge: 1d}}"),
             "r.yaml:7:26: g/A.recall.a: unknown key 'rnge', did you mean 'range'?",
         ),
-        (with_keys("recall_on: fire"), "r.yaml:7:16: g/A.recall_on: must be 'firing' or 'every', not 'fire'"),
-        (with_keys("then: [{stream: a, sql: S}]"), "r.yaml:7:12: g/A.then[0]: missing key 'within'"),
+        (
+            with_keys("recall_on: fire"),
+            "r.yaml:7:16: g/A.recall_on: must be 'firing' or 'every', not 'fire'",
+        ),
+        (
+            with_keys("then: [{stream: a, sql: S}]"),
+            "r.yaml:7:12: g/A.then[0]: missing key 'within'",
+        ),
         (
             with_keys("context: {a: {sql: S, numeric: {x: 0}}}"),
             "r.yaml:7:40: g/A.context.a.numeric.x: must be greater than 0, not 0",
@@ -162,7 +188,10 @@ def with_keys(*lines: str) -> str:
         # Shapes.
         ("groups: []\n", "r.yaml:1:9: groups: must not be empty"),
         ("groups:\n- x\n", "r.yaml:2:3: groups[0]: must be a mapping, `key: value`, not 'x'"),
-        ("group: []\ngroups: [{name: a}]\n", "r.yaml:1:1: unknown key 'group', did you mean 'groups'?"),
+        (
+            "group: []\ngroups: [{name: a}]\n",
+            "r.yaml:1:1: unknown key 'group', did you mean 'groups'?",
+        ),
     ],
 )
 def test_faults_with_place_rule_and_cause(text: str, expected: str) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from moirae.rules.model import RuleFile
 from moirae.rules.parse import parse_rules, read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
-from moirae.rules.ruleset import Rule, RuleSet
+from moirae.rules.rule_set import Rule, RuleSet
 
 CONTRACT = """\
 groups:
@@ -85,8 +85,8 @@ def test_the_whole_contract_is_read() -> None:
     assert (derived.group, derived.stream, derived.archive) == ("testbed", "load", True)
     (one,) = found.rules
     assert (one.id, one.group, one.derived) == ("testbed/NodeOverloaded", "testbed", (derived,))
-    assert found.rule(one.id) is one
-    assert found.rule("testbed/Other") is None
+    assert found.find_rule(one.id) is one
+    assert found.find_rule("testbed/Other") is None
     spec = one.spec
     assert spec.expr == "SELECT host, ts, cpu FROM load WHERE cpu > 90"
     assert (spec.key, spec.id, spec.for_) == (("host",), None, timedelta(0))
@@ -94,38 +94,64 @@ def test_the_whole_contract_is_read() -> None:
     assert (spec.labels, spec.enabled, spec.recall_on) == ({"severity": "page"}, True, "firing")
     assert spec.annotations == {"summary": "{{ event.host }} at {{ event.cpu | round(1) }} %"}
     assert list(spec.context) == ["running", "site", "own"]
-    assert (spec.context["running"].within, spec.context["site"].within) == (timedelta(minutes=10), None)
+    assert (spec.context["running"].within, spec.context["site"].within) == (
+        timedelta(minutes=10),
+        None,
+    )
     assert spec.context["own"].numeric == {"cpu": None}
     assert spec.surroundings["before"].within == timedelta(hours=1)
     norm, similar = spec.recall["norm"], spec.recall["similar"]
     assert isinstance(norm, SqlRecall)
-    assert (norm.range, norm.every, norm.feedback) == (timedelta(days=7), timedelta(seconds=1), None)
+    assert (norm.range, norm.every, norm.feedback) == (
+        timedelta(days=7),
+        timedelta(seconds=1),
+        None,
+    )
     assert isinstance(similar, SimilarRecall)
     assert (similar.similar.contexts, similar.similar.k) == (("running", "site"), 10)
     assert (similar.similar.measure, similar.similar.gap) == ("tfidf", timedelta(hours=6))
     assert similar.feedback == timedelta(minutes=10)
     assert spec.where == "event.cpu > norm.mean + 3 * norm.sd"
     (then,) = spec.then
-    assert (then.stream, then.within, then.analysis) == ("candidates", timedelta(minutes=1), "present")
+    assert (then.stream, then.within, then.analysis) == (
+        "candidates",
+        timedelta(minutes=1),
+        "present",
+    )
 
 
 def test_defaults() -> None:
     spec = rule(RULE.replace("    key: [host]\n", "")).spec
     assert (spec.key, spec.id, spec.limit, spec.where) == (None, None, None, None)
-    assert (spec.for_, spec.delay, spec.keep_firing_for) == (timedelta(0), timedelta(0), timedelta(minutes=5))
+    assert (spec.for_, spec.delay, spec.keep_firing_for) == (
+        timedelta(0),
+        timedelta(0),
+        timedelta(minutes=5),
+    )
     assert (spec.labels, spec.context, spec.recall, spec.then) == ({}, {}, {}, ())
 
 
 def test_groups_pass_their_settings_on() -> None:
-    text = RULE.replace("- name: g\n", "- name: g\n  interval: 10s\n  query_offset: 1m\n  limit: 5\n")
+    text = RULE.replace(
+        "- name: g\n", "- name: g\n  interval: 10s\n  query_offset: 1m\n  limit: 5\n"
+    )
     one = rule(text)
-    assert (one.interval, one.query_offset, one.limit) == (timedelta(seconds=10), timedelta(minutes=1), 5)
+    assert (one.interval, one.query_offset, one.limit) == (
+        timedelta(seconds=10),
+        timedelta(minutes=1),
+        5,
+    )
     assert rule(text + "    limit: 3\n").limit == 3
 
 
 def test_absence() -> None:
     spec = rule(RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 10m\n    stream: cpu")).spec
-    assert (spec.absent, spec.stream, spec.key, spec.expr) == (timedelta(minutes=10), "cpu", ("host",), None)
+    assert (spec.absent, spec.stream, spec.key, spec.expr) == (
+        timedelta(minutes=10),
+        "cpu",
+        ("host",),
+        None,
+    )
 
 
 def test_labels_are_text_as_written() -> None:
@@ -154,7 +180,11 @@ def test_places_of_texts() -> None:
 
 
 def test_places_in_blocks() -> None:
-    one = rule(RULE.replace("SELECT host, ts FROM cpu", "|\n      SELECT host,\n        tss AS ts\n      FROM cpu"))
+    one = rule(
+        RULE.replace(
+            "SELECT host, ts FROM cpu", "|\n      SELECT host,\n        tss AS ts\n      FROM cpu"
+        )
+    )
     assert one.position("expr", line=2, column=3) == (7, 9)
 
 
@@ -212,13 +242,16 @@ def test_the_version_is_stable_over_releases() -> None:
 
 def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
     texts = {
-        "a.yaml": RULE.replace("[host]", "[ts]") + "    enabled: no\n  derived: [{stream: cpu, expr: S}]\n",
+        "a.yaml": RULE.replace("[host]", "[ts]")
+        + "    enabled: no\n  derived: [{stream: cpu, expr: S}]\n",
         "b.yaml": "groups: [\n",
         "c.yaml": RULE + "    annotations: {s: '{{'}\n",
     }
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    _, problems = read_rule_files([*(tmp_path / name for name in texts), tmp_path / "d.yaml"], TAKEN)
+    _, problems = read_rule_files(
+        [*(tmp_path / name for name in texts), tmp_path / "d.yaml"], TAKEN
+    )
     assert [str(problem).removeprefix(f"{tmp_path}/") for problem in problems] == [
         "a.yaml:6:11: g/A.key[0]: ts cannot be in key: no two events would share an alert",
         "a.yaml:7:14: g/A.enabled: must be true or false, not 'no'",
@@ -239,7 +272,21 @@ def test_floods_of_problems_are_cut() -> None:
 
 KEYS = "name rules derived alert expr absent stream key id for labels annotations context recall similar then".split()
 VALUES = st.recursive(
-    st.sampled_from(["x", "5m", "1", "~", "true", ".nan", "'{{ event.x }}'", "'{% for %}'", "''", "[]", "SELECT 1"]),
+    st.sampled_from(
+        [
+            "x",
+            "5m",
+            "1",
+            "~",
+            "true",
+            ".nan",
+            "'{{ event.x }}'",
+            "'{% for %}'",
+            "''",
+            "[]",
+            "SELECT 1",
+        ]
+    ),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]"),
         st.dictionaries(st.sampled_from([*KEYS, "sql", "k", "x", "event"]), inner, max_size=5).map(

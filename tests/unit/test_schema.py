@@ -7,33 +7,35 @@ from pathlib import Path
 
 import pytest
 
-from moirae.schema import FOLDER, main, schemas, stale
+from moirae.json_schema import SCHEMA_FOLDER, find_stale, generate_schemas, main
 
 
 def test_the_files_are_current() -> None:
-    assert stale(FOLDER) == (), "run python -m moirae.schema"
+    assert find_stale(SCHEMA_FOLDER) == (), "run python -m moirae.json_schema"
 
 
-def test_check_tells_what_is_stale_and_writing_mends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_tells_what_is_stale_and_writing_mends_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--check"], tmp_path) == 1
-    assert "rules.schema.json is stale; run python -m moirae.schema" in capsys.readouterr().err
+    assert "rules.schema.json is stale; run python -m moirae.json_schema" in capsys.readouterr().err
     assert main([], tmp_path / "docs") == 0
     assert main(["--check"], tmp_path / "docs") == 0
     (tmp_path / "docs" / "rules.schema.json").write_text("{}", encoding="utf-8")
     assert main(["--check"], tmp_path / "docs") == 1
 
 
-@pytest.mark.parametrize("name", sorted(schemas()))
+@pytest.mark.parametrize("name", sorted(generate_schemas()))
 def test_durations_stand_as_they_are_written(name: str) -> None:
-    text = schemas()[name]
+    text = generate_schemas()[name]
     assert json.loads(text)["title"].startswith("Moirae")
     assert '"default": "P' not in text
     assert '"title": ' in text
 
 
-@pytest.mark.parametrize("name", sorted(schemas()))
+@pytest.mark.parametrize("name", sorted(generate_schemas()))
 def test_every_key_says_what_it_is(name: str) -> None:
-    schema = json.loads(schemas()[name])
+    schema = json.loads(generate_schemas()[name])
     for title, definition in {**schema["$defs"], "": schema}.items():
         for key, value in definition["properties"].items():
             # A reference whose description would repeat that of its target has none of its own.

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from archiver.engine.scratch import scratch
+from archiver.spark.scratch import scratch_folder
 
-_MAKE = "import sys; from archiver.engine.scratch import scratch; print(scratch(), flush=True); sys.stdin.read()"
+_MAKE = "import sys; from archiver.spark.scratch import scratch_folder; print(scratch_folder(), flush=True); sys.stdin.read()"
 
 
 def _process(base: Path) -> tuple[subprocess.Popen[str], Path]:
@@ -67,4 +67,4 @@ def test_a_name_that_others_have_taken_is_not_used(tmp_path: Path, what: str) ->
 
 
 def test_a_process_has_one(tmp_path: Path) -> None:
-    assert scratch() == scratch()
+    assert scratch_folder() == scratch_folder()

@@ -10,25 +10,32 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from moirae.errors import MoiraeError
-from moirae.evaluation.cases import cases
-from moirae.evaluation.files import read_judgements, read_labels
-from moirae.evaluation.judged import Judged
-from recall.similarity.baselines import BASELINES
-from recall.similarity.calibration import Case, learn, reliability
-from recall.similarity.comparable import Calibration, features
+from moirae.feedback.context_files import read_judgements, read_labels
+from moirae.feedback.judgements import JudgedCorpus
+from moirae.feedback.training import training_cases
+from recall.relevance.baselines import BASELINES
+from recall.relevance.calibration import CalibrationCase, fit_calibration, measure_reliability
+from recall.relevance.quality import METRICS, compute_metrics, evaluate
+from recall.relevance.ready_contexts import AlertContext, rank_by
+from recall.similarity.comparable import Calibration, answer_features
 from recall.similarity.measure import MEASURES
-from recall.similarity.quality import METRICS, evaluate, metrics
-from recall.similarity.run import Alert, by
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
-RANKERS = {**{name: by(measure) for name, measure in MEASURES.items()}, **BASELINES}
+RANKERS = {**{name: rank_by(measure) for name, measure in MEASURES.items()}, **BASELINES}
 
 
-@given(st.lists(st.integers(0, 3), min_size=10, max_size=10), st.lists(st.integers(1, 3), min_size=1, max_size=5))
+@given(
+    st.lists(st.integers(0, 3), min_size=10, max_size=10),
+    st.lists(st.integers(1, 3), min_size=1, max_size=5),
+)
 def test_metrics_are_those_of_the_books(hits: list[int], missed: list[int]) -> None:
     gains = [2.0**gain - 1 for gain in (*hits, *missed)]
     ranked = [list(range(len(gains), 0, -1))]
-    found = dict(zip(METRICS, metrics(hits, sorted([*hits, *missed], reverse=True)[:10]), strict=True))
+    found = dict(
+        zip(
+            METRICS, compute_metrics(hits, sorted([*hits, *missed], reverse=True)[:10]), strict=True
+        )
+    )
     assert found["ndcg10"] == pytest.approx(ndcg_score([gains], ranked, k=10))
     assert found["p10"] == sum(gain > 0 for gain in hits) / 10
     assert found["p1"] == (hits[0] > 0)
@@ -36,22 +43,26 @@ def test_metrics_are_those_of_the_books(hits: list[int], missed: list[int]) -> N
     assert found["mrr10"] == (1 / first if first else 0)
 
 
-def incidents(days: int, seed: int = 1) -> Judged:
+def incidents(days: int, seed: int = 1) -> JudgedCorpus:
     """Three kinds of incidents, a few each day, with words that tell the kind in most of them."""
     rng = np.random.default_rng(seed)
     alerts, kinds = [], {}
     for n in range(days * 4):
         kind = "disk cpu net".split()[int(rng.integers(3))]
         told = kind if rng.random() < 0.7 else "disk cpu net".split()[int(rng.integers(3))]
-        facts = {f"msg={told}{int(rng.integers(3))}": 1, f"host=n{int(rng.integers(5))}": 1, "all=1": 1}
-        alerts.append(Alert(f"e{n}", "t", n * DAY // 4, facts, place=f"n{n % 5}"))
+        facts = {
+            f"msg={told}{int(rng.integers(3))}": 1,
+            f"host=n{int(rng.integers(5))}": 1,
+            "all=1": 1,
+        }
+        alerts.append(AlertContext(f"e{n}", "t", n * DAY // 4, facts, location=f"n{n % 5}"))
         kinds[f"e{n}"] = kind
-    return Judged("incidents", alerts, kinds, gap=timedelta(hours=1))
+    return JudgedCorpus("incidents", alerts, kinds, gap=timedelta(hours=1))
 
 
 def test_measures_stand_beside_guesses() -> None:
     known = incidents(60)
-    found = evaluate(known.alerts, known.gains, RANKERS, known.gap)
+    found = evaluate(known.alerts, known.gains_of, RANKERS, known.gap)
     estimates = found.estimates()
     assert len(found.queries) == len(found.candidates) > 230
     assert estimates["tfidf"]["p10"].value > estimates["chance"]["p10"].value + 0.15
@@ -66,8 +77,11 @@ def test_measures_stand_beside_guesses() -> None:
 
 
 def test_guesses_are_what_they_say() -> None:
-    alerts = [Alert(f"e{n}", "t", n * HOUR, {"a=1": 1}, place="here" if n % 2 else "there") for n in range(8)]
-    asked = Judged("", alerts, {})
+    alerts = [
+        AlertContext(f"e{n}", "t", n * HOUR, {"a=1": 1}, location="here" if n % 2 else "there")
+        for n in range(8)
+    ]
+    asked = JudgedCorpus("", alerts, {})
     order: dict[str, list[str]] = {}
 
     def gains(question: object) -> dict[str, int]:
@@ -88,22 +102,24 @@ def test_guesses_are_what_they_say() -> None:
 
 
 def test_what_is_said_of_a_hit_counts_more_than_its_kind() -> None:
-    alerts = [Alert(f"e{n}", "t", n * HOUR, {"a=1": 1}) for n in range(4)]
-    known = Judged("", alerts, {"e0": "x", "e1": "x", "e3": "x"}, {("e3", "e0"): False, ("e3", "e2"): True})
+    alerts = [AlertContext(f"e{n}", "t", n * HOUR, {"a=1": 1}) for n in range(4)]
+    known = JudgedCorpus(
+        "", alerts, {"e0": "x", "e1": "x", "e3": "x"}, {("e3", "e0"): False, ("e3", "e2"): True}
+    )
     seen: dict[str, object] = {}
 
     def gains(question: object) -> object:
-        seen["last"] = known.gains(question)  # type: ignore[arg-type]
+        seen["last"] = known.gains_of(question)  # type: ignore[arg-type]
         return seen["last"]
 
     evaluate(alerts, gains, {}, timedelta(0))  # type: ignore[arg-type]
     assert seen["last"] == {"e1": 1, "e2": 2}
-    assert [known.same("e3", past) for past in ("e0", "e1", "e2")] == [False, True, True]
-    assert known.same("e2", "e0") is None
+    assert [known.is_same_kind("e3", past) for past in ("e0", "e1", "e2")] == [False, True, True]
+    assert known.is_same_kind("e2", "e0") is None
 
 
 def test_probabilities_hold_on_later_events() -> None:
-    found = reliability(cases(incidents(500)))
+    found = measure_reliability(training_cases(incidents(500)))
     assert found is not None
     assert found.learned + found.tested > 1900
     assert found.brier < found.plain - 0.01
@@ -113,12 +129,17 @@ def test_probabilities_hold_on_later_events() -> None:
 
 
 def test_nothing_is_learned_of_too_little() -> None:
-    right = [Case(n, features([0.9, 0.1], ["x", "x"], 100), True) for n in range(100)]
-    assert learn(right) is None
-    assert learn(right[:20]) is None
-    assert reliability(right) is None
-    wrong = [Case(n, features([0.2, 0.1], ["x", "y"], 100), False) for n in range(100, 130)]
-    model = learn([*right, *wrong])
+    right = [
+        CalibrationCase(n, answer_features([0.9, 0.1], ["x", "x"], 100), True) for n in range(100)
+    ]
+    assert fit_calibration(right) is None
+    assert fit_calibration(right[:20]) is None
+    assert measure_reliability(right) is None
+    wrong = [
+        CalibrationCase(n, answer_features([0.2, 0.1], ["x", "y"], 100), False)
+        for n in range(100, 130)
+    ]
+    model = fit_calibration([*right, *wrong])
     assert model is not None
     assert model.probability(right[0].features) > 0.9 > 0.1 > model.probability(wrong[0].features)
     assert Calibration.from_json(model.to_json()) == model

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from archiver.units import SourceDamaged
+from archiver.ingest.source_units import SourceDamaged
 from moirae.errors import Unreachable
-from moirae.live.sources.files import lines, tables
+from moirae.live.sources.files import read_lines, read_tables
 
 _NOBODY = 65534
 
@@ -27,7 +27,7 @@ def _without_rights() -> Iterator[None]:
         os.seteuid(mine)
 
 
-@pytest.mark.parametrize("read", [lines, tables])
+@pytest.mark.parametrize("read", [read_lines, read_tables])
 def test_a_file_that_is_closed_to_us_is_damaged(tmp_path: Path, read: type) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n")
@@ -41,4 +41,4 @@ def test_a_disk_that_fails_is_an_error_that_names_the_file() -> None:
     if not path.exists():
         pytest.skip("no /proc here")
     with pytest.raises(Unreachable, match="/proc/self/mem"):
-        list(lines(path))
+        list(read_lines(path))

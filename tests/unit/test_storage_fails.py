@@ -17,18 +17,26 @@ def run(*_):
     ThreadPoolExecutor(1).submit(time.sleep, 300)
     raise StorageFailed("the archive s3://b cannot be used: it is away")
 
-module, role, workspace = sys.argv[1:]
+module, function, role, workspace = sys.argv[1:]
 sys.modules[module] = types.ModuleType(module)
-sys.modules[module].run = run
+setattr(sys.modules[module], function, run)
 sys.argv = ["moirae", "run", role, "--workspace", workspace]
 main()
 """
 
 
-@pytest.mark.parametrize(("module", "role"), [("moirae.live.run", "live"), ("moirae.recaller", "recall")])
-def test_it_ends_at_once(module: str, role: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("module", "function", "role"),
+    [("moirae.live", "run_live", "live"), ("moirae.recall_process", "run_recall", "recall")],
+)
+def test_it_ends_at_once(module: str, function: str, role: str, tmp_path: Path) -> None:
     workspace = tmp_path / "moirae.yaml"
-    workspace.write_text("streams: {s: {columns: {ts: timestamp}, time: ts, source: {files: 'in/*.jsonl'}}}\n")
-    command = [sys.executable, "-c", _FAILS, module, role, str(workspace)]
+    workspace.write_text(
+        "streams: {s: {columns: {ts: timestamp}, time: ts, source: {files: 'in/*.jsonl'}}}\n"
+    )
+    command = [sys.executable, "-c", _FAILS, module, function, role, str(workspace)]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stderr) == (75, "moirae: the archive s3://b cannot be used: it is away\n")
+    assert (ended.returncode, ended.stderr) == (
+        75,
+        "moirae: the archive s3://b cannot be used: it is away\n",
+    )

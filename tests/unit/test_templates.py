@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moirae.rules.templates import MAX_OUTPUT, TemplateFault, names_in, render
+from moirae.rules.templates import MAX_OUTPUT, TemplateFault, find_variables, render
 
-EVENT = {"host": "n1", "cpu": 93.27, "values": 3, "items": "i", "rows": [1, 2, 3], "big": 10**9, "none": None}
+EVENT = {
+    "host": "n1",
+    "cpu": 93.27,
+    "values": 3,
+    "items": "i",
+    "rows": [1, 2, 3],
+    "big": 10**9,
+    "none": None,
+}
 
 
 @pytest.mark.parametrize(
@@ -33,9 +41,9 @@ def test_filling(template: str, text: str) -> None:
 
 
 def test_names() -> None:
-    assert names_in("{{ event.x }} {% for a in rows if a > b %}{{ a }}{{ loop.index }}{% endfor %}") == {
-        *("event", "rows", "b")
-    }
+    assert find_variables(
+        "{{ event.x }} {% for a in rows if a > b %}{{ a }}{{ loop.index }}{% endfor %}"
+    ) == {*("event", "rows", "b")}
 
 
 @pytest.mark.parametrize(
@@ -54,7 +62,10 @@ def test_names() -> None:
         ("{% include 'x' %}", "include is not allowed in a template"),
         ("{% macro m() %}{% endmacro %}", "macro is not allowed in a template"),
         ("{{ event.host | center(999999999) }}", "unknown filter 'center'"),
-        ("{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}", "a loop within a loop is not allowed"),
+        (
+            "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}",
+            "a loop within a loop is not allowed",
+        ),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "nested too deep"),
         ("{{ " + "9" * 5000 + " }}", "number too long"),
         ("{{ -" + "-" * 5000 + "1 }}", "nested too deep"),
@@ -68,7 +79,7 @@ def test_what_is_refused(template: str, message: str) -> None:
 
 def test_the_line_of_a_fault() -> None:
     with pytest.raises(TemplateFault) as caught:
-        names_in("a\nb {{ x | }}\n")
+        find_variables("a\nb {{ x | }}\n")
     assert caught.value.line == 2
 
 
@@ -92,13 +103,50 @@ def test_nothing_takes_long(template: str) -> None:
     assert time.monotonic() - begin < 1
 
 
-PIECES = ["{{", "}}", "{%", "%}", "{#", "#}", "event", ".x", "|", "round", "(", ")", "[", "]", "'", '"', "*", "**"]
-PIECES += ["for", "in", "if", "else", "endfor", "endif", "set", "=", "1", " ", "\n", "~", "-", ",", "not", "is", "\\"]
+PIECES = [
+    "{{",
+    "}}",
+    "{%",
+    "%}",
+    "{#",
+    "#}",
+    "event",
+    ".x",
+    "|",
+    "round",
+    "(",
+    ")",
+    "[",
+    "]",
+    "'",
+    '"',
+    "*",
+    "**",
+]
+PIECES += [
+    "for",
+    "in",
+    "if",
+    "else",
+    "endfor",
+    "endif",
+    "set",
+    "=",
+    "1",
+    " ",
+    "\n",
+    "~",
+    "-",
+    ",",
+    "not",
+    "is",
+    "\\",
+]
 
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join))
 def test_any_text_is_a_template_or_refused(text: str) -> None:
     with suppress(TemplateFault):
-        names_in(text)
+        find_variables(text)
         render(text, {"event": EVENT})

@@ -12,8 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from moirae.demo.causes import CAUSE, CAUSES, KINDS
-from moirae.demo.testbed import STREAMS, Failure, Row, Stream, Testbed, write_history
+from moirae.demo.failures import CAUSES, CAUSES_BY_NAME, FAILURE_KINDS
+from moirae.demo.testbed import (
+    STREAMS,
+    SimulatedFailure,
+    StreamName,
+    StreamRow,
+    Testbed,
+    write_history,
+)
 
 LIVE = datetime(2026, 11, 21, 9, 30, 17, 123456, tzinfo=UTC)
 END = LIVE + timedelta(seconds=75)
@@ -29,30 +36,30 @@ def testbed() -> Testbed:
     return make(7)
 
 
-def history(testbed: Testbed, stream: Stream) -> Iterator[Row]:
+def history(testbed: Testbed, stream: StreamName) -> Iterator[StreamRow]:
     for _, rows in testbed.history(stream):
         yield from rows
 
 
-def live(testbed: Testbed, stream: Stream) -> list[Row]:
+def live(testbed: Testbed, stream: StreamName) -> list[StreamRow]:
     return testbed.live(stream, LIVE, END)
 
 
-def at(row: Row) -> datetime:
+def at(row: StreamRow) -> datetime:
     return datetime.fromisoformat(str(row["ts"]))
 
 
-def during(failures: Iterable[Failure], row: Row) -> list[Failure]:
+def during(failures: Iterable[SimulatedFailure], row: StreamRow) -> list[SimulatedFailure]:
     return [f for f in failures if f.host == row["host"] and f.starts <= at(row) < f.ends]
 
 
-def shows(row: Row) -> set[str]:
+def shows(row: StreamRow) -> set[str]:
     """The kinds of failure that a simple rule would see in the row."""
     limits = {"cpu": (92, "overload"), "memory": (94, "memory"), "lost": (40, "network")}
     return {kind for name, (limit, kind) in limits.items() if float(row.get(name, 0)) > limit}
 
 
-def current(testbed: Testbed) -> list[Failure]:
+def current(testbed: Testbed) -> list[SimulatedFailure]:
     return [failure for failure in testbed.failures if failure.starts >= LIVE]
 
 
@@ -67,7 +74,9 @@ def bags(testbed: Testbed) -> dict[str, Counter[str]]:
         ts = str(row["ts"])[:-1]
         for first_text, last_text, failure_id in windows.get(str(row["host"]), ()):
             if first_text <= ts <= last_text:
-                found[failure_id].update(f"{name}={row[name]}" for name in ("user", "experiment", "process"))
+                found[failure_id].update(
+                    f"{name}={row[name]}" for name in ("user", "experiment", "process")
+                )
     return found
 
 
@@ -90,7 +99,9 @@ def test_the_most_similar_past_failure_of_the_kind_has_the_same_cause(seed: int)
     contexts = bags(testbed)
     right = []
     for failure in current(testbed):
-        earlier = [f for f in testbed.failures if f.kind == failure.kind and f.starts < failure.starts]
+        earlier = [
+            f for f in testbed.failures if f.kind == failure.kind and f.starts < failure.starts
+        ]
         best = most_similar(contexts[failure.id], [contexts[f.id] for f in earlier])
         right.append(earlier[best].cause == failure.cause)
     assert sum(right) >= 0.8 * len(right)
@@ -115,7 +126,7 @@ def test_different_seeds_give_different_testbeds(testbed: Testbed) -> None:
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_live_rows_do_not_depend_on_the_slicing(testbed: Testbed, stream: Stream) -> None:
+def test_live_rows_do_not_depend_on_the_slicing(testbed: Testbed, stream: StreamName) -> None:
     cuts = [LIVE - timedelta(hours=1), LIVE]
     while cuts[-1] < END:
         cuts.append(cuts[-1] + timedelta(milliseconds=777, microseconds=len(cuts)))
@@ -127,18 +138,28 @@ def test_live_rows_do_not_depend_on_the_slicing(testbed: Testbed, stream: Stream
 
 
 @pytest.mark.parametrize("stream", STREAMS)
-def test_rows_are_distinct_in_order_and_within_their_phase(testbed: Testbed, stream: Stream) -> None:
+def test_rows_are_distinct_in_order_and_within_their_phase(
+    testbed: Testbed, stream: StreamName
+) -> None:
     past, now = list(history(testbed, stream)), live(testbed, stream)
     times = [str(row["ts"]) for row in past]
     assert times == sorted(times)
-    assert LIVE - timedelta(days=2) <= at(past[0]) <= at(past[-1]) < LIVE <= at(now[0]) <= at(now[-1]) < END
+    assert (
+        LIVE - timedelta(days=2)
+        <= at(past[0])
+        <= at(past[-1])
+        < LIVE
+        <= at(now[0])
+        <= at(now[-1])
+        < END
+    )
     identities = [tuple(v for name, v in row.items() if name != "cpu") for row in past + now]
     assert len(set(identities)) == len(identities)
     assert len({row["ts"] for row in now}) > 0.5 * len({(row["ts"], row["host"]) for row in now})
 
 
 @pytest.mark.parametrize("stream", ["node", "ping"])
-def test_symptoms_show_during_failures_and_never_else(testbed: Testbed, stream: Stream) -> None:
+def test_symptoms_show_during_failures_and_never_else(testbed: Testbed, stream: StreamName) -> None:
     shown = {"node": {"overload", "memory"}, "ping": {"network"}}[stream]
     for row in [*history(testbed, stream), *live(testbed, stream)]:
         kinds: set[str] = {failure.kind for failure in during(testbed.failures, row)}
@@ -153,7 +174,10 @@ def test_healthy_hosts_keep_well_below_the_limits(testbed: Testbed) -> None:
         *live(testbed, "node"),
         *live(testbed, "ping"),
     ]
-    healthy = {name: [float(r[name]) for r in rows if name in r and not shows(r)] for name in ("cpu", "memory", "lost")}
+    healthy = {
+        name: [float(r[name]) for r in rows if name in r and not shows(r)]
+        for name in ("cpu", "memory", "lost")
+    }
     assert max(healthy["cpu"]) <= 85
     assert max(healthy["memory"]) <= 88
     assert max(healthy["lost"]) <= 5
@@ -178,7 +202,7 @@ def test_live_failures_are_on_different_healthy_hosts_and_have_a_past(seed: int)
     assert len(failures) == 10
     assert [f.starts for f in testbed.failures] == sorted(f.starts for f in testbed.failures)
     assert len({f.host for f in failures}) == len(failures)
-    assert {f.kind for f in failures} == set(KINDS)
+    assert {f.kind for f in failures} == set(FAILURE_KINDS)
     for f in failures:
         assert LIVE + timedelta(seconds=8) <= f.starts <= END - timedelta(seconds=20)
         assert f.ends <= END
@@ -204,8 +228,10 @@ def test_past_failures_are_resolved_as_their_cause_is(testbed: Testbed) -> None:
     for failure in testbed.failures:
         if failure.starts < LIVE:
             least = 25 if failure.kind == "silent" else 15
-            assert timedelta(minutes=least) <= failure.ends - failure.starts <= timedelta(minutes=60)
-            assert failure.resolution.startswith(CAUSE[failure.cause].notes)
+            assert (
+                timedelta(minutes=least) <= failure.ends - failure.starts <= timedelta(minutes=60)
+            )
+            assert failure.resolution.startswith(CAUSES_BY_NAME[failure.cause].notes)
             assert failure.resolved_by in {"ops-day", "ops-night", "site-admin", "on-call"}
     assert len({cause.tag for cause in CAUSES}) == len(CAUSES)
 
@@ -214,7 +240,7 @@ def test_signatures_are_there_before_the_failure(testbed: Testbed) -> None:
     missing = 0
     contexts = bags(testbed)
     for failure in testbed.failures:
-        first, *others = CAUSE[failure.cause].signature
+        first, *others = CAUSES_BY_NAME[failure.cause].signature
         assert first in contexts[failure.id]
         assert sum(term in contexts[failure.id] for term in others) >= len(others) - 1 >= 1
         missing += any(term not in contexts[failure.id] for term in others)
@@ -224,22 +250,28 @@ def test_signatures_are_there_before_the_failure(testbed: Testbed) -> None:
 def test_a_process_sample_just_before_each_live_failure_shows_it(testbed: Testbed) -> None:
     rows = live(testbed, "process")
     for failure in current(testbed):
-        last = [r for r in rows if r["host"] == failure.host and timedelta() < failure.starts - at(r)]
+        last = [
+            r for r in rows if r["host"] == failure.host and timedelta() < failure.starts - at(r)
+        ]
         newest = max(at(row) for row in last)
         assert failure.starts - newest <= timedelta(seconds=3)
         terms = {f"process={row['process']}" for row in last if at(row) == newest}
-        assert CAUSE[failure.cause].signature[0] in terms
+        assert CAUSES_BY_NAME[failure.cause].signature[0] in terms
 
 
 def test_single_terms_of_signatures_also_occur_without_failure(testbed: Testbed) -> None:
     terms = {term for cause in CAUSES for term in cause.signature if term.startswith("process=")}
     around = defaultdict(list)
     for f in testbed.failures:
-        around[f.host].append(((f.starts - timedelta(hours=1)).isoformat()[:19], f.ends.isoformat()[:19]))
+        around[f.host].append(
+            ((f.starts - timedelta(hours=1)).isoformat()[:19], f.ends.isoformat()[:19])
+        )
     harmless = {
         f"process={row['process']}"
         for row in history(testbed, "process")
-        if not any(since <= str(row["ts"])[:-1] <= until for since, until in around[str(row["host"])])
+        if not any(
+            since <= str(row["ts"])[:-1] <= until for since, until in around[str(row["host"])]
+        )
     }
     assert len(harmless & terms) > 0.5 * len(terms)
 
@@ -254,7 +286,11 @@ def test_history_is_written_as_complete_files_day_by_day(testbed: Testbed, tmp_p
     assert len(written) == 3 * len(STREAMS)
     assert not list(tmp_path.glob("*/.*"))
     for stream in STREAMS:
-        lines = [line for path in sorted(tmp_path.glob(f"{stream}/*")) for line in path.read_text().splitlines()]
+        lines = [
+            line
+            for path in sorted(tmp_path.glob(f"{stream}/*"))
+            for line in path.read_text().splitlines()
+        ]
         assert [json.loads(line) for line in lines] == list(history(testbed, stream))
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moirae.status import verdict
+from moirae.inspect.status import assess_health
 
 STARTED = 1000
 
@@ -46,14 +46,31 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
             "400 recalls are still to be answered",
         ),
         ({"waiting": 3}, {"live": ("ended", 90), "recall": ("ended", 90)}, True, "not running"),
-        ({}, {"live": ("starting", 40), "up": ("running", 1)}, True, "starting, and has been busy for 40 s"),
-        ({}, {"live": ("starting", 400), "up": ("running", 1)}, False, "no sign of life for 400 s: look at"),
+        (
+            {},
+            {"live": ("starting", 40), "up": ("running", 1)},
+            True,
+            "starting, and has been busy for 40 s",
+        ),
+        (
+            {},
+            {"live": ("starting", 400), "up": ("running", 1)},
+            False,
+            "no sign of life for 400 s: look at",
+        ),
         ({}, {"live": ("ended", 20), "up": ("running", 21)}, False, "`moirae up` has fallen"),
         ({}, {"live": ("ended", 20), "up": ("ended", 19)}, True, "not running"),
         ({}, {"live": ("ended", 20), "up": ("running", 2 * STARTED)}, True, "not running"),
-        ({}, {"live": ("running", 40)}, False, "no sign of life for 40 s: start it with `moirae up`"),
+        (
+            {},
+            {"live": ("running", 40)},
+            False,
+            "no sign of life for 40 s: start it with `moirae up`",
+        ),
     ],
 )
-def test_verdict(recalls: dict[str, int], roles: dict[str, tuple[str, float]], well: bool, words: str) -> None:
-    fine, told = verdict(_status(recalls, **roles))
+def test_verdict(
+    recalls: dict[str, int], roles: dict[str, tuple[str, float]], well: bool, words: str
+) -> None:
+    fine, told = assess_health(_status(recalls, **roles))
     assert fine is well and words in told

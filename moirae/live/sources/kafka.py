@@ -7,15 +7,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from archiver.progress import Partition
-from archiver.units import Unit
-from moirae.streams import KafkaSource, Stream
+from archiver.ingest import PartitionProgress, SourceUnit
+from moirae.config import KafkaSource, Stream
 
 # What Spark's frame of new records is asked for.
-COLUMNS = ("partition", "offset", "value")
+RECORD_COLUMNS = ("partition", "offset", "value")
 
 
-def options(source: KafkaSource) -> dict[str, str]:
+def reader_options(source: KafkaSource) -> dict[str, str]:
     """Options of Spark's source. Where its checkpoint is lost it begins anew: the ledger knows what was archived."""
     return {
         "kafka.bootstrap.servers": source.kafka.servers,
@@ -28,33 +27,43 @@ def options(source: KafkaSource) -> dict[str, str]:
     }
 
 
-def units(name: str, declared: Stream, records: pa.Table, read: Mapping[str, Partition]) -> list[Unit]:
+def make_units(
+    name: str, declared: Stream, records: pa.Table, progress: Mapping[str, PartitionProgress]
+) -> list[SourceUnit]:
     """One unit for each partition, without records that were archived before. `records`: of `COLUMNS`, in any order."""
     source = declared.source
     assert isinstance(source, KafkaSource)
     ordered = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    made: list[Unit] = []
+    made: list[SourceUnit] = []
     for partition in pc.unique(ordered["partition"]).to_pylist():
-        known = read.get(str(partition))
+        known = progress.get(str(partition))
         mine = ordered.filter(pc.equal(ordered["partition"], partition))
         mine = mine.filter(pc.greater_equal(mine["offset"], known.next if known else 0))
         if len(mine):
-            made.append(_unit(name, declared, source, str(partition), mine))
+            made.append(_make_unit(name, declared, source, str(partition), mine))
     return made
 
 
-def _unit(name: str, declared: Stream, source: KafkaSource, partition: str, records: pa.Table) -> Unit:
+def _make_unit(
+    name: str, declared: Stream, source: KafkaSource, partition: str, records: pa.Table
+) -> SourceUnit:
     offsets: Sequence[int] = records["offset"].to_pylist()
-    values = [value or b"" for value in records["value"].to_pylist()]  # a message without value is an empty line
+    values = [
+        value or b"" for value in records["value"].to_pylist()
+    ]  # a message without value is an empty line
     fields = list(declared.columns) if source.format == "csv" else None
     unit = f"{source.kafka.topic}/{partition}/{offsets[0]}-{offsets[-1]}"
-    return Unit(name, unit, source.format, lambda: iter(values), offsets, fields, partition)
+    return SourceUnit(name, unit, source.format, lambda: iter(values), offsets, fields, partition)
 
 
-def behind(progress: Mapping[str, Any] | None, topic: str, partition: str | None) -> bool:
+def has_unread_records(
+    progress: Mapping[str, Any] | None, topic: str, partition: str | None
+) -> bool:
     """Whether a partition, or any, may hold records that no batch has brought, by what Spark told last."""
     sources = (progress or {}).get("sources") or [{}]
-    latest, reached = (_offsets(sources[0].get(name)) for name in ("latestOffset", "endOffset"))
+    latest, reached = (
+        _parse_offsets(sources[0].get(name)) for name in ("latestOffset", "endOffset")
+    )
     if latest is None or reached is None:
         return True
     if partition is None:
@@ -62,6 +71,6 @@ def behind(progress: Mapping[str, Any] | None, topic: str, partition: str | None
     return bool(latest.get(topic, {}).get(partition) != reached.get(topic, {}).get(partition))
 
 
-def _offsets(value: Any) -> Mapping[str, Any] | None:
+def _parse_offsets(value: Any) -> Mapping[str, Any] | None:
     found = orjson.loads(value) if isinstance(value, str) and value.startswith("{") else value
     return found if isinstance(found, dict) else None

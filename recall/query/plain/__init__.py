@@ -13,42 +13,65 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from recall.query.plain.model import PANES, NotPlain, Paned, Plain, Words
-from recall.query.plain.select import Writer
-from recall.query.plain.words import DuckWords, SparkWords
+from recall.query.plain.model import PANES_TABLE, NotPlain, PanedQuery, PlainQuery, SqlDialect
+from recall.query.plain.rendering import DuckDBDialect, SparkDialect
+from recall.query.plain.select import SelectWriter
 
-__all__ = ["PANES", "DuckWords", "NotPlain", "Paned", "Plain", "SparkWords", "plain"]
+__all__ = [
+    "PANES_TABLE",
+    "DuckDBDialect",
+    "NotPlain",
+    "PanedQuery",
+    "PlainQuery",
+    "SparkDialect",
+    "to_plain",
+]
 
 
-def plain(query: exp.Query, tables: Mapping[str, Mapping[str, str]], types: Mapping[str, str], words: Words) -> Plain:
+def to_plain(
+    query: exp.Query,
+    tables: Mapping[str, Mapping[str, str]],
+    output_types: Mapping[str, str],
+    dialect: SqlDialect,
+) -> PlainQuery:
     """The query over physical `tables` (columns with types), whose attributes have some `types`. Raises `NotPlain`.
 
     Its types are as Spark has found them: where they would come out otherwise here, it is not plain.
     """
     if not isinstance(query, exp.Select):
         raise NotPlain("it is not one SELECT")
-    writer = Writer(words, tables, shared=True)
-    written = writer.select(query)
+    writer = SelectWriter(dialect, tables, parameterized=True)
+    written = writer.write(query)
     made = {name.lower(): value for name, value in written.outputs}
-    if len(made) != len(written.outputs) or set(made) != {"ts", *(name.lower() for name in types)}:
+    if len(made) != len(written.outputs) or set(made) != {
+        "ts",
+        *(name.lower() for name in output_types),
+    }:
         raise NotPlain("an output without a name of its own")
-    if made["ts"].kind != "timestamp" or any(made[name.lower()].kind != kind for name, kind in types.items()):
-        raise NotPlain("outputs of other types than int, bigint, double, string, boolean and timestamp")
-    columns = [f"{made['ts'].sql} AS ts", *(f"{made[name.lower()].sql} AS c{i}" for i, name in enumerate(types))]
-    head = f"SELECT {writer.rule} AS rule, {', '.join(columns)} "
-    before, middle, after = written.parts
-    paned = written.paned
+    if made["ts"].type != "timestamp" or any(
+        made[name.lower()].type != kind for name, kind in output_types.items()
+    ):
+        raise NotPlain(
+            "outputs of other types than int, bigint, double, string, boolean and timestamp"
+        )
+    columns = [
+        f"{made['ts'].sql} AS ts",
+        *(f"{made[name.lower()].sql} AS c{i}" for i, name in enumerate(output_types)),
+    ]
+    head = f"SELECT {writer.rule_column} AS rule, {', '.join(columns)} "
+    before, middle, after = written.text_parts
+    paned = written.paned_query
     if paned is not None:
         first, *rest = paned.merge
         paned = replace(paned, merge=(head + first, *rest))
-    return Plain(
+    return PlainQuery(
         (head + before, middle, after),
         written.source.sql,
-        written.source.nested,
+        written.source.is_query,
         written.source.streams,
         tuple(kind for kind, _ in writer.constants),
-        tuple(types),
-        tuple(made[name.lower()].kind for name in types),
+        tuple(output_types),
+        tuple(made[name.lower()].type for name in output_types),
         tuple(value for _, value in writer.constants),
         paned,
     )

@@ -5,15 +5,17 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, Protocol
 
-Kind = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
+PlainType = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
 
-KINDS: frozenset[str] = frozenset(("int", "bigint", "double", "string", "boolean", "timestamp"))
+PLAIN_TYPES: frozenset[str] = frozenset(
+    ("int", "bigint", "double", "string", "boolean", "timestamp")
+)
 # Columns by name, lower case.
-Columns = Mapping[str, Kind]
+ColumnTypes = Mapping[str, PlainType]
 # Size, slide and offset of windows, in microseconds.
 Window = tuple[int, int, int]
 # The table of panes that a merge reads.
-PANES = "_panes"
+PANES_TABLE = "_panes"
 
 
 class NotPlain(Exception):
@@ -21,57 +23,57 @@ class NotPlain(Exception):
 
 
 @dataclass(frozen=True)
-class Value:
+class TypedExpression:
     """An expression, or a constant by its text."""
 
     sql: str
-    kind: Kind
+    type: PlainType
     literal: str | None = None
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class PlainAggregate:
     """count, count_distinct, sum, avg, min or max `of` an expression (of an average: as double), and its value."""
 
     kind: str
-    of: str
-    value: Value
+    operand: str
+    expression: TypedExpression
 
 
-class PaneWords(Protocol):
+class PaneDialect(Protocol):
     """How windows are merged from the panes in the table `_panes`, which start at `_w` (microseconds)."""
 
-    def rows(self, window: Window) -> str:
+    def assign_windows(self, window: Window) -> str:
         """FROM with each pane in each of its windows, which start at `_start`, from $low to $high (microseconds), the
         first of which must be the start of one.
         """
 
-    def parts(self, aggregate: Aggregate) -> tuple[str, ...]:
+    def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
         """What is computed of an aggregate for each pane."""
 
-    def merged(self, aggregate: Aggregate, parts: Sequence[str]) -> str:
+    def merge_aggregate(self, aggregate: PlainAggregate, parts: Sequence[str]) -> str:
         """What is made of these columns of several panes; of the aggregate's type."""
 
 
-class Words(Protocol):
+class SqlDialect(Protocol):
     """What engines say differently."""
 
-    def name(self, name: str) -> str:
+    def quote(self, name: str) -> str:
         """A quoted identifier."""
 
-    def windowed(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
+    def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """FROM with each row in each of its windows, and what to group by."""
 
-    def border(self, column: str, side: str, window: Window) -> str:
+    def window_bound(self, column: str, side: str, window: Window) -> str:
         """The `start` or `end` of a window that stands in a column."""
 
     @property
-    def panes(self) -> PaneWords | None:
+    def pane_dialect(self) -> PaneDialect | None:
         """How windows are merged from panes; None: this engine keeps none."""
 
 
 @dataclass(frozen=True)
-class Paned:
+class PanedQuery:
     """A query over sliding windows in two steps, so that no row is aggregated twice.
 
     Windows that overlap are cut into panes, as long as the greatest common divisor of size and slide, so that no
@@ -87,14 +89,14 @@ class Paned:
     merge: tuple[str, ...]
 
     @property
-    def length(self) -> int:
+    def pane_length(self) -> int:
         """Of a pane, in microseconds."""
         size, slide, _ = self.window
         return gcd(size, slide)
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainQuery:
     """A query whose constants are data. Queries with equal `text`, `kinds` and `names` have one shape.
 
     `text`: parts between which the source, then the table of constants belong; that table has `rule` and a column
@@ -103,13 +105,13 @@ class Plain:
 
     text: tuple[str, str, str]
     source: str
-    nested: bool  # the source is a query, not a table
+    source_is_query: bool  # the source is a query, not a table
     streams: frozenset[str]
-    kinds: tuple[Kind, ...]
-    names: tuple[str, ...]
-    types: tuple[Kind, ...]
+    constant_types: tuple[PlainType, ...]
+    output_names: tuple[str, ...]
+    output_types: tuple[PlainType, ...]
     constants: tuple[Any, ...] = field(compare=False)
-    paned: Paned | None = None
+    paned_query: PanedQuery | None = None
 
     def sql(self, constants: str, source: str | None = None) -> str:
         """The query over a table of constants; `source`: where the rows of the source are, if they are made."""

@@ -6,7 +6,7 @@ from typing import Literal
 
 from sqlglot import exp
 
-Kind = Literal[
+AggregateKind = Literal[
     "count",
     "sum",
     "avg",
@@ -33,29 +33,36 @@ Kind = Literal[
 ]
 
 # The table that `merge` reads.
-MERGED = "_merged"
-VARIANCES = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
+MERGED_TABLE = "_merged"
+VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
 # Partial answers hold every (other) value; a sketch of them.
-LISTS = ("collect_list", "collect_set", "count_distinct", "sum_distinct", "avg_distinct", "percentile")
-SKETCHES = ("approx_count_distinct", "approx_percentile")
+LIST_KINDS = (
+    "collect_list",
+    "collect_set",
+    "count_distinct",
+    "sum_distinct",
+    "avg_distinct",
+    "percentile",
+)
+SKETCH_KINDS = ("approx_count_distinct", "approx_percentile")
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class SplitAggregate:
     """One aggregate: `value` names its column among what is merged, `parts` those of the partial answers.
 
     `type`: of the value, in Spark's words; None: not known. `at`: the shares that a percentile is asked for, of which
     there is one number or, where `several`, an array. `error`: of a sketch, in people's words.
     """
 
-    kind: Kind
-    value: str
-    parts: tuple[str, ...]
+    kind: AggregateKind
+    value_column: str
+    part_columns: tuple[str, ...]
     text: str
     type: str | None = None
-    at: tuple[float, ...] = ()
-    several: bool = False
-    error: str | None = None
+    quantiles: tuple[float, ...] = ()
+    returns_array: bool = False
+    error_bound: str | None = None
 
 
 @dataclass(frozen=True)
@@ -69,32 +76,34 @@ class Split:
 
     partial: exp.Select
     merge: exp.Select
-    typing: exp.Select | None = None
+    type_probe: exp.Select | None = None
     groups: tuple[str, ...] = ()
-    aggregates: tuple[Aggregate, ...] = ()
+    aggregates: tuple[SplitAggregate, ...] = ()
     limit: int | None = None
 
     @property
-    def rows(self) -> bool:
+    def selects_rows(self) -> bool:
         """Plain rows are asked for."""
         return self.limit is not None
 
     @property
-    def whole(self) -> bool:
+    def is_global_aggregate(self) -> bool:
         """One row whatever history holds: aggregates without GROUP BY."""
         return bool(self.aggregates) and not self.groups
 
     @property
-    def sketched(self) -> bool:
+    def has_sketches(self) -> bool:
         """Some values are read off sketches."""
-        return any(aggregate.kind in SKETCHES for aggregate in self.aggregates)
+        return any(aggregate.kind in SKETCH_KINDS for aggregate in self.aggregates)
 
     @property
-    def plain(self) -> Mapping[str, str] | None:
+    def direct_columns(self) -> Mapping[str, str] | None:
         """Where each output is just a merged column, in any order of rows: that column by output. Else None."""
         parts = {part for part, value in self.merge.args.items() if value}
-        if self.rows or parts - {"expressions", "from_"}:
+        if self.selects_rows or parts - {"expressions", "from_"}:
             return None
         outputs = {p.alias_or_name: p.unalias() for p in self.merge.expressions}
-        columns = {n: p.name for n, p in outputs.items() if isinstance(p, exp.Column) and not p.table}
+        columns = {
+            n: p.name for n, p in outputs.items() if isinstance(p, exp.Column) and not p.table
+        }
         return columns if len(columns) == len(self.merge.expressions) else None

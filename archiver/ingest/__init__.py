@@ -1,0 +1,23 @@
+"""Ingest: source units are decoded, classified and appended to the archive, each record once."""
+
+from archiver.ingest.catalog import Catalog
+from archiver.ingest.ledger_compaction import MIN_UNIT_AGE, LedgerCompaction
+from archiver.ingest.line_decoder import DecodedRows, decode_lines, parse_csv_header
+from archiver.ingest.source_units import BATCH_RECORDS, SourceDamaged, SourceUnit
+from archiver.ingest.watermarks import PartitionProgress
+from archiver.ingest.writer import ArchiveWriter, IngestResult
+
+__all__ = [
+    "ArchiveWriter",
+    "BATCH_RECORDS",
+    "Catalog",
+    "DecodedRows",
+    "IngestResult",
+    "LedgerCompaction",
+    "MIN_UNIT_AGE",
+    "PartitionProgress",
+    "SourceDamaged",
+    "SourceUnit",
+    "decode_lines",
+    "parse_csv_header",
+]

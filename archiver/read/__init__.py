@@ -1,0 +1,22 @@
+"""Reading the archive: snapshots of streams, rows in memory, and the archive as of an earlier append."""
+
+from archiver.read.reader import (
+    Reader,
+    SnapshotReader,
+    StreamSnapshot,
+    filter_time_range,
+    read_table,
+)
+from archiver.read.recent_rows import RecentRows
+from archiver.read.time_travel import HistoryUnavailable, ReaderAt
+
+__all__ = [
+    "HistoryUnavailable",
+    "Reader",
+    "ReaderAt",
+    "RecentRows",
+    "SnapshotReader",
+    "StreamSnapshot",
+    "filter_time_range",
+    "read_table",
+]

@@ -1,0 +1,14 @@
+"""Storage of an archive: a local folder or S3-compatible object storage with a file cache."""
+
+from archiver.storage.base import LOG_FOLDER, Storage, StorageRoot, as_storage
+from archiver.storage.file_cache import FileCache
+from archiver.storage.s3 import S3Storage
+
+__all__ = [
+    "FileCache",
+    "LOG_FOLDER",
+    "S3Storage",
+    "Storage",
+    "StorageRoot",
+    "as_storage",
+]

@@ -1,0 +1,38 @@
+"""What the alerts of a rule have in common."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from archiver.times import duration_to_micros
+from moirae.alerts.annotations import make_renderer
+from moirae.alerts.event import Event
+from moirae.alerts.lifecycle import AlertTiming
+from moirae.rules import Definition
+
+_FLOAT_TYPES = ("float", "double")
+
+
+@dataclass(frozen=True)
+class AlertingRule:
+    """What the alerts of a rule carry. `render` makes annotations from the first event."""
+
+    rule: str
+    version: str
+    timing: AlertTiming
+    labels: Mapping[str, str]
+    render_annotations: Callable[[Event], Mapping[str, str]]
+
+
+def make_alerting_rule(definition: Definition) -> AlertingRule:
+    """Of a rule."""
+    spec = definition.rule.spec
+    labels = {"alertname": spec.alert, **spec.labels}
+    floats = [name for name, kind in definition.types.items() if kind in _FLOAT_TYPES]
+    timing = AlertTiming(duration_to_micros(spec.for_), duration_to_micros(spec.keep_firing_for))
+    return AlertingRule(
+        definition.name,
+        definition.version,
+        timing,
+        labels,
+        make_renderer(spec.annotations, labels, floats),
+    )

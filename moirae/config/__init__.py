@@ -1,0 +1,36 @@
+"""The workspace file: settings, streams, relations and durations."""
+
+from moirae.config.durations import Duration, PositiveDuration, format_duration, parse_duration
+from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
+from moirae.config.streams import (
+    FileFormat,
+    FileSource,
+    HttpSource,
+    KafkaSource,
+    Relation,
+    RelationFile,
+    Stream,
+    TableSource,
+    infer_format,
+)
+from moirae.config.table_schemas import stream_schema
+
+__all__ = [
+    "Duration",
+    "FILE_NAME",
+    "FileFormat",
+    "FileSource",
+    "HttpSource",
+    "KafkaSource",
+    "PositiveDuration",
+    "Relation",
+    "RelationFile",
+    "Settings",
+    "Stream",
+    "TableSource",
+    "format_duration",
+    "infer_format",
+    "load_settings_from_environment",
+    "parse_duration",
+    "stream_schema",
+]

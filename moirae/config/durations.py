@@ -1,0 +1,87 @@
+"""Spans of time as they are written in files: `500ms`, `10s`, `5m`, `1h30m`, `7d`, `2w`."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
+
+from archiver.times import MAX_DURATION
+
+_UNITS = {
+    "w": timedelta(weeks=1),
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+# Each unit at most once, the larger before the smaller; `(?!s)` keeps `5ms` from being read as minutes.
+_PATTERN_TEXT = r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9})s)?(?:(\d{1,12})ms)?"
+_DURATION_PATTERN = re.compile(_PATTERN_TEXT, re.ASCII)
+_HINT = "write a number with a unit, such as 500ms, 10s, 5m, 1h30m, 7d or 2w"
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration; ValueError says what is wrong with it."""
+    match = _DURATION_PATTERN.fullmatch(text)
+    if match is None or not text:
+        raise ValueError(f"{_shorten(text)} is not a duration; {_HINT}")
+    counts = (int(digits or 0) for digits in match.groups())
+    seconds = sum(
+        count * unit.total_seconds() for count, unit in zip(counts, _UNITS.values(), strict=True)
+    )
+    if seconds > MAX_DURATION.total_seconds():
+        raise ValueError(f"{_shorten(text)} is longer than 100 years")
+    return _sum_units(match)
+
+
+def format_duration(duration: timedelta) -> str:
+    """Write a duration so that `parse_duration` gives it back; days are the largest unit written."""
+    if duration < timedelta(0) or duration % _UNITS["ms"]:
+        raise ValueError(f"{duration!r} is not a whole number of milliseconds from 0 on")
+    parts = []
+    for name, unit in list(_UNITS.items())[1:]:
+        count, duration = divmod(duration, unit)
+        if count:
+            parts.append(f"{count}{name}")
+    return "".join(parts) or "0s"
+
+
+def _sum_units(match: re.Match[str]) -> timedelta:
+    pairs = zip(match.groups(), _UNITS.values(), strict=True)
+    return sum((int(digits or 0) * unit for digits, unit in pairs), timedelta(0))
+
+
+def _shorten(text: str) -> str:
+    return repr(text if len(text) <= 40 else text[:40] + "…")
+
+
+def _validate_duration(value: Any) -> timedelta:
+    if isinstance(value, timedelta):  # values made in Python, not read from a file
+        return value
+    if isinstance(value, str):
+        return parse_duration(value)
+    raise ValueError(f"a duration needs a unit; {_HINT}")
+
+
+def _require_positive(span: timedelta) -> timedelta:
+    if span <= timedelta(0):
+        raise ValueError("must be longer than 0s")
+    return span
+
+
+Duration = Annotated[
+    timedelta,
+    PlainValidator(_validate_duration),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema(
+        {"type": "string", "pattern": f"^(?=.){_PATTERN_TEXT}$", "examples": ["10s", "5m", "1h30m"]}
+    ),
+]
+"""A span of time from 0s on; written as text with a unit, never as a bare number."""
+
+PositiveDuration = Annotated[Duration, AfterValidator(_require_positive)]
+"""A span of time longer than 0s."""

@@ -1,0 +1,104 @@
+"""Texts of the workspace file that depend on where it lies and on the environment.
+
+Both come with the validation's context (`Surroundings`); without one, texts stay as written.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
+
+from moirae.documents import Text
+
+_VARIABLE = re.compile(r"\$\{([^}]*)\}?", re.ASCII)
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceEnvironment:
+    """Where a workspace file was found, and the environment it may name variables of."""
+
+    file: Path
+    environ: Mapping[str, str]
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+
+def interpolate(text: str, environ: Mapping[str, str]) -> str:
+    """Replace each ${VAR}; ValueError names a variable that is not set."""
+
+    def replace(match: re.Match[str]) -> str:
+        name = match[1]
+        if not match[0].endswith("}") or _VARIABLE_NAME.fullmatch(name) is None:
+            raise ValueError("a variable is written ${NAME}")
+        if name not in environ:
+            raise ValueError(f"the environment variable {name} is not set")
+        return environ[name]
+
+    return _VARIABLE.sub(replace, text)
+
+
+def is_url(text: str) -> bool:
+    """Whether a place is written with a scheme, such as s3a:// or file://."""
+    return _SCHEME.match(text) is not None
+
+
+def resolve(text: str, folder: Path) -> str:
+    """Make a path absolute below `folder`; a URL stays as it is."""
+    return text if is_url(text) else str(folder / Path(text).expanduser())
+
+
+def _environment(info: ValidationInfo) -> WorkspaceEnvironment | None:
+    return cast("WorkspaceEnvironment | None", info.context)
+
+
+def _interpolate_text(text: str, info: ValidationInfo) -> str:
+    around = _environment(info)
+    return text if around is None else interpolate(text, around.environ)
+
+
+def _interpolate_secret(secret: SecretStr, info: ValidationInfo) -> SecretStr:
+    return SecretStr(_interpolate_text(secret.get_secret_value(), info))
+
+
+def _resolve_text(text: str, info: ValidationInfo) -> str:
+    if "${" in text:
+        raise ValueError("${…} is replaced only in database, archive, receivers and kafka servers")
+    around = _environment(info)
+    return text if around is None else resolve(text, around.folder)
+
+
+def _interpolate_and_resolve(text: str, info: ValidationInfo) -> str:
+    return _resolve_text(_interpolate_text(text, info), info) if _environment(info) else text
+
+
+def _require_text(value: Any) -> Any:
+    if not isinstance(value, str | Path):
+        raise ValueError("must be text")
+    return value
+
+
+def _resolve_path(path: Path, info: ValidationInfo) -> Path:
+    return Path(_resolve_text(str(path), info))
+
+
+InterpolatedText = Annotated[Text, AfterValidator(_interpolate_text)]
+"""Text in which ${VAR} is replaced."""
+SecretText = Annotated[SecretStr, Field(min_length=1), AfterValidator(_interpolate_secret)]
+"""Text in which ${VAR} is replaced and which is never printed."""
+LocalPath = Annotated[Text, AfterValidator(_resolve_text)]
+"""A path or glob, made absolute; relative ones start at the workspace file's folder."""
+LocalFolder = Annotated[
+    Path, BeforeValidator(_require_text, json_schema_input_type=str), AfterValidator(_resolve_path)
+]
+"""A folder of this machine, made absolute like a LocalPath."""
+PathOrUrl = Annotated[Text, AfterValidator(_interpolate_and_resolve)]
+"""A path or URL in which ${VAR} is replaced, then as LocalPath."""

@@ -1,0 +1,210 @@
+"""From YAML events to a tree of nodes that know their places. Used by `moirae.documents.reader` alone."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from ruamel.yaml import YAML
+from ruamel.yaml import events as ev
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
+
+from moirae.documents.types import KeyPath
+from moirae.documents.yaml_scalars import (
+    Position,
+    ScalarSpan,
+    content_position,
+    format_value,
+    plain_value,
+)
+
+MAX_DEPTH = 32
+# What the parser reads in less than two seconds; hundreds of long rules.
+MAX_NODES = 30_000
+MAX_SYNTAX_PROBLEMS = 100
+
+_NO_SPAN = ScalarSpan(0, 0, "")
+# As in `moirae.documents.reader`, here for what escapes such as "\\0" stand for.
+_FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
+
+
+@dataclass(slots=True, eq=False)
+class YamlNode:
+    """A value of the file. Its position is that of its content: a block's text, not the `|` above it."""
+
+    position: Position
+    kind: Literal["mapping", "list", "scalar"]
+    value: Any = None
+    span: ScalarSpan = _NO_SPAN
+    keys: dict[str | int, Position] = field(default_factory=dict)
+    children: dict[str | int, YamlNode] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was written: `key:` with no value."""
+        return self.kind == "scalar" and self.value is None
+
+    def to_data(self) -> Any:
+        """The value as dict, list and scalars."""
+        if self.kind == "mapping":
+            return {key: child.to_data() for key, child in self.children.items()}
+        if self.kind == "list":
+            return [child.to_data() for child in self.children.values()]
+        return self.value
+
+
+class SyntaxProblem(NamedTuple):
+    """What is wrong with the text, where, and in which value."""
+
+    path: KeyPath
+    position: Position
+    message: str
+
+
+@dataclass(slots=True, eq=False)
+class YamlTree:
+    """What was read of a text. Not `whole`: reading ended at the last fault."""
+
+    root: YamlNode | None = None
+    problems: list[SyntaxProblem] = field(default_factory=list)
+    is_complete: bool = False
+
+
+def parse_tree(text: str) -> YamlTree:
+    """Read one document; a fault that can be gone on after leaves the tree whole."""
+    builder = _TreeBuilder(text)
+    try:
+        builder.build()
+        builder.tree.is_complete = True
+    except _ParsingStopped:
+        pass
+    except MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = builder.position if mark is None else Position(mark.line + 1, mark.column + 1)
+        builder.add_problem(f"not YAML: {error.problem or error.context}", place)
+    except (YAMLError, ValueError, LookupError, AttributeError, TypeError, AssertionError) as error:
+        # The parser's own failures on text that is no YAML, such as \U escapes beyond Unicode.
+        builder.add_problem(f"not YAML: {error}")
+    return builder.tree
+
+
+class _ParsingStopped(Exception):
+    """Ends the reading; the fault is with the tree."""
+
+
+class _TreeBuilder:
+    """Follows the parser's events; holds no more than the nodes made so far."""
+
+    def __init__(self, text: str) -> None:
+        self.tree = YamlTree()
+        self.position = Position(1, 1)  # of the newest event
+        self._events: Iterator[ev.Event] = YAML(typ="safe", pure=True).parse(text)
+        self._text = text
+        self._path: list[str | int] = []  # of the value being read
+        self._node_count = 0
+
+    def build(self) -> None:
+        self._next_event()  # the stream's start
+        event = self._next_event()
+        if not isinstance(event, ev.DocumentStartEvent):
+            return
+        if event.version or event.tags:
+            raise self._stop("directives (%) are not allowed")
+        event = self._next_event()
+        self.tree.root = self._make_node(event)
+        self._fill(self.tree.root)
+        self._next_event()  # the document's end
+        if not isinstance(self._next_event(), ev.StreamEndEvent):
+            raise self._stop("only one document is allowed in a file")
+
+    def add_problem(self, message: str, position: Position | None = None) -> None:
+        self.tree.problems.append(
+            SyntaxProblem(tuple(self._path), position or self.position, message)
+        )
+
+    def _stop(self, message: str) -> _ParsingStopped:
+        self.add_problem(message)
+        return _ParsingStopped(message)
+
+    def _next_event(self) -> ev.Event:
+        event = next(self._events)
+        mark = event.start_mark
+        self.position = Position(mark.line + 1, mark.column + 1)
+        if isinstance(event, ev.AliasEvent):
+            raise self._stop("aliases (*) are not allowed; write the value out")
+        if getattr(event, "anchor", None) is not None:
+            raise self._stop("anchors (&) are not allowed; write values out where they are used")
+        tag = getattr(event, "tag", None)
+        if tag is not None:
+            raise self._stop(f"tags (!) are not allowed: {format_value(str(tag))}")
+        return event
+
+    def _make_node(self, event: ev.Event) -> YamlNode:
+        """A value's node, without what is in it."""
+        self._node_count += 1
+        if self._node_count > MAX_NODES:
+            raise self._stop(f"more than {MAX_NODES} values; split the file")
+        if len(self._path) >= MAX_DEPTH:
+            raise self._stop(f"nested deeper than {MAX_DEPTH} levels")
+        if isinstance(event, ev.ScalarEvent):
+            return self._make_scalar(event)
+        return YamlNode(
+            self.position, "mapping" if isinstance(event, ev.MappingStartEvent) else "list"
+        )
+
+    def _fill(self, node: YamlNode) -> None:
+        if node.kind == "mapping":
+            self._fill_mapping(node)
+        elif node.kind == "list":
+            self._fill_list(node)
+
+    def _fill_list(self, node: YamlNode) -> None:
+        while not isinstance(event := self._next_event(), ev.SequenceEndEvent):
+            self._path.append(len(node.children))
+            child = node.children[len(node.children)] = self._make_node(event)
+            self._fill(child)
+            self._path.pop()
+
+    def _fill_mapping(self, node: YamlNode) -> None:
+        while not isinstance(event := self._next_event(), ev.MappingEndEvent):
+            key, place = self._read_key(event), self.position
+            if len(self.tree.problems) >= MAX_SYNTAX_PROBLEMS:
+                raise self._stop("too many faults; the rest is not read")
+            if key in node.keys:
+                self.add_problem(
+                    f"duplicate key {format_value(key)}, first on line {node.keys[key].line}"
+                )
+            self._path.append(key)
+            child = self._make_node(self._next_event())
+            if child.is_empty:  # the parser places it before the next thing written, lines below
+                child.position = place
+            # Attached before it is filled, so that what stops the reading inside can be told by its path.
+            if node.keys.setdefault(key, place) is place:
+                node.children[key] = child
+            self._fill(child)
+            self._path.pop()
+
+    def _read_key(self, event: ev.Event) -> str:
+        if not isinstance(event, ev.ScalarEvent):
+            raise self._stop("a key must be text")
+        if event.value == "<<" and not event.style:
+            raise self._stop("merge keys (<<) are not allowed; write the values out")
+        self._check_text(event.value)
+        return str(event.value)  # keys are text however they look: `on: …` is the key "on"
+
+    def _make_scalar(self, event: ev.ScalarEvent) -> YamlNode:
+        self._check_text(event.value)
+        value = event.value if event.style else plain_value(event.value)
+        source = ScalarSpan(event.start_mark.index, event.end_mark.index, event.style or "")
+        position = content_position(self._text, source, self.position)
+        if isinstance(value, float) and not math.isfinite(value):
+            self.add_problem(f"must be a finite number, not {format_value(value)}")
+        return YamlNode(position, "scalar", value, source)
+
+    def _check_text(self, value: str) -> None:
+        control = _FORBIDDEN_CHARACTERS.search(value)
+        if control is not None:
+            raise self._stop(f"character U+{ord(control[0]):04X} is not allowed")

@@ -1,0 +1,25 @@
+"""The past of rules: events and contexts that a rule would have produced, chunk by chunk."""
+
+from moirae.history.builder import HistoryBuilder
+from moirae.history.derived_streams import select_archived_streams
+from moirae.history.finder import PastFinder, RelationVersions
+from moirae.history.plan import event_overlap, undecided_duration
+from moirae.history.progress import (
+    format_progress,
+    list_derived_progress,
+    list_index_progress,
+    list_view_progress,
+)
+
+__all__ = [
+    "HistoryBuilder",
+    "PastFinder",
+    "RelationVersions",
+    "event_overlap",
+    "format_progress",
+    "list_derived_progress",
+    "list_index_progress",
+    "list_view_progress",
+    "select_archived_streams",
+    "undecided_duration",
+]

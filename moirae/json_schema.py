@@ -1,0 +1,71 @@
+"""JSON Schema of the workspace and the rule file, for editors: `python -m moirae.json_schema [--check]`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from moirae.config import Settings, format_duration
+from moirae.rules import RuleFile
+
+SCHEMA_FOLDER = Path(__file__).parent.parent / "docs" / "schema"
+
+_MODELS: dict[str, tuple[type[BaseModel], str]] = {
+    "workspace.schema.json": (Settings, "Moirae workspace (moirae.yaml)"),
+    "rules.schema.json": (RuleFile, "Moirae rule file"),
+}
+
+
+def generate_schemas() -> dict[str, str]:
+    """File name -> text of each schema."""
+    return {name: _render_schema(model, title) for name, (model, title) in _MODELS.items()}
+
+
+def find_stale(folder: Path) -> tuple[str, ...]:
+    """The names of the schema files in `folder` that are not as the models say."""
+    return tuple(
+        name for name, text in generate_schemas().items() if _read_text(folder / name) != text
+    )
+
+
+def main(arguments: list[str], folder: Path = SCHEMA_FOLDER) -> int:
+    """Write the schema files, or with --check only say which are stale, and then return 1."""
+    old = find_stale(folder)
+    if "--check" in arguments:
+        for name in old:
+            print(f"{name} is stale; run python -m moirae.json_schema", file=sys.stderr)
+        return 1 if old else 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in old:
+        (folder / name).write_text(generate_schemas()[name], encoding="utf-8")
+    return 0
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Durations as they are written, and no titles that only repeat the names of keys."""
+
+    def encode_default(self, dft: Any) -> Any:
+        return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+
+def _render_schema(model: type[BaseModel], title: str) -> str:
+    schema = model.model_json_schema(mode="validation", schema_generator=_SchemaGenerator)
+    head = {"$schema": _SchemaGenerator.schema_dialect, "title": title}
+    return json.dumps(head | schema | head, indent=2, ensure_ascii=False) + "\n"
+
+
+def _read_text(file: Path) -> str | None:
+    return file.read_text(encoding="utf-8") if file.is_file() else None
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

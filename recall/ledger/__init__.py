@@ -1,0 +1,41 @@
+"""The recall ledger in PostgreSQL: tasks, their leases and revisions, and commands of operators."""
+
+from recall.ledger.commands import (
+    ACCELERATION_FACTOR,
+    CommandExecutor,
+    CommandKeyConflict,
+    Effect,
+    Target,
+    Verb,
+    fetch_effect,
+    submit_command,
+)
+from recall.ledger.tasks import (
+    LEASE_DURATION,
+    Ledger,
+    Revision,
+    SchedulingPolicy,
+    Task,
+    TurnResult,
+    pinned_chunks,
+    retry_on_deadlock,
+)
+
+__all__ = [
+    "ACCELERATION_FACTOR",
+    "CommandExecutor",
+    "CommandKeyConflict",
+    "Effect",
+    "LEASE_DURATION",
+    "Ledger",
+    "Revision",
+    "SchedulingPolicy",
+    "Target",
+    "Task",
+    "TurnResult",
+    "Verb",
+    "fetch_effect",
+    "pinned_chunks",
+    "retry_on_deadlock",
+    "submit_command",
+]

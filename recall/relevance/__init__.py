@@ -1,0 +1,39 @@
+"""Relevance of similar events: measures compared on labelled events, and calibration of scores."""
+
+from recall.relevance.baselines import BASELINES
+from recall.relevance.calibration import (
+    CalibrationCase,
+    Reliability,
+    fit_calibration,
+    make_case,
+    measure_reliability,
+)
+from recall.relevance.quality import METRICS, Evaluation, Gains, MetricEstimate, evaluate
+from recall.relevance.ready_contexts import (
+    AlertContext,
+    CandidateSet,
+    SimilarAlerts,
+    candidate_sets,
+    find_similar,
+    rank_by,
+)
+
+__all__ = [
+    "AlertContext",
+    "BASELINES",
+    "CalibrationCase",
+    "CandidateSet",
+    "Evaluation",
+    "Gains",
+    "METRICS",
+    "MetricEstimate",
+    "Reliability",
+    "SimilarAlerts",
+    "candidate_sets",
+    "evaluate",
+    "find_similar",
+    "fit_calibration",
+    "make_case",
+    "measure_reliability",
+    "rank_by",
+]

@@ -1,0 +1,13 @@
+"""Answers of recalls computed again from the versions that were stored with them."""
+
+from recall.replay.outcome import ReplayedAnswer, Replayer, replay
+from recall.replay.similar_answers import SimilarReplayer
+from recall.replay.sql_answers import SqlReplayer
+
+__all__ = [
+    "ReplayedAnswer",
+    "Replayer",
+    "SimilarReplayer",
+    "SqlReplayer",
+    "replay",
+]

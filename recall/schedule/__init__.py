@@ -1,1 +1,0 @@
-"""Who reads how much of history next, in which order, and how many at once. Pure."""

@@ -1,0 +1,12 @@
+"""The recall worker: active tasks, their history queries and comparisons, and the loop that runs them."""
+
+from recall.worker.key_counts import KeyCounts
+from recall.worker.manager import RecallManager
+from recall.worker.run import RecallConfig, run_worker
+
+__all__ = [
+    "KeyCounts",
+    "RecallConfig",
+    "RecallManager",
+    "run_worker",
+]
