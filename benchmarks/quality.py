@@ -22,7 +22,7 @@ from recall.similarity.quality import Estimate, evaluate
 from recall.similarity.run import Alert, by
 
 DATA = Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[2] / "shared" / "data") / "scenarios"
-_DOCUMENT = Path(__file__).parents[1] / "docs" / "similarity.md"
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "quality.md"
 _BEGIN, _END = "<!-- quality: begin -->", "<!-- quality: end -->"
 _OWN = "attributes"
 
@@ -51,7 +51,7 @@ SCENARIOS = {
 
 
 def run() -> list[Result]:
-    """Rows for P@10 and nDCG@10; the whole tables go to `docs/similarity.md`."""
+    """Rows for P@10 and nDCG@10; the whole tables go to `docs/reference/quality.md`."""
     noise = [kernel()]
     found = {name: _evaluated(name) for name in SCENARIOS}
     noise.append(kernel())
