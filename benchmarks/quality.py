@@ -90,7 +90,7 @@ def _evaluated(name: str) -> dict[str, dict[str, Estimate]]:
 
 def _reliability() -> list[str]:
     lines = [
-        "| scenario | learned from | tested on | Brier score | of the mean | said → was right (events) |",
+        "| scenario | trained on | tested on | Brier score | of the mean | predicted → observed (events) |",
         "|" + "---|" * 6,
     ]
     for name, scenario in SCENARIOS.items():
@@ -125,5 +125,6 @@ def _write(found: dict[str, dict[str, dict[str, Estimate]]], probabilities: list
             shown = ""
     text = _DOCUMENT.read_text()
     before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-    tables = "\n".join([*lines, "", "How the probabilities held, on the later 30 % of the alerts:", "", *probabilities])
+    title = "Calibration of the probabilities, on the latest 30 % of the alerts:"
+    tables = "\n".join([*lines, "", title, "", *probabilities])
     _DOCUMENT.write_text(f"{before}{_BEGIN}\n{tables}\n{_END}{after}")
