@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--goals G10,…]`: measure, then write `results.json` and the table of results in the docs."""
+"""`python -m benchmarks [--goals G10,…]`: measure, write `results.json`, bring `docs/performance.md` up to date."""
 
 import argparse
 import importlib

@@ -22,7 +22,7 @@ from recall.similarity.quality import Estimate, evaluate
 from recall.similarity.run import Alert, by
 
 DATA = Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[2] / "shared" / "data") / "scenarios"
-_DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "quality.md"
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "similarity.md"
 _BEGIN, _END = "<!-- quality: begin -->", "<!-- quality: end -->"
 _OWN = "attributes"
 
@@ -51,7 +51,7 @@ SCENARIOS = {
 
 
 def run() -> list[Result]:
-    """Rows for P@10 and nDCG@10; the whole tables go to `docs/reference/quality.md`."""
+    """Rows for P@10 and nDCG@10; the whole tables go to `docs/similarity.md`."""
     noise = [kernel()]
     found = {name: _evaluated(name) for name in SCENARIOS}
     noise.append(kernel())
@@ -90,7 +90,7 @@ def _evaluated(name: str) -> dict[str, dict[str, Estimate]]:
 
 def _reliability() -> list[str]:
     lines = [
-        "| scenario | trained on | tested on | Brier score | of the mean | predicted → observed (events) |",
+        "| scenario | learned from | tested on | Brier score | of the mean | said → was right (events) |",
         "|" + "---|" * 6,
     ]
     for name, scenario in SCENARIOS.items():
@@ -125,6 +125,5 @@ def _write(found: dict[str, dict[str, dict[str, Estimate]]], probabilities: list
             shown = ""
     text = _DOCUMENT.read_text()
     before, after = text.split(_BEGIN)[0], text.split(_END)[1]
-    title = "Calibration of the probabilities, on the latest 30 % of the alerts:"
-    tables = "\n".join([*lines, "", title, "", *probabilities])
+    tables = "\n".join([*lines, "", "How the probabilities held, on the later 30 % of the alerts:", "", *probabilities])
     _DOCUMENT.write_text(f"{before}{_BEGIN}\n{tables}\n{_END}{after}")

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from moirae.schema import schemas
+from moirae.json_schema import generate_schemas
 
 REFERENCE_FOLDER = Path(__file__).parent.parent / "docs" / "reference"
 
@@ -59,7 +59,7 @@ started again."""
 
 def generate_pages() -> dict[str, str]:
     """File name -> text of each generated page."""
-    schema_texts = schemas()
+    schema_texts = generate_schemas()
     workspace = json.loads(schema_texts["workspace.schema.json"])
     rules = json.loads(schema_texts["rules.schema.json"])
     return {
