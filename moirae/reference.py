@@ -81,7 +81,7 @@ def find_stale_pages(folder: Path) -> tuple[str, ...]:
 
 
 def main(arguments: Sequence[str], folder: Path = REFERENCE_FOLDER) -> int:
-    """Write the pages that are stale; with --check only list them, and return 1 if there are any."""
+    """Write the pages that are stale; with --check only list them, and return 1 if any are."""
     stale_pages = find_stale_pages(folder)
     if "--check" in arguments:
         for name in stale_pages:
@@ -130,7 +130,7 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _section_name(definition: str) -> str:
-    """`SqlRecall` -> `<sql recall>`: the heading of a model, and the type of a key that holds it."""
+    """`SqlRecall` -> `<sql recall>`: heading of a model, and type of a key that holds it."""
     words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]*", definition)
     return f"<{' '.join(words).lower() or definition}>"
 

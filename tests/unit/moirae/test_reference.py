@@ -25,7 +25,9 @@ def test_committed_pages_match_the_code() -> None:
     assert find_stale_pages(REFERENCE_FOLDER) == (), "run python -m moirae.reference"
 
 
-def test_check_lists_stale_pages_and_writing_updates_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_lists_stale_pages_and_writing_updates_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["--check"], tmp_path) == 1
     assert "cli.md is stale; run python -m moirae.reference" in capsys.readouterr().err
     assert main([], tmp_path / "reference") == 0
