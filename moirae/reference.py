@@ -130,8 +130,11 @@ def _references(value: Any) -> Iterator[str]:
 
 
 def _section_name(definition: str) -> str:
-    """`SqlRecall` -> `<sql recall>`: heading of a model, and type of a key that holds it."""
-    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]*", definition)
+    """`SqlRecall` -> `<sql recall>`: heading of a model, and type of a key that holds it.
+
+    The suffix of models named after what they declare is left out: `AlertSpec` -> `<alert>`.
+    """
+    words = re.findall(r"[A-Z]+(?![a-z])|[A-Z][a-z]*", definition.removesuffix("Spec"))
     return f"<{' '.join(words).lower() or definition}>"
 
 

@@ -64,8 +64,8 @@ def test_models_follow_the_order_of_their_use() -> None:
     item = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
     schema = {
         "description": "The root.",
-        "properties": {"items": {"type": "array", "items": {"$ref": "#/$defs/LineItem"}}},
-        "$defs": {"LineItem": item},
+        "properties": {"items": {"type": "array", "items": {"$ref": "#/$defs/LineItemSpec"}}},
+        "$defs": {"LineItemSpec": item},
     }
     sections = list(render_models(schema, "Root"))
     assert sections[0] == "## Root"
