@@ -12,7 +12,7 @@ help:
 	@echo "make demo-once  the same to its end; standard output holds one JSON object"
 	@echo "make test       the tests"
 	@echo "make slow       longer tests: more seeds, more data"
-	@echo "make lint       style, types, directions of imports, schemas"
+	@echo "make lint       style, types, directions of imports, schemas, reference pages"
 	@echo "make faults     kills and breaks things on purpose (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
 
@@ -58,6 +58,7 @@ lint: setup
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m moirae.json_schema --check
+	@$(BIN)/python -m moirae.reference --check
 
 faults: setup broker
 	@$(BIN)/python -m pytest -s -m faults --timeout 3600

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--goals G10,…]`: measure, write `results.json`, bring `docs/performance.md` up to date."""
+"""`python -m benchmarks [--goals G10,…]`: measure, write `results.json` and the tables in docs."""
 
 import argparse
 import importlib

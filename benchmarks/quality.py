@@ -27,7 +27,7 @@ SCENARIO_FOLDER = (
     Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[2] / "shared" / "data")
     / "scenarios"
 )
-_DOCUMENT = Path(__file__).parents[1] / "docs" / "similarity.md"
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "quality.md"
 _BEGIN_MARK, _END_MARK = "<!-- quality: begin -->", "<!-- quality: end -->"
 _OWN_MEASURE = "attributes"
 
@@ -56,7 +56,7 @@ SCENARIOS = {
 
 
 def run() -> list[BenchmarkResult]:
-    """Rows for P@10 and nDCG@10; the whole tables go to `docs/similarity.md`."""
+    """Rows for P@10 and nDCG@10; the whole tables go to `docs/reference/quality.md`."""
     noise = [time_noise_kernel()]
     found = {name: _evaluate_scenario(name) for name in SCENARIOS}
     noise.append(time_noise_kernel())
@@ -123,7 +123,8 @@ def _evaluate_scenario(name: str) -> dict[str, dict[str, MetricEstimate]]:
 
 def _reliability_table() -> list[str]:
     lines = [
-        "| scenario | learned from | tested on | Brier score | of the mean | said → was right (events) |",
+        "| scenario | trained on | tested on | Brier score | Brier score of the mean "
+        "| predicted → observed (events) |",
         "|" + "---|" * 6,
     ]
     for name, scenario in SCENARIOS.items():
@@ -172,7 +173,7 @@ def _write_document(
         [
             *lines,
             "",
-            "How the probabilities held, on the later 30 % of the alerts:",
+            "Calibration of the probabilities, on the latest 30 % of the alerts:",
             "",
             *probabilities,
         ]

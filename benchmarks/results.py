@@ -1,4 +1,4 @@
-"""Rows of `results.json`, and the table in `docs/performance.md` that is made of them."""
+"""Rows of `results.json`, and the table in `docs/reference/performance.md` made of them."""
 
 import hashlib
 import json
@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 RESULTS = Path(__file__).parent / "results.json"
-_DOCUMENT = Path(__file__).parents[1] / "docs" / "performance.md"
+_DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "performance.md"
 _BEGIN_MARK, _END_MARK = "<!-- results: begin -->", "<!-- results: end -->"
 
 
