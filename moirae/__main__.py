@@ -1,19 +1,30 @@
 """`moirae` and `python -m moirae`: runs a command; what goes wrong is one message, not a trace."""
 
 import os
+import signal
 import sys
 
-import structlog
+# The imports below take a second: a Ctrl-C during them ends the process without a trace. Where SIGINT is ignored, as in
+# the background of a script, that stays so.
+_INTERRUPTS = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _INTERRUPTS:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-from archiver.errors import StorageFailed
-from moirae.cli import EXIT_INTERNAL_ERROR, app
-from moirae.errors import MoiraeError, Unreachable
-from moirae.runtime import configure_logging
+import structlog  # noqa: E402
+
+from archiver.errors import StorageFailed  # noqa: E402
+from moirae.cli import EXIT_INTERNAL_ERROR, app  # noqa: E402
+from moirae.errors import MoiraeError, Unreachable  # noqa: E402
+from moirae.runtime import configure_logging, tolerate_closed_stderr  # noqa: E402
+
+if _INTERRUPTS:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def main() -> None:
     """Exit codes: 0 good, 1 bad, 2 usage, 3 warnings only, 70 a fault of moirae itself, 75 something is away that
     may be back soon, 130 interrupted."""
+    tolerate_closed_stderr()
     configure_logging()
     try:
         app()

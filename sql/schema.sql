@@ -19,6 +19,9 @@ CREATE TABLE IF NOT EXISTS processes (
     -- Start of the process to its first committed batch.
     first_commit_seconds double precision
 );
+-- Why the last process of the role ended, and when; NULL: it did not fail, or one has run since.
+ALTER TABLE processes ADD COLUMN IF NOT EXISTS error text;
+ALTER TABLE processes ADD COLUMN IF NOT EXISTS failed_at timestamptz;
 
 -- Who may ask the server for what. Of a token only its SHA-256 is kept.
 CREATE TABLE IF NOT EXISTS tokens (
@@ -152,6 +155,13 @@ CREATE TABLE IF NOT EXISTS relation_versions (
 
 -- When it was read, by the clock.
 ALTER TABLE relation_versions ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
+
+-- Relations whose source could not be read when it was read last, and since when that is so.
+CREATE TABLE IF NOT EXISTS relation_errors (
+    relation text PRIMARY KEY,
+    error    text NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
 
 -- Desired rules, as applied, and what runs of them.
 CREATE TABLE IF NOT EXISTS rules (
@@ -357,6 +367,9 @@ CREATE TABLE IF NOT EXISTS contexts (
 ALTER TABLE contexts ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
 -- When it was computed as it is, by the clock.
 ALTER TABLE contexts ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
+-- Of contexts and surroundings that are cut at the limit of rows: how many rows there were, by name; NULL: none is cut.
+ALTER TABLE contexts ADD COLUMN IF NOT EXISTS cut jsonb;
+CREATE INDEX IF NOT EXISTS contexts_cut ON contexts (rule) WHERE cut IS NOT NULL;
 CREATE SEQUENCE IF NOT EXISTS corpus_numbers;
 CREATE UNIQUE INDEX IF NOT EXISTS contexts_by_number ON contexts (corpus);
 CREATE INDEX IF NOT EXISTS contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
@@ -463,6 +476,9 @@ CREATE TABLE IF NOT EXISTS revisions (
 );
 -- For each row of an SQL answer, by output: value, low and high of what is likely over all that was asked for.
 ALTER TABLE revisions ADD COLUMN IF NOT EXISTS estimates jsonb;
+-- Of a final similarity answer: the probability that its best hit is of the same kind, by what was known then. NULL: too
+-- little was, or the answer was stored by a version that did not keep it.
+ALTER TABLE revisions ADD COLUMN IF NOT EXISTS comparable double precision;
 
 -- What people ask of recalls. `target`: which are meant, see `recall.commands`.
 CREATE TABLE IF NOT EXISTS commands (

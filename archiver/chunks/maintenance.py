@@ -26,15 +26,8 @@ from archiver.chunks.lifecycle import (
     MaintenanceTask,
     Requirement,
 )
-from archiver.delta import (
-    CommitConflict,
-    SequencedTable,
-    StreamSchema,
-    StreamTable,
-    TableSpec,
-    Vacuum,
-)
-from archiver.errors import ArchiverError
+from archiver.delta import SequencedTable, StreamSchema, StreamTable, TableSpec, Vacuum
+from archiver.errors import ArchiverError, CommitConflict
 from archiver.storage import StorageRoot
 
 _LOG = structlog.get_logger()

@@ -9,7 +9,7 @@ from archiver.delta.derived_tables import (
     version_root,
 )
 from archiver.delta.identity import Array, IdentityIndex, build_entries, fingerprint
-from archiver.delta.log import ChunkFiles, CommitConflict, DataFile
+from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.schema import APPEND_COLUMN, ARROW_TYPES, StreamSchema
 from archiver.delta.sequenced_table import (
     COMMIT_ROWS,
@@ -29,7 +29,6 @@ __all__ = [
     "COMMIT_ROWS",
     "CONTEXTS",
     "ChunkFiles",
-    "CommitConflict",
     "DataFile",
     "EVENTS",
     "IdentityIndex",

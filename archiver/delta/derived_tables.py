@@ -11,15 +11,12 @@ import pyarrow as pa
 
 from archiver.delta.schema import ADDED_COLUMNS, ARROW_TYPES, StreamSchema
 from archiver.delta.table import StreamTable
+from archiver.errors import NotArchivable
 from archiver.storage import StorageRoot, as_storage
 
 # The time of a derived stream's rows.
 TIME_COLUMN = "ts"
 _TYPE_NAMES = {kind: name for name, kind in ARROW_TYPES.items()}
-
-
-class NotArchivable(ValueError):
-    """A column of a type that the archive does not keep."""
 
 
 def version_root(root: StorageRoot, version: str) -> StorageRoot:

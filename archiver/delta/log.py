@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from archiver.clock import seconds_since_boot
-from archiver.errors import LogDamaged, StorageFailed
+from archiver.errors import CommitConflict, LogDamaged, StorageFailed
 from archiver.storage import LOG_FOLDER, Storage
 from archiver.times import from_micros, to_micros
 
@@ -94,10 +94,6 @@ class ChunkFiles:
         if file is not None:
             self.rows -= file.rows
             self.bytes -= file.bytes
-
-
-class CommitConflict(Exception):
-    """What a commit was to replace, or to go on from, has been replaced by another."""
 
 
 class DeltaLog:

@@ -3,7 +3,7 @@
 from archiver.ingest.catalog import Catalog
 from archiver.ingest.ledger_compaction import MIN_UNIT_AGE, LedgerCompaction
 from archiver.ingest.line_decoder import DecodedRows, decode_lines, parse_csv_header
-from archiver.ingest.source_units import BATCH_RECORDS, SourceDamaged, SourceUnit
+from archiver.ingest.source_units import BATCH_RECORDS, SourceUnit
 from archiver.ingest.watermarks import PartitionProgress
 from archiver.ingest.writer import ArchiveWriter, IngestResult
 
@@ -16,7 +16,6 @@ __all__ = [
     "LedgerCompaction",
     "MIN_UNIT_AGE",
     "PartitionProgress",
-    "SourceDamaged",
     "SourceUnit",
     "decode_lines",
     "parse_csv_header",

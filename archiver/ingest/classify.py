@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from archiver.delta import Array
 
-RowClass = Literal["new", "replayed", "duplicate", "conflict"]
+RowClass = Literal["new", "again", "duplicate", "conflict"]
 Mask = npt.NDArray[np.bool_]
 
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES, StreamSchema
+from archiver.errors import ArchiverError
 from archiver.times import to_micros
 
 LineFormat = Literal["jsonl", "csv"]
@@ -44,7 +45,7 @@ class DecodedRows:
     refused_lines: list[RefusedLine]
 
 
-class _InvalidValue(ValueError):
+class _InvalidValue(ArchiverError, ValueError):
     """One value does not fit its column."""
 
 

@@ -7,6 +7,7 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
+from archiver.errors import IncompatibleColumn, SourceDamaged
 from archiver.ingest.line_decoder import (
     DecodedRows,
     LineFormat,
@@ -14,14 +15,10 @@ from archiver.ingest.line_decoder import (
     decode_lines,
     parse_csv_header,
 )
-from archiver.ingest.table_decoder import IncompatibleColumn, decode_table
+from archiver.ingest.table_decoder import decode_table
 
 # Records decoded and appended at a time: bounds memory (some 300 bytes a record) and the rows of one file.
 BATCH_RECORDS = 200_000
-
-
-class SourceDamaged(Exception):
-    """A unit cannot be read to its end; what was read before stays."""
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from archiver.delta import ARROW_TYPES, StreamSchema
+from archiver.errors import IncompatibleColumn
 from archiver.ingest.line_decoder import (
     INT_LIMITS,
     MAX_EVENT_TIME,
@@ -16,10 +17,6 @@ from archiver.ingest.line_decoder import (
     DecodedRows,
     RefusedLine,
 )
-
-
-class IncompatibleColumn(Exception):
-    """A column of the table is of a type that its declaration cannot take: no row of it fits."""
 
 
 def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRows:

@@ -8,10 +8,9 @@ from archiver.read.reader import (
     read_table,
 )
 from archiver.read.recent_rows import RecentRows
-from archiver.read.time_travel import HistoryUnavailable, ReaderAt
+from archiver.read.time_travel import ReaderAt
 
 __all__ = [
-    "HistoryUnavailable",
     "Reader",
     "ReaderAt",
     "RecentRows",

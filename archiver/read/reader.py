@@ -195,9 +195,18 @@ class SnapshotReader(Reader):
     other readers: `lent`, by stream, as their lender has refreshed them."""
 
     def __init__(self, reader: Reader) -> None:
+        super().__init__(reader._root, reader._schemas.values())
         self._reader = reader
         self._snapshots: Mapping[str, StreamSnapshot] = {}
         self.readers_by_stream: dict[str, Reader] = {}
+
+    @property
+    def streams(self) -> Collection[str]:
+        """The names of all that may be read, also of what is lent."""
+        return {*self._reader.streams, *self.readers_by_stream}
+
+    def _table(self, stream: str) -> StreamTable | None:
+        return self.table(stream)
 
     def _reader_of(self, stream: str) -> Reader:
         return self.readers_by_stream.get(stream, self._reader)

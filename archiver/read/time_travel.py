@@ -8,13 +8,9 @@ from collections.abc import Iterable, Mapping
 import pyarrow.compute as pc
 
 from archiver.delta import APPEND_COLUMN, StreamSchema
-from archiver.errors import ArchiverError
+from archiver.errors import HistoryUnavailable
 from archiver.read.reader import Reader, StreamSnapshot
 from archiver.storage import StorageRoot
-
-
-class HistoryUnavailable(ArchiverError):
-    """Another program has rewritten rows: when they came is not known any more."""
 
 
 class ReaderAt(Reader):

@@ -2,8 +2,10 @@
 
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
@@ -88,7 +90,13 @@ def start_session(
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    # In the main thread Spark puts a handler of its own in the place of the process's: a Ctrl-C would then call the JVM
+    # in the midst of whatever the main thread does, perhaps of another call to the JVM.
+    interrupt = signal.getsignal(signal.SIGINT)
+    session = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+    return session
 
 
 def jvm_process() -> subprocess.Popen[bytes] | None:

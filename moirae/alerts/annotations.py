@@ -4,7 +4,8 @@ from collections.abc import Callable, Collection, Mapping
 
 from archiver.times import from_micros
 from moirae.alerts.event import Event
-from moirae.rules import TemplateFault, render
+from moirae.errors import TemplateFault
+from moirae.rules import render
 
 # What is no finite number, as JSON has it.
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})

@@ -9,6 +9,7 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
+from moirae.alerts import NoteKind, add_note, list_notes
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     LimitOption,
@@ -16,8 +17,10 @@ from moirae.cli.options import (
     OutputOption,
     WorkspaceOption,
     format_time,
+    limited,
     open_workspace,
     print_json,
+    print_left_out,
     print_table,
 )
 from moirae.config import format_duration
@@ -78,11 +81,17 @@ def list_(
     if unknown:
         raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
     with open_workspace(workspace) as (_, connection):
-        rows = _query_alerts(
-            connection, rule=rule, states=state, everything=everything or bool(state), limit=limit
-        )
+        values = {
+            "rule": rule,
+            "states": state,
+            "id": None,
+            "everything": everything or bool(state),
+            "limit": limit,
+        }
+        rows, left_out = limited(connection, _QUERIES["alerts"], values)
     if output is OutputFormat.JSON:
         print_json(rows)
+        print_left_out(left_out, len(rows), output)
         return
     shown = [
         (
@@ -92,13 +101,17 @@ def list_(
             row["labels"].get("severity"),
             row["rule"],
             _format_subject(row),
+            row["acknowledged_by"] or "",
             row["id"],
         )
         for row in rows
     ]
     print_table(
-        ["starts", "lasted", "state", "severity", "rule", "about", "id"], shown, "no alerts"
+        ["starts", "lasted", "state", "severity", "rule", "about", "acknowledged by", "id"],
+        shown,
+        "no alerts",
     )
+    print_left_out(left_out, len(rows), output)
 
 
 @app.command()
@@ -110,7 +123,7 @@ def show(
     """One alert: what, where, since when, what was done."""
     with open_workspace(workspace) as (_, connection):
         alert = _find_alert(connection, number)
-        notes = _query_notes(connection, alert)
+        notes = list_notes(connection, [alert["id"]])
     if output is OutputFormat.JSON:
         print_json({**alert, "notes": notes})
         return
@@ -175,47 +188,24 @@ def resolve(
 
 
 def _add_note(
-    workspace: Any, number: str, kind: str, text: str, author: str | None, tag: str | None
+    workspace: Any, number: str, kind: NoteKind, text: str, author: str | None, tag: str | None
 ) -> None:
-    if not text.strip():
-        raise UsageError(f"the {kind} is empty")
     with open_workspace(workspace) as (_, connection):
         alert = _find_alert(connection, number)
-        values = {
-            "alert": alert["id"],
-            "kind": kind,
-            "author": author or getpass.getuser(),
-            "text": text,
-            "tag": tag,
-        }
-        connection.execute(_QUERIES["add_note"], values)
+        add_note(
+            connection,
+            alert["id"],
+            kind=kind,
+            text=text,
+            author=author or getpass.getuser(),
+            tag=tag,
+        )
     print(f"{kind} kept with {alert['rule']} of {format_time(alert['starts_at'])}")
-
-
-def _query_alerts(
-    connection: Connection[Any],
-    rule: str | None = None,
-    states: list[str] | None = None,
-    number: str | None = None,
-    everything: bool = True,
-    limit: int = 2,
-) -> list[dict[str, Any]]:
-    values = {
-        "rule": rule,
-        "states": states,
-        "id": number,
-        "everything": everything,
-        "limit": limit,
-    }
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_QUERIES["alerts"], values).fetchall()
 
 
 def _find_alert(connection: Connection[Any], number: str) -> dict[str, Any]:
     found = (
-        _query_alerts(connection, number=number.lower().replace("%", "").replace("_", ""))
-        if number
-        else []
+        _matching(connection, number.lower().replace("%", "").replace("_", "")) if number else []
     )
     if not found:
         raise UsageError(f"no alert {number!r}, as `moirae alerts list --all` shows them")
@@ -224,9 +214,11 @@ def _find_alert(connection: Connection[Any], number: str) -> dict[str, Any]:
     return found[0]
 
 
-def _query_notes(connection: Connection[Any], alert: dict[str, Any]) -> list[dict[str, Any]]:
+def _matching(connection: Connection[Any], prefix: str) -> list[dict[str, Any]]:
+    """At most two, which is enough to know that the prefix is ambiguous."""
+    values = {"rule": None, "states": None, "id": prefix, "everything": True, "limit": 2}
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_QUERIES["notes"], {"ids": [alert["id"]]}).fetchall()
+        return cursor.execute(_QUERIES["alerts"], values).fetchall()
 
 
 def _format_note(found: dict[str, Any]) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from psycopg import Connection
 
+import sql
 from archiver.chunks import CLUSTER, ChunkRecord
 from archiver.ingest import Catalog
 from archiver.times import from_micros, optional_datetime
@@ -20,21 +21,27 @@ from moirae.cli.options import (
     WorkspaceOption,
     escape_control,
     format_size,
+    limited,
     open_workspace,
     print_json,
+    print_left_out,
     print_table,
+    print_warnings,
 )
-from moirae.config import Settings
-from moirae.errors import UsageError
+from moirae.config import Settings, load_settings_from_environment
+from moirae.errors import MoiraeError, Unreachable, UsageError
+from moirae.evaluation import CONTEXT_ROWS
 from moirae.history import format_progress as words_of
 from moirae.inspect import (
     DEAD_LETTER_COUNTERS,
     assess_health,
     collect_status,
     is_live_available,
+    list_problems,
     sum_accounting,
 )
-from moirae.runtime import check_storage, open_storage
+from moirae.runtime import check_storage, measure_disk_space, open_storage
+from moirae.runtime import describe_disk_problem as disk_problem
 
 if TYPE_CHECKING:
     from archiver.delta import ChunkFiles, StreamTable
@@ -45,6 +52,7 @@ dead_letters_app = typer.Typer(help="Lines that were not archived.", no_args_is_
 
 # Seconds that `retry` waits for a running workspace.
 _RETRY_TIMEOUT = 60.0
+_WRONG = 10  # findings of one check that a table shows
 _DEAD_LETTER_REASONS = ("malformed", "quarantined", "conflict", "expired")
 
 
@@ -207,16 +215,19 @@ def list_dead_letters(
         raise UsageError(f"no reason {reason!r}; there are {', '.join(_DEAD_LETTER_REASONS)}")
     with open_workspace(workspace) as (settings, connection):
         _check_stream(settings, connection, stream)
-        rows = Catalog(connection).dead_letters(stream, reason, limit)
+        values = {"stream": stream, "reason": reason, "limit": limit}
+        rows, left_out = limited(connection, sql.load("catalog")["dead_letters"], values)
     for row in rows:
         row["raw_base64"] = base64.b64encode(row["raw"]).decode()
         row["raw"] = row["raw"].decode("utf-8", "backslashreplace")
     if output is OutputFormat.JSON:
         print_json(rows)
+        print_left_out(left_out, len(rows), output)
         return
     names = ("id", "stream", "source", "line", "reason", "detail")
     shown = [(*(r[name] for name in names), escape_control(r["raw"])[:80]) for r in rows]
     print_table([*names, "raw"], shown, "no dead letters")
+    print_left_out(left_out, len(rows), output)
 
 
 @dead_letters_app.command("retry")
@@ -294,13 +305,32 @@ def status(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """Whether all is well (exit code 0) or not (1), and what was read."""
-    with open_workspace(workspace) as (settings, connection):
-        found = collect_status(connection, open_storage(settings))
+    settings = load_settings_from_environment(workspace)
+    disks = measure_disk_space(settings)
+    try:
+        with open_workspace(workspace) as (_, connection):
+            found = collect_status(connection, open_storage(settings), disks)
+    except MoiraeError as error:
+        # A database that does not start because its disk is full says nothing of that.
+        full = [disk_problem(disk) for disk in disks if disk.full]
+        kind = Unreachable if isinstance(error, Unreachable) else MoiraeError
+        raise kind("\n".join([str(error), *full])) from error
+    problems = list_problems(found)
+    print_warnings(settings.warnings)
     if output is OutputFormat.JSON:
-        print_json(found)
-        raise typer.Exit(0 if assess_health(found)[0] else 1)
-    well, words = assess_health(found)
-    print(("ok: " if well else "NOT WELL: ") + words + "\n")
+        print_json(
+            {
+                **found,
+                "problems": problems,
+                "warnings": [str(warning) for warning in settings.warnings],
+            }
+        )
+        raise typer.Exit(1 if problems else 0)
+    print(
+        "\n".join(f"NOT WELL: {problem}" for problem in problems)
+        or f"ok: {assess_health(found)[1]}"
+    )
+    print()
     columns = ["stream", "read", "archived", "late", "duplicates", "dead letters", "newest"]
     print_table(
         columns,
@@ -318,6 +348,10 @@ def status(
         ", ".join(f"{count:,} {name}" for name, count in sorted(found["recalls"].items())) or "none"
     )
     print(f"recalls: {recalls}{_format_overload(found['recalls_waiting'])}")
+    for rule, count in found["cut_contexts"].items():
+        print(
+            f"contexts of {rule}: {count:,} cut at {CONTEXT_ROWS:,} rows (see `moirae events show`)"
+        )
     running = sum(rule["state"] == "running" for rule in found["rules"])
     print(f"rules:  {running} running of {len(found['rules'])}")
     for rule, past in found["past"].items():
@@ -333,11 +367,20 @@ def status(
         )
     print()
     processes = [
-        (p["role"], str(p["pid"]), p["state"], p["alive"], p["started_at"])
+        (
+            p["role"],
+            str(p["pid"]),
+            p["state"],
+            p["alive"],
+            p["started_at"],
+            (p["error"] or "").partition("\n")[0],
+        )
         for p in found["processes"]
     ]
-    print_table(["process", "pid", "state", "alive", "started"], processes, "no process has run")
-    raise typer.Exit(0 if well else 1)
+    print_table(
+        ["process", "pid", "state", "alive", "started", "error"], processes, "no process has run"
+    )
+    raise typer.Exit(1 if problems else 0)
 
 
 def _format_overload(found: dict[str, Any]) -> str:
@@ -367,16 +410,24 @@ def doctor(
 ) -> None:
     """Hold the ledger against the tables, by ids: exit 1 where anything is wrong."""
     from moirae.inspect import run_checks
+    from moirae.rules import find_unused_keys, read_rule_files
 
     with open_workspace(workspace) as (settings, connection):
+        rules, _ = read_rule_files(settings.find_rule_files(), settings.table_names)
+        print_warnings([*settings.warnings, *find_unused_keys(rules)])
         check_storage(settings)
         findings = run_checks(settings, connection)
     if output is OutputFormat.JSON:
         print_json([vars(finding) for finding in findings])
     else:
         rows = [
-            ("FAIL" if f.wrong else "ok", f.check, "; ".join(f.wrong[:10]) or f.figure)
-            for f in findings
+            ("FAIL" if f.wrong else "ok", f.check, _wrong(f.wrong) or f.figure) for f in findings
         ]
         print_table(["", "check", "found"], rows, "")
     raise typer.Exit(any(f.wrong for f in findings))
+
+
+def _wrong(found: Sequence[str]) -> str:
+    """What a check has found, as much as fits a table."""
+    more = f"; … and {len(found) - _WRONG:,} more (use -o json)" if len(found) > _WRONG else ""
+    return "; ".join(found[:_WRONG]) + more

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from moirae.alerts import find_event
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -17,7 +18,6 @@ from moirae.cli.options import (
     print_json,
     print_table,
 )
-from moirae.cli.recalls import resolve_event
 from moirae.cli.similarity import (
     GapOption,
     GroupsOption,
@@ -130,8 +130,8 @@ def _record_judgement(
 
     with open_workspace(workspace) as (_, connection):
         opinion = Judgement(
-            resolve_event(connection, eid),
-            resolve_event(connection, past),
+            find_event(connection, eid),
+            find_event(connection, past),
             helps,
             author or getpass.getuser(),
         )

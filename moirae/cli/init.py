@@ -1,7 +1,7 @@
-"""`init`: a workspace that runs."""
+"""`init`: create a workspace with example rules and data."""
 
 import json
-import random
+import shlex
 import shutil
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,6 +13,7 @@ import typer
 
 from moirae.config import FILE_NAME
 from moirae.errors import MoiraeError, UsageError
+from moirae.examples import sample_rows
 
 
 class ExampleWorkspace(StrEnum):
@@ -21,6 +22,15 @@ class ExampleWorkspace(StrEnum):
     PLANETLAB = "planetlab"
     BGL = "bgl"
 
+
+_NEXT_STEPS = """\
+  cd {directory}
+  moirae up --drain         # read all data, evaluate the rules, answer the recalls, then exit
+  moirae alerts list        # the newest alerts and their IDs
+  moirae similar ID         # the past alerts most like this one; the first characters of its ID are enough
+  moirae recalls show ID    # the same, and what is normal there
+Record what fixed a past alert; from then on `moirae similar` shows it:
+  moirae alerts resolve ID "Restarted the collector." --tag restart"""
 
 _EXAMPLE_FILES = {
     ExampleWorkspace.PLANETLAB: "cpu_*.csv.gz",
@@ -31,7 +41,7 @@ _DATA_FOLDERS = (Path("../shared/data"), Path("../../shared/data"))
 
 
 def init(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where to make it.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Directory to create.")],
     example: Annotated[
         ExampleWorkspace | None, typer.Option("--example", help="A workspace over real data.")
     ] = None,
@@ -47,7 +57,7 @@ def init(
         int | None, typer.Option("--days", min=1, help="Only so many days of it.")
     ] = None,
 ) -> None:
-    """Make a commented workspace that runs."""
+    """Create a workspace with commented configuration, example rules and data."""
     if (directory / FILE_NAME).exists():
         raise MoiraeError(f"{directory} has a {FILE_NAME} already; nothing was changed")
     if example is None and (data is not None or days is not None):
@@ -59,7 +69,7 @@ def init(
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
             shutil.copytree(template, directory, dirs_exist_ok=True)
         if example is None:
-            _write_sample(directory / "landing" / "cpu")
+            _write_sample(directory / "landing", datetime.now(UTC))
         else:
             _link_files(found, directory / "landing")
     except OSError as error:
@@ -67,7 +77,7 @@ def init(
             f"cannot make a workspace in {directory}: {error.strerror}: {error.filename}"
         ) from error
     print(
-        f"Made a workspace in {directory}. Next: cd {directory} && moirae up --drain && moirae alerts list"
+        f"Created a workspace in {directory}. Next:\n{_NEXT_STEPS.format(directory=shlex.quote(str(directory)))}"
     )
 
 
@@ -93,20 +103,14 @@ def _link_files(found: list[Path], landing: Path) -> None:
         (landing / path.name).symlink_to(path.resolve())
 
 
-def _write_sample(landing: Path) -> None:
-    """Two hours of four hosts, once a minute: one is busy for a while, one falls silent."""
-    landing.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(1)
-    start = datetime.now(UTC).replace(second=0, microsecond=0) - timedelta(hours=2)
-    lines = []
-    for minute in range(120):
-        for number, host in enumerate(("alpha", "beta", "gamma", "delta")):
-            busy = host == "beta" and 30 <= minute < 45
-            if host == "delta" and 60 <= minute < 85:
-                continue
-            ts = start + timedelta(minutes=minute, seconds=number)
-            cpu = round(rng.uniform(92, 99) if busy else rng.uniform(10, 60), 1)
-            lines.append(
-                json.dumps({"ts": ts.isoformat().replace("+00:00", "Z"), "host": host, "cpu": cpu})
-            )
-    (landing / "sample.jsonl").write_text("\n".join(lines) + "\n")
+def _write_sample(landing: Path, now: datetime) -> None:
+    """One file of sample data for each stream.
+
+    It ends one to two hours before `now`: `up --drain` lets alerts run out beyond the last row, and rows that a user
+    adds afterwards, with the present time, must not be late.
+    """
+    end = now.replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
+    for name, rows in sample_rows(end).items():
+        folder = landing / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "sample.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -16,9 +16,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from moirae.config import Settings, load_settings_from_environment
+from moirae.errors import Problem
 
 if TYPE_CHECKING:
     from psycopg import Connection
+    from psycopg.sql import SQL
+
+
+_MOST_ROWS = 100_000  # that a list may show
 
 
 class OutputFormat(StrEnum):
@@ -32,7 +37,9 @@ WorkspaceOption = Annotated[
     Path, typer.Option("--workspace", metavar="FILE", help="The workspace file.")
 ]
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print.")]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="Most rows to show.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", min=1, max=_MOST_ROWS, help="Most rows to show.")
+]
 DEFAULT_WORKSPACE = Path("moirae.yaml")
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -46,6 +53,38 @@ def open_workspace(workspace: Path) -> Iterator[tuple[Settings, "Connection[Any]
     settings = load_settings_from_environment(workspace)
     with connect_database(settings, "cli") as connection:
         yield settings, connection
+
+
+def limited(
+    connection: "Connection[Any]", query: "SQL", values: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a query that ends in `LIMIT %(limit)s`, and how many more there are than the limit lets through."""
+    from psycopg.rows import dict_row
+    from psycopg.sql import SQL
+
+    with connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(query, values).fetchall()
+    if len(rows) < values["limit"]:
+        return rows, 0
+    count = SQL("SELECT count(*) FROM ({}) AS listed").format(query)
+    total = connection.execute(count, {**values, "limit": None}).fetchone()
+    assert total is not None
+    return rows, max(total[0] - len(rows), 0)
+
+
+def print_left_out(left_out: int, shown: int, output: OutputFormat) -> None:
+    """Where a list was cut, say how many rows are left out: below a table on a terminal, else on standard error."""
+    if not left_out:
+        return
+    below = output is OutputFormat.TABLE and sys.stdout.isatty()
+    words = f"… and {left_out:,} more (use --limit {min(shown + left_out, _MOST_ROWS)})"
+    print(words, file=sys.stdout if below else sys.stderr)
+
+
+def print_warnings(warnings: Iterable[Problem]) -> None:
+    """What is not wrong with files, each with its place, on standard error."""
+    for warning in warnings:
+        print(escape_control(str(warning)), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:

@@ -1,9 +1,7 @@
 """`up`, `run`, `demo`: the processes."""
 
 import os
-import signal
 import sys
-import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -12,9 +10,16 @@ import structlog
 import typer
 
 from archiver.errors import StorageFailed
-from moirae.cli.options import DEFAULT_WORKSPACE, OutputFormat, OutputOption, WorkspaceOption
+from moirae.cli.options import (
+    DEFAULT_WORKSPACE,
+    OutputFormat,
+    OutputOption,
+    WorkspaceOption,
+    print_warnings,
+)
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
+from moirae.runtime import Signals
 
 # A fault of the software, as sysexits.h names it.
 EXIT_INTERNAL_ERROR = 70
@@ -26,18 +31,29 @@ DrainOption = Annotated[
 ]
 
 
-def up(workspace: WorkspaceOption = DEFAULT_WORKSPACE, drain: DrainOption = False) -> None:
+def up(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    drain: DrainOption = False,
+    parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
+) -> None:
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
     from moirae.inspect import print_summary
+    from moirae.runtime import release
     from moirae.runtime import run_supervisor as supervise
 
     settings = load_settings_from_environment(workspace)
+    print_warnings(settings.warnings)
     if not drain:
         print(f"moirae is starting {settings.file.parent}; Ctrl-C ends it", file=sys.stderr)
-    code = supervise(settings, drain, lambda connection: RuleRegistry(connection).request_reload())
-    if code == 0 and drain:
-        code = print_summary(settings)
+    try:
+        code = supervise(
+            settings, drain, lambda connection: RuleRegistry(connection).request_reload(), parent
+        )
+        if code == 0 and drain:
+            code = print_summary(settings)
+    finally:
+        release(settings)
     raise typer.Exit(code)
 
 
@@ -51,11 +67,10 @@ def live(
     """Archive the streams and judge the rules."""
     from moirae.live import run_live
 
-    stop, reload = _stop_on_signals(), threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+    signals = Signals(reloads=True)
     settings = load_settings_from_environment(workspace)
     try:
-        run_live(settings, stop, drain, apply_rules, parent, reload)
+        run_live(settings, signals.stop, drain, apply_rules, parent, signals.reload)
     except MoiraeError:
         raise
     except StorageFailed as error:
@@ -77,10 +92,10 @@ def recall(
     """Ask the past about alerts."""
     from moirae.recall_process import run_recall as run_recall
 
-    stop = _stop_on_signals()
+    signals = Signals()
     settings = load_settings_from_environment(workspace)
     try:
-        run_recall(settings, stop, parent)
+        run_recall(settings, signals.stop, parent)
     except MoiraeError:
         raise
     except StorageFailed as error:
@@ -100,7 +115,7 @@ def server(
     """Take rows that are posted, answer about alerts and rules."""
     from moirae.server import run_server
 
-    run_server(load_settings_from_environment(workspace), _stop_on_signals(), parent)
+    run_server(load_settings_from_environment(workspace), Signals().stop, parent)
 
 
 def _exit_immediately(error: StorageFailed) -> NoReturn:
@@ -110,14 +125,6 @@ def _exit_immediately(error: StorageFailed) -> NoReturn:
         sys.stderr.flush()
         sys.stdout.flush()
     os._exit(Unreachable.exit_code)
-
-
-def _stop_on_signals() -> threading.Event:
-    """Set by the signals that end a process."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop
 
 
 def demo(

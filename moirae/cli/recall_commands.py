@@ -12,31 +12,20 @@ from uuid import uuid4
 import typer
 from psycopg import Connection
 
-import sql
+from moirae.alerts import find_event_or_recall
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
     OutputOption,
     WorkspaceOption,
-    escape_control,
     open_workspace,
     print_json,
 )
 from moirae.cli.recalls import check_rule
 from moirae.config import format_duration, parse_duration
 from moirae.errors import UsageError
-from moirae.inspect import find_events
-from recall.ledger import (
-    ACCELERATION_FACTOR,
-    CommandKeyConflict,
-    Effect,
-    Target,
-    Verb,
-    fetch_effect,
-    submit_command,
-)
-
-_QUERIES = sql.load("recalls")
+from recall.errors import CommandKeyConflict
+from recall.ledger import ACCELERATION_FACTOR, Effect, Target, Verb, fetch_effect, submit_command
 
 # Seconds that a command waits to be carried out.
 _COMMAND_TIMEOUT = 15.0
@@ -101,7 +90,7 @@ def _run_command(
     span = None if older is None else _parse_age(older)
     with open_workspace(workspace) as (_, connection):
         check_rule(connection, rule)
-        target = Target(**({} if which is None else resolve_target(connection, which)), rule=rule)
+        target = _target(connection, which, rule)
         seconds = None if span is None else span.total_seconds()
         try:
             number = submit_command(
@@ -134,23 +123,14 @@ def _parse_age(text: str) -> timedelta:
         raise UsageError(f"--older-than: {error}") from error
 
 
-def resolve_target(connection: Connection[Any], id_prefix: str) -> dict[str, str]:
-    """An event, or else a recall, by how its id begins."""
-    events = find_events(connection, id_prefix)
-    begins = id_prefix.lower()
-    hexadecimal = not begins.strip("0123456789abcdef-")
-    tasks = (
-        [row[0] for row in connection.execute(_QUERIES["find"], {"id": begins})]
-        if hexadecimal
-        else []
-    )
-    if len(events) + len(tasks) > 1:
-        raise UsageError(f"{escape_control(id_prefix)!r} begins several ids; give more of it")
-    if not events and not tasks:
-        raise UsageError(
-            f"no event or recall {escape_control(id_prefix)!r}, as `moirae events list` and `moirae recalls list` show them"
-        )
-    return {"eid": str(events[0])} if events else {"task": str(tasks[0])}
+def _target(connection: Connection[Any], which: str | None, rule: str | None) -> Target:
+    """The recalls of an event, or one recall, by an ID or the beginning of one; or those of a rule."""
+    if which is None:
+        return Target(rule=rule)
+    match = find_event_or_recall(connection, which)
+    if match.kind == "event":
+        return Target(eid=str(match.id), rule=rule)
+    return Target(task=str(match.id), rule=rule)
 
 
 def _describe_effect(verb: Verb, done: Effect) -> str:

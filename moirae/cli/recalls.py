@@ -4,17 +4,16 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
-from uuid import UUID
 
 import typer
 from psycopg import Connection
-from psycopg.rows import dict_row
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 import sql
+from moirae.alerts import find_event
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     LimitOption,
@@ -23,13 +22,15 @@ from moirae.cli.options import (
     WorkspaceOption,
     escape_control,
     format_cell,
+    limited,
     open_workspace,
     print_json,
+    print_left_out,
     print_table,
 )
 from moirae.cli.options import format_time as moment
 from moirae.errors import UsageError
-from moirae.inspect import RecallAnswer, SimilarEvent, describe_coverage, find_events, load_answers
+from moirae.inspect import RecallAnswer, SimilarEvent, describe_coverage, load_answers
 
 app = typer.Typer(help="Questions to the past, and how far they are.", no_args_is_help=True)
 _QUERIES = sql.load("recalls")
@@ -37,11 +38,12 @@ _QUERIES = sql.load("recalls")
 _STATES = ("waiting", "running", "suspended", "done", "finalized", "cancelled", "failed")
 # Below this probability that the best hit is of the same kind, there is probably nothing comparable.
 _COMPARABLE_THRESHOLD = 0.25
+_ROWS = 20  # of an SQL answer that are drawn
 # Seconds between two looks of `watch`.
 _POLL_INTERVAL = 0.3
 
 EventArgument = Annotated[
-    str, typer.Argument(metavar="EID", help="The id of the event or its alert, or how it begins.")
+    str, typer.Argument(metavar="EID", help="Event, alert or recall ID, or a unique prefix of it.")
 ]
 RecallStateOption = Annotated[
     list[str] | None, typer.Option("--state", help=f"Only in this state: {', '.join(_STATES)}.")
@@ -58,7 +60,7 @@ def similar(
 ) -> None:
     """The past events most like this one: why, what fixed them, how much of history was read."""
     with open_workspace(workspace) as (_, connection):
-        number = resolve_event(connection, eid)
+        number = find_event(connection, eid)
         found = [answer for answer in load_answers(connection, number) if answer.kind == "similar"]
     if not found:
         raise UsageError(
@@ -87,10 +89,12 @@ def list_(
         raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
     with open_workspace(workspace) as (_, connection):
         check_rule(connection, rule)
-        event = None if eid is None else _resolve_recalled_event(connection, eid)
-        rows = _query_tasks(connection, eid=event, rule=rule, states=state, limit=limit)
+        event = None if eid is None else find_event(connection, eid)
+        values = {"eid": event, "rule": rule, "states": state, "limit": limit}
+        rows, left_out = limited(connection, _QUERIES["tasks"], values)
     if output is OutputFormat.JSON:
         print_json(rows)
+        print_left_out(left_out, len(rows), output)
         return
     shown = [
         (
@@ -122,6 +126,7 @@ def list_(
         "event",
     )
     print_table(columns, shown, "no recalls")
+    print_left_out(left_out, len(rows), output)
 
 
 @app.command()
@@ -132,7 +137,7 @@ def show(
 ) -> None:
     """The last answers about an event."""
     with open_workspace(workspace) as (_, connection):
-        found = load_answers(connection, resolve_event(connection, eid))
+        found = load_answers(connection, find_event(connection, eid))
     if output is OutputFormat.JSON:
         print_json([_answer_to_json(answer) for answer in found])
     elif not found:
@@ -148,7 +153,7 @@ def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) ->
     """Draw the answers about an event as they get better, until all are final."""
     console = Console(width=None if sys.stdout.isatty() else 160)
     with open_workspace(workspace) as (_, connection):
-        number = resolve_event(connection, eid)
+        number = find_event(connection, eid)
         with Live(console=console, refresh_per_second=4, transient=False) as screen:
             while True:
                 found = load_answers(connection, number)
@@ -162,28 +167,6 @@ def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) ->
                 time.sleep(_POLL_INTERVAL)
 
 
-def _resolve_recalled_event(connection: Connection[Any], eid: str) -> UUID:
-    """The event that is meant, be it that nothing but its recalls is left."""
-    begins = eid.lower()
-    known = not begins.strip("0123456789abcdef-") and not find_events(connection, eid)
-    found = connection.execute(_QUERIES["asked_about"], {"eid": begins}).fetchall() if known else []
-    return found[0][0] if len(found) == 1 else resolve_event(connection, eid)
-
-
-def resolve_event(connection: Connection[Any], eid: str) -> UUID:
-    """The event that is meant. Raises `UsageError` where that is none or not clear."""
-    found = find_events(connection, eid)
-    if not found:
-        raise UsageError(
-            f"no event {escape_control(eid)!r}, as `moirae events list` and `moirae alerts list` show them"
-        )
-    if len(found) > 1:
-        raise UsageError(
-            f"{escape_control(eid)!r} begins the ids of several events; give more of it"
-        )
-    return found[0]
-
-
 def check_rule(connection: Connection[Any], rule: str | None) -> None:
     """Raises `UsageError` for a rule of which nothing is known."""
     if (
@@ -191,18 +174,6 @@ def check_rule(connection: Connection[Any], rule: str | None) -> None:
         and not connection.execute(_QUERIES["known_rule"], {"rule": rule}).fetchall()
     ):
         raise UsageError(f"no rule {escape_control(rule)!r} is deployed or has recalls")
-
-
-def _query_tasks(
-    connection: Connection[Any],
-    eid: UUID | None,
-    rule: str | None,
-    states: list[str] | None,
-    limit: int,
-) -> list[dict[str, Any]]:
-    values = {"eid": eid, "rule": rule, "states": states, "limit": limit}
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_QUERIES["tasks"], values).fetchall()
 
 
 def _answer_to_json(answer: RecallAnswer) -> dict[str, Any]:
@@ -264,12 +235,12 @@ def render_hits(similar_events: Iterable[SimilarEvent]) -> RenderableType:
             past.get("key") or {}
         )
         head = (f"  {hit.rank:>2}. {hit.score:.3f} ", "bold cyan")
+        # The start of the alert's ID, for `alerts resolve` and `similar`.
+        alert_id = f"{str(past['alert'])[:8]}  " if past.get("alert") else ""
+        when = f"{alert_id}{moment(hit.ts)}  "
         lines.append(
             Text.assemble(
-                head,
-                (f"{moment(hit.ts)}  ", "dim"),
-                escape_control(summary),
-                (_format_outcome(past), "dim"),
+                head, (when, "dim"), escape_control(summary), (_format_outcome(past), "dim")
             )
         )
         terms = ", ".join(f"{escape_control(term)} {share:.0%}" for term, share in hit.shared[:5])
@@ -316,13 +287,15 @@ def _render_rows(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) ->
     table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
     for name in rows[0]:
         table.add_column(f"  {name}")
-    for place, row in enumerate(rows[:20]):
+    for place, row in enumerate(rows[:_ROWS]):
         table.add_row(*(f"  {_format_value(value)}" for value in row.values()))
         if place < len(estimates):
             table.add_row(
                 *(f"  {_format_estimate(estimates[place].get(name))}" for name in row), style="dim"
             )
-    return table
+    if len(rows) <= _ROWS:
+        return table
+    return Group(table, Text(f"  … and {len(rows) - _ROWS:,} more (use -o json)", "dim"))
 
 
 def _format_estimate(estimate: Mapping[str, Any] | None) -> str:

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from uuid import UUID
 
 import typer
 from psycopg import Connection
 
+from moirae.alerts import find_event_or_recall
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -19,7 +19,6 @@ from moirae.cli.options import (
     print_json,
     print_table,
 )
-from moirae.cli.recall_commands import resolve_target
 from moirae.config import Settings
 from moirae.errors import UsageError
 from moirae.runtime import open_storage
@@ -50,8 +49,7 @@ def repeat(
         open_workspace(workspace) as (settings, connection),
         _open_replayers(settings, connection) as asks,
     ):
-        (number,) = resolve_target(connection, which).values()
-        found = list(again(connection, UUID(number), asks))
+        found = list(again(connection, find_event_or_recall(connection, which).id, asks))
     if not found:
         raise UsageError(f"{escape_control(which)!r} has no answer to repeat")
     if output is OutputFormat.JSON:

@@ -17,6 +17,7 @@ from moirae.cli.options import (
     open_workspace,
     print_json,
     print_table,
+    print_warnings,
 )
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import Problem, ProblemsError, UsageError
@@ -50,15 +51,16 @@ def check(
     except ProblemsError as error:
         definitions, problems = [], list(error.problems)
     bad = any(p.severity == "error" for p in problems)
+    # Those of the workspace file are told too, but the exit code is about the rule files.
+    told = [*settings.warnings, *problems]
     if output is OutputFormat.JSON:
-        print_json({"rules": len(definitions), "problems": [_problem_to_json(p) for p in problems]})
+        print_json({"rules": len(definitions), "problems": [_problem_to_json(p) for p in told]})
     else:
-        for problem in problems:
+        for problem in told:
             print(problem, file=sys.stderr)
         if not bad:
             print(
-                f"{len(definitions)} rules are sound"
-                + (f", {len(problems)} warnings" if problems else "")
+                f"{len(definitions)} rules are sound" + (f", {len(told)} warnings" if told else "")
             )
     raise typer.Exit(1 if bad else _EXIT_WARNINGS if problems else 0)
 
@@ -74,6 +76,7 @@ def apply(
     from moirae.deployments import RuleRegistry, changing_steps, compute_digest
 
     settings = load_settings_from_environment(workspace)
+    print_warnings(settings.warnings)
     found = compute_digest(settings.find_rule_files())
     definitions, problems = _check_files(settings, files or [])
     for problem in problems:
@@ -103,7 +106,9 @@ def diff(
     """What `apply` would start, change, update, stop and let stay: exit 0 nothing to do, 1 bad files, 3 changes."""
     from moirae.deployments import RuleRegistry, changing_steps
 
-    definitions, problems = _check_files(load_settings_from_environment(workspace), files or [])
+    settings = load_settings_from_environment(workspace)
+    print_warnings(settings.warnings)
+    definitions, problems = _check_files(settings, files or [])
     for problem in problems:
         print(problem, file=sys.stderr)
     with open_workspace(workspace) as (_, connection):
@@ -248,12 +253,12 @@ def _find_definition(definitions: Sequence["Definition"], rule: str) -> "Definit
 def _check_files(settings: Settings, files: list[Path]) -> tuple[list["Definition"], list[Problem]]:
     from archiver.spark import start_session
     from moirae.deployments import check_rule_files, select_rule_files
-    from moirae.rules import read_rule_files
+    from moirae.rules import find_unused_keys, read_rule_files
 
     paths = select_rule_files(settings, files)
-    _, problems = read_rule_files(paths, settings.table_names)
+    rules, problems = read_rule_files(paths, settings.table_names)
     if any(p.severity == "error" for p in problems):
-        raise ProblemsError(problems)  # no need to start Spark
+        raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
     spark = start_session(
         "moirae rules", "local[1]", Path(settings.home) / "warehouse", {}, "short"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,6 +32,7 @@ from moirae.config.paths import (
 from moirae.config.streams import Relation, Stream
 from moirae.documents import (
     ConfigModel,
+    Document,
     Flag,
     KeyPath,
     LabelName,
@@ -47,9 +48,11 @@ from moirae.documents import (
     sort_problems,
     validate,
 )
-from moirae.errors import ProblemsError, UsageError
+from moirae.errors import Problem, ProblemsError, UsageError
 
 FILE_NAME = "moirae.yaml"
+# Keys that are read and change nothing.
+_UNUSED = ("receivers", "routes")
 
 _LISTEN_PATTERN = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})", re.ASCII
@@ -299,6 +302,7 @@ class Settings(ConfigModel):
     )
 
     _file: Path = PrivateAttr(default=Path(FILE_NAME))
+    _warnings: tuple[Problem, ...] = PrivateAttr(default=())
 
     def model_post_init(self, context: Any, /) -> None:
         if isinstance(context, WorkspaceEnvironment):
@@ -308,6 +312,11 @@ class Settings(ConfigModel):
     def file(self) -> Path:
         """The workspace file itself."""
         return self._file
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """What is not wrong with the file, but may not be what its author means."""
+        return self._warnings
 
     @property
     def table_names(self) -> frozenset[str]:
@@ -382,7 +391,18 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     settings, found = validate(Settings, document, context=WorkspaceEnvironment(file, environ))
     if settings is None or problems:
         raise ProblemsError(sort_problems((*problems, *found)))
+    settings._warnings = tuple(_unused_keys(document, settings))
     return settings
+
+
+def _unused_keys(document: Document, settings: Settings) -> Iterator[Problem]:
+    """Keys that are accepted and change nothing."""
+    for key in _UNUSED:
+        if getattr(settings, key):
+            message = (
+                f"{key}: not evaluated yet, the key has no effect: nobody is notified of alerts"
+            )
+            yield Problem(document.file, *document.key_position((key,)), message, "warning")
 
 
 def load_settings_from_environment(path: Path = Path(FILE_NAME)) -> Settings:

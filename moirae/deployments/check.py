@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.errors import Problem, ProblemsError, UsageError
-from moirae.rules import Definition, check_rules, read_rule_files
+from moirae.rules import Definition, check_rules, find_unused_keys, read_rule_files
 
 
 def check_rule_files(
@@ -22,7 +22,7 @@ def check_rule_files(
     `known`: what was checked before in this workspace; rules that have not changed since are not checked again.
     """
     rules, found = read_rule_files(paths, settings.table_names)
-    problems = list(found)
+    problems = [*found, *find_unused_keys(rules)]
     before = {definition.name: definition for definition in checked_before}
     same = {rule.id for rule in rules.rules if rule.id in before and before[rule.id].rule == rule}
     definitions = {name: before[name] for name in same}

@@ -20,6 +20,7 @@ from moirae.documents.yaml_scalars import (
     format_value,
     plain_value,
 )
+from moirae.errors import MoiraeError
 
 MAX_DEPTH = 32
 # What the parser reads in less than two seconds; hundreds of long rules.
@@ -91,7 +92,7 @@ def parse_tree(text: str) -> YamlTree:
     return builder.tree
 
 
-class _ParsingStopped(Exception):
+class _ParsingStopped(MoiraeError):
     """Ends the reading; the fault is with the tree."""
 
 

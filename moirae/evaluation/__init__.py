@@ -10,6 +10,7 @@ from moirae.evaluation.context_queries import (
 )
 from moirae.evaluation.evaluator import RuleEvaluator
 from moirae.evaluation.guard import Guard
+from moirae.evaluation.limits import CONTEXT_ROWS
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import (
@@ -30,6 +31,7 @@ from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 __all__ = [
     "ActiveRule",
     "ArchivedStreamRows",
+    "CONTEXT_ROWS",
     "ContextEvaluator",
     "EventContexts",
     "Guard",

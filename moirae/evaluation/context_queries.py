@@ -1,7 +1,7 @@
 """Contexts and surroundings computed: the queries of some rules about some events, as one Spark statement."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Protocol
 from uuid import UUID
@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from moirae.evaluation.guard import Guard, StatementTimeout
+from moirae.errors import StatementTimeout
+from moirae.evaluation.guard import Guard
+from moirae.evaluation.limits import CONTEXT_ROWS
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
 from recall.engines import JSON_OPTIONS, PendingEvent, create_pending_frame
@@ -23,9 +25,6 @@ from recall.query import EVENT_TS, HIGH, LOW, LiftedQuery, PhysicalTables, Table
 from recall.requests import RecallEvent
 
 _LOG = structlog.get_logger()
-
-# Rows of one context of one event; more are cut, newest insertion order aside.
-_MAX_ROWS_PER_CONTEXT = 2000
 
 
 class StreamRows(Protocol):
@@ -66,10 +65,12 @@ class LiftedContextQuery:
 
 @dataclass(frozen=True)
 class EventContexts:
-    """The rows of an event's contexts and surroundings, by name."""
+    """The rows of an event's contexts and surroundings, by name. `cut`: of those that are cut at the limit, how many
+    rows there were."""
 
     contexts: Mapping[str, list[dict[str, Any]]]
     surroundings: Mapping[str, list[dict[str, Any]]]
+    cut: Mapping[str, int] = field(default_factory=dict)
 
 
 def prepare_context_query(
@@ -196,13 +197,17 @@ class ContextEvaluator:
     def parse_contexts(self, rule: ActiveRule, rows: Mapping[str, list[str]]) -> EventContexts:
         """An event's rows as JSON texts, by context; equal rows in whatever order are the same context."""
         parts: dict[bool, dict[str, list[dict[str, Any]]]] = {True: {}, False: {}}
+        cut: dict[str, int] = {}
         for asking in self.queries_of(rule):
+            name = asking.context_query.name
             # Sorted as text: the same rows are the same context.
-            texts = sorted(rows.get(asking.context_query.name, ()))[:_MAX_ROWS_PER_CONTEXT]
-            parts[asking.context_query.is_compared][asking.context_query.name] = [
-                orjson.loads(text) for text in texts
+            texts = sorted(rows.get(name, ()))
+            if len(texts) > CONTEXT_ROWS:
+                cut[name] = len(texts)
+            parts[asking.context_query.is_compared][name] = [
+                orjson.loads(text) for text in texts[:CONTEXT_ROWS]
             ]
-        return EventContexts(parts[True], parts[False])
+        return EventContexts(parts[True], parts[False], cut)
 
     def _query_with_limit(
         self, wanted: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]

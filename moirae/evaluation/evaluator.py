@@ -14,8 +14,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from archiver.times import micros_column
 from moirae.alerts import EventRow
+from moirae.errors import StatementTimeout
 from moirae.evaluation.batches import ColumnsByStream, RuleBatcher, RuleBatches
-from moirae.evaluation.guard import Guard, StatementTimeout
+from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache

@@ -26,6 +26,7 @@ from archiver.times import from_micros
 from moirae.alerts import EventRow
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry
+from moirae.errors import StatementTimeout
 from moirae.evaluation.limits import is_over_limit, statement_limit, truncate_event_rows
 from moirae.evaluation.plan import ActiveRule
 from moirae.runtime import connect_database
@@ -42,10 +43,6 @@ _EXIT_OUT_OF_MEMORY, _EXIT_SOFTWARE_ERROR = 3, 70
 _SUSPECT_DURATION = 600.0
 
 _T = TypeVar("_T")
-
-
-class StatementTimeout(Exception):
-    """A statement was ended: it was over its limit."""
 
 
 # Processor time of the JVM, and the clock, in seconds.

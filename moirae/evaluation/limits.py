@@ -13,6 +13,8 @@ from moirae.alerts import EventRow
 # Rows, and rules in one statement, that each lengthen its limit by a second: what is read at once after a pause, or by
 # a thousand rules, may take long.
 _ROWS_PER_SECOND, _RULES_PER_SECOND = 20_000, 2
+# Rows of one context or surrounding of one event. Of more, the first in the order of their JSON text are kept.
+CONTEXT_ROWS = 2_000
 # By the clock a statement may take so many times its limit: it may hang without computing.
 _WALL_CLOCK_FACTOR = 10
 # Microseconds of event time over which the limit of matches goes: history read at once may hold many.

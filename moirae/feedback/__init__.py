@@ -1,7 +1,7 @@
 """Feedback of operators: judgements of similar events, calibration, evaluation reports."""
 
 from moirae.feedback.calibration_task import CalibrationTask
-from moirae.feedback.calibrations import load_calibration
+from moirae.feedback.calibrations import known
 from moirae.feedback.context_files import read_alerts, read_groups, read_judgements, read_labels
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
@@ -15,7 +15,7 @@ __all__ = [
     "Judgement",
     "METRIC_TITLES",
     "draw_reports",
-    "load_calibration",
+    "known",
     "load_judged_corpora",
     "read_alerts",
     "read_groups",

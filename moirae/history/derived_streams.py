@@ -22,7 +22,6 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import (
     TIME_COLUMN,
-    CommitConflict,
     StreamTable,
     Vacuum,
     derived_root,
@@ -31,7 +30,7 @@ from archiver.delta import (
     replace_chunk,
     version_root,
 )
-from archiver.errors import ArchiverError
+from archiver.errors import ArchiverError, CommitConflict
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import from_micros
@@ -144,7 +143,7 @@ class DerivedStreamBuilder:
         self._reader = reader
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
-        self._sweeper, self._last_vacuum, self._last_cleanup = (
+        self._vacuum, self._last_vacuum, self._last_cleanup = (
             Vacuum(_DELETION_GRACE),
             -_CLEANUP_INTERVAL,
             -_CLEANUP_INTERVAL,
@@ -212,7 +211,7 @@ class DerivedStreamBuilder:
             for table in tables:
                 for chunk in table.files_by_chunk().keys() - set(kept):
                     table.delete_chunk(chunk)
-            self._sweeper.run(tables, now)
+            self._vacuum.run(tables, now)
         except (ArchiverError, DeltaError, OSError, CommitConflict) as error:
             _LOG.warning("not swept", action="sweep_failed", error=str(error))
 

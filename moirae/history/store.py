@@ -100,6 +100,9 @@ class ViewStore:
                             "surroundings": Jsonb(
                                 sql.replace_nul(contexts_by_event[event.eid].surroundings)
                             ),
+                            "cut": Jsonb(contexts_by_event[event.eid].cut)
+                            if contexts_by_event[event.eid].cut
+                            else None,
                         }
                         for event in some
                     ],

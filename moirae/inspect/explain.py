@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import ActiveRule, RuleBatcher, bind_event_query
+from moirae.evaluation import CONTEXT_ROWS, ActiveRule, RuleBatcher, bind_event_query
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import (
     Definition,
     build_context_queries,
     build_questions,
     event_shape,
+    keys_without_effect,
     rule_tables,
 )
 from recall.engines import Template, explain_engine
@@ -37,6 +38,7 @@ def explain_rule(
     rule = next((one for one in running if one.name == name), None)
     if rule is None:
         return {"rule": name, "judged": {"by": "nobody: it is not enabled"}}
+    without_effect = keys_without_effect(rule.definition.rule)
     return {
         "rule": name,
         "version": rule.definition.version,
@@ -48,6 +50,7 @@ def explain_rule(
             recall: _explain_recall(settings, rule, question)
             for recall, question in build_questions(rule.definition, rule.tables).items()
         },
+        **({"without_effect": without_effect} if without_effect else {}),
     }
 
 
@@ -151,6 +154,7 @@ def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
             "compared": ask.is_compared,
             "within": ask.within / _MICROS_PER_SECOND,
             "delay": ask.delay / _MICROS_PER_SECOND,
+            "limit": CONTEXT_ROWS,
         }
         for ask in build_context_queries(rule.definition)
     }

@@ -1,6 +1,5 @@
 """What the past says about an event: the last answers of its recalls, and past events with what was done then."""
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +11,7 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.times import from_micros
-from moirae.feedback import load_calibration
+from moirae.feedback import known
 from recall.ledger import Ledger
 from recall.query import order_columns
 from recall.similarity import answer_features
@@ -61,17 +60,8 @@ class RecallAnswer:
     estimates: list[dict[str, Any]] | None = None
     """For each row, by column: what is likely over all that was asked for, with its interval."""
     comparable: float | None = None
-    """The probability that the best hit is of the same kind, once the answer is final and enough was learned."""
-
-
-def find_events(connection: Connection[Any], prefix: str) -> list[UUID]:
-    """The events that a beginning of an event's or alert's id may mean."""
-    begins = prefix.lower()
-    if not re.fullmatch("[0-9a-f-]+", begins):
-        return []
-    return list(
-        dict.fromkeys(row[0] for row in connection.execute(_QUERIES["find"], {"id": begins}))
-    )
+    """The probability that the best hit is of the same kind, once the answer is final and enough was learned; as it was
+    when the answer became final, where that was stored."""
 
 
 def load_answers(connection: Connection[Any], eid: UUID) -> list[RecallAnswer]:
@@ -125,9 +115,11 @@ def _make_answer(connection: Connection[Any], row: Mapping[str, Any]) -> RecallA
 def _comparable_probability(
     connection: Connection[Any], row: Mapping[str, Any], hits: list[SimilarEvent]
 ) -> float | None:
-    """See `Answer.comparable`."""
+    """See `Answer.comparable`. Stored with the answer; where it is not, by what is known now."""
+    if row["comparable"] is not None:
+        return float(row["comparable"])
     model = (
-        load_calibration(connection, row["rule"], row["version"], row["recall"])
+        known(connection, row["rule"], row["version"], row["recall"])
         if row["coverage"]["final"]
         else None
     )

@@ -15,7 +15,8 @@ from archiver.times import optional_datetime
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry
 from moirae.history import list_derived_progress, list_index_progress, list_view_progress
-from moirae.runtime import connect_database, list_processes, open_storage
+from moirae.runtime import DiskSpace, connect_database, list_processes, open_storage
+from moirae.runtime import describe_disk_problem as disk_problem
 
 # The newest charges against rules that are told.
 _MAX_RULE_ERRORS = 20
@@ -25,8 +26,11 @@ _START_GRACE = timedelta(minutes=2)
 DEAD_LETTER_COUNTERS = ("malformed", "quarantined", "conflicts", "expired")
 
 
-def collect_status(connection: Connection[Any], storage: StorageRoot) -> dict[str, Any]:
-    """Everything `moirae status` tells; `accounting` in total and by stream. `root`: of the archive."""
+def collect_status(
+    connection: Connection[Any], storage: StorageRoot, disks: Sequence[DiskSpace] = ()
+) -> dict[str, Any]:
+    """Everything `moirae status` tells; `accounting` in total and by stream. `root`: of the archive. docs/status.md
+    describes the fields."""
     catalog = Catalog(connection)
     accounts = catalog.accounting()
     progress = catalog.stream_progress()
@@ -60,13 +64,22 @@ def collect_status(connection: Connection[Any], storage: StorageRoot) -> dict[st
         "past": list_view_progress(connection),
         "derived": list_derived_progress(connection),
         "indexes": list_index_progress(connection, storage),
+        "cut_contexts": dict(connection.execute(sql.load("contexts")["count_cut"]).fetchall()),
+        "relation_errors": _relation_errors(connection),
         "rule_files": {"looked_at": files.looked_at, "problems": files.problems or []},
         "chunks": {
             state: sum(c.state == state for c in chunks)
             for state in ("present", "recent", "old", "expired")
         },
         "processes": list_processes(connection),
+        "disks": [disk.to_json() for disk in disks],
     }
+
+
+def _relation_errors(connection: Connection[Any]) -> list[dict[str, Any]]:
+    """Relations whose source could not be read when it was read last, and since when that is so."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(sql.load("relations")["errors"]).fetchall()
 
 
 def _waiting_recalls(connection: Connection[Any]) -> dict[str, Any]:
@@ -116,20 +129,61 @@ def is_balanced(account: Mapping[str, int]) -> bool:
 
 
 def assess_health(status: Mapping[str, Any]) -> tuple[bool, str]:
-    """Whether all is well, and in one line what is or is not."""
-    known = {process["role"]: process for process in status["processes"]}
-    live, supervised = known.get("live"), _is_alive(known.get("up"))
-    quarantined = [r["rule"] for r in status["rules"] if r["state"] == "quarantined"]
+    """Whether all is well, and in one line what is or the first thing that is not."""
+    found = list_problems(status)
+    return (False, found[0]) if found else _live_verdict(status)
+
+
+def list_problems(status: Mapping[str, Any]) -> list[str]:
+    """Everything that is not well, the most urgent first; each says what to do."""
+    found = []
     if not is_balanced(status["accounting"]):
-        return False, "the accounting does not hold: run `moirae doctor`"
+        found.append("the accounting does not hold: run `moirae doctor`")
+    found += [disk_problem(disk) for disk in map(DiskSpace.from_json, status["disks"]) if disk.full]
+    quarantined = [r["rule"] for r in status["rules"] if r["state"] == "quarantined"]
     if quarantined:
-        return (
-            False,
-            f"quarantined, not judged any more: {', '.join(quarantined)} (see `moirae rules list`)",
+        found.append(
+            f"quarantined, not judged any more: {', '.join(quarantined)} (see `moirae rules list`)"
         )
     refused = status["rule_files"]["problems"]
     if refused:
-        return False, f"the rule files are not applied, the rules before run on: {refused[0]}"
+        found.append(f"the rule files are not applied, the rules before run on: {refused[0]}")
+    found += [
+        f"the relation {failed['relation']} cannot be read, the rows read before stay in use: {failed['error']}"
+        for failed in status["relation_errors"]
+    ]
+    failed = [process for process in status["processes"] if _failed(process, status["processes"])]
+    found += [
+        f"the {process['role']} process does not run: {_first_line(process['error'])}"
+        for process in failed
+    ]
+    live_well, words = _live_verdict(status)
+    if not live_well and all(process["role"] != "live" for process in failed):
+        found.append(words)
+    return found
+
+
+def _first_line(error: str) -> str:
+    """Of an error of several lines, such as one for each fault of a file."""
+    first, *others = error.splitlines() or [""]
+    return f"{first} (and {len(others):,} more lines, see `status -o json`)" if others else first
+
+
+def _failed(process: Mapping[str, Any], processes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a process has ended with an error since `moirae up` was started, and none has run since. Without `up`
+    only the live process is expected to run."""
+    if process["error"] is None:
+        return False
+    up = next((other for other in processes if other["role"] == "up"), None)
+    if up is not None and _is_alive(up):
+        return bool(process["failed_at"] >= up["started_at"])
+    return bool(process["role"] == "live" and process["state"] == "failed")
+
+
+def _live_verdict(status: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether the live process runs as it should, and in one line what it does."""
+    known = {process["role"]: process for process in status["processes"]}
+    live, supervised = known.get("live"), _is_alive(known.get("up"))
     if live is None:
         return (
             True,

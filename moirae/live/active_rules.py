@@ -49,6 +49,7 @@ class ActiveRules:
         self._connection = connection
         self._registry = RuleRegistry(connection)
         self._relations = relations
+        relations.forget_undeclared()
         self._admission = admission
         self._guard = guard
         self._rows = rows

@@ -216,6 +216,9 @@ class AlertContexts:
                         "surroundings": Jsonb(
                             sql.replace_nul(found[rule.name, event.eid].surroundings)
                         ),
+                        "cut": Jsonb(found[rule.name, event.eid].cut)
+                        if found[rule.name, event.eid].cut
+                        else None,
                         "settled": event.eid in settled,
                     }
                     for event in events

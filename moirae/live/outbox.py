@@ -16,15 +16,8 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.chunks import Chunk, locate
-from archiver.delta import (
-    COMMIT_ROWS,
-    CONTEXTS,
-    EVENTS,
-    CommitConflict,
-    SequencedTable,
-    TableSpec,
-    should_commit,
-)
+from archiver.delta import COMMIT_ROWS, CONTEXTS, EVENTS, SequencedTable, TableSpec, should_commit
+from archiver.errors import CommitConflict
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
 

@@ -12,6 +12,7 @@ from psycopg.types.json import Jsonb
 import sql
 from archiver.delta import ARROW_TYPES
 from moirae.config import Relation, TableSource
+from moirae.errors import MoiraeError
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_table import TableRelationReader
 from recall.query import VALID_FROM, VALID_TO
@@ -66,8 +67,14 @@ class Relations:
         Raises `MoiraeError` where they cannot be had or any is bad: then nothing has changed.
         """
         relation = self._declared[name]
-        rows = self._readers[name].read_rows()
+        try:
+            rows = self._readers[name].read_rows()
+        except MoiraeError as error:
+            values = {"relation": name, "error": sql.replace_nul(str(error)[:2000])}
+            self._connection.execute(_QUERIES["put_error"], values)
+            raise
         with self._connection.transaction():
+            self._connection.execute(_QUERIES["drop_error"], {"relation": name})
             if relation.valid_from is not None:
                 versions = [(row, row[relation.valid_from]) for row in rows]
                 for row, valid_from in versions:
@@ -75,6 +82,10 @@ class Relations:
             else:
                 self._store_differences(name, relation, rows, now)
         self._loaded.add(name)
+
+    def forget_undeclared(self) -> None:
+        """Relations that are not declared any more have no errors."""
+        self._connection.execute(_QUERIES["forget_undeclared"], {"declared": list(self._declared)})
 
     def is_loaded(self, name: str) -> bool:
         """Whether the relation has been read by this process, or any row of it ever."""

@@ -42,6 +42,7 @@ from moirae.runtime import (
     Role,
     check_storage,
     connect_database,
+    failure_recorded,
     open_storage,
     watch_parent,
 )
@@ -80,14 +81,16 @@ def run_live(
     set by whoever wants the rule files looked at again.
     """
     watch_parent(parent_pid, stop)
-    live = LiveProcess(settings, stop, drain, reload_requested or threading.Event())
-    if apply_rules:
-        live.apply_rules()
-    live.run()
+    with suppress(_Stopped):
+        live = LiveProcess(settings, stop, drain, reload_requested or threading.Event())
+        with failure_recorded(live.role), suppress(_Stopped):
+            if apply_rules:
+                live.apply_rules()
+            live.run()
 
 
-class _Stopped(Exception):
-    """The process was told to stop while it was taking a batch; what is not archived comes again."""
+class _Stopped(MoiraeError):
+    """The process was told to stop while it was starting, or taking a batch; what is not archived comes again."""
 
 
 class LiveProcess:
@@ -106,7 +109,8 @@ class LiveProcess:
         self._drain = drain
         self._lock = threading.Lock()
         connection = self._connection = connect_database(settings, "live")
-        self._role = Role(connection, "live", _ROLE_TIMEOUT)
+        self.role = Role(connection, "live", _ROLE_TIMEOUT)
+        self._end_if_stopped()
         check_storage(settings)
         root = open_storage(settings)
         schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
@@ -125,6 +129,7 @@ class LiveProcess:
         self._spark = start_session(
             "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
         )
+        self._end_if_stopped()
         admission = self._admission = RuleAdmission(self._spark, settings)
         self._reloader = RuleReloader(self._spark, settings, admission, reload_requested)
         self._relations = relations = Relations(connection, settings.relations)
@@ -155,6 +160,7 @@ class LiveProcess:
 
     def apply_rules(self) -> None:
         """Make the rule files the desired rules. Bad files change nothing: with rules deployed before, these run on."""
+        self._end_if_stopped()
         try:
             RuleFileLoader(self._spark, self._settings, self._connection, self._admission).apply()
         except MoiraeError as error:
@@ -165,8 +171,11 @@ class LiveProcess:
 
     def run(self) -> None:
         """The loop: until told to stop or, in a drain, until the sources are read."""
+        self._end_if_stopped()
         self._detector.reload(self._event_time())
+        self._end_if_stopped()
         self._detector.detect_unsettled(self._detector.active_rules)
+        self._end_if_stopped()
         if not self._settings.streams:
             raise MoiraeError(f"{self._settings.file} declares no stream: there is nothing to read")
         if not self._drain:
@@ -195,14 +204,20 @@ class LiveProcess:
         if not self._drain:
             self._reloader.stop()
         self._relations.stop()
-        self._role.heartbeat("ended", self._first_commit_seconds)
+        self.role.heartbeat("ended", self._first_commit_seconds)
         self._maintenance.stop()
         self._spark.stop()
+
+    def _end_if_stopped(self) -> None:
+        """Between two steps of the start, each of which may take seconds. Raises `_Stopped`."""
+        if self._stop.is_set():
+            self.role.heartbeat("ended")
+            raise _Stopped
 
     def _fence(self) -> None:
         if self._stop.is_set():
             raise _Stopped
-        self._role.fence()
+        self.role.fence()
 
     def _start_queries(self) -> list[StreamingQuery]:
         """Spark's part: the sources in which it finds what is new. Where all rows land there are none."""
@@ -336,7 +351,7 @@ class LiveProcess:
                 outbox.flush_if_due(self._archive.chunks, now)
         if now - self._heartbeat_at >= _HEARTBEAT_INTERVAL:
             self._heartbeat_at = now
-            self._role.heartbeat(
+            self.role.heartbeat(
                 "draining" if self._drain else "running", self._first_commit_seconds
             )
 

@@ -14,7 +14,8 @@ from moirae.rules.requests import (
 )
 from moirae.rules.rule_set import Rule
 from moirae.rules.stored_rules import RuleAdmission
-from moirae.rules.templates import TemplateFault, render
+from moirae.rules.templates import render
+from moirae.rules.unused_keys import find_unused_keys, keys_without_effect
 
 __all__ = [
     "AlertSpec",
@@ -25,13 +26,14 @@ __all__ = [
     "RuleFile",
     "SimilarRecall",
     "SqlRecall",
-    "TemplateFault",
     "build_context_queries",
     "build_questions",
     "build_similar_question",
     "check_rules",
     "event_shape",
     "event_sql",
+    "find_unused_keys",
+    "keys_without_effect",
     "lift_context_query",
     "read_rule_files",
     "render",

@@ -13,8 +13,9 @@ from moirae.rules.check_questions import check_questions
 from moirae.rules.definition import Definition, event_shape, event_sql, rule_tables
 from moirae.rules.rule_set import DerivedQuery, Rule, RuleSet
 from moirae.rules.templates import find_event_attributes
+from recall.errors import QueryRejected
 from recall.query import Tables, Unsupported, check_table_count, infer_shape, tables_in
-from recall.sandbox import SPARK_LOST, QueryRejected, VerdictCache, harden_session, validate_query
+from recall.sandbox import SPARK_LOST, VerdictCache, harden_session, validate_query
 
 _LOG = structlog.get_logger()
 

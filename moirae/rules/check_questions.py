@@ -17,6 +17,7 @@ from moirae.rules.requests import (
     lift_context_query,
     recalls_named_in_where,
 )
+from recall.errors import QueryRejected
 from recall.query import (
     EID,
     EVENT_TS,
@@ -34,7 +35,7 @@ from recall.query import (
     lift_query,
     split_query,
 )
-from recall.sandbox import QueryRejected, validate_query
+from recall.sandbox import validate_query
 from recall.similarity import MEASURES
 
 _PENDING_VIEW = "asked_pending"
@@ -202,12 +203,8 @@ class _QuestionChecker:
             yield self._rule.problem(str(error), "where", line=place[0], column=place[1])
 
     def find_warnings(self) -> Iterator[Problem]:
-        """What is kept with the rule but not evaluated yet."""
+        """What is evaluated in another way than one may expect."""
         spec = self._rule.spec
-        if spec.then:
-            yield self._rule.problem(
-                "then is kept but not evaluated yet", "then", severity="warning"
-            )
         for name, recall in spec.recall.items():
             if isinstance(recall, SimilarRecall) and recall.similar.measure != "tfidf":
                 contexts = recall.similar.contexts or tuple(spec.context)

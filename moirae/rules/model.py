@@ -26,6 +26,7 @@ from moirae.documents import (
     format_value,
     raise_problems,
 )
+from moirae.errors import TemplateFault
 from moirae.rules.questions import (
     AnyRecall,
     ContextSpec,
@@ -35,7 +36,7 @@ from moirae.rules.questions import (
     ThenStage,
     check_attributes,
 )
-from moirae.rules.templates import TemplateFault, find_variables
+from moirae.rules.templates import find_variables
 
 RESERVED_LABELS = frozenset({"alertname"})
 # What annotations are filled from.

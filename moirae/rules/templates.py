@@ -13,6 +13,8 @@ from typing import Any
 from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from moirae.errors import TemplateFault
+
 MAX_OUTPUT = 65_536  # characters
 
 _FILTERS = (
@@ -42,15 +44,6 @@ _NODES: tuple[type[nodes.Node], ...] = (
     nodes.Tuple,
     nodes.UnaryExpr,
 )
-
-
-class TemplateFault(Exception):
-    """A template that is refused or fails, and the line of its text, from 1."""
-
-    def __init__(self, message: str, line: int = 1) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line = line
 
 
 def find_variables(text: str) -> frozenset[str]:

@@ -1,22 +1,34 @@
 """What the processes of a workspace share: database, roles, supervisor, logging, storage."""
 
-from moirae.runtime.database import connect_database
+from moirae.runtime.database import connect_database, release
+from moirae.runtime.disk_space import RESERVE, DiskSpace, describe_disk_problem, measure_disk_space
+from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
-from moirae.runtime.logs import configure_logging
-from moirae.runtime.roles import ReconnectingRole, Role, list_processes
+from moirae.runtime.logs import configure_logging, tolerate_closed_stderr
+from moirae.runtime.roles import ReconnectingRole, Role, failure_recorded, list_processes
+from moirae.runtime.signals import Signals
 from moirae.runtime.storage import check_storage, open_storage
 from moirae.runtime.supervisor import run_supervisor, watch_parent
 
 __all__ = [
+    "DiskSpace",
     "LandedBatch",
     "LandingFolder",
+    "RESERVE",
     "ReconnectingRole",
     "Role",
+    "Signals",
     "check_storage",
     "configure_logging",
     "connect_database",
+    "describe_disk_problem",
+    "failure_recorded",
     "list_processes",
+    "measure_disk_space",
     "open_storage",
+    "release",
+    "release_embedded_database",
     "run_supervisor",
+    "tolerate_closed_stderr",
     "watch_parent",
 ]

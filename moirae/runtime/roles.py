@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -11,18 +11,11 @@ import structlog
 from psycopg import Connection
 
 import sql
-from moirae.errors import MoiraeError
+from archiver.errors import ArchiverError
+from moirae.errors import MoiraeError, RoleLost, RoleTaken
 
 _QUERIES = sql.load("processes")
 _LOG = structlog.get_logger()
-
-
-class RoleLost(MoiraeError):
-    """Another process of this role has started; this one must not write any more."""
-
-
-class RoleTaken(MoiraeError):
-    """Another process of this workspace holds the role."""
 
 
 class Role:
@@ -75,6 +68,11 @@ class Role:
             _QUERIES["beat"], {**values, "first_commit_seconds": first_commit_seconds}
         )
 
+    def fail(self, error: str) -> None:
+        """Store why the process ends."""
+        values = {"role": self._role, "epoch": self.epoch, "error": sql.replace_nul(error[:2000])}
+        self._connection.execute(_QUERIES["fail"], values)
+
 
 class ReconnectingRole:
     """A role of a process that goes on while PostgreSQL is away: it connects and takes the role again afterwards."""
@@ -111,6 +109,10 @@ class ReconnectingRole:
         with suppress(psycopg.Error):
             self._role.heartbeat("ended")
 
+    def fail(self, error: str) -> None:
+        """Store why the process ends."""
+        self._role.fail(error)
+
     def _reconnect(self) -> None:
         connection = self._connect()
         try:
@@ -120,6 +122,17 @@ class ReconnectingRole:
             raise
         self.connection = connection
         _LOG.info("database is back", action="database_back", process=self._role_name)
+
+
+@contextmanager
+def failure_recorded(role: Role | ReconnectingRole) -> Iterator[None]:
+    """Where the process ends with an error whose message is for people, store it with the role: `status` shows it."""
+    try:
+        yield
+    except (MoiraeError, ArchiverError) as error:
+        with suppress(psycopg.Error):
+            role.fail(str(error))
+        raise
 
 
 def list_processes(connection: Connection[Any]) -> list[dict[str, Any]]:

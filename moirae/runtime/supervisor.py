@@ -21,12 +21,16 @@ from moirae.config import Settings
 from moirae.runtime import database, storage
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.roles import ReconnectingRole
+from moirae.runtime.signals import Signals
 from recall.ledger import CommandExecutor
 
 _LOG = structlog.get_logger()
 
 # Seconds: until a child that was told to end is killed; pauses before it is started again, growing while it falls.
 _SHUTDOWN_TIMEOUT = 20.0
+# Seconds that `up` has beyond that, when what started it is gone, to end its children.
+_SPARE = 5.0
+_PARENT_POLL = 1.0  # seconds
 _FIRST_RESTART_DELAY, _MAX_RESTART_DELAY = 0.5, 5.0
 # Before one that is not vital is tried again, where only somebody's doing would help: its port may be free by then.
 _FINAL_RESTART_DELAY = 30.0
@@ -85,11 +89,15 @@ class ChildProcess:
             again_in=self.restart_delay,
         )
 
-    def terminate(self, deadline: float) -> None:
-        """Ask it to end; after the deadline, end it."""
+    def terminate(self) -> None:
+        """Ask it to end."""
+        if self.process is not None:
+            self.process.terminate()
+
+    def wait_or_kill(self, deadline: float) -> None:
+        """Wait until it has ended; after the deadline, kill it."""
         if self.process is None:
             return
-        self.process.terminate()
         try:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -105,16 +113,20 @@ class ChildProcess:
 
 
 def run_supervisor(
-    settings: Settings, drain: bool, request_reload: Callable[[Connection[Any]], object]
+    settings: Settings,
+    drain: bool,
+    request_reload: Callable[[Connection[Any]], object],
+    parent: int | None = None,
 ) -> int:
-    """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns an exit code."""
+    """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns an exit code.
+
+    `parent`: the process with which this one ends.
+    """
     storage.check_storage(settings)
     role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    reload = threading.Event()
-    signal.signal(signal.SIGHUP, lambda *_: reload.set())
+    signals = Signals(reloads=True)
+    stop, reload = signals.stop, signals.reload
+    watch_parent(parent, stop, _SHUTDOWN_TIMEOUT + _SPARE)
     workspace = ["--workspace", str(settings.file)]
     live = ChildProcess(
         "live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"]
@@ -136,8 +148,11 @@ def run_supervisor(
     finally:
         deadline = time.monotonic() + _SHUTDOWN_TIMEOUT
         for child in children:
-            child.terminate(deadline)
+            child.terminate()
+        for child in children:
+            child.wait_or_kill(deadline)
         role.mark_ended()
+        role.connection.close()
 
 
 def _drain_recalls(
@@ -221,15 +236,25 @@ def _supervise(
     return 0
 
 
-def watch_parent(parent_pid: int | None, stop: threading.Event) -> None:
-    """End with the supervisor that started this process, however that ended."""
+def watch_parent(
+    parent_pid: int | None, stop: threading.Event, grace: float = _SHUTDOWN_TIMEOUT
+) -> None:
+    """End with the process that started this one, however that ended.
+
+    `grace`: seconds to end in order. Then this process is killed with its group, as its supervisor would have done:
+    it must not outlive a supervisor that was killed, whatever holds it up.
+    """
     if parent_pid is None:
         return
 
     def watch() -> None:
-        while not stop.wait(1.0):
-            if os.getppid() != parent_pid:
-                stop.set()  # first: what was told went to the supervisor's own pipe, which may be gone too
-                _LOG.error("supervisor is gone", action="parent_gone", parent=parent_pid)
+        while os.getppid() == parent_pid:
+            time.sleep(_PARENT_POLL)
+        stop.set()  # first: what was told went to the supervisor's own pipe, which may be gone too
+        _LOG.error("supervisor is gone", action="parent_gone", parent=parent_pid)
+        time.sleep(grace)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)  # with its JVM
+        os.kill(os.getpid(), signal.SIGKILL)
 
     threading.Thread(target=watch, daemon=True, name="parent").start()

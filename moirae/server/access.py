@@ -7,10 +7,10 @@ import structlog
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, RequestRejected
 from moirae.server import tokens
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import RequestRejected, error_response
+from moirae.server.responses import error_response
 from moirae.server.tokens import TokenRole
 
 _LOG = structlog.get_logger()
@@ -104,6 +104,8 @@ class AccessMiddleware:
                     if scheme.lower() == b"bearer"
                     else None
                 )
+        except RequestRejected:
+            raise
         except MoiraeError as error:
             raise RequestRejected(503, "the database is away", 5) from error
         if role is None:

@@ -13,13 +13,13 @@ from starlette.responses import Response
 import sql
 from moirae.config import Settings
 from moirae.deployments import RuleRegistry
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, RequestRejected
 from moirae.runtime import list_processes
 from moirae.server.access import AccessMiddleware
 from moirae.server.ingest import IngestHandler
 from moirae.server.pool import ConnectionPool
 from moirae.server.reload import request_reload
-from moirae.server.responses import RequestRejected, error_response, json_response
+from moirae.server.responses import error_response, json_response
 
 # Rows of one answer, and bytes after which it ends early and says so.
 MAX_ROWS, _MAX_RESPONSE_BYTES = 1_000, 4 << 20
@@ -60,6 +60,8 @@ def _add_probe_routes(app: FastAPI, connections: ConnectionPool, push: IngestHan
             with connections.connection() as connection:
                 if not any(p["role"] == "live" and p["alive"] for p in list_processes(connection)):
                     missing.append("the live process does not run: what is posted waits")
+        except RequestRejected:
+            raise
         except MoiraeError:
             missing.append("the database is away")
         if push.disk_is_full():

@@ -20,9 +20,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 import sql
-from moirae.runtime import LandingFolder
+from moirae.errors import RequestRejected
+from moirae.runtime import RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import RequestRejected
 
 _QUERIES = sql.load("pushes")
 BodyFormat = Literal["json", "jsonl", "csv"]
@@ -49,7 +49,7 @@ class IngestLimits:
     max_rows: int = 100_000
     max_pending_bytes: int = 256 << 20
     max_pending_batches: int = 2_000
-    disk_reserve_bytes: int = 512 << 20
+    disk_reserve_bytes: int = RESERVE
     max_concurrent: int = 8
     read_timeout: float = 30.0
 

@@ -8,9 +8,8 @@ from typing import Any
 from psycopg import Connection, InterfaceError, OperationalError
 
 from moirae.config import Settings
-from moirae.errors import Unreachable
+from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import connect_database
-from moirae.server.responses import RequestRejected
 
 
 class ConnectionPool:

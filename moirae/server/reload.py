@@ -4,9 +4,9 @@ import threading
 import time
 
 from moirae.deployments import RuleRegistry
+from moirae.errors import RequestRejected
 from moirae.runtime import list_processes
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import RequestRejected
 
 # Seconds: for the files to be checked; between two looks for the answer.
 _RELOAD_TIMEOUT, _POLL_INTERVAL = 60.0, 0.1

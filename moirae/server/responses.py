@@ -5,15 +5,7 @@ from typing import Any
 import orjson
 from starlette.responses import Response
 
-
-class RequestRejected(Exception):
-    """A request that is not served: status, reason, and after how many seconds trying again makes sense."""
-
-    def __init__(self, status: int, reason: str, retry_after: int | None = None) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.retry_after = retry_after
+from moirae.errors import RequestRejected
 
 
 def json_response(value: Any, status: int = 200) -> Response:

@@ -1,5 +1,6 @@
 """The server process of a workspace."""
 
+import errno
 import ipaddress
 import socket
 import threading
@@ -11,13 +12,12 @@ import structlog
 import uvicorn
 
 from moirae.config import HttpSource, Settings
-from moirae.errors import MoiraeError, Unreachable, UsageError
-from moirae.runtime import ReconnectingRole, connect_database, watch_parent
+from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
+from moirae.runtime import ReconnectingRole, connect_database, failure_recorded, watch_parent
 from moirae.server import tokens
 from moirae.server.app import create_application
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import RequestRejected
 
 _LOG = structlog.get_logger()
 
@@ -30,12 +30,13 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     """Serve until `stop` is set. `parent`: the process with which this one ends. Raises `MoiraeError`."""
     watch_parent(parent_pid, stop)
     role = ReconnectingRole(partial(connect_database, settings, "server"), "server", _ROLE_TIMEOUT)
-    if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
-        raise UsageError(
-            f"server.listen is {settings.server.listen}, which others can reach, and nobody has a token: "
-            "make one with `moirae tokens create NAME`, or listen on 127.0.0.1"
-        )
-    listening = _open_socket(settings)
+    with failure_recorded(role):
+        if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
+            raise UsageError(
+                f"server.listen is {settings.server.listen}, which others can reach, and nobody has a token: "
+                "make one with `moirae tokens create NAME`, or listen on 127.0.0.1"
+            )
+        listening = _open_socket(settings)
     connections = ConnectionPool(settings)
     push = IngestHandler(settings.home, _http_streams(settings), connections, IngestLimits())
     app = create_application(settings, connections, push)
@@ -57,6 +58,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     thread.start()
     address = "{}:{}".format(*listening.getsockname()[:2])
     _LOG.info("server listens", action="server_listens", address=address)
+    role.heartbeat(f"listening on {address}")
     forgotten = float("-inf")
     try:
         while not stop.wait(_HEARTBEAT_INTERVAL) and thread.is_alive():
@@ -84,7 +86,14 @@ def _open_socket(settings: Settings) -> socket.socket:
             (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
         )
     except OSError as error:
-        raise MoiraeError(f"cannot listen on {settings.server.listen}: {error.strerror}") from error
+        if error.errno == errno.EADDRINUSE:
+            reason = (
+                "the port is in use by another program, which may be the server of another workspace: "
+                f"stop that program, or set server.listen in {settings.file.name} to a free port"
+            )
+        else:
+            reason = f"{error.strerror}: set server.listen in {settings.file.name} to an address of this machine"
+        raise MoiraeError(f"cannot listen on {settings.server.listen}: {reason}") from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -9,7 +9,6 @@ from recall.engines.lately import LruCache
 from recall.engines.local import LocalEngine
 from recall.engines.partial_cache import PartialCache
 from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
-from recall.engines.portable import SparkRequired
 from recall.engines.router import EngineRouter, EngineSetting, explain_engine
 from recall.engines.spark import SparkEngine, warm_up_spark
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
@@ -28,7 +27,6 @@ __all__ = [
     "PartialQuery",
     "PendingEvent",
     "SparkEngine",
-    "SparkRequired",
     "Template",
     "compute_answers",
     "compute_derived_version",

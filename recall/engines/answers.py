@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from recall.engines.portable import SparkRequired
 from recall.engines.template import Template
+from recall.errors import SparkRequired
 from recall.operators import aggregate_values
 from recall.query import EID
 from recall.requests import RecallEvent

@@ -10,7 +10,8 @@ from sqlglot import exp
 
 from recall.engines.duckdb_session import connect_duckdb
 from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
-from recall.engines.portable import SparkRequired, TypeChecker
+from recall.engines.portable import TypeChecker
+from recall.errors import SparkRequired
 from recall.query import EVENT, parse
 from recall.requests import RecallEvent, SqlQuestion
 

@@ -15,17 +15,18 @@ from recall.engines import merge as merging
 from recall.engines.answers import AnswerRows
 from recall.engines.lately import LruCache
 from recall.engines.pending_events import PendingEvent, create_pending_table
-from recall.engines.portable import PortableQuery, SparkRequired, to_portable
+from recall.engines.portable import PortableQuery, to_portable
 from recall.engines.template import (
     PENDING_TABLE,
     EventPieces,
     EventTables,
     PartialQuery,
     Template,
-    filter_values,
+    build_column_filter,
     row_limit,
     split_by_event,
 )
+from recall.errors import SparkRequired
 from recall.query import EID, VARIANCE_KINDS
 from recall.requests import Piece, RecallEvent, enclosing_range
 
@@ -99,7 +100,7 @@ class LocalEngine:
     def _scan_sql(self, stream: str, pinned: StreamSnapshot, asks: Sequence[PartialQuery]) -> str:
         """The rows of a stream that are of use for some questions."""
         schema = self._reader.schema(stream)
-        columns, only = schema.columns, _shared_filters(stream, schema.columns, asks)
+        columns, only = schema.columns, _shared_column_filter(stream, schema.columns, asks)
         if len(asks) == 1:
             # One question's rows are joined with its events as they are read, which looks values up by itself. By what
             # files are clustered, that is too late: whole parts of them need not be read.
@@ -195,12 +196,12 @@ class LocalEngine:
         return self._reader.schema(next(iter(streams))).columns if len(streams) == 1 else {}
 
 
-def _shared_filters(
+def _shared_column_filter(
     stream: str, columns: Mapping[str, str], asks: Sequence[PartialQuery]
 ) -> dict[str, list[str]]:
     """Values of text columns that alone can be of use for any of some questions."""
     each = [
-        filter_values(ask.template, stream, columns, [asked for asked, _ in ask.event_pieces])
+        build_column_filter(ask.template, stream, columns, [asked for asked, _ in ask.event_pieces])
         for ask in asks
     ]
     shared = set.intersection(*(set(only) for only in each))

@@ -15,6 +15,7 @@ from sqlglot.dialects.duckdb import DuckDB
 
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.engines.template import Template
+from recall.errors import SparkRequired
 from recall.query import EVENT, LIST_KINDS
 
 TypeClass = Literal["number", "string", "boolean", "timestamp", "null"]
@@ -35,10 +36,6 @@ _AGGREGATES = (
     exp.Stddev,
     exp.StddevSamp,
 )
-
-
-class SparkRequired(Exception):
-    """This engine cannot answer; Spark can."""
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from recall.engines.cost_model import EngineCosts
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.engines.local import LocalEngine
 from recall.engines.partial_cache import PartialCache
-from recall.engines.portable import SparkRequired, to_portable
+from recall.engines.portable import to_portable
 from recall.engines.spark import SparkEngine
 from recall.engines.template import EventPieces, EventTables, PartialQuery, Template, relabel_event
+from recall.errors import SparkRequired
 from recall.requests import Piece, RecallEvent, enclosing_range
 
 EngineSetting = Literal["auto", "spark", "local"]

@@ -29,7 +29,7 @@ from recall.engines.template import (
     EventPieces,
     EventTables,
     Template,
-    filter_values,
+    build_column_filter,
     row_limit,
     split_by_event,
 )
@@ -131,7 +131,7 @@ class SparkEngine:
             return {}
         self._register_events(waiting, question)
         for name in used.streams:
-            only = filter_values(
+            only = build_column_filter(
                 template,
                 name,
                 self._reader.schema(name).columns,

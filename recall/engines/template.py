@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from recall.operators import MAX_ROWS, LimitExceeded, check_limits, merge_tables
+from recall.errors import LimitExceeded
+from recall.operators import MAX_ROWS, check_limits, merge_tables
 from recall.query import (
     EID,
     EVENT,
@@ -180,7 +181,7 @@ def relabel_event(eid: str, rows_table: pa.Table) -> pa.Table:
     )
 
 
-def filter_values(
+def build_column_filter(
     template: Template, stream: str, columns: Mapping[str, str], events: Sequence[RecallEvent]
 ) -> dict[str, list[str]]:
     """Values of text columns of a stream that alone can be of use, so that other files and rows are not looked at."""

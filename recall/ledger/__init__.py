@@ -3,7 +3,6 @@
 from recall.ledger.commands import (
     ACCELERATION_FACTOR,
     CommandExecutor,
-    CommandKeyConflict,
     Effect,
     Target,
     Verb,
@@ -24,7 +23,6 @@ from recall.ledger.tasks import (
 __all__ = [
     "ACCELERATION_FACTOR",
     "CommandExecutor",
-    "CommandKeyConflict",
     "Effect",
     "LEASE_DURATION",
     "Ledger",

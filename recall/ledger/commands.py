@@ -12,6 +12,8 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import sql
+from recall.confidence import probability
+from recall.errors import CommandKeyConflict
 from recall.ledger.tasks import Revision, put_revision, retry_on_deadlock
 from recall.requests import Coverage
 from recall.scheduling import RemainingWork, forecast_finishes
@@ -23,10 +25,6 @@ Verb = Literal["cancel", "finalize", "accelerate", "refine"]
 VERBS: tuple[Verb, ...] = ("cancel", "finalize", "accelerate", "refine")
 # What `accelerate` does to tickets, and where it ends.
 ACCELERATION_FACTOR, _MAX_TICKETS = 10, 100_000
-
-
-class CommandKeyConflict(ValueError):
-    """The key of a command names another one."""
 
 
 @dataclass(frozen=True)
@@ -160,11 +158,15 @@ class CommandExecutor:
         for row in rows:
             if row["number"] is not None:
                 stopped = Coverage(**{**row["coverage"], "final": True})
+                comparable = None
+                if row["kind"] == "similar":
+                    about = row["rule"], row["version"], row["recall"]
+                    comparable = probability(self._connection, *about, row["answer"])
                 put_revision(
                     self._connection,
                     row["id"],
                     row["number"] + 1,
-                    Revision(stopped, row["answer"], row["estimates"] or ()),
+                    Revision(stopped, row["answer"], row["estimates"] or (), comparable),
                 )
         return sum(row["number"] is None for row in rows)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from uuid import UUID
@@ -14,6 +14,7 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import sql
+from recall.confidence import probability
 from recall.requests import (
     DEFAULT_TICKETS,
     AnyQuestion,
@@ -21,6 +22,7 @@ from recall.requests import (
     Piece,
     RecallEvent,
     RecallRequest,
+    SimilarQuestion,
     SqlQuestion,
     parse_question,
     task_id,
@@ -64,11 +66,13 @@ class Task:
 
 @dataclass(frozen=True)
 class Revision:
-    """An answer to be numbered. `estimates`: for each row, by output, what is likely over all that was asked for."""
+    """An answer to be numbered. `estimates`: for each row, by output, what is likely over all that was asked for;
+    `comparable`: of a final similarity answer, see `recall.confidence`."""
 
     coverage: Coverage
     answer: Sequence[Mapping[str, Any]]
     estimates: Sequence[Mapping[str, Any]] = ()
+    comparable: float | None = None
 
 
 @dataclass(frozen=True)
@@ -280,6 +284,10 @@ class Ledger:
             if done is None:
                 return None
             if revision is not None:
+                if revision.coverage.final and isinstance(task.question, SimilarQuestion):
+                    about = task.rule, task.version, task.recall
+                    comparable = probability(self._connection, *about, revision.answer)
+                    revision = replace(revision, comparable=comparable)
                 put_revision(self._connection, task.id, number, revision)
         task.next, task.failed, task.partial_answer, task.revision, task.tries = (
             result.next,
@@ -338,6 +346,7 @@ def put_revision(connection: Connection[Any], task: UUID, number: int, revision:
         "coverage": Jsonb(asdict(revision.coverage)),
         "answer": Jsonb(sql.replace_nul(revision.answer)),
         "estimates": Jsonb(sql.replace_nul(revision.estimates)) if revision.estimates else None,
+        "comparable": revision.comparable,
     }
     connection.execute(_QUERIES["put_revision"], stored)
 

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recall.errors import LimitExceeded
 from recall.operators.arrow_types import arrow_type
 from recall.operators.kinds import MERGE_FUNCTIONS, Parts, final_value, group_key
 from recall.operators.moments import moment_columns, read_sample, with_moments, with_sample
@@ -19,10 +20,6 @@ _ALTERNATIVES = {
     "count_distinct": "use approx_count_distinct",
     "percentile": "use approx_percentile",
 }
-
-
-class LimitExceeded(Exception):
-    """A recall holds more than it may. More of history can only make it worse."""
 
 
 def merge_tables(

@@ -17,7 +17,6 @@ from recall.query.parts import EVENT
 from recall.query.plain import (
     PANES_TABLE,
     DuckDBDialect,
-    NotPlain,
     PanedQuery,
     PlainQuery,
     SparkDialect,
@@ -55,7 +54,6 @@ __all__ = [
     "LOW",
     "LiftedQuery",
     "MERGED_TABLE",
-    "NotPlain",
     "PANES_TABLE",
     "PanedQuery",
     "PhysicalTables",

@@ -16,6 +16,7 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.tokenizer_core import TokenType
 
 from archiver.times import duration_to_micros
+from recall.errors import RecallError
 from recall.query.intervals import parse_interval
 from recall.query.joins import find_anchor, time_bounds
 
@@ -36,7 +37,7 @@ class EventSql(Spark):
         }
 
 
-class Unsupported(Exception):
+class Unsupported(RecallError):
     """A query that cannot be judged piece by piece; `line` and `column` (from 1) point into its text."""
 
     def __init__(self, message: str, node: exp.Expr | None = None) -> None:

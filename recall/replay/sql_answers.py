@@ -17,8 +17,9 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.delta import StreamSchema
+from archiver.errors import HistoryUnavailable
 from archiver.ingest import Catalog
-from archiver.read import HistoryUnavailable, ReaderAt
+from archiver.read import ReaderAt
 from archiver.storage import StorageRoot
 from archiver.times import from_micros
 from recall.engines import (
@@ -31,10 +32,10 @@ from recall.engines import (
     Template,
     merge_partials,
 )
+from recall.errors import QueryRejected, RecallError
 from recall.query import Unsupported
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range, parse_question
-from recall.sandbox import QueryRejected
 
 _RECALLS, _CONTEXTS = sql.load("recalls"), sql.load("contexts")
 # Fractions are equal when they differ by less than this part.
@@ -175,7 +176,7 @@ class SqlReplayer:
         return None
 
 
-class _InputUnavailable(Exception):
+class _InputUnavailable(RecallError):
     """What an answer came from is not stored, or not any more."""
 
 

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from archiver.spark import jvm_process
+from recall.errors import QueryRejected
 from recall.sandbox.allowlist import (
     ANALYSED_NODES,
     DROPPED_FUNCTIONS,
@@ -50,19 +51,6 @@ _NUMERIC_TYPES = ("double", "float", "integer", "long", "short", "byte", "decima
 SPARK_LOST = (Py4JNetworkError, ConnectionError)
 
 _T = TypeVar("_T")
-
-
-@dataclass
-class QueryRejected(Exception):
-    """Why a query is refused, and the line and column (from 1) in its text; `fragment`: the part at fault."""
-
-    message: str
-    line: int = 1
-    column: int = 1
-    fragment: str = ""
-
-    def __str__(self) -> str:
-        return self.message
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,12 @@ from typing import Any
 
 import structlog
 
-from recall.engines import SparkRequired, evaluate_condition
+from recall.engines import evaluate_condition
+from recall.errors import Cancelled, EngineLost, SparkRequired
 from recall.ledger import Ledger, Task
 from recall.requests import SqlQuestion
 from recall.worker.active_tasks import MAX_ATTEMPTS
-from recall.worker.query_slots import (
-    Cancelled,
-    EngineLost,
-    Job,
-    QuerySlot,
-    Workers,
-    summarise_error,
-)
+from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
 
 _LOG = structlog.get_logger()
 

@@ -11,6 +11,7 @@ from psycopg import Connection
 
 import sql
 from recall.engines import EventTables
+from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Task, TurnResult, retry_on_deadlock
 from recall.query import MERGED_TABLE
 from recall.requests import SimilarQuestion
@@ -19,7 +20,7 @@ from recall.worker.active_tasks import ActiveTask, ActiveTasks
 from recall.worker.comparisons import ComparisonRunner
 from recall.worker.history_queries import ReadBatch, read_batches
 from recall.worker.preparation import HistoryPreparation
-from recall.worker.query_slots import Cancelled, EngineLost, Job, Workers, summarise_error
+from recall.worker.query_slots import Job, Workers, summarise_error
 
 _CONTEXTS = sql.load("contexts")
 

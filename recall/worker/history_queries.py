@@ -16,8 +16,9 @@ from recall.engines import (
     Template,
     merge_partials,
 )
+from recall.errors import LimitExceeded
 from recall.ledger import Revision, Task, TurnResult
-from recall.operators import LimitExceeded, estimate_rows, piece_seconds
+from recall.operators import estimate_rows, piece_seconds
 from recall.requests import RecallEvent, compute_coverage
 from recall.worker.active_tasks import ActiveTask
 from recall.worker.query_slots import QuerySlot, summarise_error

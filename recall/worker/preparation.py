@@ -10,9 +10,10 @@ from uuid import UUID
 import structlog
 from pyspark.sql import SparkSession
 
+from recall.errors import EngineLost
 from recall.ledger import Task
 from recall.worker.active_tasks import ActiveTask, ActiveTasks
-from recall.worker.query_slots import EngineLost, Job, QuerySlot, Workers, summarise_error
+from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
 
 _LOG = structlog.get_logger()
 

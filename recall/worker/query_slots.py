@@ -12,6 +12,7 @@ from typing import Generic, TypeVar
 import structlog
 
 from recall.engines import EngineRouter
+from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Task
 
 Result = TypeVar("Result")
@@ -21,14 +22,6 @@ _LOG = structlog.get_logger()
 _CANCEL_GRACE = 10.0
 # A fault of the software, as sysexits.h names it.
 _EXIT_SOFTWARE_ERROR = 70
-
-
-class EngineLost(Exception):
-    """The JVM is gone, and this process with it: the next one goes on."""
-
-
-class Cancelled(Exception):
-    """A query was ended before its time."""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,10 @@ SELECT eid, rule, ts, key, attributes FROM events WHERE settled ORDER BY ts, eid
 -- alerts --
 -- Alerts, newest first.
 SELECT id, eid, rule, version, key, labels, annotations, state, verdict, starts_at, fired_at, last_at, ends_at, events,
-    past, created_at, raised_at, updated_at FROM alerts
+    past, created_at, raised_at, updated_at,
+    (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        AS acknowledged_by
+FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
   AND (%(everything)s OR (NOT past AND state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))

@@ -20,10 +20,10 @@ ORDER BY c.ts, c.eid LIMIT %(limit)s
 
 -- put --
 -- The context of an event, provisional or settled.
-INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled)
-VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, %(settled)s)
+INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, cut, settled)
+VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, %(cut)s, %(settled)s)
 ON CONFLICT (rule, version, eid) DO UPDATE SET contexts = excluded.contexts, surroundings = excluded.surroundings,
-    settled = excluded.settled,
+    cut = excluded.cut, settled = excluded.settled,
     at = CASE WHEN (contexts.contexts, contexts.surroundings) IS DISTINCT FROM (excluded.contexts, excluded.surroundings)
         THEN clock_timestamp() ELSE contexts.at END
 WHERE NOT contexts.settled
@@ -91,6 +91,14 @@ SELECT number FROM corpus_forgotten
 -- context --
 -- The context of an event, the newest version of its rule first.
 SELECT c.rule, c.version, c.eid, c.ts, c.contexts, c.surroundings, c.settled FROM contexts c WHERE c.eid = ANY(%(eids)s)
+
+-- cut --
+-- Which contexts and surroundings of an event are cut, and how many rows there were.
+SELECT cut FROM contexts WHERE rule = %(rule)s AND version = %(version)s AND eid = %(eid)s AND cut IS NOT NULL
+
+-- count_cut --
+-- How many events of each rule have a context or surrounding that is cut.
+SELECT rule, count(*) FROM contexts WHERE cut IS NOT NULL GROUP BY rule ORDER BY rule
 
 -- export --
 -- Settled contexts, oldest first.

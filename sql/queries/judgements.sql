@@ -39,3 +39,15 @@ DELETE FROM calibrations WHERE rule = %(rule)s AND version = %(version)s AND rec
 
 -- calibration --
 SELECT model FROM calibrations WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s
+
+-- kinds --
+-- What some past events turned out to be: the tag of the last tagged resolution of each one's alert, NULL where none is
+-- known. The alert is chosen as where past events are shown.
+SELECT e.eid::text, (
+    SELECT n.tag FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution' AND n.tag IS NOT NULL
+    ORDER BY n.at DESC, n.id DESC LIMIT 1)
+FROM events e
+LEFT JOIN LATERAL (
+    SELECT a.id FROM alerts a WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint
+        AND e.ts BETWEEN a.starts_at AND a.last_at ORDER BY a.state = 'withdrawn', a.starts_at DESC LIMIT 1) a ON true
+WHERE e.eid = ANY(%(eids)s::uuid[])

@@ -13,10 +13,3 @@ LEFT JOIN LATERAL (
         AND e.ts BETWEEN a.starts_at AND a.last_at ORDER BY a.state = 'withdrawn', a.starts_at DESC LIMIT 1) a ON true
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
 WHERE e.eid = ANY(%(eids)s)
-
--- find --
--- The events that a beginning of an id may mean: an event's, or an alert's.
-SELECT DISTINCT e.eid, e.rule, e.ts FROM events e WHERE e.eid::text LIKE %(id)s || '%%'
-UNION
-SELECT a.eid, a.rule, a.starts_at FROM alerts a WHERE a.id::text LIKE %(id)s || '%%'
-LIMIT 3

@@ -14,13 +14,20 @@ RETURNING epoch
 SELECT epoch FROM processes WHERE role = %(role)s
 
 -- beat --
--- The process lives.
+-- The process lives. An error of the one before it stays until this one has started.
 UPDATE processes SET beat_at = clock_timestamp(), state = %(state)s,
-    first_commit_seconds = coalesce(first_commit_seconds, %(first_commit_seconds)s)
+    first_commit_seconds = coalesce(first_commit_seconds, %(first_commit_seconds)s),
+    error = CASE WHEN %(state)s = 'starting' THEN error END,
+    failed_at = CASE WHEN %(state)s = 'starting' THEN failed_at END
+WHERE role = %(role)s AND epoch = %(epoch)s
+
+-- fail --
+-- The process ends with an error.
+UPDATE processes SET beat_at = clock_timestamp(), state = 'failed', error = %(error)s, failed_at = clock_timestamp()
 WHERE role = %(role)s AND epoch = %(epoch)s
 
 -- processes --
 -- All roles, and whether their process still beats.
-SELECT role, epoch, pid, started_at, beat_at, state, first_commit_seconds,
-    state NOT IN ('ended') AND beat_at > clock_timestamp() - interval '15 seconds' AS alive
+SELECT role, epoch, pid, started_at, beat_at, state, first_commit_seconds, error, failed_at,
+    state NOT IN ('ended', 'failed') AND beat_at > clock_timestamp() - interval '15 seconds' AS alive
 FROM processes ORDER BY role

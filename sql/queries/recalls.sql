@@ -116,8 +116,8 @@ SELECT id FROM tasks WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE
 
 -- put_revision --
 -- A numbered answer.
-INSERT INTO revisions (task, number, final, coverage, answer, estimates)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s)
+INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
+VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
 
 -- open_commands --
 -- What is asked and not done.
@@ -177,8 +177,8 @@ UPDATE tasks SET state = 'cancelled', ended_at = clock_timestamp(), held = NULL,
 WITH ended AS (
     UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL, deadline = NULL,
         error = coalesce(%(reason)s, error), revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
-    WHERE id = ANY(%(ids)s) RETURNING id)
-SELECT e.id, r.number, r.coverage, r.answer, r.estimates
+    WHERE id = ANY(%(ids)s) RETURNING id, rule, version, recall, request->>'kind' AS kind)
+SELECT e.id, e.rule, e.version, e.recall, e.kind, r.number, r.coverage, r.answer, r.estimates
 FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id ORDER BY number DESC LIMIT 1) r ON true
 
 -- accelerate --
@@ -222,14 +222,6 @@ WHERE id IN (
         AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
     ORDER BY t.id FOR UPDATE OF t)
 
--- find --
--- Tasks by how their ids begin.
-SELECT id FROM tasks WHERE id::text LIKE %(id)s || '%%' LIMIT 2
-
--- asked_about --
--- Events by how their ids begin, whatever else is known of them.
-SELECT DISTINCT eid FROM tasks WHERE eid::text LIKE %(eid)s || '%%' LIMIT 2
-
 -- tasks --
 -- Recalls, newest first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,
@@ -271,7 +263,8 @@ SELECT number, final, coverage, answer, estimates, at FROM revisions WHERE task 
 -- answers --
 -- The last answer of each recall of an event.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
-    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates, r.at
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates, r.comparable,
+    r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 

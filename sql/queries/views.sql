@@ -74,10 +74,10 @@ SELECT eid FROM contexts WHERE rule = %(rule)s AND version = %(version)s AND eid
 
 -- put_context --
 -- The context of an event of the past; one that live has not settled yet is replaced.
-INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, past)
-VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, true, true)
+INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, cut, settled, past)
+VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, %(cut)s, true, true)
 ON CONFLICT (rule, version, eid) DO UPDATE SET contexts = excluded.contexts, surroundings = excluded.surroundings,
-    settled = true
+    cut = excluded.cut, settled = true
 WHERE NOT contexts.settled
 
 -- enter_corpus --

@@ -27,10 +27,10 @@ from archiver.times import to_micros
 from recall.engines.answers import to_json_value
 from recall.engines.local import LocalEngine
 from recall.engines.partial_cache import PartialCache
-from recall.engines.portable import SparkRequired
 from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
 from recall.engines.template import PartialQuery, Template, merge_partials
+from recall.errors import SparkRequired
 from recall.requests import RecallEvent, SqlQuestion
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from archiver.read.reader import Reader
 from recall.engines.condition import evaluate_condition
-from recall.engines.portable import SparkRequired
 from recall.engines.spark import SparkEngine
+from recall.errors import SparkRequired
 from recall.requests import RecallEvent, SqlQuestion
 
 pytestmark = pytest.mark.spark

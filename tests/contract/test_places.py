@@ -24,12 +24,11 @@ import archiver.storage.s3
 from archiver import clock
 from archiver.delta import log
 from archiver.delta.derived_tables import open_or_create_table, replace_chunk, version_root
-from archiver.delta.log import CommitConflict
 from archiver.delta.schema import StreamSchema
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
-from archiver.errors import LogDamaged, StorageFailed
+from archiver.errors import CommitConflict, LogDamaged, StorageFailed
 from archiver.read.reader import Reader
 from archiver.storage.base import StorageRoot, as_storage
 from archiver.storage.file_cache import FileCache
@@ -243,15 +242,11 @@ def test_who_takes_too_long_to_commit_is_refused(bucket: str, tmp_path: Path) ->
         patch.object(archiver.delta.table, "seconds_since_boot", return_value=start) as now,
         patch.object(archiver.delta.log, "seconds_since_boot", now),
     ):
-        with patch.object(
-            table, "_write_file", partial(slow, table.storage.min_file_retention / 2 - 1)
-        ):
+        with patch.object(table, "_write", partial(slow, table.storage.min_file_retention / 2 - 1)):
             table.append(rows(range(3)), 0)
         assert held(table) == [0, 1, 2]
         now.return_value, sweeper = start, Vacuum(10.0)
-        with patch.object(
-            table, "_write_file", partial(slow, table.storage.min_file_retention / 2 + 1)
-        ):
+        with patch.object(table, "_write", partial(slow, table.storage.min_file_retention / 2 + 1)):
             for write_rows in (
                 lambda: table.append(rows(range(3)), 1),
                 lambda: table.replace_chunk(rows(range(9)), 0),

@@ -1,4 +1,4 @@
-"""Real data, a rule that is added to it late, and what it should find, computed by DuckDB."""
+"""Data, real or generated, a rule that is added to it late, and what it should find, computed by DuckDB."""
 
 import json
 import os
@@ -13,6 +13,8 @@ from typing import Any
 
 import duckdb
 
+from tests import cpu_scenario
+
 DATA = Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" / "data"))
 
 
@@ -20,11 +22,12 @@ DATA = Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" /
 class Case:
     """Data, and a rule that is added when all before `split` is archived; what comes from `later` on is new.
 
+    `files`: below `DATA`; None: the day that `cpu_scenario` generates.
     `events`: the condition of the rule, `keys` its fingerprint, `keep` and `wait` (minutes) the life of its alerts.
     From `late` on not all is settled or decided when everything is read. `step`: hours in one landing file.
     """
 
-    files: str
+    files: str | None
     scale: tuple[int, str]
     columns: dict[str, str]
     stream: str
@@ -66,6 +69,17 @@ FIVE_DAYS = {
     **PLANETLAB,
 }
 CASES = {
+    "generated": Case(
+        files=None,
+        scale=(1, PLANETLAB_CELLS),
+        chunks="{rows: 1_500, age: 30m, recent: 3}",
+        split="2026-01-01T09:00",
+        later="2026-01-01T09:45",
+        end="2026-01-01T10:30",
+        late="2026-01-01T10:00",
+        step=100,
+        **PLANETLAB,
+    ),
     "planetlab, hours": Case(
         files="planetlab/cpu_20110303.csv.gz",
         scale=(1, PLANETLAB_CELLS),
@@ -152,7 +166,7 @@ class Place:
         self.rows.execute(
             f"CREATE TABLE s ({', '.join(f'{name} {kind}' for name, kind in kinds.items())})"
         )
-        for file in sorted(DATA.glob(self.case.files)):
+        for file in self._files():
             if factor > 1:
                 made = self.root / f"scaled-{file.name}"
                 command = [sys.executable, str(DATA / "tools" / "scaleup.py"), str(file), str(made)]
@@ -169,6 +183,13 @@ class Place:
                 f"INSERT INTO s SELECT {names} FROM {read}('{file}', columns = {kinds}{more})"
             )
         self.rows.execute(f"DELETE FROM s WHERE ts >= '{self.case.end}'")
+
+    def _files(self) -> list[Path]:
+        if self.case.files is not None:
+            return sorted(DATA.glob(self.case.files))
+        generated = self.root / "cpu_generated.csv.gz"
+        cpu_scenario.write_csv(generated, cpu_scenario.samples(1))
+        return [generated]
 
     def land(self, low: str, high: str) -> None:
         """The rows between two times, some hours in a file."""

@@ -1,4 +1,4 @@
-"""The adversarial inputs of ../shared/bad_inputs.jsonl, each with the side effects it is after.
+"""Adversarial inputs (tests/bad_inputs.py), each with the side effects it is after.
 
 Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here, `COMMANDS` what their
 command lines become. Three of them are sound rules that misbehave when they run: tests/integration/test_bad_rules.py,
@@ -35,11 +35,11 @@ from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
+from tests.bad_inputs import FILES, read, read_all
 from tests.faults.harness import workspace
 
 pytestmark = pytest.mark.spark
 
-FILE = Path(__file__).parents[2].parent / "shared" / "bad_inputs.jsonl"
 SECRET = "not-to-be-seen-8f3a"
 WORKSPACE = """
 streams:
@@ -50,13 +50,6 @@ streams:
 """
 # What may be deployed, and is held back when it runs (or, for the text of a variable, does nothing).
 MISBEHAVES = ("size(sequence", "RLIKE '(.*)", "CAST(msg AS INT)", "${env:PGPASSWORD}")
-
-
-def _lines(surface: str) -> list[Any]:
-    if not FILE.is_file():
-        return []
-    lines = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]
-    return [line["input"] for line in lines if line["surface"] == surface]
 
 
 def _as_expr(sql: str) -> str:
@@ -98,8 +91,6 @@ def unharmed(
     capfd: pytest.CaptureFixture[str],
 ) -> Any:
     """A place where every side effect would show, looked at afterwards."""
-    if not FILE.is_file():
-        pytest.skip(f"{FILE} is not here")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "scratch").mkdir()
     monkeypatch.setenv("PGPASSWORD", SECRET)
@@ -132,7 +123,7 @@ def _check(
 
 
 @pytest.mark.parametrize(
-    "sql", [s for s in _lines("rule_sql") if not any(part in s for part in MISBEHAVES)]
+    "sql", [s for s in read_all("rule_sql") if not any(part in s for part in MISBEHAVES)]
 )
 def test_sql_is_refused(spark: SparkSession, settings: Settings, sql: str) -> None:
     definitions, (problem,) = _check(spark, settings, _as_expr(sql))
@@ -144,7 +135,7 @@ def test_sql_is_refused(spark: SparkSession, settings: Settings, sql: str) -> No
 
 
 @pytest.mark.parametrize(
-    "sql", [s for s in _lines("rule_sql") if any(part in s for part in MISBEHAVES)]
+    "sql", [s for s in read_all("rule_sql") if any(part in s for part in MISBEHAVES)]
 )
 def test_sql_that_only_misbehaves_is_taken(
     spark: SparkSession, settings: Settings, sql: str
@@ -154,7 +145,7 @@ def test_sql_that_only_misbehaves_is_taken(
     assert [definition.name for definition in definitions] == ["g/Good", "g/Bad"]
 
 
-@pytest.mark.parametrize("text", [s for s in _lines("rule_sql") if "${env:PGPASSWORD}" in s])
+@pytest.mark.parametrize("text", [s for s in read_all("rule_sql") if "${env:PGPASSWORD}" in s])
 def test_a_variable_of_the_environment_is_text(
     spark: SparkSession, settings: Settings, text: str
 ) -> None:
@@ -172,7 +163,7 @@ def _asking(sql: str) -> str:
     )
 
 
-@pytest.mark.parametrize("line", _lines("rule_param"), ids=lambda line: line["sql"])
+@pytest.mark.parametrize("line", read_all("rule_param"), ids=lambda line: line["sql"])
 def test_parameters_are_values(
     spark: SparkSession, settings: Settings, line: dict[str, Any]
 ) -> None:
@@ -189,7 +180,7 @@ def test_parameters_are_values(
     assert found == []  # what comes of it with odd values: tests/integration/test_lift.py
 
 
-@pytest.mark.parametrize("text", _lines("rule_yaml"), ids=lambda text: text[:60])
+@pytest.mark.parametrize("text", read_all("rule_yaml"), ids=lambda text: text[:60])
 def test_yaml_is_refused(text: str) -> None:
     mapped = _as_rule_file(text)
     began = time.process_time()  # what others do on this machine does not count
@@ -221,7 +212,7 @@ def test_yaml_is_refused(text: str) -> None:
         assert "unknown key 'on'" in said
 
 
-@pytest.mark.parametrize("text", _lines("rule_yaml"), ids=lambda text: text[:60])
+@pytest.mark.parametrize("text", read_all("rule_yaml"), ids=lambda text: text[:60])
 def test_yaml_takes_little_memory(text: str) -> None:
     """Nor does what is said of it."""
     tracemalloc.start()
@@ -256,7 +247,7 @@ def place() -> Iterator[Settings]:
             yield settings
 
 
-@pytest.mark.parametrize("line", _lines("cli"), ids=lambda line: " ".join(line["argv"]))
+@pytest.mark.parametrize("line", read_all("cli"), ids=lambda line: " ".join(line["argv"]))
 def test_a_wrong_command_is_one_line(place: Settings, line: dict[str, Any]) -> None:
     words = " ".join(line["argv"])
     arguments, message = next(command for part, command in COMMANDS.items() if part in words)
@@ -340,16 +331,24 @@ def fed(place: Settings, tmp_path: Path) -> Iterator[Fed]:
         yield Fed(tmp_path / "archive", connection)
 
 
-def _event(name: str) -> list[str]:
-    """The line of the file, or both, that begin with an event."""
-    found = [line.get("lines") or [line["line"]] for line in _lines("event")]
-    return next((lines for lines in found if f'"{name}"' in lines[0]), [])
+@pytest.fixture(params=FILES, ids=["own", "beside"][: len(FILES)])
+def events(request: pytest.FixtureRequest) -> dict[str, list[str]]:
+    """The lines of a file, one or two each, by the event that they begin with."""
+    entries = [entry.get("lines") or [entry["line"]] for entry in read(request.param, "event")]
+    return {
+        name: lines
+        for lines in entries
+        for name in ("e1", "e2", "e3", "e4", "e5", "e6")
+        if f'"{name}"' in lines[0]
+    }
 
 
 @pytest.mark.parametrize("name", ["e1", "e2", "e3"])
-def test_an_odd_text_is_archived_as_it_is(fed: Fed, name: str) -> None:
+def test_an_odd_text_is_archived_as_it_is(
+    fed: Fed, events: dict[str, list[str]], name: str
+) -> None:
     """Once; it is shown as text, and PostgreSQL gets what it can keep."""
-    (line,) = _event(name)
+    (line,) = events[name]
     fed.feed(line)
     fed.feed(SOUND)
     message = json.loads(line)["msg"]
@@ -362,17 +361,17 @@ def test_an_odd_text_is_archived_as_it_is(fed: Fed, name: str) -> None:
     assert format_csv_cell(message) == ("'" if name == "e2" else "") + message
 
 
-def test_a_broken_event_is_a_dead_letter(fed: Fed) -> None:
-    (line,) = _event("e4")
+def test_a_broken_event_is_a_dead_letter(fed: Fed, events: dict[str, list[str]]) -> None:
+    (line,) = events["e4"]
     fed.feed(SOUND.replace("e8", "e0"), line, SOUND)
     assert fed.letters() == [("u1", 2, "malformed", line.encode())]
     assert fed.messages() == [("e0", "sound"), ("e8", "sound")]
     assert fed.account() == {"read": 3, "archived": 2, "malformed": 1}
 
 
-def test_an_event_that_comes_twice_is_archived_once(fed: Fed) -> None:
+def test_an_event_that_comes_twice_is_archived_once(fed: Fed, events: dict[str, list[str]]) -> None:
     """Also after a restart, and when what it repeats is long past."""
-    twice = _event("e5")
+    twice = events["e5"]
     fed.feed(*twice)
     assert fed.account() == {"read": 2, "archived": 1, "duplicates": 1}
     fed.feed(SOUND)
@@ -383,8 +382,8 @@ def test_an_event_that_comes_twice_is_archived_once(fed: Fed) -> None:
     assert fed.letters() == []
 
 
-def test_an_event_of_the_far_future_holds_nobody_up(fed: Fed) -> None:
-    ahead, now = _event("e6")
+def test_an_event_of_the_far_future_holds_nobody_up(fed: Fed, events: dict[str, list[str]]) -> None:
+    ahead, now = events["e6"]
     fed.feed(ahead, now)
     assert fed.letters() == [("u1", 1, "quarantined", ahead.encode())]
     assert fed.archive.watermark("events") == to_micros(datetime(2026, 1, 1, 0, 10, tzinfo=UTC))
@@ -393,6 +392,5 @@ def test_an_event_of_the_far_future_holds_nobody_up(fed: Fed) -> None:
     assert fed.account() == {"read": 3, "archived": 2, "quarantined": 1}
 
 
-def test_all_events_of_the_file_are_tested() -> None:
-    assert sum(map(len, map(_event, ("e1", "e2", "e3", "e4", "e5", "e6")))) == 8
-    assert len(_lines("event")) == 6
+def test_all_events_of_the_file_are_tested(events: dict[str, list[str]]) -> None:
+    assert [len(lines) for _, lines in sorted(events.items())] == [1, 1, 1, 1, 2, 2]

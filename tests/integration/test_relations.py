@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,8 +10,9 @@ from psycopg import Connection
 
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError
+from moirae.inspect.status import collect_status, problems
 from moirae.live.relations import Relations
-from moirae.runtime import database
+from moirae.runtime import database, embedded_database
 from recall.query.bind import VALID_FROM, VALID_TO
 from tests.faults.harness import workspace
 
@@ -29,7 +31,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture(scope="module")
 def settings() -> Iterator[Settings]:
     with workspace("home: .moirae\n", "groups: []\n") as root:
-        dsn = database._start_embedded(root / ".moirae")
+        dsn = embedded_database.start_embedded_database(root / ".moirae")
         (root / "moirae.yaml").write_text(WORKSPACE.replace("DSN", f'"{dsn}"'))
         yield load_settings_from_environment(root / "moirae.yaml")
 
@@ -120,6 +122,47 @@ def test_a_source_that_fails_changes_nothing_and_is_told_once(
     _await(relations)
     relations.refresh("hosts", START)
     relations.stop()
+
+
+def test_a_source_that_fails_is_reported_until_it_is_read_again(
+    settings: Settings, connection: Connection[Any]
+) -> None:
+    relations = Relations(connection, settings.relations)
+    relations.changed_relations()
+    relations.refresh("hosts", START)
+    connection.execute("ALTER TABLE inventory.hosts RENAME TO gone")
+    _await(relations)
+    with pytest.raises(MoiraeError):
+        relations.refresh("hosts", START)
+    status = collect_status(connection, Path(settings.archive))
+    (failed,) = status["relation_errors"]
+    assert (
+        failed["relation"] == "hosts"
+        and "does not exist" in failed["error"]
+        and failed["at"] <= datetime.now(UTC)
+    )
+    (problem,) = problems(status)
+    assert problem.startswith(
+        "the relation hosts cannot be read, the rows read before stay in use: "
+    )
+    assert "does not exist" in problem
+    connection.execute("ALTER TABLE inventory.gone RENAME TO hosts")
+    _await(relations)
+    relations.refresh("hosts", START)
+    assert collect_status(connection, Path(settings.archive))["relation_errors"] == []
+    relations.stop()
+
+
+def test_nothing_is_reported_of_a_relation_that_is_not_declared_any_more(
+    settings: Settings, connection: Connection[Any]
+) -> None:
+    connection.execute(
+        "INSERT INTO relation_errors (relation, error) VALUES ('gone', 'x'), ('hosts', 'y')"
+    )
+    Relations(connection, settings.relations).forget_undeclared()
+    assert connection.execute("DELETE FROM relation_errors RETURNING relation").fetchall() == [
+        ("hosts",)
+    ]
 
 
 def test_a_relation_that_had_no_rows_is_known_when_its_table_fails(

@@ -203,7 +203,7 @@ def test_a_difference_is_put_down_to_what_else_has_changed(
 
     def put(host: str, settled: bool) -> None:
         """As live does."""
-        contexts = {"contexts": Jsonb({"who": [{"host": host}]}), "settled": settled}
+        contexts = {"contexts": Jsonb({"who": [{"host": host}]}), "cut": None, "settled": settled}
         past.connection.execute(sql.load("contexts")["put"], {**values, **contexts})
 
     def relate(host: str) -> None:

@@ -12,6 +12,7 @@ from moirae.errors import Problem
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
+from recall.errors import QueryRejected
 from recall.sandbox import sandbox as gate
 
 pytestmark = pytest.mark.spark
@@ -148,7 +149,7 @@ def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Se
 def test_an_error_of_java_for_which_spark_has_no_words_is_a_refusal(spark: SparkSession) -> None:
     session = gate.harden_session(spark.newSession())
     nothing: Any = None  # the parser throws a NullPointerException
-    with pytest.raises(gate.QueryRejected, match="NullPointerException"):
+    with pytest.raises(QueryRejected, match="NullPointerException"):
         gate.validate_query(session, nothing)
 
 

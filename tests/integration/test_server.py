@@ -18,14 +18,14 @@ import pytest
 from psycopg import Connection
 
 from moirae.config.settings import Settings, load_settings_from_environment
-from moirae.errors import Unreachable
+from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import database
 from moirae.runtime.landing_folder import LandingFolder
 from moirae.server import tokens
 from moirae.server.app import create_application
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import RequestRejected
+from tests.bad_inputs import FILES, read
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -46,7 +46,6 @@ rules: [rules.yaml]
 RULES = "groups: [{name: g, rules: [{alert: High, expr: 'SELECT host, ts, cpu FROM cpu WHERE cpu > 90'}]}]\n"
 ROW = '{"ts": "2026-01-01T00:00:00Z", "host": "a", "cpu": 1.5}'
 JSON, LINES = {"Content-Type": "application/json"}, {"Content-Type": "application/x-ndjson"}
-BAD_INPUTS = Path("../shared/bad_inputs.jsonl")
 
 
 @dataclass
@@ -284,12 +283,9 @@ def test_probes_need_no_token(served: Served) -> None:
 # The lines of bad_inputs.jsonl for this surface; its placeholders stand for real routes
 
 
-def _bad_input(number: int) -> dict[str, Any]:
-    if not BAD_INPUTS.is_file():
-        pytest.skip(f"{BAD_INPUTS} is not here")
-    lines = [json.loads(line) for line in BAD_INPUTS.read_text().splitlines()]
-    found: dict[str, Any] = [line for line in lines if line["surface"] == "api"][number]["input"]
-    return found
+@pytest.fixture(params=FILES, ids=["own", "beside"][: len(FILES)])
+def bad_requests(request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    return read(request.param, "api")
 
 
 def _state(served: Served) -> list[Any]:
@@ -300,8 +296,10 @@ def _state(served: Served) -> list[Any]:
     ]
 
 
-def test_without_a_token_nothing_changes_and_nothing_is_told(served: Served) -> None:
-    given, before = _bad_input(0), _state(served)
+def test_without_a_token_nothing_changes_and_nothing_is_told(
+    served: Served, bad_requests: list[dict[str, Any]]
+) -> None:
+    given, before = bad_requests[0], _state(served)
     changing = [
         "/api/v1/rules",
         "/api/v1/rules/g/High",
@@ -320,8 +318,10 @@ def test_without_a_token_nothing_changes_and_nothing_is_told(served: Served) -> 
     assert (_state(served), served.landed()) == (before, {})
 
 
-def test_a_token_of_strange_letters_is_nobodys_and_not_in_the_log(served: Served) -> None:
-    given = _bad_input(1)
+def test_a_token_of_strange_letters_is_nobodys_and_not_in_the_log(
+    served: Served, bad_requests: list[dict[str, Any]]
+) -> None:
+    given = bad_requests[1]
     token = given["headers"]["Authorization"].encode()
     for value in (token, b"Bearer " + b"\xff\xfe" * 30, b"Bearer", b"", b"Basic YTpi"):
         connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
@@ -334,8 +334,10 @@ def test_a_token_of_strange_letters_is_nobodys_and_not_in_the_log(served: Served
     assert not any(secret.encode() in log for secret in served.tokens.values())
 
 
-def test_a_body_that_is_too_large_is_not_read_to_its_end(served: Served) -> None:
-    given = _bad_input(2)
+def test_a_body_that_is_too_large_is_not_read_to_its_end(
+    served: Served, bad_requests: list[dict[str, Any]]
+) -> None:
+    given = bad_requests[2]
     size = sum(len(text) * times for text, times in given["body"]["parts"])
     served.post(ROW)
     for path in ("/api/v1/ingest/cpu", "/-/reload"):
@@ -375,8 +377,8 @@ def _pour(served: Served, path: str, size: int, chunked: bool) -> tuple[int, int
         connection.close()
 
 
-def test_no_path_leads_out(served: Served) -> None:
-    given = _bad_input(3)
+def test_no_path_leads_out(served: Served, bad_requests: list[dict[str, Any]]) -> None:
+    given = bad_requests[3]
     path = given["path"].replace("/api/rules", "/api/v1/rules")
     for form in (path, path.replace("%2f", "/"), path.replace("%2f", "%5c"), "/api/v1/rules/%00"):
         connection = http.client.HTTPConnection(served.url.removeprefix("http://"), timeout=30)
@@ -390,8 +392,10 @@ def test_no_path_leads_out(served: Served) -> None:
     assert not [file.path for file in served.process.open_files() if file.path.startswith("/etc/")]
 
 
-def test_a_limit_beyond_the_most_is_refused(served: Served) -> None:
-    path = _bad_input(4)["path"].replace("/api/", "/api/v1/")
+def test_a_limit_beyond_the_most_is_refused(
+    served: Served, bad_requests: list[dict[str, Any]]
+) -> None:
+    path = bad_requests[4]["path"].replace("/api/", "/api/v1/")
     answer = served.ask("GET", path)
     assert answer.status_code == 400
     assert "1000" in answer.json()["error"]
@@ -509,6 +513,18 @@ def test_a_statement_that_is_given_up_breaks_nothing(served: Served) -> None:
     assert first.closed
     assert second.closed
     connections.close_idle()
+
+
+@pytest.mark.parametrize("path", ["/-/ready", "/api/v1/rules"])
+def test_a_busy_database_is_not_taken_for_one_that_is_away(
+    small: Callable[..., Ask], monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def lend(_: ConnectionPool) -> Any:
+        raise RequestRejected(503, "the database is busy", 5)
+
+    monkeypatch.setattr(ConnectionPool, "connection", lend)
+    answer = small()("GET", path)
+    assert (answer.status_code, answer.json()) == (503, {"error": "the database is busy"})
 
 
 def test_the_server_outlives_its_connections(served: Served) -> None:

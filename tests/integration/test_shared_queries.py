@@ -8,8 +8,8 @@ import pytest
 
 from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
+from recall.errors import LimitExceeded
 from recall.ledger.tasks import SchedulingPolicy
-from recall.operators.aggregates import LimitExceeded
 from recall.requests import Piece
 from tests.integration.history import COUNT, History, go_on
 

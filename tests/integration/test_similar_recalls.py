@@ -285,7 +285,7 @@ class _Turns(StrideScheduler[UUID]):
         self._task = task
         self._told = told
 
-    def served(self, tasks: Mapping[UUID, int]) -> None:
+    def charge_pieces(self, tasks: Mapping[UUID, int]) -> None:
         if self._task in tasks:
             self._told.append(("charged", tasks[self._task]))
         super().charge_pieces(tasks)

@@ -1,10 +1,12 @@
-"""The brute-force reference of real alerts, to the last event and the ninth digit.
+"""Answers equal a brute-force reference, to the last event and the ninth digit.
 
-The data lies beside the checkout, or where MOIRAE_DATA says; without it these tests are skipped.
+One reference is of a generated scenario, by the plain formulas in pure Python; the others are of real alerts. The data
+of real alerts lies beside the checkout, or where MOIRAE_DATA says; without it their tests are skipped.
 """
 
 import csv
 import gzip
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,13 +16,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.metrics.pairwise import cosine_similarity
+from typer.testing import CliRunner
 
+from moirae.cli import app
 from moirae.feedback.context_files import read_alerts, read_groups
 from recall.relevance.ready_contexts import AlertContext, SimilarAlerts, find_similar
 from recall.similarity.measure import MEASURES
+from tests.similarity_scenario import (
+    Answers,
+    ScenarioEvent,
+    cosine,
+    expected_answers,
+    is_candidate,
+    scenario,
+    weights,
+)
 
 DATA = Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[3] / "shared" / "data")
 K = 10
@@ -47,6 +61,132 @@ SCENARIOS = {
 }
 LARGE = ["itsm_opened", "lanl_nodefail"]
 SAMPLE = 300
+
+# The worked example of the paper (§3.5, Fig. 5).
+E1 = {"user=u1": 1, "proc=p1": 1}
+E2 = {"user=u2": 1, "user=u3": 1, "proc=p2": 1, "proc=p3": 1}
+E3 = {"user=u2": 1, "proc=p1": 1, "proc=p3": 1}
+# Of the generated scenario: gap, whether events are in groups, leave-one-out.
+GENERATED = [
+    (timedelta(hours=6), False, False),
+    (timedelta(0), False, False),
+    (timedelta(hours=1), True, False),
+    (timedelta(0), True, True),
+]
+
+
+def test_the_plain_formulas_give_the_scores_of_the_paper() -> None:
+    """The paper prints 0, 0.203 and 0.287, because it rounds the logarithms to two digits on the way."""
+
+    def rounded(value: float) -> float:
+        return round(math.log10(value), 2)
+
+    for log10, scores in ((rounded, (0, 0.203, 0.287)), (math.log10, (0, 0.1999, 0.2827))):
+        first, second, third = (weights(context, [E1, E2, E3], log10) for context in (E1, E2, E3))
+        found = [cosine(first, second), cosine(first, third), cosine(second, third)]
+        assert found == pytest.approx(scores, abs=5e-4 if log10 is rounded else 5e-5)
+
+
+def test_the_generated_scenario_has_what_the_formulas_decide_about() -> None:
+    events = scenario(1)
+    gap = GENERATED[0][0]
+    top, every = expected_answers(events, gap, K)
+    cut_ties = [q for q, hits in every.items() if len(hits) > K and hits[K - 1][1] == hits[K][1]]
+    assert len(cut_ties) > 10, (
+        "equal scores on both sides of the last rank: the newer event is returned"
+    )
+    assert sum(0 < len(hits) < K for hits in top.values()) > 5
+    pairs = [(q, past) for q in events for past in events if q.event_type == past.event_type]
+    candidates = [(q, past) for q, past in pairs if is_candidate(q, past, gap, False)]
+    assert len(candidates) > sum(map(len, every.values())) + 100, "candidates with score 0"
+    assert sum(past.ts == q.ts and past is not q for q, past in pairs) > 10, (
+        "events of the same time"
+    )
+    without_gap, _ = expected_answers(events, timedelta(0), K)
+    assert sum(without_gap[query] != top[query] for query in top) > 20, "the gap changes answers"
+    assert any(not event.facts for event in events)
+    assert max(count for event in events for count in event.facts.values()) > 1
+    assert [event.ts for event in events] != sorted(event.ts for event in events), (
+        "the file is not in order of time"
+    )
+
+
+@pytest.mark.parametrize(("gap", "grouped", "leave_one_out"), GENERATED)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_generated_scenario_is_answered_as_by_the_plain_formulas(
+    seed: int, gap: timedelta, grouped: bool, leave_one_out: bool
+) -> None:
+    events = scenario(seed, grouped)
+    alerts = [
+        AlertContext(
+            event.event_id,
+            event.event_type,
+            round(event.ts.timestamp() * 1e6),
+            event.facts,
+            event.group,
+        )
+        for event in events
+    ]
+    reference, _ = expected_answers(events, gap, K, leave_one_out)
+    found = {
+        answer.query.event_id: [(past.event_id, score) for past, score in answer.hits]
+        for answer in find_similar(alerts, gap, K, MEASURES["tfidf"], leave_one_out)
+    }
+    assert found.keys() == reference.keys()
+    assert_equal_answers(found, reference)
+
+
+@pytest.mark.parametrize(("gap", "grouped", "leave_one_out"), GENERATED)
+def test_similarity_run_answers_as_the_plain_formulas(
+    tmp_path: Path, gap: timedelta, grouped: bool, leave_one_out: bool
+) -> None:
+    """From files to a file, as users run it."""
+    events = scenario(3, grouped)
+    write_events(tmp_path / "alerts.jsonl.gz", events)
+    with (tmp_path / "groups.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["event_id", "group"])
+        writer.writerows((event.event_id, event.group or "") for event in events)
+    command = [
+        "similarity",
+        "run",
+        "--events",
+        str(tmp_path / "alerts.jsonl.gz"),
+        "--out",
+        str(tmp_path / "run.csv"),
+    ]
+    command += ["--gap", f"{gap // timedelta(hours=1)}h", "--k", str(K), "--measure", "tfidf"]
+    command += ["--groups", str(tmp_path / "groups.csv")] if grouped else []
+    command += ["--leave-one-out"] if leave_one_out else []
+    CliRunner().invoke(app, command, catch_exceptions=False)
+    with (tmp_path / "run.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    found: Answers = {event.event_id: [] for event in events}
+    for row in rows:
+        found[row["query"]].append((row["event"], float(row["score"])))
+        assert len(found[row["query"]]) == int(row["rank"])
+    assert_equal_answers(found, expected_answers(events, gap, K, leave_one_out)[0])
+
+
+def write_events(path: Path, events: list[ScenarioEvent]) -> None:
+    with gzip.open(path, "wb") as file:
+        for event in events:
+            row = {
+                "event_id": event.event_id,
+                "event_type": event.event_type,
+                "ts": event.ts,
+                "facts": event.facts,
+            }
+            file.write(orjson.dumps(row) + b"\n")
+
+
+def assert_equal_answers(found: Answers, reference: Answers) -> None:
+    """The same events in the same order, with equal scores."""
+    for query, hits in reference.items():
+        assert [event for event, _ in found[query]] == [event for event, _ in hits], query
+        assert [score for _, score in found[query]] == pytest.approx(
+            [score for _, score in hits], abs=1e-9
+        ), query
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

@@ -7,6 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from recall.errors import QueryRejected
 from recall.sandbox import sandbox as gate
 from recall.sandbox import verdict_cache as alike
 from recall.sandbox.verdict_cache import VerdictCache
@@ -84,7 +85,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def _said(judge: Callable[[str], object], sql: str) -> str:
     try:
         return f"passes: {judge(sql)}"
-    except gate.QueryRejected as refusal:
+    except QueryRejected as refusal:
         return f"refused: {refusal} {refusal.line}:{refusal.column} {refusal.fragment}"
 
 
@@ -178,6 +179,6 @@ def test_what_is_alike_is_judged_once(
 def test_what_was_refused_stands_for_nothing(session: SparkSession, judged: list[str]) -> None:
     verdicts = VerdictCache(session)
     for i in range(3):
-        with pytest.raises(gate.QueryRejected, match="reflect is not allowed"):
+        with pytest.raises(QueryRejected, match="reflect is not allowed"):
             verdicts.validate(f"SELECT host, ts FROM t WHERE reflect('a', 'b') = 'x{i}'")
     assert len(judged) == 3

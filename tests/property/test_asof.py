@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archiver.delta.log import CommitConflict
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
+from archiver.errors import CommitConflict, HistoryUnavailable
 from archiver.read.reader import Reader, SnapshotReader
-from archiver.read.time_travel import HistoryUnavailable, ReaderAt
+from archiver.read.time_travel import ReaderAt
 from tests.property.test_present import SCHEMA, made, seen
 
 STEPS = st.lists(

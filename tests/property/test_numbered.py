@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from archiver.delta import log
 from archiver.delta import sequenced_table as numbered
-from archiver.delta.log import CommitConflict, DataFile
+from archiver.delta.log import DataFile
 from archiver.delta.sequenced_table import (
     COMMIT_ROWS,
     EVENTS,
@@ -27,6 +27,7 @@ from archiver.delta.sequenced_table import (
     should_commit,
 )
 from archiver.delta.vacuum import Vacuum
+from archiver.errors import CommitConflict
 
 RETENTION = 10.0
 CHUNKS = 3

@@ -29,10 +29,10 @@ from recall.engines import answers
 from recall.engines.local import LocalEngine
 from recall.engines.partial_cache import PartialCache
 from recall.engines.pending_events import JSON_WRITE_OPTIONS, PendingEvent, create_pending_frame
-from recall.engines.portable import SparkRequired
 from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
 from recall.engines.template import PENDING_TABLE, Template, merge_partials
+from recall.errors import SparkRequired
 from recall.query.lift import lift_query
 from recall.requests import RecallEvent, SqlQuestion
 from tests.progress import Progress

@@ -1,5 +1,6 @@
 """What is said about how a rule runs."""
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -176,3 +177,24 @@ def test_a_workspace_may_leave_all_to_spark(place: Settings) -> None:
     found = explain_rule(settings, [rule("A", f"{WINDOW} 80")], "g/A")
     assert found["judged"]["by"] == "spark"
     assert timedelta(seconds=found["judged"]["lag"]) < timedelta(0)
+
+
+def test_a_context_tells_the_limit_of_its_rows(place: Settings) -> None:
+    query = {"sql": "SELECT c.cpu FROM cpu c WHERE c.host = event.host", "within": "1m"}
+    found = explain_rule(place, [rule("A", f"{WINDOW} 80", context={"near": query})], "g/A")
+    assert found["contexts"]["near"]["limit"] == 2_000
+
+
+def test_keys_without_an_effect_are_told(place: Settings) -> None:
+    stage = {"stream": "live", "sql": "SELECT 1", "within": "1m"}
+    one = rule("A", f"{WINDOW} 80", then=[stage])
+    one = replace(one, rule=replace(one.rule, interval=timedelta(seconds=10)))
+    found = explain_rule(place, [one], "g/A")
+    assert found["without_effect"].keys() == {"interval", "then"}
+    assert all(
+        reason.startswith("not evaluated yet") for reason in found["without_effect"].values()
+    )
+    assert "live" not in str(
+        {key: value for key, value in found.items() if key != "without_effect"}
+    )
+    assert "without_effect" not in explain_rule(place, [rule("A", f"{WINDOW} 80")], "g/A")

@@ -24,13 +24,19 @@ def test_a_hit_tells_what_was_done_then() -> None:
         "last_at": _THEN,
         "again": 2,
     }
-    past = {"annotations": {"summary": "n7 is hot"}, "notes": notes, **ends}
+    past = {
+        "alert": UUID(int=7 << 96),
+        "annotations": {"summary": "n7 is hot"},
+        "notes": notes,
+        **ends,
+    }
     shared = [("cpu=93.5~91.2", 0.75), ("slice=a", 0.25)]
     hit = SimilarEvent(UUID(int=1), 1, 0.5, _THEN, shared, [], [], past)
     console = Console(width=160)
     with console.capture() as drawn:
         console.print(render_hits([hit]))
     lines = [line.strip() for line in drawn.get().splitlines()]
+    assert lines[0].startswith("1. 0.500 00000007  2026-01-01 00:00:00Z  n7 is hot")
     assert lines[0].endswith("n7 is hot  lasted 7 min, came back 2 times in a week")
     assert lines[1:] == [
         "shares cpu=93.5~91.2 75%, slice=a 25%",

@@ -1,6 +1,6 @@
 """Rule files: the contract, places, versions, and many files at once."""
 
-# ruff: noqa: E501  # the contract is kept word for word
+# the contract is kept word for word
 
 from __future__ import annotations
 

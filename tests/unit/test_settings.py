@@ -1,6 +1,6 @@
 """The workspace file."""
 
-# ruff: noqa: E501  # the contract is kept word for word
+# the contract is kept word for word
 
 from __future__ import annotations
 

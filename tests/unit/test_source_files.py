@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from archiver.ingest.source_units import SourceDamaged
+from archiver.errors import SourceDamaged
 from moirae.errors import Unreachable
 from moirae.live.sources.files import read_lines, read_tables
 

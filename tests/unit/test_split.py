@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from recall.operators.aggregates import MAX_ROWS, MAX_VALUES, LimitExceeded, merge_tables
+from recall.errors import LimitExceeded
+from recall.operators.aggregates import MAX_ROWS, MAX_VALUES, merge_tables
 from recall.query.bind import PhysicalTables
 from recall.query.lift import EventScope, TableBindings, lift_query
 from recall.query.shape import Tables, Unsupported

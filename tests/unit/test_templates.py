@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moirae.rules.templates import MAX_OUTPUT, TemplateFault, find_variables, render
+from moirae.errors import TemplateFault
+from moirae.rules.templates import MAX_OUTPUT, find_variables, render
 
 EVENT = {
     "host": "n1",

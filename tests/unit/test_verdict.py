@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moirae.inspect.status import assess_health
+from moirae.inspect.status import assess_health, problems
 
 STARTED = 1000
 
@@ -19,13 +19,17 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
         "rules": [],
         "rule_files": {"problems": []},
         "recalls": recalls,
+        "disks": [],
+        "relation_errors": [],
         "processes": [
             {
                 "role": role,
                 "state": state,
                 "beat_at": now - timedelta(seconds=silent),
                 "started_at": now - timedelta(seconds=STARTED),
-                "alive": state != "ended" and silent < 15,
+                "alive": state not in ("ended", "failed") and silent < 15,
+                "error": None,
+                "failed_at": None,
             }
             for role, (state, silent) in roles.items()
         ],
@@ -74,3 +78,57 @@ def test_verdict(
 ) -> None:
     fine, told = assess_health(_status(recalls, **roles))
     assert fine is well and words in told
+
+
+def test_a_full_disk_is_a_problem_whatever_runs() -> None:
+    disk = {
+        "path": "/data",
+        "holds": ["home", "archive"],
+        "free_bytes": 100 << 20,
+        "reserve_bytes": 512 << 20,
+    }
+    status = {**_status({}, live=("running", 1)), "disks": [disk]}
+    well, told = assess_health(status)
+    assert not well
+    assert told.startswith(
+        "disk space is low: 100 MiB free at /data (home, archive), at least 512 MiB are needed"
+    )
+    assert "free some space" in told
+    assert assess_health({**status, "disks": [{**disk, "free_bytes": 512 << 20}]})[0]
+
+
+def test_all_problems_are_listed() -> None:
+    disk = {"path": "/data", "holds": ["home"], "free_bytes": 0, "reserve_bytes": 1}
+    refused = {"problems": ["rules.yaml:3:1: duplicate key"]}
+    status = {**_status({}, live=("running", 40)), "disks": [disk], "rule_files": refused}
+    assert [problem.split()[0] for problem in problems(status)] == ["disk", "the", "the"]
+
+
+IN_USE = "cannot listen on 127.0.0.1:8765: the port is in use"
+
+
+@pytest.mark.parametrize(
+    ("role", "state", "failed", "up", "told"),
+    [
+        ("server", "failed", 20, ("running", 1), f"the server process does not run: {IN_USE}"),
+        # It is started again and again, and fails each time.
+        ("server", "starting", 20, ("running", 1), f"the server process does not run: {IN_USE}"),
+        ("live", "starting", 20, ("running", 1), f"the live process does not run: {IN_USE}"),
+        # Before this `moirae up` was started.
+        ("server", "starting", 2 * STARTED, ("running", 1), None),
+        # Nobody wants it to run.
+        ("server", "failed", 20, ("ended", 1), None),
+        ("live", "failed", 20, ("ended", 1), f"the live process does not run: {IN_USE}"),
+    ],
+)
+def test_a_process_that_fails_to_start_is_a_problem(
+    role: str, state: str, failed: float, up: tuple[str, float], told: str | None
+) -> None:
+    status = _status({}, **{"live": ("running", 1), role: (state, 1), "up": up})
+    (process,) = [process for process in status["processes"] if process["role"] == role]
+    process["error"], process["failed_at"] = IN_USE, datetime.now(UTC) - timedelta(seconds=failed)
+    assert problems(status) == ([] if told is None else [told])
+    process["error"] = f"{IN_USE}\na\nb"
+    assert problems(status) == (
+        [] if told is None else [f"{told} (and 2 more lines, see `status -o json`)"]
+    )

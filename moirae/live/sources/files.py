@@ -11,7 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from archiver.ingest import BATCH_RECORDS, SourceDamaged, SourceUnit
+from archiver.errors import SourceDamaged
+from archiver.ingest import BATCH_RECORDS, SourceUnit
 from moirae.config import FileFormat
 from moirae.errors import Unreachable
 

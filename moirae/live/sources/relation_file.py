@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from archiver.delta import StreamSchema
-from archiver.ingest import DecodedRows, SourceDamaged, decode_lines, parse_csv_header
+from archiver.errors import SourceDamaged
+from archiver.ingest import DecodedRows, decode_lines, parse_csv_header
 from moirae.config import Relation, RelationFile
 from moirae.errors import MoiraeError, Problem, ProblemsError
 from moirae.live.sources.files import read_lines

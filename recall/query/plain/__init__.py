@@ -13,7 +13,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from recall.query.plain.model import PANES_TABLE, NotPlain, PanedQuery, PlainQuery, SqlDialect
+from recall.errors import NotPlain
+from recall.query.plain.model import PANES_TABLE, PanedQuery, PlainQuery, SqlDialect
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
 from recall.query.plain.select import SelectWriter
 

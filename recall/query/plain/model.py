@@ -7,19 +7,15 @@ from typing import Any, Literal, Protocol
 
 PlainType = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
 
-PLAIN_TYPES: frozenset[str] = frozenset(
+PLAIN_TYPE_NAMES: frozenset[str] = frozenset(
     ("int", "bigint", "double", "string", "boolean", "timestamp")
 )
 # Columns by name, lower case.
-ColumnTypes = Mapping[str, PlainType]
+PlainColumns = Mapping[str, PlainType]
 # Size, slide and offset of windows, in microseconds.
 Window = tuple[int, int, int]
 # The table of panes that a merge reads.
 PANES_TABLE = "_panes"
-
-
-class NotPlain(Exception):
-    """A query, or a part of it, whose meaning is left to Spark."""
 
 
 @dataclass(frozen=True)

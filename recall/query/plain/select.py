@@ -6,13 +6,13 @@ from math import gcd
 
 from sqlglot import exp
 
+from recall.errors import NotPlain
 from recall.query.plain.model import (
-    PLAIN_TYPES,
-    ColumnTypes,
-    NotPlain,
+    PLAIN_TYPE_NAMES,
     PaneDialect,
     PanedQuery,
     PlainAggregate,
+    PlainColumns,
     PlainType,
     SqlDialect,
     TypedExpression,
@@ -29,7 +29,7 @@ class PlainSource:
     """What FROM names: a table, or a SELECT, which may group by windows."""
 
     sql: str
-    columns: ColumnTypes
+    columns: PlainColumns
     streams: frozenset[str]
     is_query: bool = False
     has_windows: bool = False
@@ -231,7 +231,7 @@ class SelectWriter:
         if isinstance(table, exp.Table) and table.name in self._tables:
             known: dict[str, PlainType] = {}
             for name, kind in self._tables[table.name].items():
-                if kind in PLAIN_TYPES:
+                if kind in PLAIN_TYPE_NAMES:
                     known[name.lower()] = kind  # type: ignore[assignment]
             return PlainSource(self._dialect.quote(table.name), known, frozenset({table.name}))
         raise NotPlain("it reads something else than one stream")

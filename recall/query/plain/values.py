@@ -5,10 +5,10 @@ from typing import Any
 
 from sqlglot import exp
 
+from recall.errors import NotPlain
 from recall.query.plain.model import (
-    ColumnTypes,
-    NotPlain,
     PlainAggregate,
+    PlainColumns,
     PlainType,
     SqlDialect,
     TypedExpression,
@@ -42,7 +42,7 @@ class ExpressionWriter:
     """
 
     def __init__(
-        self, dialect: SqlDialect, alias: str, columns: ColumnTypes, parameterized: bool
+        self, dialect: SqlDialect, alias: str, columns: PlainColumns, parameterized: bool
     ) -> None:
         self._dialect = dialect
         self._parameterized = parameterized

@@ -1,0 +1,168 @@
+"""The embedded PostgreSQL runs as long as a process uses it, however that ends."""
+
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+# Says `connected`, then waits for a line, and ends as that says.
+USER = """
+import os, sys
+from pathlib import Path
+import psycopg
+from moirae import embedded_database
+embedded_database._LINGER = float(sys.argv[2])
+with psycopg.connect(embedded_database.dsn(Path(sys.argv[1]))) as connection:
+    assert connection.execute("SELECT 1").fetchone() == (1,)
+    print("connected", flush=True)
+    how = sys.stdin.readline().strip()
+    if how == "exit at once":
+        os._exit(0)
+if how == "release":
+    print(embedded_database.release(Path(sys.argv[1])))
+"""
+ENDS = ["return", "exit at once", "release", "kill"]
+# Seconds that the server goes on after its last user.
+LINGER = 0.5
+# Seconds for the server to stop after its last user, on a busy machine.
+STOPS = 30.0
+
+
+@pytest.fixture
+def home(public_folder: Path) -> Iterator[Path]:
+    """One for all tests, as to make it takes longer than to start it; after each test nothing runs there."""
+    made = public_folder / ".moirae"
+    yield made
+    assert _gone(made), [process.cmdline() for process in _processes(made)]
+
+
+@contextmanager
+def _user(home: Path) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        [sys.executable, "-c", USER, str(home), str(LINGER)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def _connected(user: subprocess.Popen[str]) -> None:
+    assert user.stdout is not None
+    assert user.stdout.readline() == "connected\n"
+
+
+def _end(user: subprocess.Popen[str], how: str) -> str:
+    """What it says at its end."""
+    if how == "kill":
+        user.kill()
+    return user.communicate(f"{how}\n", timeout=60)[0]
+
+
+def _processes(home: Path) -> list[psutil.Process]:
+    """The server and the launcher."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            command = process.cmdline()
+            if command[1:2] != ["-c"] and any(
+                part in (str(home), str(home / "postgresql")) for part in command
+            ):
+                found.append(process)
+    return found
+
+
+def _gone(home: Path) -> bool:
+    deadline = time.monotonic() + STOPS
+    while _processes(home) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not _processes(home)
+
+
+def _launcher(home: Path) -> psutil.Process:
+    return psutil.Process(int((home / "postgresql.launcher").read_text()))
+
+
+@pytest.mark.parametrize("how", ENDS)
+def test_the_server_stops_with_its_last_user(home: Path, how: str) -> None:
+    with _user(home) as first, _user(home) as second:
+        _connected(first)
+        _connected(second)
+        _end(first, "kill")
+        time.sleep(LINGER + 1)
+        assert len(_processes(home)) >= 2
+        told = _end(second, how)
+        assert told == ("True\n" if how == "release" else "")
+        if how == "release":
+            assert not _processes(home)
+        assert _gone(home)
+
+
+def test_a_user_that_releases_the_server_does_not_stop_it_for_others(home: Path) -> None:
+    with _user(home) as first, _user(home) as second:
+        _connected(first)
+        _connected(second)
+        assert _end(first, "release") == "False\n"
+        assert _end(second, "release") == "True\n"
+
+
+def test_users_that_come_and_go_at_once_all_reach_the_server(home: Path) -> None:
+    """Many starts meet a stop: `release` does not wait for the next user."""
+    rng = random.Random(1)
+    for _ in range(4):
+        with _user(home) as first, _user(home) as second:
+            users = [first, second]
+            for user in users:
+                _connected(user)
+                time.sleep(rng.uniform(0, 0.2))
+                _end(user, rng.choice(ENDS))
+            time.sleep(rng.choice([0, rng.uniform(0, 0.5)]))
+
+
+def test_a_user_killed_while_the_server_starts_leaves_nothing(home: Path) -> None:
+    for pause in (0.2, 0.5, 1.0):
+        with _user(home) as user:
+            time.sleep(pause)
+            user.kill()
+        assert _gone(home)
+    with _user(home) as user:
+        _connected(user)
+
+
+def test_the_next_user_takes_over_a_server_whose_launcher_was_killed(home: Path) -> None:
+    with _user(home) as first:
+        _connected(first)
+        server = int((home / "postgresql" / "postmaster.pid").read_text().splitlines()[0])
+        launcher = _launcher(home)
+        launcher.kill()
+        _end(first, "kill")
+    psutil.wait_procs([launcher], 10)
+    with _user(home) as second:
+        _connected(second)
+        assert server == int((home / "postgresql" / "postmaster.pid").read_text().splitlines()[0])
+
+
+def test_the_launcher_stays_for_its_users_when_it_is_terminated(home: Path) -> None:
+    with _user(home) as user:
+        _connected(user)
+        _launcher(home).send_signal(signal.SIGTERM)
+        time.sleep(1.0)
+        assert len(_processes(home)) >= 2
+
+
+def test_the_server_ends_with_its_folder(home: Path) -> None:
+    with _user(home) as user:
+        _connected(user)
+        shutil.rmtree(home, ignore_errors=True)
+        assert _gone(home)

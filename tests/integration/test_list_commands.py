@@ -1,0 +1,292 @@
+"""Lists of alerts, events and recalls on the command line. No Spark."""
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock, patch
+from uuid import UUID
+
+import pytest
+from psycopg import Connection
+from psycopg.types.json import Jsonb
+from typer.testing import CliRunner, Result
+
+from moirae.alerts.event import Event
+from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
+from moirae.cli import app
+from moirae.cli import recall_commands as control
+from moirae.cli.options import OutputFormat, print_left_out
+from moirae.config.settings import load_settings_from_environment
+from moirae.errors import UsageError
+from moirae.evaluation.context_queries import ContextEvaluator, EventContexts
+from moirae.evaluation.plan import ActiveRule
+from moirae.history.plan import ViewTask
+from moirae.history.store import ViewStore
+from moirae.live.alert_contexts import AlertContexts
+from moirae.rules.definition import Definition, event_shape, rule_tables
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
+from moirae.runtime import database
+from tests.faults.harness import workspace
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+COUNT = 5
+WORKSPACE = """
+home: .moirae
+streams:
+  cpu: {columns: {ts: timestamp}, time: ts, source: {files: x/*.jsonl}}
+"""
+
+
+def event_id(number: int) -> UUID:
+    return UUID(int=(0xE0 + number) << 120)
+
+
+def alert_id(number: int) -> UUID:
+    return UUID(int=(0xA0 + number) << 120)
+
+
+def task_id(number: int) -> UUID:
+    return UUID(int=(0xC0 + number) << 120)
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    """A workspace with some events, each of an alert and with a recall."""
+    with workspace(WORKSPACE, "groups: []\n") as made:
+        with database.connect_database(
+            load_settings_from_environment(made / "moirae.yaml"), "tests"
+        ) as connection:
+            for number in range(COUNT):
+                _put(connection, number)
+        yield made
+
+
+def _put(connection: Connection[Any], number: int) -> None:
+    values = {
+        "eid": event_id(number),
+        "alert": alert_id(number),
+        "task": task_id(number),
+        "ts": START + timedelta(minutes=number),
+        "json": Jsonb({}),
+    }
+    connection.execute(
+        "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
+        " VALUES (%(eid)s, 'g/r', 'v', %(ts)s, 'f', %(json)s, %(json)s, true)",
+        values,
+    )
+    connection.execute(
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,"
+        " events) VALUES (%(alert)s, %(eid)s, 'g/r', 'v', 'f', %(json)s, %(json)s, %(json)s, 'firing', %(ts)s,"
+        " %(ts)s, 1)",
+        values,
+    )
+    connection.execute(
+        "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets)"
+        " VALUES (%(task)s, %(eid)s, 'g/r', 'v', 'norm', %(json)s, %(json)s, 'done', 1)",
+        values,
+    )
+
+
+@pytest.fixture
+def connection(root: Path) -> Iterator[Connection[Any]]:
+    with database.connect_database(
+        load_settings_from_environment(root / "moirae.yaml"), "tests"
+    ) as made:
+        yield made
+
+
+def run(root: Path, *arguments: str) -> Result:
+    result = CliRunner().invoke(app, [*arguments, "--workspace", str(root / "moirae.yaml")])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+def test_alerts_name_who_acknowledged_them_last(root: Path, connection: Connection[Any]) -> None:
+    for author in ("ada", "grace"):
+        run(root, "alerts", "ack", str(alert_id(2)), "--author", author)
+    by_id = {
+        row["id"]: row["acknowledged_by"]
+        for row in json.loads(run(root, "alerts", "list", "-o", "json").stdout)
+    }
+    assert by_id == {
+        str(alert_id(number)): "grace" if number == 2 else None for number in range(COUNT)
+    }
+    table = run(root, "alerts", "list").stdout
+    assert "acknowledged by" in table and table.count("grace") == 1
+    connection.execute("DELETE FROM alert_notes")
+
+
+# What an ID means
+
+
+def test_an_event_is_found_by_its_own_id_its_alerts_or_its_recalls(
+    connection: Connection[Any],
+) -> None:
+    for number in (1, 4):
+        for found in (event_id(number), alert_id(number), task_id(number)):
+            assert find_event(connection, str(found)) == event_id(number)
+            assert find_event(connection, str(found)[:2].upper()) == event_id(number)
+            assert find_event(connection, str(found)[:9]) == event_id(number)
+
+
+def test_a_command_means_an_event_or_a_recall(connection: Connection[Any]) -> None:
+    assert find_event_or_recall(connection, "a3") == IdMatch("event", event_id(3))
+    assert find_event_or_recall(connection, "e3") == IdMatch("event", event_id(3))
+    assert find_event_or_recall(connection, "c3") == IdMatch("recall", task_id(3))
+
+
+def test_an_event_of_which_only_recalls_are_left_is_found(connection: Connection[Any]) -> None:
+    with connection.transaction(force_rollback=True):
+        connection.execute("DELETE FROM alerts")
+        connection.execute("DELETE FROM events")
+        for prefix in ("e2", "c2"):
+            assert find_event(connection, prefix) == event_id(2)
+        assert find_event_or_recall(connection, "e2") == IdMatch("event", event_id(2))
+
+
+def test_an_ambiguous_prefix_is_refused(connection: Connection[Any]) -> None:
+    for find in (find_event, find_event_or_recall):
+        for prefix in ("a", "e", "c"):
+            with pytest.raises(UsageError, match=f"ambiguous: '{prefix}' begins several"):
+                find(connection, prefix)
+
+
+@pytest.mark.parametrize("length", [1 + len("e3000000"), len("e3000000-0000-0"), 36])
+def test_a_prefix_may_end_anywhere(connection: Connection[Any], length: int) -> None:
+    assert find_event(connection, str(event_id(3))[:length]) == event_id(3)
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "f", "zz", "e-3", "e3%", "e_", f"{event_id(3)}0", "e3000000--", "é"]
+)
+def test_what_is_no_id_matches_nothing(connection: Connection[Any], prefix: str) -> None:
+    for find in (find_event, find_event_or_recall):
+        with pytest.raises(UsageError, match="no event"):
+            find(connection, prefix)
+
+
+def test_every_command_takes_the_id_of_an_event_that_only_recalls_know(
+    root: Path, connection: Connection[Any]
+) -> None:
+    only = UUID(int=0xD0 << 120)
+    connection.execute(
+        "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets)"
+        " VALUES (%s, %s, 'g/r', 'v', 'norm', %s, '{}', 'waiting', 1)",
+        (UUID(int=0xD8 << 120), only, Jsonb({"kind": "sql", "sql": ""})),
+    )
+    listed = json.loads(run(root, "recalls", "list", "--event", "d0", "-o", "json").stdout)
+    assert [row["eid"] for row in listed] == [str(only)]
+    shown = json.loads(run(root, "recalls", "show", "d0", "-o", "json").stdout)
+    assert [answer["state"] for answer in shown] == ["waiting"]
+    with pytest.raises(UsageError, match=f"see `moirae recalls show {only}`"):
+        run(root, "events", "show", "d0")
+    with patch.object(control, "_COMMAND_TIMEOUT", 0.0):
+        target = json.loads(run(root, "refine", "d0", "-o", "json").stdout)["target"]
+    assert target == {"eid": str(only)}
+    connection.execute("DELETE FROM commands")
+    connection.execute("DELETE FROM tasks WHERE eid = %s", (only,))
+
+
+# Lists that are cut
+
+LISTS = [["alerts", "list"], ["events", "list"], ["recalls", "list"], ["dead-letters", "list"]]
+
+
+@pytest.fixture
+def refused(connection: Connection[Any]) -> Iterator[None]:
+    """As many dead letters as there are events."""
+    connection.execute("INSERT INTO units (stream, unit) VALUES ('cpu', 'x')")
+    connection.execute(
+        "INSERT INTO dead_letters (unit_id, line, reason, detail, raw)"
+        " SELECT id, line, 'malformed', '', '' FROM units, generate_series(1, %s) line",
+        (COUNT,),
+    )
+    yield
+    connection.execute("DELETE FROM units")
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_a_list_that_is_cut_tells_how_many_rows_are_left_out(
+    root: Path, refused: None, command: list[str]
+) -> None:
+    cut = run(root, *command, "--limit", "2", "-o", "json")
+    assert len(json.loads(cut.stdout)) == 2
+    assert cut.stderr == f"… and {COUNT - 2} more (use --limit {COUNT})\n"
+    table = run(root, *command, "--limit", "2")
+    assert table.stderr == cut.stderr and "more" not in table.stdout
+    for limit in (COUNT, COUNT + 1):
+        assert run(root, *command, "--limit", str(limit), "-o", "json").stderr == ""
+
+
+def test_rows_that_do_not_match_are_not_counted(root: Path, refused: None) -> None:
+    assert run(root, "alerts", "list", "--limit", "1", "--state", "resolved").stderr == ""
+    assert run(root, "recalls", "list", "--limit", "1", "--event", str(event_id(1))).stderr == ""
+    assert run(root, "dead-letters", "list", "--limit", "1", "--reason", "expired").stderr == ""
+    assert run(root, "events", "list", "--limit", "1", "--rule", "other").stderr == ""
+
+
+def test_on_a_terminal_the_note_is_the_last_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    print_left_out(1_000, 50, OutputFormat.TABLE)
+    print_left_out(1_000, 50, OutputFormat.JSON)
+    print_left_out(1_000_000, 50, OutputFormat.TABLE)
+    print_left_out(0, 50, OutputFormat.TABLE)
+    shown = capsys.readouterr()
+    assert (
+        shown.out
+        == "… and 1,000 more (use --limit 1050)\n… and 1,000,000 more (use --limit 100000)\n"
+    )
+    assert shown.err == "… and 1,000 more (use --limit 1050)\n"
+
+
+# Contexts that are cut
+
+
+def _found(cut: dict[str, int]) -> EventContexts:
+    return EventContexts({"near": [{"cpu": "1"}] * 3}, {"around": []}, cut)
+
+
+def test_events_show_says_that_a_context_is_cut_and_of_how_many_rows(
+    root: Path, connection: Connection[Any]
+) -> None:
+    work = ViewTask("g/r", "v", 1, None, 0, 0, False)
+    events = [Event(event_id(number), 0, {}, "f", {}) for number in (1, 2)]
+    found = {event_id(1): _found({"near": 2_345}), event_id(2): _found({})}
+    ViewStore(connection).put_contexts(work, events, found)
+    shown = json.loads(run(root, "events", "show", "e1", "-o", "json").stdout)
+    assert (shown["contexts"], shown["cut"]) == ({"near": [{"cpu": "1"}] * 3}, {"near": 2_345})
+    assert (
+        "cut: 3 of 2,345 rows are kept, which is the limit"
+        in run(root, "events", "show", "e1").stdout
+    )
+    assert json.loads(run(root, "events", "show", "e2", "-o", "json").stdout)["cut"] == {}
+    assert "cut:" not in run(root, "events", "show", "e2").stdout
+    assert json.loads(run(root, "status", "-o", "json").stdout)["cut_contexts"] == {"g/r": 1}
+    assert "contexts of g/r: 1 cut at 2,000 rows" in run(root, "status").stdout
+    connection.execute("DELETE FROM contexts")
+
+
+def test_the_live_process_stores_that_a_context_is_cut(connection: Connection[Any]) -> None:
+    spec = AlertSpec.model_validate({"alert": "r", "expr": "SELECT host, ts FROM cpu"})
+    definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",))
+    tables = rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
+    running = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+    around = Mock(spec=ContextEvaluator)
+    around.horizon.return_value = None
+    around.compute.return_value = {("g/r", event_id(1)): _found({"near": 2_345})}
+    around.found.return_value = _found({})
+    with connection.transaction(force_rollback=True):
+        for table in ("events", "alerts"):
+            connection.execute(f"UPDATE {table} SET version = %s".encode(), (definition.version,))
+        connection.execute("UPDATE alerts SET fired_at = starts_at")
+        AlertContexts(around, connection).compute_missing([running], {}, None)
+        cut = connection.execute(
+            "SELECT eid, cut FROM contexts WHERE eid = ANY(%s)", ([event_id(1), event_id(2)],)
+        )
+        assert dict(cut.fetchall()) == {event_id(1): {"near": 2_345}, event_id(2): None}
