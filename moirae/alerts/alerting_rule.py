@@ -1,4 +1,4 @@
-"""What the alerts of a rule have in common."""
+"""Alerting rules: name, labels, timing and annotations that all alerts of a rule share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,10 @@ _FLOAT_TYPES = ("float", "double")
 
 @dataclass(frozen=True)
 class AlertingRule:
-    """What the alerts of a rule carry. `render` makes annotations from the first event."""
+    """What all alerts of one rule version share.
+
+    `render_annotations` fills the annotation templates from the first event of an alert.
+    """
 
     rule: str
     version: str
@@ -24,7 +27,7 @@ class AlertingRule:
 
 
 def make_alerting_rule(definition: Definition) -> AlertingRule:
-    """Of a rule."""
+    """The alerting part of a checked rule; the label `alertname` is added."""
     spec = definition.rule.spec
     labels = {"alertname": spec.alert, **spec.labels}
     floats = [name for name, kind in definition.types.items() if kind in _FLOAT_TYPES]

@@ -7,11 +7,10 @@ from moirae.alerts.event import Event
 from moirae.errors import TemplateFault
 from moirae.rules import render
 
-# What is no finite number, as JSON has it.
+# Text of floating point values that JSON has no number for.
 _NOT_FINITE = frozenset({"NaN", "Infinity", "-Infinity"})
 
-# Characters; a filled annotation is cut there.
-_MAX_LENGTH = 4000
+_MAX_LENGTH = 4000  # characters; longer annotations are cut
 
 
 def make_renderer(
@@ -19,22 +18,18 @@ def make_renderer(
     labels: Mapping[str, str],
     float_attributes: Collection[str] = (),
 ) -> Callable[[Event], Mapping[str, str]]:
-    """Fills the templates for an event. A template that fails says so in its place: no alert is lost for it.
+    """A function that fills the templates for an event.
 
-    `numbers`: attributes that are floating-point numbers, also where they are not finite.
+    A template that fails is shown with the error in place of its text: the alert is kept.
+    `float_attributes`: attributes of type float or double, whose values may not be finite.
     """
 
     def fill_all(event: Event) -> Mapping[str, str]:
-        odd = {
-            name: float(event.attributes[name])
-            for name in float_attributes
-            if event.attributes.get(name) in _NOT_FINITE
-        }
-        values = {
-            **event.attributes,
-            **odd,
-            "ts": from_micros(event.ts).isoformat().replace("+00:00", "Z"),
-        }
+        values = dict(event.attributes)
+        for name in float_attributes:
+            if values.get(name) in _NOT_FINITE:
+                values[name] = float(values[name])
+        values["ts"] = from_micros(event.ts).isoformat().replace("+00:00", "Z")
         return {name: _fill_template(text, values, labels) for name, text in annotations.items()}
 
     return fill_all

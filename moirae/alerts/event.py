@@ -1,4 +1,4 @@
-"""Events: what a rule's query found, with identities that depend on nothing but the find itself."""
+"""Events of rules and their identities, which depend on the row and the rule only."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,13 +8,13 @@ from uuid import UUID, uuid5
 
 from archiver.times import from_micros
 
-# Names of everything whose identity follows from its content.
+# UUIDv5 namespace of events and alerts. Stored IDs depend on it.
 NAMESPACE = UUID("6f6d4a58-7a0b-5c5e-9a53-2f0a8c1d7e11")
 
 
 @dataclass(frozen=True)
 class EventRow:
-    """A row of a rule's event query: event time in microseconds, attributes by column, in column order."""
+    """A row of a rule's event query: event time in microseconds, attributes in column order."""
 
     ts: int
     attributes: Mapping[str, Any]
@@ -22,7 +22,11 @@ class EventRow:
 
 @dataclass(frozen=True)
 class Event:
-    """A unique event of a rule. `key`: the values of the rule's key columns; `fingerprint`: these as text."""
+    """A unique event of a rule.
+
+    `ts`: event time in microseconds. `key`: the values of the rule's key columns.
+    `fingerprint`: the same values as canonical JSON.
+    """
 
     eid: UUID
     ts: int
@@ -32,12 +36,15 @@ class Event:
 
 
 def canonical_json(values: Sequence[Any]) -> str:
-    """Values as text, one way."""
+    """Values as JSON in one fixed form: no white space, no ASCII escapes."""
     return json.dumps(list(values), ensure_ascii=False, separators=(",", ":"))
 
 
 def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:
-    """UUIDv5 of (group and alert name, id columns, ts): the same find has the same eid wherever it is made."""
+    """UUIDv5 of (group and alert name, id columns, ts).
+
+    Equal rows get equal IDs, whether found live, after a restart or in history.
+    """
     name = [
         rule,
         *(row.attributes.get(column) for column in id_columns),
@@ -47,32 +54,35 @@ def make_event_id(rule: str, id_columns: Sequence[str], row: EventRow) -> UUID:
 
 
 def make_alert_id(rule: str, eid: UUID) -> UUID:
-    """The alert of a rule that an event begins."""
+    """The ID of the alert of a rule that starts with an event."""
     return uuid5(NAMESPACE, f"alert {rule} {eid}")
 
 
 def deduplicate(
     rule: str, id_columns: Sequence[str], key_columns: Sequence[str], rows: Iterable[EventRow]
 ) -> list[Event]:
-    """The events in (ts, eid) order. Of finds equal in (id, ts), the smallest in column order is the event."""
-    chosen: dict[UUID, EventRow] = {}
-    for found in rows:
-        eid = make_event_id(rule, id_columns, found)
-        other = chosen.get(eid)
-        if other is None or _sort_key(found) < _sort_key(other):
-            chosen[eid] = found
-    events = [_make_event(eid, key_columns, found) for eid, found in chosen.items()]
-    return sorted(events, key=lambda e: (e.ts, e.eid))
+    """The events in (ts, eid) order.
+
+    Of rows equal in (id, ts), the smallest in column order is the event.
+    """
+    rows_by_id: dict[UUID, EventRow] = {}
+    for row in rows:
+        eid = make_event_id(rule, id_columns, row)
+        previous = rows_by_id.get(eid)
+        if previous is None or _sort_key(row) < _sort_key(previous):
+            rows_by_id[eid] = row
+    events = [_make_event(eid, key_columns, row) for eid, row in rows_by_id.items()]
+    return sorted(events, key=lambda event: (event.ts, event.eid))
 
 
-def _make_event(eid: UUID, key_columns: Sequence[str], found: EventRow) -> Event:
-    key = {column: found.attributes.get(column) for column in key_columns}
-    return Event(eid, found.ts, key, canonical_json(list(key.values())), found.attributes)
+def _make_event(eid: UUID, key_columns: Sequence[str], row: EventRow) -> Event:
+    key = {column: row.attributes.get(column) for column in key_columns}
+    return Event(eid, row.ts, key, canonical_json(list(key.values())), row.attributes)
 
 
-def _sort_key(found: EventRow) -> list[tuple[int, Any]]:
-    """Compares rows column by column: no value first, then numbers, then the rest as text."""
-    return [_value_sort_key(value) for value in found.attributes.values()]
+def _sort_key(row: EventRow) -> list[tuple[int, Any]]:
+    """Orders rows column by column: NULL first, then numbers, then all other values as text."""
+    return list(map(_value_sort_key, row.attributes.values()))
 
 
 def _value_sort_key(value: Any) -> tuple[int, Any]:
@@ -80,4 +90,6 @@ def _value_sort_key(value: Any) -> tuple[int, Any]:
         return (0, 0)
     if isinstance(value, int | float):
         return (1, value)
-    return (2, value if isinstance(value, str) else canonical_json([value]))
+    if isinstance(value, str):
+        return (2, value)
+    return (2, canonical_json([value]))

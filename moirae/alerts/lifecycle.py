@@ -1,7 +1,7 @@
-"""The life of alerts: consecutive events of one fingerprint become pending, firing, resolved. Pure.
+"""Alert lifecycle: consecutive events of one fingerprint become pending, firing, resolved.
 
-A fingerprint (rule and key values) has at most one open alert. Live, back-test and replica fold the same events in
-(ts, eid) order and get the same lives.
+A fingerprint (rule and key values) has at most one open alert. Live evaluation, back-tests and
+replicas fold the same events in (ts, eid) order and get the same lifetimes. No I/O.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ AlertState = Literal["pending", "firing", "resolved", "provisional", "withdrawn"
 
 @dataclass(frozen=True)
 class Occurrence:
-    """An event as the life of an alert sees it; `ts` in microseconds."""
+    """Time and ID of an event; `ts` in microseconds."""
 
     ts: int
     eid: UUID
@@ -22,7 +22,7 @@ class Occurrence:
 
 @dataclass(frozen=True)
 class AlertTiming:
-    """How long events go on before an alert fires, and how long it outlives its last one; microseconds."""
+    """The rule keys `for` and `keep_firing_for`, in microseconds."""
 
     for_: int
     keep_firing_for: int
@@ -30,7 +30,11 @@ class AlertTiming:
 
 @dataclass(frozen=True)
 class AlertLifetime:
-    """One alert so far. Event times in microseconds; `fired` and `ended` None: not yet."""
+    """One alert so far. Times are event time in microseconds.
+
+    `eid`, `starts`: of its first event. `last`: time of its last event. `events`: their number.
+    `fired`, `ended`: None until then. Stored as JSON: the field names are a format.
+    """
 
     eid: UUID
     starts: int
@@ -46,48 +50,58 @@ def fold_events(
     timing: AlertTiming,
     horizon: int | None,
 ) -> list[AlertLifetime]:
-    """The lives after `events` (in (ts, eid) order): first the one going on, if any, then new ones.
+    """The lifetimes after `events`, which are in (ts, eid) order: the open one first.
 
-    `horizon`: all events before this time are among those seen, so that silence up to it ends a life; None: more
-    may come at any time.
+    `horizon`: no event before this time is missing, so that silence until then ends a lifetime.
+    None: events of any time may follow.
     """
-    lives = [] if open_lifetime is None else [open_lifetime]
+    lifetimes: list[AlertLifetime] = []
+    if open_lifetime is not None:
+        lifetimes.append(open_lifetime)
     for event in events:
-        if lives and event.ts <= lives[-1].last + timing.keep_firing_for:
-            lives[-1] = _extend_lifetime(lives[-1], event, timing)
-        else:
-            if lives:
-                lives[-1] = _end_lifetime(lives[-1], timing)
-            lives.append(_start_lifetime(event, timing))
-    if lives and horizon is not None and lives[-1].last + timing.keep_firing_for < horizon:
-        lives[-1] = _end_lifetime(lives[-1], timing)
-    return lives
+        if lifetimes and event.ts <= _end(lifetimes[-1], timing):
+            lifetimes[-1] = _extend_lifetime(lifetimes[-1], event, timing)
+            continue
+        if lifetimes:
+            lifetimes[-1] = _end_lifetime(lifetimes[-1], timing)
+        lifetimes.append(_start_lifetime(event, timing))
+    if lifetimes and horizon is not None and _end(lifetimes[-1], timing) < horizon:
+        lifetimes[-1] = _end_lifetime(lifetimes[-1], timing)
+    return lifetimes
+
+
+def _end(lifetime: AlertLifetime, timing: AlertTiming) -> int:
+    """When the alert resolves if no further event follows."""
+    return lifetime.last + timing.keep_firing_for
 
 
 def _start_lifetime(event: Occurrence, timing: AlertTiming) -> AlertLifetime:
-    return AlertLifetime(
-        event.eid, event.ts, event.ts, fired=event.ts if timing.for_ == 0 else None
-    )
+    lifetime = AlertLifetime(event.eid, event.ts, event.ts)
+    if timing.for_ == 0:
+        return replace(lifetime, fired=event.ts)
+    return lifetime
 
 
-def _extend_lifetime(life: AlertLifetime, event: Occurrence, timing: AlertTiming) -> AlertLifetime:
-    fires = life.fired is None and event.ts - life.starts >= timing.for_
-    return replace(
-        life,
-        last=max(life.last, event.ts),
-        events=life.events + 1,
-        fired=event.ts if fires else life.fired,
-    )
+def _extend_lifetime(
+    lifetime: AlertLifetime, event: Occurrence, timing: AlertTiming
+) -> AlertLifetime:
+    fired = lifetime.fired
+    if fired is None and event.ts - lifetime.starts >= timing.for_:
+        fired = event.ts
+    last = max(lifetime.last, event.ts)
+    return replace(lifetime, last=last, events=lifetime.events + 1, fired=fired)
 
 
-def _end_lifetime(life: AlertLifetime, timing: AlertTiming) -> AlertLifetime:
-    return replace(life, ended=life.last + timing.keep_firing_for)
+def _end_lifetime(lifetime: AlertLifetime, timing: AlertTiming) -> AlertLifetime:
+    return replace(lifetime, ended=_end(lifetime, timing))
 
 
 def alert_state(lifetime: AlertLifetime, settled: bool) -> AlertState:
-    """What people are shown: a life of which nothing is settled yet is provisional."""
+    """The state shown to operators: provisional until some of the lifetime is settled."""
     if not settled:
         return "provisional"
     if lifetime.fired is None:
         return "pending"
-    return "firing" if lifetime.ended is None else "resolved"
+    if lifetime.ended is None:
+        return "firing"
+    return "resolved"

@@ -1,4 +1,4 @@
-"""Which event, alert or recall an ID or the beginning of one means. Every command that takes an ID asks here."""
+"""Lookup of events, alerts and recalls by ID or unique prefix, for every command that takes one."""
 
 import re
 from collections.abc import Sequence
@@ -13,26 +13,30 @@ from moirae.errors import UsageError
 
 _QUERIES = sql.load("lookup")
 
-# The hyphens of an ID stand after so many digits.
-_HYPHENS = (8, 12, 16, 20)
-_DIGITS = 32
+_HYPHEN_POSITIONS = (8, 12, 16, 20)  # hexadecimal digits of a UUID before each hyphen
+_DIGITS = 32  # hexadecimal digits of a UUID
 
 
 @dataclass(frozen=True)
 class IdMatch:
-    """What an ID means."""
+    """The event or recall that an ID names."""
 
     kind: Literal["event", "recall"]
     id: UUID
 
 
 def find_event(connection: Connection[Any], prefix: str) -> UUID:
-    """The event of an event's, an alert's or a recall's ID. An event of which nothing but its recalls is left is found
-    too. Raises `UsageError` where there is none, or where the prefix matches several."""
-    events = _found(connection, "events", prefix) or _found(connection, "events_of_recalls", prefix)
+    """The event of an event, alert or recall ID or prefix.
+
+    Events that have expired except for their recalls are included. Raises `UsageError` if the
+    prefix matches no event, or several.
+    """
+    events = _find_ids(connection, "events", prefix)
+    if not events:
+        events = _find_ids(connection, "events_of_recalls", prefix)
     if not events:
         raise UsageError(
-            f"no event {prefix!a}, as `moirae events list` and `moirae alerts list` show them"
+            f"no event with ID {prefix!a}; see `moirae events list` or `moirae alerts list`"
         )
     if len(events) > 1:
         raise _ambiguous(prefix, "events")
@@ -40,19 +44,23 @@ def find_event(connection: Connection[Any], prefix: str) -> UUID:
 
 
 def find_event_or_recall(connection: Connection[Any], prefix: str) -> IdMatch:
-    """The event of an event's or an alert's ID, or else the recall of a recall's. Raises as `find_event` does."""
-    events, recalls = _found(connection, "events", prefix), _found(connection, "recalls", prefix)
+    """The event of an event or alert ID, or the recall of a recall ID. Raises as `find_event`."""
+    events = _find_ids(connection, "events", prefix)
+    recalls = _find_ids(connection, "recalls", prefix)
     if not events and not recalls:
         raise UsageError(
-            f"no event or recall {prefix!a}, as `moirae events list` and `moirae recalls list` show them"
+            f"no event or recall with ID {prefix!a}; "
+            "see `moirae events list` or `moirae recalls list`"
         )
     if len(events) + len(recalls) > 1:
-        raise _ambiguous(prefix, "IDs of events and recalls" if events and recalls else "IDs")
-    return IdMatch("event", events[0]) if events else IdMatch("recall", recalls[0])
+        raise _ambiguous(prefix, "events or recalls")
+    if events:
+        return IdMatch("event", events[0])
+    return IdMatch("recall", recalls[0])
 
 
-def _found(connection: Connection[Any], query: str, prefix: str) -> Sequence[UUID]:
-    """At most two, which is enough to know that the prefix is ambiguous."""
+def _find_ids(connection: Connection[Any], query: str, prefix: str) -> Sequence[UUID]:
+    """At most two matches: enough to tell that a prefix is ambiguous."""
     bounds = _bounds(prefix)
     if bounds is None:
         return []
@@ -61,7 +69,7 @@ def _found(connection: Connection[Any], query: str, prefix: str) -> Sequence[UUI
 
 
 def _bounds(prefix: str) -> tuple[UUID, UUID] | None:
-    """The first and the last ID that begins so; None: no ID does."""
+    """The lowest and the highest ID with this prefix; None if no ID can have it."""
     digits = prefix.lower().replace("-", "")
     if not re.fullmatch(f"[0-9a-f]{{1,{_DIGITS}}}", digits) or not _hyphenated(digits).startswith(
         prefix.lower()
@@ -71,10 +79,16 @@ def _bounds(prefix: str) -> tuple[UUID, UUID] | None:
 
 
 def _hyphenated(digits: str) -> str:
-    """Some first digits of an ID with the hyphens between them, also one that follows the last."""
-    marked = [f"-{digit}" if place in _HYPHENS else digit for place, digit in enumerate(digits)]
-    return "".join(marked) + ("-" if len(digits) in _HYPHENS else "")
+    """The first digits of a UUID with its hyphens, including one after the last digit."""
+    text = ""
+    for position, digit in enumerate(digits, 1):
+        text += digit
+        if position in _HYPHEN_POSITIONS:
+            text += "-"
+    return text
 
 
 def _ambiguous(prefix: str, what: str) -> UsageError:
-    return UsageError(f"ambiguous: {prefix!a} begins several {what}; give more of the ID")
+    return UsageError(
+        f"ambiguous: {prefix!a} matches several {what}; give more characters of the ID"
+    )

@@ -24,12 +24,13 @@ def add_note(
     author: str,
     tag: str | None = None,
 ) -> None:
-    """Record a note of an alert. `tag`: the remedy in a word; alerts with the same tag count as of one kind.
+    """Record a note of an alert.
 
-    Raises `UsageError` for a text without content.
+    `tag`: the remedy in one word; alerts with equal tags count as the same kind.
+    Raises `UsageError` if the text is blank.
     """
     if not text.strip():
-        raise UsageError(f"the {kind} is empty")
+        raise UsageError(f"the text of the {kind} must not be empty")
     values = {"alert": alert_id, "kind": kind, "author": author, "text": text, "tag": tag}
     connection.execute(_QUERIES["add_note"], values)
 

@@ -1,11 +1,13 @@
-"""Events and alerts in PostgreSQL, kept in step: the caller owns the transaction.
+"""Events and alerts in PostgreSQL. The caller owns the transaction.
 
-A settled life is stored beside what is shown: `settled` says where it stands by settled events alone, the other
-columns what detected events make of it. So detection can be taken back, and settling is folded exactly once.
+An alert is stored twice in one row: `settled` holds its lifetime by settled events alone, the other
+columns its lifetime with detected events added. Detection can therefore be taken back, and settled
+events are folded exactly once.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -20,11 +22,12 @@ from moirae.alerts.event import Event, make_alert_id
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
 
 _QUERIES = sql.load("alerts")
+_DISPLAYED_COLUMNS = ("state", "fired_at", "last_at", "ends_at", "events")
 
 
 @dataclass
 class _OpenAlert:
-    """An alert that is not over."""
+    """A stored alert that has not ended. `starts`, `last`: event time in microseconds."""
 
     id: UUID
     eid: UUID
@@ -32,12 +35,12 @@ class _OpenAlert:
     settled: AlertLifetime | None
     starts: int
     last: int
-    stored_values: tuple[Any, ...]
+    displayed_values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
 class _DesiredAlert:
-    """How an alert should stand: by settled events, if any, and as shown."""
+    """The lifetime of an alert by settled events, if any, and as displayed."""
 
     settled: AlertLifetime | None
     displayed: AlertLifetime
@@ -54,190 +57,190 @@ class AlertStore:
         self._connection = connection
 
     def record_detected(self, alerting_rule: AlertingRule, events: Sequence[Event]) -> None:
-        """Events seen in arrival order, beyond what is settled: kept, and shown as provisional life."""
+        """Store events in arrival order and show their alerts, which stay provisional."""
         self._upsert_events(alerting_rule, events, settled=False)
-        self._update_alerts(alerting_rule, {}, {e.fingerprint for e in events}, None)
+        fingerprints = {event.fingerprint for event in events}
+        self._update_alerts(alerting_rule, {}, fingerprints, silent_until=None)
 
     def settle(
         self, alerting_rule: AlertingRule, events: Sequence[Event], horizon: int, silent_until: int
     ) -> None:
-        """All events of the rule before the horizon (microseconds) that are not settled yet, in (ts, eid) order.
+        """Settle a rule up to `horizon` (event time in microseconds).
 
-        `silence`: the event time before which no other event will come; at least the horizon.
+        `events`: all events before the horizon that are not settled yet, in (ts, eid) order.
+        `silent_until`: no other event before this time will follow; at least the horizon.
+        Detected events before the horizon that are not among `events` are dropped.
         """
         self._upsert_events(alerting_rule, events, settled=True)
-        dropped = self._connection.execute(
-            _QUERIES["drop_unsettled"],
-            {"rule": alerting_rule.rule, "horizon": from_micros(horizon)},
-        )
-        touched = {e.fingerprint for e in events} | {row[0] for row in dropped}
-        by_fingerprint: dict[str, list[Event]] = {}
+        values = {"rule": alerting_rule.rule, "horizon": from_micros(horizon)}
+        dropped = self._connection.execute(_QUERIES["drop_unsettled"], values)
+        events_by_fingerprint: dict[str, list[Event]] = defaultdict(list)
         for event in events:
-            by_fingerprint.setdefault(event.fingerprint, []).append(event)
-        self._update_alerts(alerting_rule, by_fingerprint, touched, silent_until)
+            events_by_fingerprint[event.fingerprint].append(event)
+        fingerprints = set(events_by_fingerprint)
+        fingerprints.update(row[0] for row in dropped)
+        self._update_alerts(alerting_rule, events_by_fingerprint, fingerprints, silent_until)
 
     def rules_with_open_alerts(self, horizon: int) -> dict[str, int | None]:
-        """Rules for which settling up to the horizon may change something even without an event (microseconds).
+        """Rules whose alerts may change by settling up to `horizon`, even without an event.
 
-        The last settled event of those of a rule's open alerts that is the oldest; None: detected events or
-        provisional alerts before the horizon, which settling confirms or takes back.
+        The value is the last settled event of the rule's oldest open alert, in microseconds; None
+        if detected events or provisional alerts before the horizon await settling.
         """
         rows = self._connection.execute(_QUERIES["open_since"], {"horizon": from_micros(horizon)})
         return dict(rows.fetchall())
 
-    def _upsert_events(self, source: AlertingRule, events: Sequence[Event], settled: bool) -> None:
-        if events:
-            with self._connection.cursor() as cursor:
-                cursor.executemany(
-                    _QUERIES["put_event"],
-                    [event_columns(source, event, settled) for event in events],
-                )
+    def _upsert_events(
+        self, alerting_rule: AlertingRule, events: Sequence[Event], settled: bool
+    ) -> None:
+        if not events:
+            return
+        rows = [event_columns(alerting_rule, event, settled) for event in events]
+        with self._connection.cursor() as cursor:
+            cursor.executemany(_QUERIES["put_event"], rows)
 
     def _update_alerts(
         self,
-        source: AlertingRule,
-        settled: Mapping[str, list[Event]],
-        touched: set[str],
-        silence: int | None,
+        alerting_rule: AlertingRule,
+        settled_events: Mapping[str, list[Event]],
+        fingerprints: set[str],
+        silent_until: int | None,
     ) -> None:
-        """Fold settled events into lives, detected ones onto them, and write what has changed."""
-        open_rows = self._load_open_alerts(source.rule)
-        keys = touched | (open_rows.keys() if silence is not None else set())
-        unsettled = self._load_unsettled_events(source.rule, keys)
-        # Nothing is read back: the statements go out together.
+        """Fold settled and detected events into lifetimes and write the alerts that changed."""
+        open_alerts = self._load_open_alerts(alerting_rule.rule)
+        if silent_until is not None:
+            fingerprints = fingerprints | open_alerts.keys()
+        unsettled_events = self._load_unsettled_events(alerting_rule.rule, fingerprints)
+        # No result is read, so the statements need one round trip.
         with self._connection.pipeline():
-            for key in sorted(keys):
-                rows, events = (
-                    open_rows.get(key, []),
-                    [*settled.get(key, []), *unsettled.get(key, [])],
+            for fingerprint in sorted(fingerprints):
+                stored = open_alerts.get(fingerprint, [])
+                settled = settled_events.get(fingerprint, [])
+                unsettled = unsettled_events.get(fingerprint, [])
+                desired = _fold_alerts(
+                    stored, settled, unsettled, alerting_rule.timing, silent_until
                 )
-                wanted = _fold_alerts(
-                    rows, settled.get(key, []), unsettled.get(key, []), source.timing, silence
-                )
-                self._write_alerts(source, rows, wanted, {event.eid: event for event in events})
+                events_by_id = {event.eid: event for event in [*settled, *unsettled]}
+                self._write_alerts(alerting_rule, stored, desired, events_by_id)
 
     def _write_alerts(
         self,
-        source: AlertingRule,
-        rows: list[_OpenAlert],
-        wanted: list[_DesiredAlert],
-        events: Mapping[UUID, Event],
+        alerting_rule: AlertingRule,
+        stored: list[_OpenAlert],
+        desired: list[_DesiredAlert],
+        events_by_id: Mapping[UUID, Event],
     ) -> None:
-        free = list(rows)
-        for want in wanted:
-            row = _match_open_alert(free, want)
+        unmatched = list(stored)
+        for alert in desired:
+            row = _match_open_alert(unmatched, alert)
             if row is not None:
-                free.remove(row)
-            if row is not None and row.eid == want.displayed.eid:
-                if row.stored_values != _displayed_values(want):
-                    self._connection.execute(
-                        _QUERIES["move_alert"], {"id": row.id, **_alert_columns(want)}
-                    )
-            else:
-                begun = first_event_columns(source, events[want.displayed.eid])
-                number = row.id if row else begun["id"]
-                self._connection.execute(
-                    _QUERIES["put_alert"], {**begun, "id": number, **_alert_columns(want)}
-                )
-        for row in free:
+                unmatched.remove(row)
+            if row is not None and row.eid == alert.displayed.eid:
+                self._update_alert(row, alert)
+                continue
+            columns = first_event_columns(alerting_rule, events_by_id[alert.displayed.eid])
+            if row is not None:
+                columns["id"] = row.id
+            self._connection.execute(_QUERIES["put_alert"], {**columns, **_alert_columns(alert)})
+        for row in unmatched:
             if row.settled is None:
                 self._connection.execute(_QUERIES["withdraw"], {"id": row.id})
 
+    def _update_alert(self, row: _OpenAlert, alert: _DesiredAlert) -> None:
+        if row.displayed_values != _displayed_values(alert):
+            values = {"id": row.id, **_alert_columns(alert)}
+            self._connection.execute(_QUERIES["move_alert"], values)
+
     def _load_open_alerts(self, rule: str) -> dict[str, list[_OpenAlert]]:
+        """The open alerts of a rule by fingerprint."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute(_QUERIES["open_alerts"], {"rule": rule}).fetchall()
-        rows: dict[str, list[_OpenAlert]] = {}
-        for one in found:
-            settled = None if one["settled"] is None else _lifetime_from_json(one["settled"])
-            shown = (
-                one["state"],
-                one["fired_at"],
-                one["last_at"],
-                one["ends_at"],
-                one["events"],
-                one["settled"],
+            rows = cursor.execute(_QUERIES["open_alerts"], {"rule": rule}).fetchall()
+        alerts: dict[str, list[_OpenAlert]] = defaultdict(list)
+        for row in rows:
+            settled = None
+            if row["settled"] is not None:
+                settled = _lifetime_from_json(row["settled"])
+            displayed = [row[name] for name in _DISPLAYED_COLUMNS]
+            alert = _OpenAlert(
+                id=row["id"],
+                eid=row["eid"],
+                fingerprint=row["fingerprint"],
+                settled=settled,
+                starts=to_micros(row["starts_at"]),
+                last=to_micros(row["last_at"]),
+                displayed_values=(*displayed, row["settled"]),
             )
-            row = _OpenAlert(
-                one["id"],
-                one["eid"],
-                one["fingerprint"],
-                settled,
-                to_micros(one["starts_at"]),
-                to_micros(one["last_at"]),
-                shown,
-            )
-            rows.setdefault(row.fingerprint, []).append(row)
-        return rows
+            alerts[alert.fingerprint].append(alert)
+        return alerts
 
     def _load_unsettled_events(
         self, rule: str, fingerprints: Iterable[str]
     ) -> dict[str, list[Event]]:
+        """The detected events of some fingerprints that are not settled, by fingerprint."""
+        values = {"rule": rule, "fingerprints": list(fingerprints)}
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            found = cursor.execute(
-                _QUERIES["unsettled"], {"rule": rule, "fingerprints": list(fingerprints)}
-            ).fetchall()
-        events: dict[str, list[Event]] = {}
-        for one in found:
-            event = Event(
-                one["eid"], to_micros(one["ts"]), one["key"], one["fingerprint"], one["attributes"]
-            )
-            events.setdefault(event.fingerprint, []).append(event)
+            rows = cursor.execute(_QUERIES["unsettled"], values).fetchall()
+        events: dict[str, list[Event]] = defaultdict(list)
+        for row in rows:
+            ts = to_micros(row["ts"])
+            event = Event(row["eid"], ts, row["key"], row["fingerprint"], row["attributes"])
+            events[event.fingerprint].append(event)
         return events
 
 
 def _fold_alerts(
-    rows: list[_OpenAlert],
-    settled: list[Event],
-    unsettled: list[Event],
+    stored: list[_OpenAlert],
+    settled_events: list[Event],
+    unsettled_events: list[Event],
     timing: AlertTiming,
-    silence: int | None,
+    silent_until: int | None,
 ) -> list[_DesiredAlert]:
-    going_on = next((row.settled for row in rows if row.settled is not None), None)
-    settled_lives = fold_events(going_on, _to_occurrences(settled), timing, silence)
-    last = settled_lives[-1] if settled_lives and settled_lives[-1].ended is None else None
-    shown_lives = fold_events(last, _to_occurrences(unsettled), timing, None)
-    wanted = [_DesiredAlert(life, life) for life in settled_lives if life is not last]
-    if last is not None:
-        # Ended by detected events only is not ended yet.
-        wanted.append(
-            _DesiredAlert(last, AlertLifetime(**{**asdict(shown_lives.pop(0)), "ended": None}))
-        )
-    return wanted + [
-        _DesiredAlert(None, AlertLifetime(**{**asdict(life), "ended": None}))
-        for life in shown_lives
-    ]
+    """The alerts of one fingerprint after these events."""
+    settled_lifetimes = [row.settled for row in stored if row.settled is not None]
+    open_lifetime = next(iter(settled_lifetimes), None)
+    settled = fold_events(open_lifetime, _to_occurrences(settled_events), timing, silent_until)
+    open_lifetime = None
+    if settled and settled[-1].ended is None:
+        open_lifetime = settled.pop()
+    alerts = [_DesiredAlert(lifetime, lifetime) for lifetime in settled]
+    displayed = fold_events(open_lifetime, _to_occurrences(unsettled_events), timing, None)
+    # Detected events never end an alert: settling does.
+    displayed = [replace(lifetime, ended=None) for lifetime in displayed]
+    if open_lifetime is not None:
+        alerts.append(_DesiredAlert(open_lifetime, displayed.pop(0)))
+    alerts += [_DesiredAlert(None, lifetime) for lifetime in displayed]
+    return alerts
 
 
 def _to_occurrences(events: Iterable[Event]) -> list[Occurrence]:
     return [Occurrence(event.ts, event.eid) for event in events]
 
 
-def _match_open_alert(rows: list[_OpenAlert], want: _DesiredAlert) -> _OpenAlert | None:
-    """The row that this alert goes on in: the same first event, or, where detection had another, the same time."""
+def _match_open_alert(rows: list[_OpenAlert], alert: _DesiredAlert) -> _OpenAlert | None:
+    """The stored row of an alert: with the same first event, else a provisional one that overlaps.
+
+    Settling may find another first event than detection did; the alert keeps its row and ID.
+    """
+    lifetime = alert.displayed
     for row in rows:
-        if row.eid == want.displayed.eid:
+        if row.eid == lifetime.eid:
             return row
     for row in rows:
-        if (
-            row.settled is None
-            and row.starts <= want.displayed.last
-            and want.displayed.starts <= row.last
-        ):
+        if row.settled is None and row.starts <= lifetime.last and lifetime.starts <= row.last:
             return row
     return None
 
 
-def _displayed_values(want: _DesiredAlert) -> tuple[Any, ...]:
-    values = _alert_columns(want)
-    settled = None if want.settled is None else _lifetime_to_json(want.settled)
-    return (
-        *(values[name] for name in ("state", "fired_at", "last_at", "ends_at", "events")),
-        settled,
-    )
+def _displayed_values(alert: _DesiredAlert) -> tuple[Any, ...]:
+    columns = _alert_columns(alert)
+    settled = None
+    if alert.settled is not None:
+        settled = _lifetime_to_json(alert.settled)
+    return (*(columns[name] for name in _DISPLAYED_COLUMNS), settled)
 
 
 def first_event_columns(alerting_rule: AlertingRule, event: Event) -> dict[str, Any]:
-    """The columns of an alert that its first event decides, and the id that follows from it."""
+    """The columns of an alert that depend on its first event, including its ID."""
     return {
         "id": make_alert_id(alerting_rule.rule, event.eid),
         "eid": event.eid,
@@ -250,21 +253,24 @@ def first_event_columns(alerting_rule: AlertingRule, event: Event) -> dict[str, 
     }
 
 
-def _alert_columns(want: _DesiredAlert) -> dict[str, Any]:
-    shown = want.displayed
+def _alert_columns(alert: _DesiredAlert) -> dict[str, Any]:
+    lifetime = alert.displayed
+    settled = None
+    if alert.settled is not None:
+        settled = Jsonb(_lifetime_to_json(alert.settled))
     return {
-        "state": want.state,
-        "starts_at": from_micros(shown.starts),
-        "fired_at": optional_datetime(shown.fired),
-        "last_at": from_micros(shown.last),
-        "ends_at": optional_datetime(shown.ended),
-        "events": shown.events,
-        "settled": None if want.settled is None else Jsonb(_lifetime_to_json(want.settled)),
+        "state": alert.state,
+        "starts_at": from_micros(lifetime.starts),
+        "fired_at": optional_datetime(lifetime.fired),
+        "last_at": from_micros(lifetime.last),
+        "ends_at": optional_datetime(lifetime.ended),
+        "events": lifetime.events,
+        "settled": settled,
     }
 
 
 def event_columns(alerting_rule: AlertingRule, event: Event, settled: bool) -> dict[str, Any]:
-    """An event as it is stored."""
+    """The columns of an event in table `events`."""
     return {
         "eid": event.eid,
         "rule": alerting_rule.rule,
@@ -277,8 +283,8 @@ def event_columns(alerting_rule: AlertingRule, event: Event, settled: bool) -> d
     }
 
 
-def _lifetime_to_json(life: AlertLifetime) -> dict[str, Any]:
-    return {**asdict(life), "eid": str(life.eid)}
+def _lifetime_to_json(lifetime: AlertLifetime) -> dict[str, Any]:
+    return {**asdict(lifetime), "eid": str(lifetime.eid)}
 
 
 def _lifetime_from_json(stored: Mapping[str, Any]) -> AlertLifetime:

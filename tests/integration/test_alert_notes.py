@@ -124,6 +124,6 @@ def test_the_demo_resolves_the_first_alert_of_a_failure_only(connection: Connect
 @pytest.mark.parametrize("text", ["", " \n"])
 def test_a_note_without_text_is_refused(connection: Connection[Any], text: str) -> None:
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
-    with pytest.raises(UsageError, match="the note is empty"):
+    with pytest.raises(UsageError, match="the text of the note must not be empty"):
         add_note(connection, alert_id, kind="note", text=text, author="ada")
     assert list_notes(connection, [alert_id]) == []

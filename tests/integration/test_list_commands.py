@@ -151,7 +151,7 @@ def test_an_event_of_which_only_recalls_are_left_is_found(connection: Connection
 def test_an_ambiguous_prefix_is_refused(connection: Connection[Any]) -> None:
     for find in (find_event, find_event_or_recall):
         for prefix in ("a", "e", "c"):
-            with pytest.raises(UsageError, match=f"ambiguous: '{prefix}' begins several"):
+            with pytest.raises(UsageError, match=f"ambiguous: '{prefix}' matches several"):
                 find(connection, prefix)
 
 
