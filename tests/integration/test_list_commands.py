@@ -278,7 +278,7 @@ def test_the_live_process_stores_that_a_context_is_cut(connection: Connection[An
     tables = rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
     running = ActiveRule(definition, tables, event_shape(definition.rule, tables))
     around = Mock(spec=ContextEvaluator)
-    around.horizon.return_value = None
+    around.context_horizon.return_value = None
     around.compute.return_value = {("g/r", event_id(1)): _found({"near": 2_345})}
     around.found.return_value = _found({})
     with connection.transaction(force_rollback=True):
