@@ -1,23 +1,23 @@
-"""What can go wrong in the archive.
+"""Exceptions of the archive.
 
 ArchiverError
-├── LogDamaged      a commit of a table cannot be read
+├── LogDamaged      a commit of a Delta table cannot be parsed
 ├── NotInstalled    Spark's jars are missing
-└── StorageFailed   the object storage does not do what it is asked
+└── StorageFailed   object storage cannot be reached or refuses a request
 """
 
 
 class ArchiverError(Exception):
-    """An error of the archive; the message is for the user."""
+    """Base class. The message is written for the user."""
 
 
 class NotInstalled(ArchiverError):
-    """Set-up has not run, or not to its end."""
+    """`make setup` was not run, or did not complete."""
 
 
 class LogDamaged(ArchiverError):
-    """A commit of a table cannot be read: what it says is not guessed."""
+    """A commit of a Delta table cannot be parsed. The message names the file."""
 
 
 class StorageFailed(ArchiverError):
-    """Object storage cannot be reached, or refuses: the message names the archive and the reason."""
+    """Object storage cannot be reached or refuses a request. The message names the archive."""
