@@ -1,5 +1,4 @@
-"""Rows by number are archived exactly once, wherever the process that adds, merges and sweeps them dies; and who has
-taken a list of files reads what it was when it was taken."""
+"""Rows are archived exactly once by number, wherever a process dies; snapshots do not change."""
 
 import os
 import tempfile
@@ -16,8 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archiver.delta import log
-from archiver.delta import sequenced_table as numbered
+from archiver.delta import log, sequenced_table
 from archiver.delta.log import CommitConflict, DataFile
 from archiver.delta.sequenced_table import (
     COMMIT_ROWS,
@@ -28,182 +26,183 @@ from archiver.delta.sequenced_table import (
 )
 from archiver.delta.vacuum import Vacuum
 
-RETENTION = 10.0
+RETENTION = 10.0  # seconds
 CHUNKS = 3
 
 
 class Killed(BaseException):
-    """As by kill -9: what would follow does not."""
+    """The simulated SIGKILL: nothing after it has an effect."""
 
 
 @contextmanager
-def dying(at: int | None) -> Iterator[None]:
-    """The process dies at that of its effects on the disk, which is left half done where it can be; None: it lives."""
-    done = 0
+def killed_after(effects: int | None) -> Iterator[None]:
+    """Kill the process after so many effects on the disk; None: never.
 
-    def mortal(
-        effect: Callable[..., Any], half: Callable[..., None] | None = None
+    The next effect is left half done where that is possible.
+    """
+    count = 0
+
+    def killable(
+        effect: Callable[..., Any], half_effect: Callable[..., None] | None = None
     ) -> Callable[..., Any]:
-        def act(*values: Any, **named: Any) -> Any:
-            nonlocal done
-            done += 1
-            if at is not None and done > at:
-                if half is not None and done == at + 1:
-                    half(*values)
+        def run(*values: Any, **options: Any) -> Any:
+            nonlocal count
+            count += 1
+            if effects is not None and count > effects:
+                if half_effect is not None and count == effects + 1:
+                    half_effect(*values)
                 raise Killed
-            return effect(*values, **named)
+            return effect(*values, **options)
 
-        return act
+        return run
 
-    whole = Path.write_bytes
+    write_bytes = Path.write_bytes
+
+    def write_half(path: Path, content: bytes) -> None:
+        write_bytes(path, content[: len(content) // 2])
+
+    def write_truncated_parquet(rows: pa.Table, path: Path) -> None:
+        write_bytes(path, b"PAR1")
+
     with (
-        patch.object(os, "link", mortal(os.link)),
-        patch.object(os, "fsync", mortal(os.fsync)),
-        patch.object(Path, "unlink", mortal(Path.unlink)),
-        patch.object(
-            Path,
-            "write_bytes",
-            mortal(whole, lambda path, text: whole(path, text[: len(text) // 2])),
-        ),
-        patch.object(
-            pq, "write_table", mortal(pq.write_table, lambda rows, path: whole(path, b"PAR1"))
-        ),
-        patch.object(DeltaTable, "create_checkpoint", mortal(DeltaTable.create_checkpoint)),
-        patch.object(DeltaTable, "cleanup_metadata", mortal(DeltaTable.cleanup_metadata)),
+        patch.object(os, "link", killable(os.link)),
+        patch.object(os, "fsync", killable(os.fsync)),
+        patch.object(Path, "unlink", killable(Path.unlink)),
+        patch.object(Path, "write_bytes", killable(write_bytes, write_half)),
+        patch.object(pq, "write_table", killable(pq.write_table, write_truncated_parquet)),
+        patch.object(DeltaTable, "create_checkpoint", killable(DeltaTable.create_checkpoint)),
+        patch.object(DeltaTable, "cleanup_metadata", killable(DeltaTable.cleanup_metadata)),
         patch.object(log, "_CHECKPOINT_INTERVAL", 3),
-        patch.object(numbered, "_COMPACTION_FACTOR", 2),
+        patch.object(sequenced_table, "_COMPACTION_FACTOR", 2),
     ):
         yield
 
 
-def rows(after: int, last: int) -> pa.Table:
-    """Events numbered so, by chunk in turns."""
+def event_rows(after: int, last: int) -> pa.Table:
+    """Events with the numbers from `after` + 1 to `last`, distributed over the chunks."""
     numbers = range(after + 1, last + 1)
-    texts = {
-        name: [f"{name} {n % 2}" for n in numbers]
-        for name in ("rule", "version", "key", "attributes")
+    columns: dict[str, Any] = {
+        "ts": pa.array([n * 1000 for n in numbers], pa.timestamp("us", tz="UTC")),
+        "eid": [str(n) for n in numbers],
     }
-    ts = pa.array([n * 1000 for n in numbers], pa.timestamp("us", tz="UTC"))
-    parts = pa.array([n // 5 % CHUNKS for n in numbers], pa.int32())
-    return pa.table({"ts": ts, "eid": [str(n) for n in numbers], **texts, "chunk": parts})
+    for name in ("rule", "version", "key", "attributes"):
+        columns[name] = [f"{name} {n % 2}" for n in numbers]
+    columns["chunk"] = pa.array([n // 5 % CHUNKS for n in numbers], pa.int32())
+    return pa.table(columns)
 
 
-def seen(table: SequencedTable, files: list[DataFile]) -> list[int]:
+def numbers_in(table: SequencedTable, files: list[DataFile]) -> list[int]:
     """The numbers of the rows of some files."""
-    return sorted(int(eid) for file in files for eid in table.read_file(file)["eid"].to_pylist())
+    numbers: list[int] = []
+    for file in files:
+        numbers.extend(map(int, table.read_file(file)["eid"].to_pylist()))
+    return sorted(numbers)
 
 
 STEP = st.tuples(
-    st.sampled_from(["append", "append", "append", "merge", "sweep"]), st.integers(1, 12)
+    st.sampled_from(["append", "append", "append", "compact", "vacuum"]), st.integers(1, 12)
 )
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.tuples(STEP, st.none() | st.integers(0, 14)), min_size=4, max_size=30))
-def test_each_row_is_there_once_wherever_the_process_dies(
+def test_each_row_is_archived_once_wherever_the_process_dies(
     steps: list[tuple[tuple[str, int], int | None]],
 ) -> None:
-    """Every step may be the last of a process; the next one goes on."""
-    with tempfile.TemporaryDirectory() as place:
-        root = Path(place)
-        table, sweeper, reader = (
-            SequencedTable(root, EVENTS),
-            Vacuum(RETENTION),
-            SequencedTable(root, EVENTS),
-        )
-        pinned: tuple[int, list[DataFile]] = 0, []
-        for turn, ((what, count), at) in enumerate(steps):
-            before = table.last_number()
+    """Each step may kill the process; the next one continues with the table."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        table, vacuum = SequencedTable(root, EVENTS), Vacuum(RETENTION)
+        reader = SequencedTable(root, EVENTS)
+        snapshot: tuple[int, list[DataFile]] = 0, []
+        for step, ((action, count), effects) in enumerate(steps):
+            last = table.last_number()
             try:
-                with dying(at):
-                    if what == "append":
-                        table.append(rows(before, before + count), before, before + count)
-                    elif what == "merge":
+                with killed_after(effects):
+                    if action == "append":
+                        table.append(event_rows(last, last + count), last, last + count)
+                    elif action == "compact":
                         table.compact()
                     else:
-                        sweeper.run([table], turn * RETENTION / 3)
+                        vacuum.run([table], step * RETENTION / 3)
             except Killed:
-                table, sweeper = SequencedTable(root, EVENTS), Vacuum(RETENTION)
-            assert seen(reader, pinned[1]) == list(range(1, pinned[0] + 1)), (
+                table, vacuum = SequencedTable(root, EVENTS), Vacuum(RETENTION)
+            assert numbers_in(reader, snapshot[1]) == list(range(1, snapshot[0] + 1)), (
                 "the reader saw another table"
             )
-            if turn % 2:
-                pinned = reader.last_number(), reader.data_files()
-            assert table.last_number() in (before, before + count)
-            assert seen(table, table.data_files()) == list(range(1, table.last_number() + 1))
-        fresh, end = SequencedTable(root, EVENTS), len(steps) * RETENTION
-        assert sorted(map(int, fresh.read()["eid"].to_pylist())) == list(
-            range(1, table.last_number() + 1)
-        )
+            if step % 2:
+                snapshot = reader.last_number(), reader.data_files()
+            assert table.last_number() in (last, last + count)
+            assert numbers_in(table, table.data_files()) == list(range(1, table.last_number() + 1))
+        reopened, end = SequencedTable(root, EVENTS), len(steps) * RETENTION
+        archived = sorted(map(int, reopened.read()["eid"].to_pylist()))
+        assert archived == list(range(1, table.last_number() + 1))
         for now in (end, end + RETENTION):
-            sweeper.run([fresh], now)
-        left = {
-            str(path.relative_to(fresh.data_folder)) for path in fresh.data_folder.glob("chunk=*/*")
-        }
-        assert left == {file.path for file in fresh.data_files()}, "what nobody needs is gone"
-        assert not list((fresh.data_folder / "_delta_log").glob(".*.tmp"))
+            vacuum.run([reopened], now)
+        data_folder = reopened.data_folder
+        files = {str(path.relative_to(data_folder)) for path in data_folder.glob("chunk=*/*")}
+        assert files == {file.path for file in reopened.data_files()}, "unreferenced files stay"
+        assert not list((data_folder / "_delta_log").glob(".*.tmp"))
 
 
-def test_who_was_replaced_adds_nothing_twice(tmp_path: Path) -> None:
-    """Two go on from the same number: one of them is refused, and leaves no row."""
-    table, late = SequencedTable(tmp_path, EVENTS), SequencedTable(tmp_path, EVENTS)
-    table.append(rows(0, 4), 0, 4)
+def test_second_append_after_the_same_number_is_a_conflict(tmp_path: Path) -> None:
+    first, second = SequencedTable(tmp_path, EVENTS), SequencedTable(tmp_path, EVENTS)
+    first.append(event_rows(0, 4), 0, 4)
     with pytest.raises(CommitConflict):
-        late.append(rows(0, 6), 0, 6)
-    late.append(rows(4, 6), 4, 6)
-    assert table.last_number() == 6
-    assert seen(table, table.data_files()) == [1, 2, 3, 4, 5, 6]
+        second.append(event_rows(0, 6), 0, 6)
+    second.append(event_rows(4, 6), 4, 6)
+    assert first.last_number() == 6
+    assert numbers_in(first, first.data_files()) == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_number_outlives_checkpoints_and_the_librarys_own_commits(tmp_path: Path) -> None:
-    """Tables that the library has appended to are read and gone on with; other Delta readers see what we see."""
+def test_number_survives_checkpoints_and_commits_of_the_library(tmp_path: Path) -> None:
+    """Appends of the deltalake library are read and continued, and it reads ours."""
     table = SequencedTable(tmp_path, EVENTS)
-    table.append(rows(0, 10), 0, 10)
-    write_deltalake(table.data_folder, rows(10, 20), mode="append")
+    table.append(event_rows(0, 10), 0, 10)
+    write_deltalake(table.data_folder, event_rows(10, 20), mode="append")
     with patch.object(log, "_CHECKPOINT_INTERVAL", 1):
         table.last_number()
         table.checkpoint()
     for commit in (table.data_folder / "_delta_log").glob("*.json"):
         if commit.stem != f"{2:020d}":
             commit.unlink()  # as the library does after a day
-    found = SequencedTable(tmp_path, EVENTS)
-    assert found.last_number() == 10
-    assert seen(found, found.data_files()) == list(range(1, 21))
-    found.append(rows(20, 25), 10, 25)
-    other = DeltaTable(table.data_folder)
-    assert other.transaction_version(EVENTS[0]) == 25
-    assert sorted(map(int, other.to_pyarrow_table()["eid"].to_pylist())) == list(range(1, 26))
+    reopened = SequencedTable(tmp_path, EVENTS)
+    assert reopened.last_number() == 10
+    assert numbers_in(reopened, reopened.data_files()) == list(range(1, 21))
+    reopened.append(event_rows(20, 25), 10, 25)
+    delta_table = DeltaTable(table.data_folder)
+    assert delta_table.transaction_version(EVENTS.name) == 25
+    eids = delta_table.to_pyarrow_table()["eid"].to_pylist()
+    assert sorted(map(int, eids)) == list(range(1, 26))
 
 
-def test_a_rules_version_is_read_alone(tmp_path: Path) -> None:
+def test_only_rows_of_the_requested_rule_and_version_are_read(tmp_path: Path) -> None:
     table = SequencedTable(tmp_path, EVENTS)
-    table.append(rows(0, 40), 0, 40)
-    found = table.read("rule 1", "version 1")
-    assert sorted(map(int, found["eid"].to_pylist())) == list(range(1, 41, 2))
-    assert set(found["chunk"].to_pylist()) == set(range(CHUNKS))
+    table.append(event_rows(0, 40), 0, 40)
+    rows = table.read("rule 1", "version 1")
+    assert sorted(map(int, rows["eid"].to_pylist())) == list(range(1, 41, 2))
+    assert set(rows["chunk"].to_pylist()) == set(range(CHUNKS))
     assert len(table.read("rule 1", "version 0")) == 0
 
 
 @given(st.lists(st.integers(1, COMMIT_ROWS), min_size=1, max_size=400))
-def test_few_files_are_left_and_no_row_is_written_often(sizes: list[int]) -> None:
-    """However rows come: a chunk has few files that are not large, and a row is rewritten four times at most."""
-    files: list[tuple[int, DataFile]] = []
+def test_compaction_leaves_few_files_and_rewrites_rows_seldom(sizes: list[int]) -> None:
+    """For any sizes: few small files remain, and no row is rewritten more than four times."""
+    files: list[tuple[int, DataFile]] = []  # (times that its rows were rewritten, file)
     for number, size in enumerate(sizes):
         files.append((0, DataFile(f"chunk=0/{number}", 0, size, 0, 0, 0)))
-        while chosen := select_for_compaction([file for _, file in files]):
-            merged = [one for one in files if one[1] in chosen]
+        while selected := select_for_compaction([file for _, file in files]):
+            merged = [entry for entry in files if entry[1] in selected]
             times = max(times for times, _ in merged) + 1
             assert times <= 4
             rows = sum(file.rows for _, file in merged)
-            files = [one for one in files if one not in merged] + [
-                (times, DataFile(merged[0][1].path, 0, rows, 0, 0, 0))
-            ]
+            files = [entry for entry in files if entry not in merged]
+            files.append((times, DataFile(merged[0][1].path, 0, rows, 0, 0, 0)))
         small = [file for _, file in files if file.rows < COMMIT_ROWS // 2]
         assert len(small) <= 4 * 7
 
 
-def test_rows_wait_until_they_make_a_file() -> None:
-    """Many go at once; few when their chunk is closed, and then not all the time."""
+def test_few_rows_are_committed_only_if_their_chunk_is_closed() -> None:
     assert should_commit(COMMIT_ROWS, False, 0.0)
     assert not should_commit(COMMIT_ROWS - 1, False, 1e9)
     assert should_commit(1, True, 60.0)

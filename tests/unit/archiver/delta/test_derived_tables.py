@@ -1,4 +1,4 @@
-"""Chunks of derived streams: written whole, by one of those who write at the same time; what they replace goes."""
+"""Chunks of derived streams: replaced as a whole, by one of several concurrent writers."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,7 +8,12 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 
-from archiver.delta.derived_tables import open_or_create_table, open_table, replace_chunk
+from archiver.delta.derived_tables import (
+    NotArchivable,
+    open_or_create_table,
+    open_table,
+    replace_chunk,
+)
 from archiver.delta.log import CommitConflict
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
@@ -19,7 +24,7 @@ TIMES = pa.array(
 ROWS = pa.table({"host": ["a", "b"], "ts": TIMES})
 
 
-def _table(root: Path) -> StreamTable:
+def _open_table(root: Path) -> StreamTable:
     return open_or_create_table(root, "load", "v", ROWS.schema)
 
 
@@ -27,38 +32,49 @@ def _hosts(root: Path) -> list[str]:
     return sorted(open_table(root, "load", "v").read(["host"])["host"].to_pylist())
 
 
-@pytest.mark.parametrize("there", [False, True])
-def test_of_two_who_write_a_chunk_at_once_one_is_superseded(tmp_path: Path, there: bool) -> None:
-    first, second = _table(tmp_path), _table(tmp_path)
-    if there:
+@pytest.mark.parametrize("exists", [False, True])
+def test_second_of_two_concurrent_replacements_is_a_conflict(tmp_path: Path, exists: bool) -> None:
+    first, second = _open_table(tmp_path), _open_table(tmp_path)
+    if exists:
         replace_chunk(second, ROWS, 3)
     commit = first._log.commit
 
-    def after_another(*values: Any, **named: Any) -> None:
+    def commit_after_another(*values: Any, **options: Any) -> None:
         replace_chunk(second, ROWS, 3)
-        commit(*values, **named)
+        commit(*values, **options)
 
-    with patch.object(first._log, "commit", after_another), pytest.raises(CommitConflict):
+    with (
+        patch.object(first._log, "commit", commit_after_another),
+        pytest.raises(CommitConflict),
+    ):
         replace_chunk(first, ROWS, 3)
     assert _hosts(tmp_path) == ["a", "b"]
     replace_chunk(first, ROWS, 3)
-    replace_chunk(first, ROWS, 4)  # another chunk is no matter
+    replace_chunk(first, ROWS, 4)
     assert _hosts(tmp_path) == ["a", "a", "b", "b"]
 
 
-def test_files_that_were_replaced_or_forgotten_go_after_a_while(tmp_path: Path) -> None:
-    table, sweeper = _table(tmp_path), Vacuum(10.0)
+def test_files_of_replaced_and_deleted_chunks_are_removed_after_their_retention(
+    tmp_path: Path,
+) -> None:
+    table, vacuum = _open_table(tmp_path), Vacuum(10.0)
     for chunk in (3, 3, 4):
         replace_chunk(table, ROWS, chunk)
     table.delete_chunk(4)
 
-    def files() -> list[str]:
+    def chunk_folders() -> list[str]:
         return sorted(path.parent.name for path in table.data_folder.glob("chunk=*/*.parquet"))
 
-    sweeper.run([table], 0.0)
-    sweeper.run([table], 9.0)
-    assert files() == ["chunk=3", "chunk=3", "chunk=4"]
-    sweeper.run([table], 10.0)
-    assert files() == ["chunk=3"]
+    vacuum.run([table], 0.0)
+    vacuum.run([table], 9.0)
+    assert chunk_folders() == ["chunk=3", "chunk=3", "chunk=4"]
+    vacuum.run([table], 10.0)
+    assert chunk_folders() == ["chunk=3"]
     assert not (table.data_folder / "chunk=4").exists()
     assert _hosts(tmp_path) == ["a", "b"]
+
+
+def test_column_of_an_unsupported_type_is_refused(tmp_path: Path) -> None:
+    schema = pa.schema([("ts", pa.timestamp("us", tz="UTC")), ("values", pa.list_(pa.int64()))])
+    with pytest.raises(NotArchivable, match="load: column values has type list"):
+        open_or_create_table(tmp_path, "load", "v", schema)
