@@ -6,7 +6,7 @@ A commit is written under the next version number; this fails if another process
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -178,11 +178,8 @@ class DeltaLog:
 
     def contains(self, path: str) -> bool:
         """Whether a file belongs to the newest known version."""
-        return self._find_file(path) is not None
-
-    def _find_file(self, path: str) -> DataFile | None:
         chunk_files = self.files_by_chunk.get(_chunk_of(path))
-        return None if chunk_files is None else chunk_files.files_by_path.get(path)
+        return chunk_files is not None and path in chunk_files.files_by_path
 
     def unreferenced_files(self) -> list[str]:
         """List files that are no part of the newest version: replaced, or never committed."""
@@ -263,13 +260,13 @@ class DeltaLog:
         operation: str,
         *,
         add: Sequence[DataFile] = (),
-        remove: Iterable[str] = (),
+        remove: Sequence[DataFile] = (),
         commit_info: Mapping[str, str] | None = None,
         replaced_chunk: int | None = None,
         sequence_range: tuple[int, int] | None = None,
         started_at: float | None = None,
     ) -> None:
-        """Add files to the table and remove others, by path, in one commit.
+        """Add files to the table and remove others in one commit.
 
         `commit_info`: more entries of the commit's `commitInfo`. `replaced_chunk`: a chunk of which
         the removed files must be all. `sequence_range`: the table's sequence number must be the
@@ -282,13 +279,12 @@ class DeltaLog:
         and removes files only rewrites rows: it is marked as no change of data.
         """
         timestamp = int(time.time() * 1000)
-        removed_paths = list(remove)
-        data_change = not (add and removed_paths)
+        data_change = not (add and remove)
         actions: list[dict[str, Any]] = [
             {"commitInfo": {"timestamp": timestamp, "operation": operation, **(commit_info or {})}}
         ]
-        for path in removed_paths:
-            actions.append({"remove": self._remove_action(path, timestamp, data_change)})
+        for file in remove:
+            actions.append({"remove": self._remove_action(file, timestamp, data_change)})
         for file in add:
             actions.append({"add": self._add_action(file, timestamp, data_change)})
         if sequence_range is not None:
@@ -302,7 +298,7 @@ class DeltaLog:
         with self._storage.prepare_commit(content) as commit:
             while True:
                 self.refresh()
-                self._check_conflicts(removed_paths, replaced_chunk)
+                self._check_conflicts(remove, replaced_chunk)
                 if sequence_range is not None and sequence_range[0] != self.sequence_number:
                     raise CommitConflict
                 if started_at is not None:
@@ -311,12 +307,12 @@ class DeltaLog:
                     break
         self._apply_commit(content)
 
-    def _check_conflicts(self, removed_paths: Sequence[str], replaced_chunk: int | None) -> None:
-        if not all(map(self.contains, removed_paths)):
+    def _check_conflicts(self, remove: Sequence[DataFile], replaced_chunk: int | None) -> None:
+        if not all(self.contains(file.path) for file in remove):
             raise CommitConflict
         if replaced_chunk is not None:
             chunk_files = self.files_by_chunk.get(replaced_chunk)
-            if chunk_files is not None and chunk_files.file_count > len(removed_paths):
+            if chunk_files is not None and chunk_files.file_count > len(remove):
                 raise CommitConflict
 
     def _check_duration(self, seconds: float) -> None:
@@ -343,15 +339,14 @@ class DeltaLog:
             "stats": orjson.dumps(stats).decode(),
         }
 
-    def _remove_action(self, path: str, timestamp: int, data_change: bool) -> dict[str, Any]:
-        file = self._find_file(path)
+    def _remove_action(self, file: DataFile, timestamp: int, data_change: bool) -> dict[str, Any]:
         return {
-            "path": path,
+            "path": file.path,
             "deletionTimestamp": timestamp,
             "dataChange": data_change,
             "extendedFileMetadata": True,
-            "partitionValues": {"chunk": str(_chunk_of(path))},
-            "size": 0 if file is None else file.bytes,
+            "partitionValues": {"chunk": str(file.chunk)},
+            "size": file.bytes,
         }
 
     def checkpoint(self) -> None:

@@ -92,10 +92,9 @@ class SequencedTable:
         rows = rows.select(self._schema.names).cast(self._schema)
         parts = list(split_by_chunk(rows))
         started_at = seconds_since_boot()
-        files = [
-            self._write_file(chunk, part, sort=len(part) >= _FULL_FILE_ROWS)
-            for chunk, part in parts
-        ]
+        files: list[DataFile] = []
+        for chunk, part in parts:
+            files.append(self._write_file(chunk, part, sort=len(part) >= _FULL_FILE_ROWS))
         self._log.commit("WRITE", add=files, sequence_range=(after, last), started_at=started_at)
 
     def data_files(self) -> list[DataFile]:
@@ -142,12 +141,7 @@ class SequencedTable:
         rows = pa.concat_tables([self.read_file(file) for file in files])
         started_at = seconds_since_boot()
         merged_file = self._write_file(chunk, rows, sort=True)
-        self._log.commit(
-            "OPTIMIZE",
-            add=[merged_file],
-            remove=[file.path for file in files],
-            started_at=started_at,
-        )
+        self._log.commit("OPTIMIZE", add=[merged_file], remove=files, started_at=started_at)
 
     def _write_file(self, chunk: int, rows: pa.Table, sort: bool) -> DataFile:
         """Write a data file. It is durable, but no part of the table before its commit."""

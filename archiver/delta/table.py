@@ -52,6 +52,8 @@ class StreamTable:
         self.schema = schema
         self.storage = as_storage(root) / "streams" / schema.name
         self._arrow_schema = schema.arrow_schema()
+        # All but the partition, which is not stored in files.
+        self._stored_columns = [name for name in self._arrow_schema.names if name != "chunk"]
         table = open_or_create_delta_table(self.storage, self._arrow_schema)
         existing = {field.name for field in table.schema().fields}
         # Columns declared after the table was created. They are null in older rows.
@@ -108,15 +110,15 @@ class StreamTable:
         Raises `CommitConflict` when the chunk changes meanwhile.
         """
         self._log.refresh()
-        replaced_paths = [file.path for file in self._files_of_chunk(chunk)]
+        replaced_files = self._files_of_chunk(chunk)
         rows = self._with_append_number(rows, 0)
         started_at = seconds_since_boot()
         files = [self._write_file(chunk, rows, clustered=True)] if len(rows) else []
-        if files or replaced_paths:
+        if files or replaced_files:
             self._log.commit(
                 "WRITE",
                 add=files,
-                remove=replaced_paths,
+                remove=replaced_files,
                 replaced_chunk=chunk,
                 started_at=started_at,
             )
@@ -191,11 +193,15 @@ class StreamTable:
         """Read columns of a chunk, or of all, into memory. The column `chunk` cannot be read."""
         files = self.data_files(chunk=chunk)
         self.fetch(files)
-        parts = [self.read_file(file.path, columns) for file in files]
-        if not parts:
-            schema = pa.schema([self._arrow_schema.field(name) for name in columns])
-            return schema.empty_table()
-        return pa.concat_tables(parts)
+        if not files:
+            return pa.schema(self._fields(columns)).empty_table()
+        return self._read_files(files, columns)
+
+    def _read_files(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables([self.read_file(file.path, columns) for file in files])
+
+    def _fields(self, columns: Sequence[str]) -> list[pa.Field]:
+        return list(map(self._arrow_schema.field, columns))
 
     def fetch(self, files: Sequence[DataFile]) -> None:
         """Download files in parallel before they are read one by one."""
@@ -212,16 +218,16 @@ class StreamTable:
         if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
             number = pa.scalar(_append_number(path), pa.int64())
             rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
-        return cast_to_fields(rows, [self._arrow_schema.field(name) for name in columns])
+        return cast_to_fields(rows, self._fields(columns))
 
     def _read_with_identities(self, path: str) -> pa.Table:
         """Read all columns of a file that was written without identities, and compute these."""
-        columns = [name for name in self._arrow_schema.names if name != "chunk"]
-        rows = self.read_file(path, [name for name in columns if name not in IDENTITY_COLUMNS])
+        stored = [name for name in self._stored_columns if name not in IDENTITY_COLUMNS]
+        rows = self.read_file(path, stored)
         ids, hashes = fingerprint(self.schema, rows)
         rows = rows.append_column("_id", pa.array(ids, pa.binary()))
         rows = rows.append_column("_hash", pa.array(hashes))
-        return rows.select(columns)
+        return rows.select(self._stored_columns)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
         """Read columns of the rows of one file that were not late."""
@@ -255,24 +261,18 @@ class StreamTable:
         files = select_for_clustering(self._files_of_chunk(chunk))
         if not files:
             return
-        columns = [name for name in self._arrow_schema.names if name != "chunk"]
         self.fetch(files)
-        rows = pa.concat_tables([self.read_file(file.path, columns) for file in files])
+        rows = self._read_files(files, self._stored_columns)
         started_at = seconds_since_boot()
         clustered_file = self._write_file(chunk, with_chunk_column(rows, chunk), clustered=True)
-        self._log.commit(
-            "OPTIMIZE",
-            add=[clustered_file],
-            remove=[file.path for file in files],
-            started_at=started_at,
-        )
+        self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
 
     def delete_chunk(self, chunk: int) -> None:
         """Remove the files of a chunk from the table. `Vacuum` deletes them later."""
         self._log.refresh()
         files = self._files_of_chunk(chunk)
         if files:
-            self._log.commit("DELETE", remove=[file.path for file in files])
+            self._log.commit("DELETE", remove=files)
 
     def checkpoint(self) -> None:
         """Write a checkpoint of the log if many commits were made since the last."""
@@ -307,11 +307,16 @@ def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
     These are all unclustered files, and clustered ones, smallest first, while they have at most
     `_MAX_REWRITE_RATIO` times the rows selected so far.
     """
-    selected = [file for file in files if _is_unclustered(file.path)]
+    selected: list[DataFile] = []
+    clustered: list[DataFile] = []
+    for file in files:
+        if _is_unclustered(file.path):
+            selected.append(file)
+        else:
+            clustered.append(file)
     if not selected:
         return []
     rows = sum(file.rows for file in selected)
-    clustered = [file for file in files if not _is_unclustered(file.path)]
     for file in sorted(clustered, key=lambda file: file.rows):
         if file.rows > _MAX_REWRITE_RATIO * rows:
             break

@@ -23,7 +23,7 @@ def scratch_folder() -> Path:
         for directory in base.iterdir():
             _remove_if_abandoned(directory)
         own_directory = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
-        _lock(own_directory, wait=True)  # held until this process ends, for whatever reason
+        _lock(own_directory, wait=True)  # held until this process ends
     finally:
         os.close(base_lock)
     return own_directory
@@ -32,7 +32,7 @@ def scratch_folder() -> Path:
 def _base_folder() -> Path:
     """Return the folder of the user's directories, which no other user can write to.
 
-    If its name is in use by somebody else, return a new folder, which is never removed.
+    If its name is in use by another user, return a new folder, which is never removed.
     """
     base = Path(tempfile.gettempdir()) / f"moirae-{os.getuid()}"
     with suppress(FileExistsError):

@@ -40,7 +40,7 @@ def test_commits_of_another_process_are_followed(storage: LocalStorage) -> None:
     chunk_files = follower.files_by_chunk[0]
     assert (chunk_files.file_count, chunk_files.rows, chunk_files.bytes) == (2, 10, 200)
     assert (chunk_files.oldest, chunk_files.newest) == (500, 2_000)
-    writer.commit("DELETE", remove=[FILE.path, OTHER_FILE.path])
+    writer.commit("DELETE", remove=[FILE, OTHER_FILE])
     follower.refresh()
     assert follower.files_by_chunk == {} and follower.sequence_number == 10
 
@@ -63,21 +63,21 @@ def test_commit_after_another_sequence_number_is_a_conflict(storage: LocalStorag
 
 def test_removal_of_a_file_that_is_gone_is_a_conflict(storage: LocalStorage) -> None:
     with pytest.raises(CommitConflict):
-        open_log(storage).commit("DELETE", remove=[FILE.path])
+        open_log(storage).commit("DELETE", remove=[FILE])
 
 
 def test_replacement_of_a_chunk_that_has_more_files_is_a_conflict(storage: LocalStorage) -> None:
     log = open_log(storage)
     log.commit("WRITE", add=[FILE, OTHER_FILE])
     with pytest.raises(CommitConflict):
-        log.commit("WRITE", remove=[FILE.path], replaced_chunk=0)
+        log.commit("WRITE", remove=[FILE], replaced_chunk=0)
 
 
 @pytest.mark.parametrize(
-    ("removed", "data_change"), [((), True), ((FILE.path,), False)], ids=["append", "rewrite"]
+    ("removed", "data_change"), [((), True), ((FILE,), False)], ids=["append", "rewrite"]
 )
 def test_only_rewrites_are_marked_as_no_change_of_data(
-    storage: LocalStorage, removed: tuple[str, ...], data_change: bool
+    storage: LocalStorage, removed: tuple[DataFile, ...], data_change: bool
 ) -> None:
     log = open_log(storage)
     log.commit("WRITE", add=[FILE])
