@@ -1,1 +1,1 @@
-"""The life of a chunk: how streams become an archive that can be asked piece by piece."""
+"""The archive: Delta tables of streams, cut into chunks of event time queried one by one."""

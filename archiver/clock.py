@@ -1,4 +1,4 @@
-"""A clock for how long something takes: nobody sets it, and all processes of a machine read the same."""
+"""A monotonic clock for durations. All processes of a machine read the same value."""
 
 import time
 
@@ -6,5 +6,5 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def seconds_since_boot() -> float:
-    """Seconds since the machine was started, in which it may have slept."""
+    """Seconds since the machine was started; includes suspended time where the system counts it."""
     return time.clock_gettime(_CLOCK)

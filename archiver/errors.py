@@ -1,48 +1,48 @@
-"""What can go wrong in the archive.
+"""Exceptions of the archive.
 
 ArchiverError
-├── LogDamaged      a commit of a table cannot be read
-├── NotArchivable   a column is of a type that the archive does not keep
-├── NotInstalled    Spark's jars are missing
-├── NotTold         it is not known when rows came
-├── SourceDamaged   a source unit cannot be read to its end
-├── StorageFailed   the object storage does not do what it is asked
-├── Superseded      a commit came too late
-└── Unfit           a column of a file is of another type than declared
+├── CommitConflict       another process committed first
+├── HistoryUnavailable   the time at which rows were archived is unknown
+├── IncompatibleColumn   a column of a file cannot be converted to its declared type
+├── LogDamaged           a commit of a Delta table cannot be parsed
+├── NotArchivable        a column has a type that the archive does not support
+├── NotInstalled         Spark's jars are missing
+├── SourceDamaged        a source unit cannot be read to its end
+└── StorageFailed        object storage cannot be reached or refuses a request
 """
 
 
 class ArchiverError(Exception):
-    """An error of the archive; the message is for the user."""
+    """An error of the archive; the message is written for the user."""
 
 
 class NotInstalled(ArchiverError):
-    """Set-up has not run, or not to its end."""
+    """Set-up has not run, or was not completed."""
 
 
 class LogDamaged(ArchiverError):
-    """A commit of a table cannot be read: what it says is not guessed."""
+    """A commit of a Delta table cannot be parsed."""
 
 
 class StorageFailed(ArchiverError):
-    """Object storage cannot be reached, or refuses: the message names the archive and the reason."""
+    """Object storage cannot be reached or refuses a request. The message names the archive."""
 
 
 class CommitConflict(ArchiverError):
-    """What a commit was to replace, or to go on from, has been replaced by another."""
+    """Another process has changed what a commit was to replace or to continue."""
 
 
 class SourceDamaged(ArchiverError):
-    """A unit cannot be read to its end; what was read before stays."""
+    """A source unit cannot be read to its end. Rows read before are archived."""
 
 
 class IncompatibleColumn(ArchiverError):
-    """A column of the table is of a type that its declaration cannot take: no row of it fits."""
+    """The type of a column of a file cannot be converted to the declared type of any row."""
 
 
 class HistoryUnavailable(ArchiverError):
-    """Another program has rewritten rows: when they came is not known any more."""
+    """Another program rewrote rows, so the time at which they were archived is unknown."""
 
 
 class NotArchivable(ArchiverError, ValueError):
-    """A column of a type that the archive does not keep."""
+    """A column has a type that the archive does not support."""

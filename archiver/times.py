@@ -1,4 +1,4 @@
-"""Event time inside the archive: whole microseconds since 1970-01-01T00:00:00Z, as `int` (numpy `int64`)."""
+"""Event times of the archive: whole microseconds since 1970-01-01T00:00:00Z as `int` or `int64`."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -9,35 +9,36 @@ import numpy.typing as npt
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-# The longest duration: far beyond any archive, and far below what overflows dates and SQL intervals.
+# The longest duration a user may set: beyond any archive, and below what overflows dates and SQL
+# intervals.
 MAX_DURATION = timedelta(days=36_500)
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds of an aware datetime."""
+    """Convert a timezone-aware datetime to microseconds."""
     return (moment - _EPOCH) // _MICROSECOND
 
 
 def from_micros(micros: int) -> datetime:
-    """The UTC datetime of a number of microseconds."""
+    """Convert microseconds to a UTC datetime."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def duration_to_micros(duration: timedelta) -> int:
-    """A duration in microseconds."""
+    """Convert a duration to microseconds, rounded down."""
     return duration // _MICROSECOND
 
 
 def optional_micros(moment: datetime | None) -> int | None:
-    """As `to_micros`, with None for None."""
+    """Like `to_micros`; None stays None."""
     return None if moment is None else to_micros(moment)
 
 
 def optional_datetime(micros: int | None) -> datetime | None:
-    """As `from_micros`, with None for None."""
+    """Like `from_micros`; None stays None."""
     return None if micros is None else from_micros(micros)
 
 
 def micros_column(table: Any, name: str) -> npt.NDArray[np.int64]:
-    """A column of whole microseconds as numpy."""
+    """Return a timestamp column of an Arrow table as microseconds."""
     return np.asarray(table[name].cast("int64").to_numpy())

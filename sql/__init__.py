@@ -1,7 +1,7 @@
-"""The database's words: one schema, and queries by name.
+"""The SQL of the control plane: one schema, and named queries.
 
-A file in `queries/` belongs to one gateway. Each query in it starts with a line `-- name --`, then a line that
-states its purpose, then the statement. `load("catalog")` returns them as a mapping from name to SQL text.
+A file in `queries/` belongs to one gateway. Each query in it starts with a line `-- name --`, then
+a line that states its purpose, then the statement. `load("catalog")` returns them by name.
 """
 
 import re
@@ -16,17 +16,16 @@ _NAME_LINE = re.compile(r"^-- ([a-z_]+) --$", re.MULTILINE)
 
 
 def schema() -> sql.SQL:
-    """The whole schema, written so that applying it to a database of this or an older one brings that up to date."""
+    """Return the schema as an idempotent script, which also upgrades an older database."""
     return sql.SQL(_read("schema.sql"))
 
 
 @cache
 def load(gateway: str) -> dict[str, sql.SQL]:
-    """The queries of one gateway, by name. Raises `FileNotFoundError` for an unknown gateway."""
-    parts = _NAME_LINE.split(_read("queries", f"{gateway}.sql"))
-    return {
-        name: sql.SQL(text.strip()) for name, text in zip(parts[1::2], parts[2::2], strict=True)
-    }
+    """Return the queries of a gateway by name. Raises `FileNotFoundError` if it is unknown."""
+    _, *parts = _NAME_LINE.split(_read("queries", f"{gateway}.sql"))
+    statements = [sql.SQL(text.strip()) for text in parts[1::2]]
+    return dict(zip(parts[0::2], statements, strict=True))
 
 
 def _read(*path: str) -> str:
@@ -34,7 +33,7 @@ def _read(*path: str) -> str:
 
 
 def replace_nul(value: Any) -> Any:
-    """A value for a jsonb column: PostgreSQL keeps no NUL in text, it is shown as ␀ (U+2400)."""
+    """Replace NUL by ␀ (U+2400) in all texts of a jsonb value: PostgreSQL cannot store NUL."""
     if isinstance(value, str):
         return value.replace("\x00", "\u2400")
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Delta tables: the log, data files, row identities, and the tables of streams, events and contexts."""
+"""Delta tables: log, data files, row identities, and the tables of streams, events and contexts."""
 
 from archiver.delta.derived_tables import (
     TIME_COLUMN,

@@ -1,55 +1,80 @@
-"""How rows lie in a file: small and quick to write where they have just come, clustered where they stay."""
+"""Layout of data files: small and fast to write when rows arrive, clustered where they stay."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
 
-# Rows between which a reader can skip, by key and time.
+# Rows of a row group of a clustered file: readers skip row groups by key and time.
 _ROW_GROUP_SIZE = 20_000
 
 
 def write_rows(schema: StreamSchema, rows: pa.Table, path: Path, clustered: bool) -> None:
-    """Write rows of the table to a new file.
+    """Write rows of a stream's table to a new Parquet file.
 
-    `clustered`: sorted by key and time, in groups with statistics of both. Otherwise the file is as small as can be:
-    in order of arrival, without statistics, without the number of the append, which its name has, and without the
-    identities, which follow from the rows: they are more than half of the bytes, and are computed again when the file
-    is clustered.
+    `clustered`: sorted by key and time, in row groups with statistics of both. Otherwise the file
+    is as small as possible: in order of arrival, without statistics, without the append number,
+    which is in its name, and without the identities. Those are more than half of the bytes, and
+    are computed again when the file is clustered.
     """
+    options: dict[str, Any]
     if clustered:
-        rows = rows.sort_by(
-            [(name, "ascending") for name in dict.fromkeys([*schema.key, schema.time])]
-        )
+        cluster_columns = dict.fromkeys([*schema.key, schema.time])
+        rows = rows.sort_by([(name, "ascending") for name in cluster_columns])
+        options = {
+            "write_statistics": [*schema.key, schema.time],
+            "row_group_size": _ROW_GROUP_SIZE,
+        }
     else:
         rows = rows.drop_columns([*IDENTITY_COLUMNS, APPEND_COLUMN])
-    words = [field.name for field in rows.schema if pa.types.is_string(field.type)]
-    whole = [
-        f.name for f in rows.schema if pa.types.is_integer(f.type) or pa.types.is_timestamp(f.type)
-    ]
+        options = {"write_statistics": False, "row_group_size": max(len(rows), 1)}
+    string_columns = []
+    encodings = {}
+    for field in rows.schema:
+        if pa.types.is_string(field.type):
+            string_columns.append(field.name)
+        elif _is_delta_encoded(field):
+            encodings[field.name] = "DELTA_BINARY_PACKED"
     pq.write_table(
         rows,
         path,
         compression="zstd",
-        use_dictionary=words,
-        column_encoding=dict.fromkeys(
-            (name for name in whole if name != "_hash"), "DELTA_BINARY_PACKED"
-        ),
-        write_statistics=[*schema.key, schema.time] if clustered else False,
-        row_group_size=_ROW_GROUP_SIZE if clustered else max(len(rows), 1),
+        use_dictionary=string_columns,
+        column_encoding=encodings,
         store_schema=False,
+        **options,
     )
 
 
+def _is_delta_encoded(field: pa.Field) -> bool:
+    """Whether neighbouring values are close: whole numbers and times, but not hashes."""
+    if field.name == "_hash":
+        return False
+    return bool(pa.types.is_integer(field.type) or pa.types.is_timestamp(field.type))
+
+
+def split_by_chunk(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    """Split rows by their column `chunk`."""
+    for chunk in pc.unique(rows["chunk"]).to_pylist():
+        yield chunk, rows.filter(pc.equal(rows["chunk"], chunk))
+
+
+def with_chunk_column(rows: pa.Table, chunk: int) -> pa.Table:
+    """Append the column `chunk`, which is not stored in data files."""
+    return rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows)))
+
+
 def cast_to_fields(rows: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
-    """The fields of some rows in their types; what the rows lack is null."""
-    columns = [
-        rows[field.name].cast(field.type)
-        if field.name in rows.column_names
-        else pa.nulls(len(rows), field.type)
-        for field in fields
-    ]
+    """Select columns of a table and cast them. Columns that it lacks are null."""
+    columns = []
+    for field in fields:
+        if field.name in rows.column_names:
+            columns.append(rows[field.name].cast(field.type))
+        else:
+            columns.append(pa.nulls(len(rows), field.type))
     return pa.table(columns, schema=pa.schema(list(fields)))

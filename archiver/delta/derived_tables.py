@@ -1,7 +1,7 @@
-"""Derived streams in the archive: one table for each version of each, beside those of declared streams.
+"""Tables of derived streams: one for each version of each stream, apart from declared streams.
 
-A chunk of a derived stream is computed whole and written whole, in the place of what is there: however often it is
-done, its rows stand once.
+A chunk of a derived stream is computed and written as a whole, and replaces its previous rows, so
+that repeating it changes nothing.
 """
 
 from collections.abc import Mapping
@@ -14,56 +14,58 @@ from archiver.delta.table import StreamTable
 from archiver.errors import NotArchivable
 from archiver.storage import StorageRoot, as_storage
 
-# The time of a derived stream's rows.
+# The event time column of every derived stream.
 TIME_COLUMN = "ts"
-_TYPE_NAMES = {kind: name for name, kind in ARROW_TYPES.items()}
+_TYPE_NAMES = {arrow_type: name for name, arrow_type in ARROW_TYPES.items()}
 
 
 def version_root(root: StorageRoot, version: str) -> StorageRoot:
-    """Where the tables of a version stand, below the archive's root."""
+    """The archive root of the tables of one version."""
     return derived_root(root) / version
 
 
 def derived_root(root: StorageRoot) -> StorageRoot:
-    """Where those of all versions stand."""
+    """The folder of all versions."""
     return root / "derived"
 
 
 def open_table(root: StorageRoot, stream: str, version: str) -> StreamTable:
-    """A table that is there."""
-    place = version_root(root, version)
-    fields = pa.schema(as_storage(place / "streams" / stream).open_table().schema().to_arrow())
-    columns = {
-        field.name: _TYPE_NAMES[field.type] for field in fields if field.name not in ADDED_COLUMNS
-    }
-    return StreamTable(place, _schema(stream, columns))
+    """Open an existing table. Raises `TableNotFoundError`."""
+    archive = version_root(root, version)
+    delta_table = as_storage(archive / "streams" / stream).open_table()
+    columns: dict[str, str] = {}
+    for field in pa.schema(delta_table.schema().to_arrow()):
+        if field.name not in ADDED_COLUMNS:
+            columns[field.name] = _TYPE_NAMES[field.type]
+    return StreamTable(archive, _stream_schema(stream, columns))
 
 
 def open_or_create_table(
     root: StorageRoot, stream: str, version: str, rows: pa.Schema
 ) -> StreamTable:
-    """The table for such rows, created when absent. Raises `NotArchivable`."""
+    """Open the table for rows of a schema; create it if it is absent. Raises `NotArchivable`."""
+    columns: dict[str, str] = {}
     for field in rows:
         if field.type not in _TYPE_NAMES:
             raise NotArchivable(
-                f"derived stream {stream}: column {field.name} is of a type that is not archived"
+                f"derived stream {stream}: column {field.name} has type {field.type}, which cannot "
+                "be archived: cast it to another type"
             )
-    return StreamTable(
-        version_root(root, version),
-        _schema(stream, {field.name: _TYPE_NAMES[field.type] for field in rows}),
-    )
+        columns[field.name] = _TYPE_NAMES[field.type]
+    return StreamTable(version_root(root, version), _stream_schema(stream, columns))
 
 
 def replace_chunk(table: StreamTable, rows: pa.Table, chunk: int) -> None:
-    """All rows of a chunk, in the place of those that are there."""
+    """Replace all rows of a chunk. Raises `CommitConflict` if it changes meanwhile."""
     count = len(rows)
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), count)
     added = {
         "_extra": pa.nulls(count, pa.string()),
         "_late": pa.repeat(pa.scalar(False), count),
         "_id": pa.repeat(pa.scalar(b"", pa.binary()), count),
-        **{
-            name: pa.repeat(pa.scalar(0, pa.int64()), count) for name in ("_hash", "_unit", "_line")
-        },
+        "_hash": zeros,
+        "_unit": zeros,
+        "_line": zeros,
         "chunk": pa.repeat(pa.scalar(chunk, pa.int32()), count),
     }
     for name, values in added.items():
@@ -71,5 +73,13 @@ def replace_chunk(table: StreamTable, rows: pa.Table, chunk: int) -> None:
     table.replace_chunk(rows, chunk)
 
 
-def _schema(stream: str, columns: Mapping[str, str]) -> StreamSchema:
-    return StreamSchema(stream, columns, TIME_COLUMN, None, (), timedelta(0), timedelta(0))
+def _stream_schema(stream: str, columns: Mapping[str, str]) -> StreamSchema:
+    return StreamSchema(
+        name=stream,
+        columns=columns,
+        time=TIME_COLUMN,
+        id=None,
+        key=(),
+        lateness=timedelta(0),
+        future=timedelta(0),
+    )

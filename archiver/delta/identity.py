@@ -1,10 +1,10 @@
-"""Which archived row a new row repeats: identities, and an index of those in each chunk."""
+"""Row identities, and an index of them for each chunk that finds the row a new one repeats."""
 
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,42 +15,47 @@ from archiver.delta.schema import StreamSchema
 
 Array = npt.NDArray[Any]
 
-_ID_BYTES, _HASH_BYTES = 16, 8
+_ID_BYTES = 16
+_HASH_BYTES = 8
+# 64-bit offsets: the joined texts of a whole chunk may exceed two gigabytes.
 _LARGE_STRING = pa.large_string()
 ENTRY_DTYPE = np.dtype([("id", f"S{_ID_BYTES}"), ("hash", "i8"), ("unit", "i8"), ("line", "i8")])
-# Runs of about one size are merged when there are so many: look-ups stay few, and each row is merged a few times only.
+# Runs of similar size are merged when there are so many. Look-ups then search few runs, and each
+# row is merged a few times only.
 _RUNS_TO_MERGE = 4
 
 
 def fingerprint(schema: StreamSchema, table: pa.Table) -> tuple[list[bytes], Array]:
-    """Identity (16 bytes) and content hash (`int64`) of each row of the declared columns and `_extra`.
+    """Compute identity (16 bytes) and content hash (`int64`) of each row.
 
-    The identity is made of the id columns and the time; without id columns, of the whole content. Values are written
-    column by column, which costs a third of writing rows.
+    The content is the declared columns and `_extra`. The identity is made of the id columns and
+    the time; without id columns, of the content. Values are encoded column by column, at a third
+    of the cost of encoding row by row.
     """
-    written = {name: _encode_column(table[name]) for name in (*schema.columns, "_extra")}
-    content = _join_columns(list(written.values()))
-    identities = (
-        content
-        if schema.id is None
-        else _join_columns([written[n] for n in sorted({*schema.id, schema.time})])
-    )
-    hashes = np.frombuffer(b"".join([_digest(row, _HASH_BYTES) for row in content]), dtype="i8")
-    return [_digest(row, _ID_BYTES) for row in identities], hashes
+    encoded = {name: _encode_column(table[name]) for name in (*schema.columns, "_extra")}
+    content = _join_columns(list(encoded.values()))
+    if schema.id is None:
+        identities = content
+    else:
+        id_columns = sorted({*schema.id, schema.time})
+        identities = _join_columns([encoded[name] for name in id_columns])
+    hashes = np.frombuffer(b"".join(_digests(content, _HASH_BYTES)), dtype="i8")
+    return _digests(identities, _ID_BYTES), hashes
 
 
 def _encode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Values of one type as text that tells them apart, and where it ends: texts after their length; nothing is null.
+    """Encode values as texts such that joined with commas they differ exactly if the values do.
 
-    Times are whole microseconds, dates whole days; numbers have no comma and at least one digit or letter.
+    Null becomes an empty text. Texts follow their length in bytes. Times are whole microseconds,
+    dates whole days; numbers have no comma and at least one digit or letter.
     """
-    kind = column.type
-    if pa.types.is_timestamp(kind):
+    arrow_type = column.type
+    if pa.types.is_timestamp(arrow_type):
         column = column.cast(pa.int64())
-    elif pa.types.is_date(kind):
+    elif pa.types.is_date(arrow_type):
         column = column.cast(pa.int32())
     text = column.cast(_LARGE_STRING)
-    if not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
+    if not (pa.types.is_primitive(arrow_type) or pa.types.is_null(arrow_type)):
         text = pc.binary_join_element_wise(
             pc.binary_length(text).cast(_LARGE_STRING), text, pa.scalar(":", _LARGE_STRING)
         )
@@ -58,70 +63,86 @@ def _encode_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _join_columns(columns: list[pa.ChunkedArray]) -> list[bytes]:
-    """The texts of each row, joined. Large texts: those of a whole chunk may exceed two gigabytes."""
+    """Join the texts of each row."""
     joined = pc.binary_join_element_wise(*columns, pa.scalar(",", _LARGE_STRING))
     rows: list[bytes] = joined.cast(pa.large_binary()).to_pylist()
     return rows
 
 
 def build_entries(ids: list[bytes], hashes: Array, units: Array, lines: Array) -> Array:
-    """Index entries of rows. `S16` compares without trailing zero bytes, which is exact as all ids are 16 long."""
-    made = np.empty(len(ids), dtype=ENTRY_DTYPE)
-    made["id"] = np.frombuffer(b"".join(ids), dtype=f"S{_ID_BYTES}")
-    made["hash"], made["unit"], made["line"] = hashes, units, lines
-    return made
+    """Build index entries (`ENTRY_DTYPE`) of rows.
+
+    `S16` ignores trailing zero bytes when comparing; this is exact, as all ids have 16 bytes.
+    """
+    entries = np.empty(len(ids), dtype=ENTRY_DTYPE)
+    entries["id"] = np.frombuffer(b"".join(ids), dtype=f"S{_ID_BYTES}")
+    entries["hash"] = hashes
+    entries["unit"] = units
+    entries["line"] = lines
+    return entries
 
 
-def _sort_run(rows: Array) -> tuple[Array, Array]:
-    ordered = rows[np.argsort(rows["id"], kind="stable")]
-    return np.ascontiguousarray(ordered["id"]), ordered
+def _digests(contents: list[bytes], size: int) -> list[bytes]:
+    return [blake2b(content, digest_size=size).digest() for content in contents]
 
 
-def _digest(content: bytes, size: int) -> bytes:
-    return blake2b(content, digest_size=size).digest()
+class _Run(NamedTuple):
+    """Entries sorted by id, and their ids as a contiguous array."""
+
+    ids: Array
+    entries: Array
+
+
+def _sort_run(entries: Array) -> _Run:
+    ordered = entries[np.argsort(entries["id"], kind="stable")]
+    return _Run(np.ascontiguousarray(ordered["id"]), ordered)
 
 
 @dataclass
 class ChunkIndex:
-    """The identities of one chunk of one stream, as a few runs of `ENTRY` sorted by id, each with its ids by itself."""
+    """The identities of one chunk of one stream, as a few sorted runs of index entries."""
 
-    runs: list[tuple[Array, Array]] = field(default_factory=list)
+    runs: list[_Run] = field(default_factory=list)
 
     def add(self, entries: Array) -> None:
-        """Add rows that are not in the index."""
+        """Add entries of rows that are not in the index."""
         if len(entries):
             self.runs.append(_sort_run(entries))
-        while len(self.runs) >= _RUNS_TO_MERGE and len(
-            self.runs[-_RUNS_TO_MERGE][0]
-        ) <= 2 * _RUNS_TO_MERGE * len(self.runs[-1][0]):
-            self.runs[-_RUNS_TO_MERGE:] = [
-                _sort_run(np.concatenate([rows for _, rows in self.runs[-_RUNS_TO_MERGE:]]))
-            ]
+        while self._should_merge():
+            newest = np.concatenate([run.entries for run in self.runs[-_RUNS_TO_MERGE:]])
+            self.runs[-_RUNS_TO_MERGE:] = [_sort_run(newest)]
+
+    def _should_merge(self) -> bool:
+        """Whether the newest runs are many, and of similar size."""
+        if len(self.runs) < _RUNS_TO_MERGE:
+            return False
+        largest, smallest = self.runs[-_RUNS_TO_MERGE], self.runs[-1]
+        return len(largest.ids) <= 2 * _RUNS_TO_MERGE * len(smallest.ids)
 
     def find(self, ids: Array) -> tuple[Array, Array]:
-        """For each id whether it is known, and its entry where it is."""
-        known = np.zeros(len(ids), dtype=bool)
+        """Return a mask of the ids that are in the index, and their entries (zeros elsewhere)."""
+        is_indexed = np.zeros(len(ids), dtype=bool)
         entries = np.zeros(len(ids), dtype=ENTRY_DTYPE)
-        order = np.argsort(
-            ids, kind="stable"
-        )  # look-ups side by side stay in the processor's cache
-        wanted = np.ascontiguousarray(ids[order])
-        for held, rows in self.runs:
-            at = np.searchsorted(held, wanted)
-            inside = np.flatnonzero(at < len(held))
-            hit = inside[held[at[inside]] == wanted[inside]]
-            entries[order[hit]] = rows[at[hit]]
-            known[order[hit]] = True
-        return known, entries
+        # Sorted look-ups are near each other in memory and use the processor's cache.
+        order = np.argsort(ids, kind="stable")
+        sorted_ids = np.ascontiguousarray(ids[order])
+        for run in self.runs:
+            positions = np.searchsorted(run.ids, sorted_ids)
+            in_range = np.flatnonzero(positions < len(run.ids))
+            matches = in_range[run.ids[positions[in_range]] == sorted_ids[in_range]]
+            entries[order[matches]] = run.entries[positions[matches]]
+            is_indexed[order[matches]] = True
+        return is_indexed, entries
 
     def __len__(self) -> int:
-        return sum(len(rows) for _, rows in self.runs)
+        return sum(len(run.entries) for run in self.runs)
 
 
 class IdentityIndex:
-    """The indexes of a stream's chunks, loaded when first needed; the least recently used are forgotten.
+    """The indexes of a stream's chunks, loaded on demand; the least recently used are evicted.
 
-    Memory is 56 bytes a row of the chunks held, at most `rows` rows and at least one chunk.
+    `load` returns the entries of a chunk from the archive. Each row takes 56 bytes of memory; at
+    most `max_rows` rows are in memory, but always one chunk.
     """
 
     def __init__(self, load: Callable[[int], Array], max_rows: int) -> None:
@@ -130,7 +151,7 @@ class IdentityIndex:
         self._chunks: OrderedDict[int, ChunkIndex] = OrderedDict()
 
     def for_chunk(self, chunk: int) -> ChunkIndex:
-        """The index of a chunk, complete for all rows archived so far."""
+        """Return the index of a chunk, with all rows archived so far."""
         index = self._chunks.get(chunk)
         if index is None:
             index = self._chunks[chunk] = ChunkIndex()

@@ -1,4 +1,4 @@
-"""What a stream's table looks like: declared columns, and what the archive adds to each row."""
+"""Schema of a stream's table: the declared columns, and those that the archive adds to each row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-# Spark's type names, as the workspace file uses them, and how the archive stores them.
+# Spark's type names, which the workspace file uses, and the Arrow types they are stored as.
 ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "boolean": pa.bool_(),
@@ -18,31 +18,32 @@ ARROW_TYPES: dict[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
 
-# Added to each row. `_id`: hash of the identity (id columns and time), `_hash`: of the content; `_unit`, `_line`:
-# the source unit in the ledger and the line in it; `_late`: decided once, at ingest; `_extra`: undeclared fields
-# as a JSON object; `_append`: the number of the append to the stream that brought it; `chunk`: the partition.
+# Columns that the archive adds to each row.
 ADDED_COLUMNS: dict[str, pa.DataType] = {
-    "_extra": pa.string(),
-    "_late": pa.bool_(),
-    "_id": pa.binary(),
-    "_hash": pa.int64(),
-    "_unit": pa.int64(),
-    "_line": pa.int64(),
-    "_append": pa.int64(),
-    "chunk": pa.int32(),
+    "_extra": pa.string(),  # undeclared fields as a JSON object
+    "_late": pa.bool_(),  # decided once, at ingest
+    "_id": pa.binary(),  # hash of the identity: id columns and time
+    "_hash": pa.int64(),  # hash of the content
+    "_unit": pa.int64(),  # source unit in the ledger
+    "_line": pa.int64(),  # line in the source unit
+    "_append": pa.int64(),  # number of the append to the stream that added the row
+    "chunk": pa.int32(),  # the partition
 }
 
-# What follows from the rows' content: see `archiver.delta.identity`.
+# Columns that can be computed from a row's content: see `archiver.delta.identity`.
 IDENTITY_COLUMNS = ("_id", "_hash")
 APPEND_COLUMN = "_append"
+_ADDED_SPARK_TYPES = {"_late": "boolean"}
 
 
 @dataclass(frozen=True)
 class StreamSchema:
-    """A declared stream, as the archive needs it.
+    """The archive's view of a declared stream.
 
-    `columns` map names to type names of `ARROW_TYPES`; `time` names the event time; `id` the identity beside the
-    time (None: the whole row); `key` the clustering inside chunks. Durations bound lateness and the future.
+    `columns`: name to type name (a key of `ARROW_TYPES`). `time`: the event time column. `id`:
+    columns that identify a row together with the time; None: the whole row. `key`: columns by which
+    rows are clustered inside chunks. `lateness`: how far rows may lag behind the newest before they
+    are late. `future`: how far they may be ahead of the clock.
     """
 
     name: str
@@ -54,13 +55,17 @@ class StreamSchema:
     future: timedelta
 
     def arrow_schema(self) -> pa.Schema:
-        """The table's schema. The time comes first: Delta keeps statistics of the first 32 columns only."""
-        names = [self.time, *(name for name in self.columns if name != self.time)]
-        fields = [pa.field(name, ARROW_TYPES[self.columns[name]]) for name in names]
-        return pa.schema([*fields, *(pa.field(name, kind) for name, kind in ADDED_COLUMNS.items())])
+        """The table's schema.
+
+        The time comes first: Delta keeps statistics of the first 32 columns only.
+        """
+        names = dict.fromkeys([self.time, *self.columns])
+        declared = [pa.field(name, ARROW_TYPES[self.columns[name]]) for name in names]
+        added = map(pa.field, ADDED_COLUMNS.keys(), ADDED_COLUMNS.values())
+        return pa.schema([*declared, *added])
 
     def ddl(self, added_columns: Sequence[str] = ()) -> str:
-        """The declared columns (and the named ones of `ADDED`) as a Spark DDL string."""
-        spark = {"_late": "boolean"}
-        columns = [f"`{name}` {kind}" for name, kind in self.columns.items()]
-        return ", ".join([*columns, *(f"`{name}` {spark[name]}" for name in added_columns)])
+        """The declared columns as a Spark DDL string. Of the added columns `_late` may be named."""
+        types = [*self.columns.items()]
+        types += [(name, _ADDED_SPARK_TYPES[name]) for name in added_columns]
+        return ", ".join(f"`{name}` {spark_type}" for name, spark_type in types)

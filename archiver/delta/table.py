@@ -1,9 +1,8 @@
-"""One stream's Delta table, partitioned by chunk: appending, and which files hold which time.
+"""The Delta table of one stream, partitioned by chunk: appends, reads, and clustering.
 
-Data and log files are lasting when an append returns.
+Data and log files are durable when an append returns.
 """
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,12 @@ import pyarrow.parquet as pq
 from deltalake import Field
 
 from archiver.clock import seconds_since_boot
-from archiver.delta.data_files import cast_to_fields, write_rows
+from archiver.delta.data_files import (
+    cast_to_fields,
+    split_by_chunk,
+    with_chunk_column,
+    write_rows,
+)
 from archiver.delta.identity import ENTRY_DTYPE, build_entries, fingerprint
 from archiver.delta.log import (
     CLUSTERED_PREFIX,
@@ -24,32 +28,37 @@ from archiver.delta.log import (
     ChunkFiles,
     DataFile,
     DeltaLog,
-    open_or_create_table,
+    open_or_create_delta_table,
 )
 from archiver.delta.schema import APPEND_COLUMN, IDENTITY_COLUMNS, StreamSchema
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import micros_column
 
-# Under this name the log numbers appends.
+# The application id under which the log counts appends.
 _APPLICATION_ID = "appends"
-# An append of so many rows to a chunk is clustered at once, and not written again.
+# Rows of a chunk in one append from which its file is clustered at once, and not rewritten later.
 _LARGE_APPEND = 50_000
-# A clustered file is rewritten together with new ones that have at least one row for so many of its rows.
+# A clustered file is rewritten only with new files that have at least a fourth of its rows.
 _MAX_REWRITE_RATIO = 4
 
 
 class StreamTable:
-    """The archive of one stream under `root`, created when absent. One process appends (see `moirae.runtime.roles`)."""
+    """The archive of one stream below `root`, created if it is absent.
+
+    Only one process may append (see `moirae.runtime.roles`).
+    """
 
     def __init__(self, root: StorageRoot, schema: StreamSchema) -> None:
         self.schema = schema
         self.storage = as_storage(root) / "streams" / schema.name
         self._arrow_schema = schema.arrow_schema()
-        table = open_or_create_table(self.storage, self._arrow_schema)
-        known = {field.name for field in table.schema().fields}
-        # Columns may have come since the table was made; old rows have no value in new ones.
+        # All but the partition, which is not stored in files.
+        self._stored_columns = [name for name in self._arrow_schema.names if name != "chunk"]
+        table = open_or_create_delta_table(self.storage, self._arrow_schema)
+        existing = {field.name for field in table.schema().fields}
+        # Columns declared after the table was created. They are null in older rows.
         self._missing_columns = [
-            Field.from_arrow(field) for field in self._arrow_schema if field.name not in known
+            Field.from_arrow(field) for field in self._arrow_schema if field.name not in existing
         ]
         self._log = DeltaLog(self.storage, schema.time, table, _APPLICATION_ID)
 
@@ -60,246 +69,260 @@ class StreamTable:
 
     @property
     def data_folder(self) -> Path:
-        """The folder of this machine in which its files are, or copies of some of them."""
+        """The local folder with the data files, or with cached copies of some of them."""
         return self.storage.data_folder
 
     def append(self, rows: pa.Table, batch: int) -> None:
-        """Commit rows of the table's schema (but for their number) at once. `batch` is kept with the commit, for people
-        who look."""
+        """Commit rows, of the table's schema except `_append`, as one append.
+
+        `batch` is only recorded in the commit, as information.
+        """
         if self._missing_columns:
             with self.storage.translate_errors():
                 self.storage.open_table().alter.add_columns(self._missing_columns)
             self._missing_columns = []
         self._log.refresh()
-        number, began = self.append_count + 1, seconds_since_boot()
-        rows = self._with_append_number(rows, number)
-        parts = [
-            (part, rows.filter(pc.equal(rows["chunk"], part)))
-            for part in pc.unique(rows["chunk"]).to_pylist()
-        ]
-        files = [
-            self._write_file(part, held, len(held) >= _LARGE_APPEND, f"{number}-")
-            for part, held in parts
-        ]
-        note = {"batch": str(batch)}
+        number = self.append_count + 1
+        started_at = seconds_since_boot()
+        files: list[DataFile] = []
+        for chunk, part in list(split_by_chunk(self._with_append_number(rows, number))):
+            is_large = len(part) >= _LARGE_APPEND
+            files.append(self._write_file(chunk, part, is_large, f"{number}-"))
         self._log.commit(
             "WRITE",
-            files,
-            (),
-            int(time.time() * 1000),
-            note,
+            add=files,
+            commit_info={"batch": str(batch)},
             sequence_range=(number - 1, number),
-            started_at=began,
+            started_at=started_at,
         )
 
     def _with_append_number(self, rows: pa.Table, number: int) -> pa.Table:
+        """Set the append number of rows, and cast them to the table's schema."""
         if APPEND_COLUMN in rows.column_names:
             rows = rows.drop_columns([APPEND_COLUMN])
-        rows = rows.append_column(
-            APPEND_COLUMN, pa.repeat(pa.scalar(number, pa.int64()), len(rows))
-        )
+        numbers = pa.repeat(pa.scalar(number, pa.int64()), len(rows))
+        rows = rows.append_column(APPEND_COLUMN, numbers)
         return rows.select(self._arrow_schema.names).cast(self._arrow_schema)
 
     def replace_chunk(self, rows: pa.Table, chunk: int) -> None:
-        """Commit rows of the table's schema as all that the chunk holds. Raises `Superseded` when it has changed since
-        this began."""
+        """Commit rows of the table's schema as the whole content of a chunk.
+
+        Raises `CommitConflict` when the chunk changes meanwhile.
+        """
         self._log.refresh()
-        held = self._log.files_by_chunk.get(chunk)
-        before = [] if held is None else list(held.files_by_path)
-        rows, began = self._with_append_number(rows, 0), seconds_since_boot()
-        files = [self._write_file(chunk, rows, True)] if len(rows) else []
-        if files or before:
+        replaced_files = self._files_of_chunk(chunk)
+        rows = self._with_append_number(rows, 0)
+        started_at = seconds_since_boot()
+        files = [self._write_file(chunk, rows, clustered=True)] if len(rows) else []
+        if files or replaced_files:
             self._log.commit(
                 "WRITE",
-                files,
-                before,
-                int(time.time() * 1000),
-                {},
+                add=files,
+                remove=replaced_files,
                 replaced_chunk=chunk,
-                started_at=began,
+                started_at=started_at,
             )
 
     def _write_file(
         self, chunk: int, rows: pa.Table, clustered: bool, name_prefix: str = ""
     ) -> DataFile:
-        """A file that is not part of the table yet, lasting; with some words in its name."""
-        name = f"chunk={chunk}/{CLUSTERED_PREFIX if clustered else UNCLUSTERED_PREFIX}{name_prefix}{uuid4().hex}.parquet"
+        """Write a data file. It is durable, but no part of the table before its commit."""
+        prefix = CLUSTERED_PREFIX if clustered else UNCLUSTERED_PREFIX
+        name = f"chunk={chunk}/{prefix}{name_prefix}{uuid4().hex}.parquet"
         rows = rows.drop_columns(["chunk"])
         with self.storage.write_data_file(name) as path:
             write_rows(self.schema, rows, path, clustered)
             size = path.stat().st_size
         ts = micros_column(rows, self.schema.time)
-        return DataFile(name, chunk, len(rows), size, int(ts.min()), int(ts.max()))
+        return DataFile(
+            path=name,
+            chunk=chunk,
+            rows=len(rows),
+            bytes=size,
+            oldest=int(ts.min()),
+            newest=int(ts.max()),
+        )
 
     def refresh(self) -> None:
-        """See what others (the clustering of closed chunks) have committed."""
+        """Read commits of other processes, such as the clustering of closed chunks."""
         self._log.refresh()
 
     def local_paths(
         self, low: int | None = None, high: int | None = None, chunk: int | None = None
     ) -> list[str]:
-        """Where on this machine the files are, or would be, that may hold event times in [low, high) (microseconds)
-        and the chunk: to tell files apart."""
+        """Like `data_files`, as local paths. They identify files, which need not be present."""
         return self.to_local_paths(self.data_files(low, high, chunk))
 
     def to_local_paths(self, files: Sequence[DataFile]) -> list[str]:
-        """Where on this machine files are, or would be."""
+        """Return the local paths of files, which need not be present."""
         return [f"{self.data_folder}/{file.path}" for file in files]
 
     def lease_paths(self, files: Sequence[DataFile]) -> list[str]:
-        """Paths of files, to be read by whatever reads files, within the time that a history query may take."""
+        """Return local paths of files, present for as long as a history query may take."""
         return self.storage.lease_paths([file.path for file in files])
 
     def data_files(
         self, low: int | None = None, high: int | None = None, chunk: int | None = None
     ) -> list[DataFile]:
-        """The files that may hold event times in [low, high) (microseconds) and the chunk."""
-        chunks = self._log.files_by_chunk
-        known = (
-            list(chunks.values()) if chunk is None else [chunks[chunk]] if chunk in chunks else []
-        )
-        return [
-            file
-            for one in known
-            if one.overlaps(low, high)
-            for file in one.files_by_path.values()
-            if file.overlaps(low, high)
-        ]
+        """List files, of one chunk or all, that may hold event times in [low, high).
+
+        Times are microseconds; None: unbounded.
+        """
+        chunks = list(self._log.files_by_chunk) if chunk is None else [chunk]
+        files: list[DataFile] = []
+        for chunk_number in chunks:
+            chunk_files = self._log.files_by_chunk.get(chunk_number)
+            if chunk_files is not None and chunk_files.overlaps(low, high):
+                candidates = chunk_files.files_by_path.values()
+                files.extend(file for file in candidates if file.overlaps(low, high))
+        return files
+
+    def _files_of_chunk(self, chunk: int) -> list[DataFile]:
+        chunk_files = self._log.files_by_chunk.get(chunk)
+        return [] if chunk_files is None else list(chunk_files.files_by_path.values())
 
     def contains(self, path: str) -> bool:
-        """Whether a file belongs to the version that this object sees."""
+        """Whether a file belongs to the known version."""
         return self._log.contains(path)
 
     def files_by_chunk(self) -> dict[int, ChunkFiles]:
-        """What each chunk holds here."""
+        """The files of each chunk."""
         return self._log.files_by_chunk
 
     def read(self, columns: Sequence[str], chunk: int | None = None) -> pa.Table:
-        """The named columns of a chunk, or of all, in memory. `chunk` itself is not among the files' columns."""
-        schema = pa.schema([self._arrow_schema.field(name) for name in columns])
+        """Read columns of a chunk, or of all, into memory. The column `chunk` cannot be read."""
         files = self.data_files(chunk=chunk)
         self.fetch(files)
-        parts = [self.read_file(file.path, columns) for file in files]
-        return pa.concat_tables(parts) if parts else schema.empty_table()
+        if not files:
+            return pa.schema(self._fields(columns)).empty_table()
+        return self._read_files(files, columns)
+
+    def _read_files(self, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
+        return pa.concat_tables([self.read_file(file.path, columns) for file in files])
+
+    def _fields(self, columns: Sequence[str]) -> list[pa.Field]:
+        return list(map(self._arrow_schema.field, columns))
 
     def fetch(self, files: Sequence[DataFile]) -> None:
-        """Have files on this machine that are to be read one after another."""
+        """Download files in parallel before they are read one by one."""
         self.storage.fetch([file.path for file in files])
 
     def read_file(self, path: str, columns: Sequence[str]) -> pa.Table:
-        """The named columns of one file; what it lacks is null, or for the identity computed."""
+        """Read columns of one file. Columns that it lacks are null; identities are computed."""
         file = pq.ParquetFile(self.storage.open_data_file(path))
-        known = set(file.schema_arrow.names)
-        if set(IDENTITY_COLUMNS).intersection(columns) and not known.issuperset(IDENTITY_COLUMNS):
+        stored = set(file.schema_arrow.names)
+        needs_identities = bool(set(IDENTITY_COLUMNS).intersection(columns))
+        if needs_identities and not stored.issuperset(IDENTITY_COLUMNS):
             return self._read_with_identities(path).select(list(columns))
-        rows = file.read(columns=[name for name in columns if name in known])
-        if APPEND_COLUMN in columns and APPEND_COLUMN not in known:
+        rows = file.read(columns=[name for name in columns if name in stored])
+        if APPEND_COLUMN in columns and APPEND_COLUMN not in stored:
             number = pa.scalar(_append_number(path), pa.int64())
             rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
-        return cast_to_fields(rows, [self._arrow_schema.field(name) for name in columns])
+        return cast_to_fields(rows, self._fields(columns))
 
     def _read_with_identities(self, path: str) -> pa.Table:
-        """All columns of a file that was written without identities, with them."""
-        named = [
-            name for name in self._arrow_schema.names if name not in (*IDENTITY_COLUMNS, "chunk")
-        ]
-        rows = self.read_file(path, named)
+        """Read all columns of a file that was written without identities, and compute these."""
+        stored = [name for name in self._stored_columns if name not in IDENTITY_COLUMNS]
+        rows = self.read_file(path, stored)
         ids, hashes = fingerprint(self.schema, rows)
-        rows = rows.append_column("_id", pa.array(ids, pa.binary())).append_column(
-            "_hash", pa.array(hashes)
-        )
-        return rows.select([name for name in self._arrow_schema.names if name != "chunk"])
+        rows = rows.append_column("_id", pa.array(ids, pa.binary()))
+        rows = rows.append_column("_hash", pa.array(hashes))
+        return rows.select(self._stored_columns)
 
     def read_on_time(self, path: str, columns: Sequence[str]) -> pa.Table:
-        """The named columns of one file's rows that did not come late, in memory."""
+        """Read columns of the rows of one file that were not late."""
         rows = self.read_file(path, [*dict.fromkeys([*columns, "_late"])])
         return rows.filter(pc.invert(rows["_late"])).select(list(columns))
 
     def read_identities(self, chunk: int) -> np.ndarray[Any, Any]:
-        """The identity index entries of a chunk (`archiver.delta.identity.ENTRY`)."""
+        """Read the identity index entries of a chunk (`archiver.delta.identity.ENTRY_DTYPE`)."""
         rows = self.read(["_id", "_hash", "_unit", "_line"], chunk)
         if not len(rows):
             return np.empty(0, dtype=ENTRY_DTYPE)
         return build_entries(
             rows["_id"].to_pylist(),
-            *(rows[name].to_numpy() for name in ("_hash", "_unit", "_line")),
+            hashes=rows["_hash"].to_numpy(),
+            units=rows["_unit"].to_numpy(),
+            lines=rows["_line"].to_numpy(),
         )
 
     def count_unclustered(self, chunk: int) -> int:
-        """Files of a chunk that are as they were appended."""
-        held = self._log.files_by_chunk.get(chunk)
-        return 0 if held is None else sum(_is_unclustered(path) for path in held.files_by_path)
+        """Count the files of a chunk that have not been clustered."""
+        return sum(_is_unclustered(file.path) for file in self._files_of_chunk(chunk))
 
     def cluster(self, chunk: int) -> None:
-        """Rewrite the chunk's appended files as one, clustered by key and time, with statistics and identities.
+        """Rewrite the unclustered files of a chunk as one, sorted, with statistics and identities.
 
-        Rows stay as they are. Clustered files are left alone, but for those that are not much larger than the new
-        one: there are few, and each row is rewritten a few times at most.
+        Rows do not change. Of the clustered files only those are rewritten that are not much larger
+        than the new one: few files remain, and each row is rewritten a few times at most. Raises
+        `CommitConflict`.
         """
         self._log.refresh()
-        held = self._log.files_by_chunk.get(chunk)
-        chosen = [] if held is None else select_for_clustering(list(held.files_by_path.values()))
-        if not chosen:
+        files = select_for_clustering(self._files_of_chunk(chunk))
+        if not files:
             return
-        names = [name for name in self._arrow_schema.names if name != "chunk"]
-        self.fetch(chosen)
-        rows = pa.concat_tables([self.read_file(file.path, names) for file in chosen])
-        began = seconds_since_boot()
-        written = self._write_file(
-            chunk,
-            rows.append_column("chunk", pa.repeat(pa.scalar(chunk, pa.int32()), len(rows))),
-            True,
-        )
-        self._log.commit(
-            "OPTIMIZE",
-            [written],
-            [file.path for file in chosen],
-            int(time.time() * 1000),
-            {},
-            started_at=began,
-        )
+        self.fetch(files)
+        rows = self._read_files(files, self._stored_columns)
+        started_at = seconds_since_boot()
+        clustered_file = self._write_file(chunk, with_chunk_column(rows, chunk), clustered=True)
+        self._log.commit("OPTIMIZE", add=[clustered_file], remove=files, started_at=started_at)
 
     def delete_chunk(self, chunk: int) -> None:
-        """The chunk's files are no part of the table any more."""
+        """Remove the files of a chunk from the table. `Vacuum` deletes them later."""
         self._log.refresh()
-        held = self._log.files_by_chunk.get(chunk)
-        if held is not None:
-            self._log.commit("DELETE", (), list(held.files_by_path), int(time.time() * 1000), {})
+        files = self._files_of_chunk(chunk)
+        if files:
+            self._log.commit("DELETE", remove=files)
 
     def checkpoint(self) -> None:
-        """When many commits have come: gather the log, so that opening the table stays fast."""
+        """Write a checkpoint of the log if many commits were made since the last."""
         self._log.checkpoint()
 
     def unreferenced_files(self) -> list[str]:
-        """Files that are no part of the newest version: superseded, or never committed."""
+        """List files that are no part of the newest version: replaced, or never committed."""
         return self._log.unreferenced_files()
 
     def missing_files(self) -> list[str]:
-        """Files of the version that this object sees which are not there."""
+        """List files of the known version that do not exist."""
         return self._log.missing_files()
 
     @property
     def append_count(self) -> int:
-        """How many appends there were in the version that this object sees. Nothing but an append adds rows, and none
-        goes but with its chunk: the rows of the first so many appends are the table as it was then."""
+        """Number of appends up to the known version.
+
+        Only appends add rows, and rows are removed only with their chunk: the rows of the first n
+        appends are the table as it was after n appends.
+        """
         return self._log.sequence_number
 
     @property
     def version(self) -> int:
-        """The Delta version that this object sees."""
+        """The known Delta version."""
         return self._log.version
 
 
 def select_for_clustering(files: Sequence[DataFile]) -> list[DataFile]:
-    """Which files of a chunk become one: all loose ones, and clustered ones while the result is not much smaller."""
-    chosen = [file for file in files if _is_unclustered(file.path)]
-    rows = sum(file.rows for file in chosen)
-    for file in sorted((f for f in files if f not in chosen), key=lambda f: f.rows):
-        if not chosen or file.rows > _MAX_REWRITE_RATIO * rows:
+    """Select the files of a chunk to rewrite as one.
+
+    These are all unclustered files, and clustered ones, smallest first, while they have at most
+    `_MAX_REWRITE_RATIO` times the rows selected so far.
+    """
+    selected: list[DataFile] = []
+    clustered: list[DataFile] = []
+    for file in files:
+        if _is_unclustered(file.path):
+            selected.append(file)
+        else:
+            clustered.append(file)
+    if not selected:
+        return []
+    rows = sum(file.rows for file in selected)
+    for file in sorted(clustered, key=lambda file: file.rows):
+        if file.rows > _MAX_REWRITE_RATIO * rows:
             break
-        chosen.append(file)
+        selected.append(file)
         rows += file.rows
-    return chosen
+    return selected
 
 
 def _is_unclustered(path: str) -> bool:
@@ -307,10 +330,12 @@ def _is_unclustered(path: str) -> bool:
 
 
 def _append_number(path: str) -> int | None:
-    """The append that a file is all of, by its name. 0: it came before these were counted; None: another program wrote
-    it."""
+    """Parse the append number of a file's rows from its name.
+
+    0: written before appends were counted. None: written by another program.
+    """
     name = path.split("/", 1)[1]
     if not name.startswith((UNCLUSTERED_PREFIX, CLUSTERED_PREFIX)):
         return None
-    _, *words, _ = name.split("-")
-    return int(words[0]) if words else 0
+    _, *numbers, _ = name.split("-")
+    return int(numbers[0]) if numbers else 0

@@ -1,4 +1,4 @@
-"""Files that nobody needs any more are removed, and logs are gathered."""
+"""Removal of unreferenced files, and checkpoints of logs."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -7,38 +7,47 @@ from archiver.storage import Storage
 
 
 class Vacuumable(Protocol):
-    """A table, as far as it grows files that nobody needs."""
+    """A table that can be vacuumed."""
 
     @property
     def storage(self) -> Storage:
-        """Where it stands."""
+        """The folder of the table."""
 
     def unreferenced_files(self) -> list[str]:
-        """Files there that are no part of it."""
+        """List files in the folder that are no part of the table's newest version."""
 
     def checkpoint(self) -> None:
-        """Gather its log, when that has grown."""
+        """Write a checkpoint of the log if many commits were made since the last."""
 
 
 class Vacuum:
-    """`retention`: seconds that files stay which are no part of a table, longer than any reader reads a list of files,
-    and any writer takes to commit what it has written; longer where the place says so."""
+    """Removes files that have been unreferenced for some time.
+
+    `file_retention`: seconds for which unreferenced files stay, counted from when they are first
+    seen. It is longer than any reader uses a list of files, and any writer takes to commit a file
+    it has written. The storage may require a longer time (`Storage.min_file_retention`).
+    """
 
     def __init__(self, file_retention: float) -> None:
         self._file_retention = file_retention
+        # When a file was first seen unreferenced: (storage, file) -> seconds.
         self._first_seen: dict[tuple[str, str], float] = {}
 
     def run(self, tables: Iterable[Vacuumable], now: float) -> None:
-        """Of all tables; `now`: seconds of a clock that goes on. Raises `OSError`, `DeltaError` and `ArchiverError`."""
-        known = {str(table.storage): table for table in tables}
-        orphans = [
-            (place, name) for place, table in known.items() for name in table.unreferenced_files()
-        ]
-        self._first_seen = {one: self._first_seen.get(one, now) for one in orphans}
-        for (name, file), seen in list(self._first_seen.items()):
-            place = known[name].storage
-            if now - seen >= max(self._file_retention, place.min_file_retention):
-                place.remove(file)
-                del self._first_seen[name, file]
-        for table in known.values():
+        """Vacuum and checkpoint tables. `now`: seconds of a monotonic clock.
+
+        Raises `OSError`, `DeltaError` and `ArchiverError`.
+        """
+        tables_by_storage = {str(table.storage): table for table in tables}
+        first_seen: dict[tuple[str, str], float] = {}
+        for name, table in tables_by_storage.items():
+            for file in table.unreferenced_files():
+                first_seen[name, file] = self._first_seen.get((name, file), now)
+        self._first_seen = first_seen
+        for (name, file), seen_at in list(first_seen.items()):
+            storage = tables_by_storage[name].storage
+            if now - seen_at >= max(self._file_retention, storage.min_file_retention):
+                storage.remove(file)
+                del first_seen[name, file]
+        for table in tables_by_storage.values():
             table.checkpoint()

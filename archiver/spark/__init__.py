@@ -1,4 +1,4 @@
-"""Spark as this installation runs it: started from files that set-up fetched, without a network."""
+"""Spark sessions from locally installed jars, started without network access."""
 
 from archiver.spark.session import jvm_process, start_session
 

@@ -1,9 +1,9 @@
-"""Where set-up puts what Spark needs: inside the virtual environment."""
+"""Paths of what `make setup` installs for Spark, inside the virtual environment."""
 
 import sys
 from pathlib import Path
 
-# Where set-up puts what the wheels do not hold. It belongs to the virtual environment and goes with it.
+# Files that no wheel contains. They are removed together with the virtual environment.
 INSTALL_FOLDER = Path(sys.prefix) / "share" / "moirae"
 JARS = INSTALL_FOLDER / "jars"
-CLASS_ARCHIVE = INSTALL_FOLDER / "spark.jsa"
+CLASS_ARCHIVE = INSTALL_FOLDER / "spark.jsa"  # loaded classes, for class data sharing

@@ -1,6 +1,7 @@
-"""Where a JVM puts things aside: a directory for as long as its process lives, whose remains the next one removes.
+"""Temporary directories of JVMs: one for each process, removed by the next one after it has ended.
 
-Spark makes some directories, and unpacks some native code, at each start, and leaves them behind when it is killed.
+At each start Spark creates directories and unpacks native libraries, and leaves them behind when it
+is killed.
 """
 
 import fcntl
@@ -15,34 +16,43 @@ from pathlib import Path
 
 @cache
 def scratch_folder() -> Path:
-    """This process's directory, made when it is first asked for."""
+    """Return this process's directory; the first call creates it and removes abandoned ones."""
     base = _base_folder()
-    making = _lock(base, wait=True)
+    base_lock = _lock(base, wait=True)
     try:
-        for left in base.iterdir():
-            _remove_if_abandoned(left)
-        made = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
-        _lock(made, wait=True)  # until this process ends, however it may
+        for directory in base.iterdir():
+            _remove_if_abandoned(directory)
+        own_directory = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=base))
+        _lock(own_directory, wait=True)  # held until this process ends
     finally:
-        os.close(making)
-    return made
+        os.close(base_lock)
+    return own_directory
 
 
 def _base_folder() -> Path:
-    """One for all processes of a user, to which nobody else can write; where its name is another's, one that stays."""
+    """Return the folder of the user's directories, which no other user can write to.
+
+    If its name is in use by another user, return a new folder, which is never removed.
+    """
     base = Path(tempfile.gettempdir()) / f"moirae-{os.getuid()}"
     with suppress(FileExistsError):
         base.mkdir(mode=0o700)
-    found = base.lstat()
-    own = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o022
-    return base if own else Path(tempfile.mkdtemp(prefix="moirae-"))
+    status = base.lstat()
+    is_private = status.st_uid == os.getuid() and not status.st_mode & 0o022
+    if stat.S_ISDIR(status.st_mode) and is_private:
+        return base
+    return Path(tempfile.mkdtemp(prefix="moirae-"))
 
 
 def _lock(directory: Path, wait: bool) -> int:
-    """A descriptor that holds the lock of a directory. Raises `BlockingIOError` where another process does."""
+    """Lock a directory; the lock is held while the returned descriptor is open.
+
+    Raises `BlockingIOError` without `wait` if another process has the lock.
+    """
+    operation = fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
     descriptor = os.open(directory, os.O_RDONLY)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        fcntl.flock(descriptor, operation)
     except OSError:
         os.close(descriptor)
         raise
@@ -50,7 +60,7 @@ def _lock(directory: Path, wait: bool) -> int:
 
 
 def _remove_if_abandoned(directory: Path) -> None:
-    """Remove what a process that has ended has left."""
+    """Remove the directory of a process that has ended, recognised by its free lock."""
     try:
         descriptor = _lock(directory, wait=False)
     except OSError:

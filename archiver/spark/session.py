@@ -1,4 +1,4 @@
-"""Spark sessions: local jars, UTC, loopback, and the settings that make small batches fast."""
+"""Spark sessions with local jars, UTC, loopback addresses, and settings for small batches."""
 
 import logging
 import os
@@ -20,12 +20,12 @@ from archiver.spark.scratch import scratch_folder
 
 StartupProfile = Literal["serve", "short"]
 
-_HERE = Path(__file__).parent
+_LOG4J_FILE = Path(__file__).parent / "log4j2.properties"
 
-# `serve` is for processes that run long. `short` starts faster and stays slower: checks and tests.
+# `serve`: for long-running processes. `short`: starts faster but runs slower; checks and tests.
 _JAVA_OPTIONS: dict[StartupProfile, str] = {"serve": "", "short": "-XX:TieredStopAtLevel=1"}
 
-# Variables that would make pyspark start, or look for, another Spark.
+# Environment variables that would make pyspark start or connect to another Spark.
 CONFLICTING_VARIABLES = (
     "SPARK_REMOTE",
     "SPARK_API_MODE",
@@ -40,20 +40,21 @@ _SETTINGS = {
     "spark.driver.memory": "2g",
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    # A batch is small: splitting it, planning it twice or compiling it costs more than running it.
+    # Batches are small: splitting, replanning or compiling them costs more than running them.
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    # Each expression of each rule is compiled once, not again with every batch (the default keeps 100).
+    # Expressions of all rules stay compiled between batches (default: 100).
     "spark.sql.codegen.cache.maxEntries": "5000",
     "spark.sql.streaming.pollingDelay": "5ms",
     "spark.sql.files.openCostInBytes": "1048576",
-    # The one reader of a file's footer is the query itself.
+    # All files have the table's schema: footers are not read to plan a query.
     "spark.sql.parquet.mergeSchema": "false",
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # SQL that people write is code (see `recall.sandbox.sandbox`): it reaches no files, no variables, no scripts.
+    # SQL of users is untrusted (see `recall.sandbox.sandbox`): it has no access to files, variables
+    # and scripts.
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.variable.substitute": "false",
     "spark.sql.scripting.enabled": "false",
@@ -72,20 +73,27 @@ def start_session(
     conf: Mapping[str, str],
     profile: StartupProfile = "serve",
 ) -> SparkSession:
-    """The session of this process. `conf` goes over the settings here. Raises `NotInstalled`."""
+    """Start the session of this process. `conf` overrides the settings here.
+
+    Raises `NotInstalled`.
+    """
     settings = {
         **_SETTINGS,
         **jar_settings(master),
         "spark.sql.warehouse.dir": str(warehouse),
         **conf,
     }
-    aside = f'"-Djava.io.tmpdir={scratch_folder()}"'
-    java = f"{java_options(CLASS_ARCHIVE)} {aside} {_JAVA_OPTIONS[profile]} {conf.get('spark.driver.extraJavaOptions', '')}"
-    settings["spark.driver.extraJavaOptions"] = java.strip()
+    all_java_options = [
+        java_options(CLASS_ARCHIVE),
+        f'"-Djava.io.tmpdir={scratch_folder()}"',
+        _JAVA_OPTIONS[profile],
+        conf.get("spark.driver.extraJavaOptions", ""),
+    ]
+    settings["spark.driver.extraJavaOptions"] = " ".join(all_java_options).strip()
     for name in CONFLICTING_VARIABLES:
         os.environ.pop(name, None)
     os.environ.update(launcher_environment(master))
-    # What it would print is raised as an exception too.
+    # Errors that it logs are also raised as exceptions.
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
@@ -100,51 +108,54 @@ def start_session(
 
 
 def jvm_process() -> subprocess.Popen[bytes] | None:
-    """The JVM, where it runs as a child of this process."""
+    """Return the JVM if it is a child of this process, else None."""
     process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
     return process
 
 
 def launcher_environment(master: str) -> dict[str, str]:
-    """Variables for Spark's launcher and its Python workers: this Spark, this Python, any name of a file."""
+    """Environment for Spark's launcher and its Python workers: this Spark, this Python, UTF-8."""
     variables = {
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_SUBMIT_ARGS": "pyspark-shell",
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
-        # It lives for a moment only.
+        # The launcher is a short-lived JVM of its own.
         "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }
     if master.startswith("local"):
-        # Also where no network is: the name of this machine need not lead anywhere.
+        # Without network the host name may not resolve.
         variables["SPARK_LOCAL_IP"] = "127.0.0.1"
     if os.environ.get("LC_ALL") in ("C", "POSIX"):
-        # Java names files in the locale's encoding, and this one has no letters but ASCII's.
+        # Java encodes file names by the locale, and these locales only support ASCII.
         variables["LC_ALL"] = "C.UTF-8"
     return variables
 
 
 def jar_settings(master: str) -> dict[str, str]:
-    """Settings that bring the installed jars to where they are needed. Raises `NotInstalled`."""
+    """Settings that load the installed jars on driver and executors. Raises `NotInstalled`."""
     jars = sorted(str(jar) for jar in JARS.glob("*.jar"))
     if not jars:
         raise NotInstalled("Spark's jars are not installed; run `make setup`")
     if not master.startswith("local"):
         return {"spark.jars": ",".join(jars)}
-    own = any(Path(jar).name == "moirae-files.jar" for jar in jars)
-    return {
-        "spark.driver.extraClassPath": ":".join(jars),
-        **_LOOPBACK_SETTINGS,
-        **(_LOCAL_FILE_SETTINGS if own else {}),
-    }
+    settings = {"spark.driver.extraClassPath": ":".join(jars), **_LOOPBACK_SETTINGS}
+    if (JARS / "moirae-files.jar").is_file():
+        settings |= _LOCAL_FILE_SETTINGS
+    return settings
 
 
 def java_options(class_archive: Path | None) -> str:
-    """Options of the JVM; `classes`: an archive of loaded classes, used where it fits, which halves the start."""
+    """Options of the driver's JVM.
+
+    `class_archive`: an archive of loaded classes, which halves the time of a start. It is ignored
+    if it is absent, or of another JVM.
+    """
     options = [
         "-Duser.timezone=UTC",
-        f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
+        f"-Dlog4j2.configurationFile={_LOG4J_FILE}",
         "-XX:+ExitOnOutOfMemoryError",
-        # Spark reads the text of a failed callback with a regular expression that takes stack for every character.
+        # Spark parses the text of a failed callback with a regular expression that recurses for
+        # each character.
         "-Xss16m",
     ]
     if class_archive is not None and class_archive.is_file():

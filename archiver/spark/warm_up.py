@@ -1,4 +1,4 @@
-"""`python -m archiver.spark.warm_up ARCHIVE`: does once what a start does, so that its classes can be shared."""
+"""`python -m archiver.spark.warm_up ARCHIVE`: archive the classes that typical work loads."""
 
 import sys
 import tempfile
@@ -6,48 +6,57 @@ from pathlib import Path
 
 import pyarrow as pa
 from deltalake import write_deltalake
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from archiver.spark import session
 
+_WINDOW_QUERY = (
+    "SELECT host, window.end AS ts, avg(v) AS v FROM past GROUP BY host, window(ts, '10 seconds')"
+)
+_FILTER_QUERY = "SELECT host, ts, v FROM new WHERE v > 0"
+_HIGHER_ORDER_QUERY = (
+    "SELECT explode(filter(array(if(v > 0, named_struct('r', 1), NULL)), x -> true)) FROM new"
+)
+
 
 def main(archive: Path) -> None:
-    """Start, read Delta and Parquet, judge a filter and a window, run two micro-batches, end."""
+    """Start Spark, read Delta and Parquet, run batch queries and a stream of files, and stop."""
     options = {"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={archive}"}
-    with tempfile.TemporaryDirectory() as work:
-        spark = session.start_session("warm up", "local[2]", Path(work) / "warehouse", options)
-        rows = pa.table(
-            {"ts": pa.array([0], pa.timestamp("us", tz="UTC")), "host": ["a"], "v": [1.0]}
-        )
-        write_deltalake(f"{work}/table", rows)
-        spark.read.format("delta").load(f"{work}/table").collect()
-        parquet = [str(path) for path in Path(work, "table").glob("*.parquet")]
-        spark.read.schema("ts timestamp, host string, v double").parquet(
-            *parquet
-        ).createOrReplaceTempView("past")
-        spark.createDataFrame(rows).createOrReplaceTempView("new")
-        window = "SELECT host, window.end AS ts, avg(v) AS v FROM past GROUP BY host, window(ts, '10 seconds')"
-        spark.sql(f"{window} UNION ALL SELECT host, ts, v FROM new WHERE v > 0").toArrow()
-        spark.sql(
-            "SELECT explode(filter(array(if(v > 0, named_struct('r', 1), NULL)), x -> true)) FROM new"
-        ).toArrow()
-        landing = Path(work) / "landing"
-        landing.mkdir()
-        (landing / "a.jsonl").write_text("{}\n")
-        files = spark.readStream.format("binaryFile").schema(
-            "path string, modificationTime timestamp, length long, content binary"
-        )
-
-        def batch(frame: DataFrame, _: int) -> None:
-            frame.select("path").collect()
-
-        stream = (
-            files.load(str(landing))
-            .writeStream.foreachBatch(batch)
-            .option("checkpointLocation", f"{work}/state")
-        )
-        stream.trigger(availableNow=True).start().awaitTermination()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        spark = session.start_session("warm up", "local[2]", folder / "warehouse", options)
+        _run_queries(spark, folder / "table")
+        _run_stream(spark, folder)
         spark.stop()
+
+
+def _run_queries(spark: SparkSession, table: Path) -> None:
+    rows = pa.table({"ts": pa.array([0], pa.timestamp("us", tz="UTC")), "host": ["a"], "v": [1.0]})
+    write_deltalake(str(table), rows)
+    spark.read.format("delta").load(str(table)).collect()
+    parquet_files = map(str, table.glob("*.parquet"))
+    past = spark.read.schema("ts timestamp, host string, v double").parquet(*parquet_files)
+    past.createOrReplaceTempView("past")
+    spark.createDataFrame(rows).createOrReplaceTempView("new")
+    spark.sql(f"{_WINDOW_QUERY} UNION ALL {_FILTER_QUERY}").toArrow()
+    spark.sql(_HIGHER_ORDER_QUERY).toArrow()
+
+
+def _run_stream(spark: SparkSession, folder: Path) -> None:
+    """Run a Structured Streaming query over one file."""
+    landing = folder / "landing"
+    landing.mkdir()
+    (landing / "a.jsonl").write_text("{}\n")
+
+    def process_batch(files: DataFrame, _: int) -> None:
+        files.select("path").collect()
+
+    files = spark.readStream.format("binaryFile").schema(
+        "path string, modificationTime timestamp, length long, content binary"
+    )
+    writer = files.load(str(landing)).writeStream.foreachBatch(process_batch)
+    writer = writer.option("checkpointLocation", str(folder / "state"))
+    writer.trigger(availableNow=True).start().awaitTermination()
 
 
 if __name__ == "__main__":

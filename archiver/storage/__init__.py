@@ -1,4 +1,4 @@
-"""Storage of an archive: a local folder or S3-compatible object storage with a file cache."""
+"""Storage of an archive: a local folder, or S3-compatible object storage with a local cache."""
 
 from archiver.storage.base import LOG_FOLDER, Storage, StorageRoot, as_storage
 from archiver.storage.file_cache import FileCache

@@ -1,7 +1,7 @@
-"""Where an archive's tables are: in a folder of this machine, here, or in a bucket (`archiver.storage.s3`).
+"""Storage interface of an archive, and its implementation for a local folder.
 
-Data files never change once they are written. So whoever reads them reads files of this machine: the table's own, or
-copies of what is in the bucket.
+Data files are immutable. Readers always read local files: those of the table itself, or cached
+copies of objects in a bucket (`archiver.storage.s3`).
 """
 
 import os
@@ -17,44 +17,46 @@ from deltalake import DeltaTable
 from deltalake.exceptions import TableNotFoundError
 
 LOG_FOLDER = "_delta_log"
-# Makes a commit of a name, unless there is one: whether it is ours now.
+# Creates the prepared log file under a name. Returns False if a file of that name exists.
 TryCommit = Callable[[str], bool]
 
 
 class Storage(ABC):
-    """A folder with tables in it, or that of one table. Names of files are relative to it, with `/`.
+    """A folder with tables in it, or the folder of one table.
 
-    What cannot be read or written raises `OSError`, or `ArchiverError` with the reason.
+    File names are relative to the folder and use `/`. Failures raise `OSError`, or `ArchiverError`
+    with a message for the user.
     """
 
-    # Seconds that a file stays at least which is no part of a table: it may be on its way there. A commit is refused
-    # when half of that has passed since its first file was begun. 0: as long as whoever removes it likes.
+    # Minimum age, in seconds, at which a vacuum may remove a file that is no part of a table: the
+    # file may belong to a commit in progress. A commit is refused when half of this time has passed
+    # since its first file was started. 0: no minimum, and commits may take any time.
     min_file_retention = 0.0
 
     @abstractmethod
     def __truediv__(self, name: str) -> "Storage":
-        """A folder in it."""
+        """Return the storage of a subfolder."""
 
     @abstractmethod
     def __str__(self) -> str:
-        """For people, and different for each place."""
+        """Path or URL for messages; unique, so that it also identifies the storage."""
 
     @property
     @abstractmethod
     def data_folder(self) -> Path:
-        """The folder of this machine in which its data files are, or copies of some of them."""
+        """The local folder with the data files, or with cached copies of some of them."""
 
     @property
     @abstractmethod
     def work_folder(self) -> Path:
-        """A folder of this machine for what is made from an archive that is here, and can be made again."""
+        """A local folder for data derived from the archive, such as indexes. It can be rebuilt."""
 
     @abstractmethod
     def has_table(self) -> bool:
-        """Whether there is a table here."""
+        """Whether this folder is a Delta table."""
 
     def open_or_create_table(self, **table_options: Any) -> DeltaTable:
-        """The table; created as it is declared when absent."""
+        """Open the table; create it with the options of `DeltaTable.create` if it is absent."""
         try:
             return self.open_table()
         except TableNotFoundError:
@@ -62,77 +64,85 @@ class Storage(ABC):
 
     @abstractmethod
     def open_table(self) -> DeltaTable:
-        """The table, as the library reads it. Raises `TableNotFoundError`."""
+        """Open the table with the deltalake library. Raises `TableNotFoundError`."""
 
     @abstractmethod
     def create_table(self, **table_options: Any) -> DeltaTable:
-        """The table that is declared so, or that somebody else has made meanwhile."""
+        """Create the table, or open it if another process created it first."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
-        """What the library raises where it works on the table, as this place tells it."""
+        """Turn exceptions of the deltalake library into those that this class documents."""
         return nullcontext()
 
     @abstractmethod
     def read_log_file(self, name: str) -> bytes:
-        """A file of the log. Raises `FileNotFoundError`."""
+        """Read a file of the Delta log. Raises `FileNotFoundError`."""
 
     @abstractmethod
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether a file exists."""
 
     @abstractmethod
     def prepare_commit(self, content: bytes) -> AbstractContextManager[TryCommit]:
-        """Makes the text a file of the log, under the first of some names that is free. Lasting when this ends."""
+        """Yield a function that creates a log file of this content, to be tried with several names.
+
+        The file is durable when the context ends.
+        """
 
     @abstractmethod
     def write_data_file(self, name: str) -> AbstractContextManager[Path]:
-        """A new data file, to be written at that path; lasting, and there for all readers, when this ends."""
+        """Yield the local path at which to write a new data file.
+
+        The file is durable and visible to all readers when the context ends.
+        """
 
     @abstractmethod
     def fetch(self, names: Sequence[str]) -> None:
-        """Have data files on this machine, for `source`: so several come at once."""
+        """Download data files in parallel, ahead of `open_data_file`."""
 
     @abstractmethod
     def open_data_file(self, name: str) -> Any:
-        """A data file for pyarrow to read, now."""
+        """Return a data file as a source that pyarrow reads: a path, or an open file."""
 
     @abstractmethod
     def lease_paths(self, names: Sequence[str]) -> list[str]:
-        """Paths of data files, which stay as long as a history query may take."""
+        """Return local paths of data files, which stay for as long as a history query may take."""
 
     @abstractmethod
     def list_files(self) -> list[str]:
-        """All files that may be no part of the table: data files, and what was begun."""
+        """List data files and unfinished log files, whether or not they belong to the table."""
 
     @abstractmethod
     def remove(self, name: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file if it exists."""
 
     @abstractmethod
     def folder_use_times(self) -> dict[str, float]:
-        """The folders in it, with the time when a table in the folder `streams` of each was last made or used, by the
-        clock, in seconds."""
+        """Map each subfolder to the time of the last write or `touch` of a table in its `streams`.
+
+        Times are Unix seconds.
+        """
 
     @abstractmethod
     def touch(self) -> None:
-        """Remember that the table was used now."""
+        """Record that the table is used now."""
 
     @abstractmethod
     def remove_all(self) -> None:
-        """Remove it with all there is in it."""
+        """Remove this folder with all its contents."""
 
 
-# As those name it who are given an archive.
+# What callers may pass for an archive: a local folder, or any storage.
 StorageRoot = Path | Storage
 
 
 def as_storage(root: StorageRoot) -> Storage:
-    """The place."""
+    """Wrap a path as `LocalStorage`; return a storage as it is."""
     return LocalStorage(root) if isinstance(root, Path) else root
 
 
 class LocalStorage(Storage):
-    """A folder of a local file system: commits are made by hard links, which fail where the name is taken."""
+    """A folder of a local file system. Commits are hard links, which never replace a file."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -169,14 +179,14 @@ class LocalStorage(Storage):
 
     @contextmanager
     def prepare_commit(self, content: bytes) -> Iterator[TryCommit]:
-        folder = self._folder / LOG_FOLDER
-        written = folder / f".{uuid4().hex}.tmp"
-        written.write_bytes(content)
-        fsync_files([written])
+        log_folder = self._folder / LOG_FOLDER
+        temporary = log_folder / f".{uuid4().hex}.tmp"
+        temporary.write_bytes(content)
+        fsync_files([temporary])
 
         def commit(name: str) -> bool:
             try:
-                os.link(written, self._folder / name)
+                os.link(temporary, self._folder / name)
             except FileExistsError:
                 return False
             return True
@@ -184,8 +194,8 @@ class LocalStorage(Storage):
         try:
             yield commit
         finally:
-            written.unlink()
-        fsync_files([], [folder])
+            temporary.unlink()
+        fsync_files([], [log_folder])
 
     @contextmanager
     def write_data_file(self, name: str) -> Iterator[Path]:
@@ -204,26 +214,25 @@ class LocalStorage(Storage):
         return [f"{self._folder}/{name}" for name in names]
 
     def list_files(self) -> list[str]:
-        found = [
-            *self._folder.glob("chunk=*/*.parquet"),
-            *self._folder.glob(f"{LOG_FOLDER}/.*.tmp"),
-        ]
-        return [f"{path.parent.name}/{path.name}" for path in found]
+        data_files = self._folder.glob("chunk=*/*.parquet")
+        unfinished_commits = self._folder.glob(f"{LOG_FOLDER}/.*.tmp")
+        paths = [*data_files, *unfinished_commits]
+        return [f"{path.parent.name}/{path.name}" for path in paths]
 
     def remove(self, name: str) -> None:
         path = self._folder / name
         path.unlink(missing_ok=True)
         with suppress(OSError):
-            path.parent.rmdir()  # when it was the last
+            path.parent.rmdir()  # fails unless this was the folder's last file
 
     def folder_use_times(self) -> dict[str, float]:
-        return {
-            path.name: max(
-                (one.stat().st_mtime for one in path.glob("streams/*")),
-                default=path.stat().st_mtime,
-            )
-            for path in (self._folder.iterdir() if self._folder.is_dir() else ())
-        }
+        use_times: dict[str, float] = {}
+        if not self._folder.is_dir():
+            return use_times
+        for folder in self._folder.iterdir():
+            table_times = [table.stat().st_mtime for table in folder.glob("streams/*")]
+            use_times[folder.name] = max(table_times, default=folder.stat().st_mtime)
+        return use_times
 
     def touch(self) -> None:
         with suppress(FileNotFoundError):
@@ -234,11 +243,12 @@ class LocalStorage(Storage):
 
 
 def fsync_files(paths: Iterable[Path], folders: Iterable[Path] = ()) -> None:
-    """Files, their folders and other folders are on disk when this returns."""
+    """Flush files, their parent folders and further folders to disk."""
     files = list(paths)
-    for path in (*files, *{file.parent for file in files}, *folders):
-        handle = os.open(path, os.O_RDONLY)
+    parents = {file.parent for file in files}
+    for path in (*files, *parents, *folders):
+        descriptor = os.open(path, os.O_RDONLY)
         try:
-            os.fsync(handle)
+            os.fsync(descriptor)
         finally:
-            os.close(handle)
+            os.close(descriptor)

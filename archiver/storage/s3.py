@@ -1,11 +1,10 @@
-"""An archive in object storage: S3, or what speaks its language, through `obstore`.
+"""Storage of an archive in S3-compatible object storage, accessed with `obstore`.
 
-A commit is an object that is put under a name only if there is none (`If-None-Match: *`). Data files are written and
-read on this machine, in a cache. Keys and the address of the store come from the environment (`AWS_…`), which both
-libraries read.
+A commit is an object that is put only if none of its name exists (`If-None-Match: *`). Data files
+are written and read in a local cache. Credentials and endpoint come from the environment (`AWS_…`),
+which both libraries read.
 """
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,17 +30,27 @@ from obstore.store import S3Store
 from archiver.errors import StorageFailed
 from archiver.storage.base import LOG_FOLDER, Storage, TryCommit
 from archiver.storage.file_cache import FileCache
+from archiver.storage.s3_errors import (
+    ACCESS_DENIED,
+    NO_SUCH_BUCKET,
+    is_missing_bucket,
+    summarize_error,
+)
 
-# Seconds: to connect, and for one request; trying again ends after so many times, and so long.
-_CONNECT_TIMEOUT, _REQUEST_TIMEOUT = 5, 120
-_MAX_RETRIES, _RETRY_TIMEOUT = 8, 90
-# A file of more bytes goes in parts; downloads at once; objects deleted by one request.
-_MULTIPART_SIZE, _DOWNLOAD_CONCURRENCY, _DELETE_BATCH_SIZE = 32 << 20, 8, 1000
-# Times that we try again where files go as fast as they come, or the store answers that somebody else is at it.
-_CONFLICT_RETRIES, _CONFLICT_PAUSE = 20, 0.1
-_READ_SIZE = 4 << 20
-# Whoever writes an address with http:// means it; keys are signed with, never sent.
+_CONNECT_TIMEOUT = 5  # seconds
+_REQUEST_TIMEOUT = 120  # seconds
+_MAX_RETRIES = 8  # of one request
+_RETRY_TIMEOUT = 90  # seconds, for all retries of one request
+_MULTIPART_SIZE = 32 << 20  # bytes; larger files are uploaded in parts
+_DOWNLOAD_CONCURRENCY = 8  # threads
+_READ_SIZE = 4 << 20  # bytes of a download that are written at once
+_LIST_PAGE_SIZE = 1000  # objects
+_DELETE_BATCH_SIZE = 1000  # objects of one request
+# Attempts when another process creates the same object, or cached files disappear.
+_CONFLICT_RETRIES = 20
+_CONFLICT_PAUSE = 0.1  # seconds
 _CLIENT_OPTIONS: Any = {
+    # An endpoint with http:// is chosen by the user. Requests are signed; no key is sent.
     "allow_http": True,
     "connect_timeout": timedelta(seconds=_CONNECT_TIMEOUT),
     "timeout": timedelta(seconds=_REQUEST_TIMEOUT),
@@ -49,7 +58,7 @@ _CLIENT_OPTIONS: Any = {
 
 
 class S3Storage(Storage):
-    """A prefix of a bucket. `local`: for what is made from it."""
+    """A bucket, or a prefix of one."""
 
     min_file_retention = 3 * 3600.0
 
@@ -62,7 +71,7 @@ class S3Storage(Storage):
         self._work_folder = work_folder
         self._prefix = ""
         self._max_retries = max_retries
-        retry: Any = {
+        retry_config: Any = {
             "max_retries": max_retries,
             "retry_timeout": timedelta(seconds=_RETRY_TIMEOUT),
             "backoff": {
@@ -73,13 +82,13 @@ class S3Storage(Storage):
         }
         with self.translate_errors():
             self._store = S3Store.from_url(
-                self._url, client_options=_CLIENT_OPTIONS, retry_config=retry
+                self._url, client_options=_CLIENT_OPTIONS, retry_config=retry_config
             )
 
     def __truediv__(self, name: str) -> "S3Storage":
-        inner = copy(self)
-        inner._prefix = self._object_key(name)
-        return inner
+        subfolder = copy(self)
+        subfolder._prefix = self._object_key(name)
+        return subfolder
 
     def __str__(self) -> str:
         return f"{self._url}/{self._prefix}" if self._prefix else self._url
@@ -93,20 +102,23 @@ class S3Storage(Storage):
         return self._work_folder / self._prefix
 
     def check(self) -> None:
-        """Whether it is there, and does what commits rest on. Raises `StorageFailed`."""
-        self.has_table()  # may look what there is
+        """Check access to the bucket, and that it supports conditional puts.
+
+        Raises `StorageFailed`.
+        """
+        self.has_table()  # checks the permission to list objects
         name = f".moirae-{uuid4().hex}"
         with self.prepare_commit(b"first") as commit:
             commit(name)
         try:
             with self.prepare_commit(b"second") as commit:
-                again = commit(name)
+                overwritten = commit(name)
         finally:
             self.remove(name)
-        if again:
-            raise StorageFailed(
-                f"the archive {self._url} cannot be used: this object storage does not heed If-None-Match, and puts an "
-                "object where there is one: commits would be lost"
+        if overwritten:
+            raise self._storage_error(
+                "this object storage ignores If-None-Match and overwrites existing objects, so "
+                "concurrent commits would be lost: use one that supports conditional writes"
             )
 
     def has_table(self) -> bool:
@@ -125,10 +137,11 @@ class S3Storage(Storage):
                 )
             except DeltaError:
                 with suppress(TableNotFoundError):
-                    return self.open_table()  # somebody else has made it
+                    return self.open_table()  # another process created it first
                 raise
 
     def _storage_options(self) -> dict[str, str]:
+        """Options for the deltalake library, as `_CLIENT_OPTIONS` are for obstore."""
         return {
             "allow_http": "true",
             "connect_timeout": f"{_CONNECT_TIMEOUT}s",
@@ -155,48 +168,43 @@ class S3Storage(Storage):
         def commit(name: str) -> bool:
             for _ in range(_CONFLICT_RETRIES):
                 try:
-                    with self.translate_errors():
-                        obstore.put(
-                            self._store,
-                            self._object_key(name),
-                            content,
-                            mode="create",
-                            use_multipart=False,
-                        )
+                    self._put_if_absent(name, content)
                     return True
                 except AlreadyExistsError:
                     with suppress(FileNotFoundError):
-                        # Ours, where the answer to a first attempt was lost: no two commits are the same.
+                        # No two commits have the same content: an equal one is this commit, whose
+                        # first response was lost.
                         return self.read_log_file(name) == content
                 except FileNotFoundError:
-                    raise self._storage_error("there is no such bucket") from None
-                time.sleep(_CONFLICT_PAUSE)  # another is being put there
-            raise self._storage_error(f"{name} is neither there nor free")
+                    raise self._storage_error(NO_SUCH_BUCKET) from None
+                time.sleep(_CONFLICT_PAUSE)  # a put of another process is in progress
+            raise self._storage_error(f"cannot create {name}: it is reported to exist, but is not")
 
         yield commit
+
+    def _put_if_absent(self, name: str, content: bytes) -> None:
+        with self.translate_errors():
+            obstore.put(
+                self._store, self._object_key(name), content, mode="create", use_multipart=False
+            )
 
     @contextmanager
     def write_data_file(self, name: str) -> Iterator[Path]:
         with self._cache.write_file(self.data_folder / name) as path:
             yield path
+            is_large = path.stat().st_size > _MULTIPART_SIZE
             with self.translate_errors():
-                obstore.put(
-                    self._store,
-                    self._object_key(name),
-                    path,
-                    use_multipart=path.stat().st_size > _MULTIPART_SIZE,
-                )
+                obstore.put(self._store, self._object_key(name), path, use_multipart=is_large)
 
     def fetch(self, names: Sequence[str]) -> None:
-        self._fetch_all(names, lease=False)
+        self._fetch_missing(names, lease=False)
 
-    def _fetch_all(self, names: Sequence[str], lease: bool) -> None:
+    def _fetch_missing(self, names: Sequence[str], lease: bool) -> None:
         missing = [name for name in names if not (self.data_folder / name).exists()]
 
         def fetch(name: str) -> None:
-            self._fetch(
-                name, lease
-            ).close()  # what is fetched waits for its turn here, and there may be many
+            # Closed at once: there may be more files than descriptors.
+            self._fetch_file(name, lease).close()
 
         if len(missing) > 1:
             with ThreadPoolExecutor(_DOWNLOAD_CONCURRENCY) as pool:
@@ -205,25 +213,26 @@ class S3Storage(Storage):
         elif missing:
             fetch(missing[0])
 
-    def _fetch(self, name: str, lease: bool) -> Any:
-        """A copy, open."""
+    def _fetch_file(self, name: str, lease: bool) -> Any:
+        """Download a data file into the cache. Returns it open for reading."""
         with self.translate_errors():
-            found = obstore.get(self._store, self._object_key(name))
-            self._cache.ensure_space(found.meta["size"])
+            download = obstore.get(self._store, self._object_key(name))
+            size = download.meta["size"]
+            self._cache.ensure_space(size)
             with self._cache.write_file(self.data_folder / name, lease) as path:
                 with path.open("wb") as file:
-                    for piece in found.stream(min_chunk_size=_READ_SIZE):
-                        file.write(piece)
-                if path.stat().st_size != found.meta["size"]:
-                    raise self._storage_error(f"{name} did not arrive whole")
+                    for content in download.stream(min_chunk_size=_READ_SIZE):
+                        file.write(content)
+                if path.stat().st_size != size:
+                    raise self._storage_error(f"incomplete download of {name}")
                 return pa.OSFile(str(path))
 
     def open_data_file(self, name: str) -> Any:
         path = self.data_folder / name
         try:
-            file = pa.OSFile(str(path))  # stays readable, whatever becomes of its name
+            file = pa.OSFile(str(path))  # stays readable when the file is evicted
         except FileNotFoundError:
-            return self._fetch(name, lease=False)
+            return self._fetch_file(name, lease=False)
         self._cache.record_read(path)
         return file
 
@@ -231,32 +240,31 @@ class S3Storage(Storage):
         paths = [self.data_folder / name for name in names]
         for _ in range(_CONFLICT_RETRIES):
             self._cache.lease(paths)
-            self._fetch_all(names, lease=True)
+            self._fetch_missing(names, lease=True)
             if self._cache.lease(paths):
                 return list(map(str, paths))
         raise self._storage_error(
-            "files leave the cache as fast as they come: is the clock set again and again?"
+            f"files disappear from the cache {self._cache.folder} as fast as they are downloaded: "
+            "check whether another program deletes them"
         )
 
     def list_files(self) -> list[str]:
-        # What the log holds, which sorts before, is not looked through.
-        found = self._list_objects(offset=self._object_key("chunk"))
-        return [
-            name for name, _ in found if name.startswith("chunk=") and name.endswith(".parquet")
-        ]
+        # Objects of the log sort before the data files and are skipped.
+        objects = self._list_objects(offset=self._object_key("chunk"))
+        return [name for name, _ in objects if _is_data_file(name)]
 
     def _list_objects(self, offset: str | None = None) -> list[tuple[str, float]]:
-        """What there is below, with the time when it was put."""
-        cut = len(self._object_key(""))
+        """List (name, last modified in Unix seconds) of all objects below the prefix."""
+        prefix_length = len(self._object_key(""))
+        objects: list[tuple[str, float]] = []
         with self.translate_errors():
-            parts = obstore.list(
-                self._store, self._prefix or None, offset=offset, chunk_size=_DELETE_BATCH_SIZE
-            )
-            return [
-                (one["path"][cut:], one["last_modified"].timestamp())
-                for part in parts
-                for one in part
-            ]
+            for page in obstore.list(
+                self._store, self._prefix or None, offset=offset, chunk_size=_LIST_PAGE_SIZE
+            ):
+                for meta in page:
+                    name = meta["path"][prefix_length:]
+                    objects.append((name, meta["last_modified"].timestamp()))
+        return objects
 
     def remove(self, name: str) -> None:
         with self.translate_errors(), suppress(FileNotFoundError):
@@ -264,22 +272,22 @@ class S3Storage(Storage):
         (self.data_folder / name).unlink(missing_ok=True)
 
     def folder_use_times(self) -> dict[str, float]:
-        found: dict[str, float] = {}
-        for name, moment in self._list_objects():
-            folder, inside, _ = name.partition("/")
-            if inside:
-                found[folder] = max(moment, found.get(folder, moment))
-        return found
+        use_times: dict[str, float] = {}
+        for name, modified in self._list_objects():
+            folder, separator, _ = name.partition("/")
+            if separator:
+                use_times[folder] = max(modified, use_times.get(folder, modified))
+        return use_times
 
     def touch(self) -> None:
         with self.translate_errors():
             obstore.put(self._store, self._object_key(".used"), b"")
 
     def remove_all(self) -> None:
-        names = [self._object_key(name) for name, _ in self._list_objects()]
+        keys = [self._object_key(name) for name, _ in self._list_objects()]
         with self.translate_errors():
-            for start in range(0, len(names), _DELETE_BATCH_SIZE):
-                obstore.delete(self._store, names[start : start + _DELETE_BATCH_SIZE])
+            for start in range(0, len(keys), _DELETE_BATCH_SIZE):
+                obstore.delete(self._store, keys[start : start + _DELETE_BATCH_SIZE])
 
     def _object_key(self, name: str) -> str:
         return f"{self._prefix}/{name}" if self._prefix else name
@@ -290,49 +298,21 @@ class S3Storage(Storage):
             yield
         except (BaseError, DeltaError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # of this machine's disk
-            # What they say may hold keys: nobody shall print it, not as a cause either.
+                raise  # an error of the local disk
+            # The libraries' messages may contain credentials: they are replaced, and `from None`
+            # keeps the original out of tracebacks.
             if isinstance(error, PermissionDeniedError | UnauthenticatedError):
-                raise self._storage_error(_ACCESS_DENIED) from None
-            means_something = isinstance(
+                raise self._storage_error(ACCESS_DENIED) from None
+            is_documented = isinstance(
                 error, AlreadyExistsError | FileNotFoundError | TableNotFoundError
             )
-            if means_something and "NoSuchBucket" not in str(error):
-                raise type(error)(_error_summary(str(error))) from None
-            raise self._storage_error(_error_summary(str(error))) from None
+            if is_documented and not is_missing_bucket(str(error)):
+                raise type(error)(summarize_error(str(error))) from None
+            raise self._storage_error(summarize_error(str(error))) from None
 
     def _storage_error(self, reason: str) -> StorageFailed:
-        return StorageFailed(f"the archive {self._url} cannot be used: {reason}")
+        return StorageFailed(f"archive {self._url}: {reason}")
 
 
-_TERMINAL_CODES = re.compile("\x1b\\[[0-9;]*m|↳")
-_ACCESS_DENIED = "access is refused; the keys are those of the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)"
-_ACCESS_DENIED_CODES = (
-    "403 Forbidden",
-    "InvalidAccessKeyId",
-    "SignatureDoesNotMatch",
-    "ExpiredToken",
-    "InvalidToken",
-)
-# Of an answer: its status, and the code in its text, which may also repeat what it was asked with.
-_STATUS_PATTERN, _ERROR_CODE_PATTERN = (
-    re.compile(r"(non-2xx status code)\W+(\d+).*"),
-    re.compile(r"<Code>(\w+)</Code>"),
-)
-# Of an address: no name and password before its host, nor what comes behind its path.
-_URL_PATTERN = re.compile(r"(\w://)(?:[^\s/?#]*@)?([^\s?#]*)[^\s,)]*")
-
-
-def _error_summary(text: str) -> str:
-    """One line of what a library says in many, without what is secret."""
-    if "NoSuchBucket" in text:
-        return "there is no such bucket"
-    if "169.254.169.254" in text:
-        return "there are no keys in the environment (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY), nor of a role"
-    if any(word in text for word in _ACCESS_DENIED_CODES):
-        return _ACCESS_DENIED
-    said, _, _ = _TERMINAL_CODES.sub("", text).partition("Debug source:")
-    said, _, answer = " ".join(said.split()).partition("<")
-    code = _ERROR_CODE_PATTERN.search(f"<{answer}")
-    said = _URL_PATTERN.sub(r"\1\2", _STATUS_PATTERN.sub(r"\1 \2", said)).strip()
-    return f"{said} ({code[1]})"[:400] if code else said[:400]
+def _is_data_file(name: str) -> bool:
+    return name.startswith("chunk=") and name.endswith(".parquet")

@@ -1,4 +1,4 @@
-"""A real Kafka broker (KRaft, one node) on loopback, for tests: killed and started again like any other process."""
+"""A Kafka broker (KRaft, one node) on loopback, which tests can kill and restart."""
 
 import socket
 import subprocess
@@ -27,7 +27,7 @@ transaction.state.log.replication.factor=1
 transaction.state.log.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
-# Scala itself comes with Spark.
+# Spark's wheel contains the Scala library.
 _SCALA = ":".join(map(str, Path(pyspark.__file__).parent.glob("jars/scala-library-*.jar")))
 _JAVA = [
     "java",
@@ -40,40 +40,40 @@ _JAVA = [
 
 
 class Broker:
-    """One broker with its folder; its address stays when it is started again."""
+    """A broker with its data in a folder. Its address survives restarts."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        port, controller = _free(), _free()
+        port, controller_port = _free_port(), _free_port()
         self.address = f"127.0.0.1:{port}"
         self._port = port
         self._settings = folder / "server.properties"
-        self._settings.write_text(_SETTINGS.format(port=port, controller=controller, folder=folder))
-        name = str(uuid.uuid4()).replace("-", "")[:22]
-        assert (
-            self._java(
-                "kafka.tools.StorageTool", "format", "-t", name, "-c", str(self._settings)
-            ).wait(120)
-            == 0
+        self._settings.write_text(
+            _SETTINGS.format(port=port, controller=controller_port, folder=folder)
         )
+        cluster_id = str(uuid.uuid4()).replace("-", "")[:22]
+        format_storage = self._start_java(
+            "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._settings)
+        )
+        assert format_storage.wait(120) == 0
         self._process: subprocess.Popen[bytes] | None = None
 
-    def _java(self, main: str, *arguments: str) -> subprocess.Popen[bytes]:
+    def _start_java(self, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         with (self._folder / "broker.log").open("ab") as log:
             return subprocess.Popen(
-                [*_JAVA, main, *arguments], stdout=log, stderr=log, start_new_session=True
+                [*_JAVA, main_class, *arguments], stdout=log, stderr=log, start_new_session=True
             )
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
-        self._process = self._java("kafka.Kafka", str(self._settings))
+        """Start the broker, and wait until it accepts connections."""
+        self._process = self._start_java("kafka.Kafka", str(self._settings))
         deadline = time.monotonic() + 180
-        while not self._answers():
+        while not self._accepts_connections():
             assert self._process.poll() is None, (self._folder / "broker.log").read_text()[-3000:]
             assert time.monotonic() < deadline, (self._folder / "broker.log").read_text()[-3000:]
             time.sleep(0.2)
 
-    def _answers(self) -> bool:
+    def _accepts_connections(self) -> bool:
         try:
             socket.create_connection(("127.0.0.1", self._port), timeout=1).close()
         except OSError:
@@ -81,14 +81,14 @@ class Broker:
         return True
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the broker with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
 
-def _free() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port: int = found.getsockname()[1]
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
         return port

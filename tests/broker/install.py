@@ -1,4 +1,4 @@
-"""`python -m tests.broker.install`: the jars of the broker that tests start, fetched once, by `make`."""
+"""`python -m tests.broker.install`: download the jars of the Kafka broker for tests."""
 
 import sys
 from pathlib import Path
@@ -11,18 +11,20 @@ _COORDINATES = "org.apache.kafka:kafka_2.13:4.1.2"
 
 
 def main() -> int:
-    """Fetch what is missing. Without a broker its tests are skipped, so that a failure is told and no more."""
+    """Download the jars if they are missing. Without them the tests that need Kafka are skipped."""
     lock = read_lock((Path(__file__).parent / "jars.lock").read_text())
     try:
         verify_jars(JARS, lock)
     except ArchiverError:
         print(
-            "moirae: fetching a Kafka broker for the tests (43 MB) …", file=sys.stderr, flush=True
+            "moirae: downloading a Kafka broker for the tests (43 MB) …",
+            file=sys.stderr,
+            flush=True,
         )
         try:
             fetch_jars([(_COORDINATES, "")], lock, JARS)
         except ArchiverError as error:
-            print(f"no Kafka broker for the tests: {error}", file=sys.stderr)
+            print(f"moirae: no Kafka broker for the tests: {error}", file=sys.stderr)
             return 1
     return 0
 

@@ -138,7 +138,7 @@ def test_missing_jars_are_named_as_such(tmp_path: Path, monkeypatch: pytest.Monk
 CHILD = """
 import sys, time
 from pathlib import Path
-from archiver.engine.session import start_session
+from archiver.spark import start_session
 spark = start_session("child", "local[1]", Path(sys.argv[1]), {}, "short")
 print(spark._jvm.java.lang.ProcessHandle.current().pid(), flush=True)
 for line in sys.stdin:

@@ -44,26 +44,27 @@ def test_history_is_rolled_over_and_asked(bucket: str) -> None:
         assert not Path(past.settings.home, "archive").exists()
 
 
-# Dies when its file is uploaded, before it is part of the table.
+# Waits to be killed when its file is uploaded, but not yet committed.
 _WRITER = """
 import sys
 from pathlib import Path
 from unittest.mock import patch
-import pyarrow as pa
-from archiver.log import Log
-from archiver.table import StreamTable
-from moirae import storage
-from moirae.settings import from_environment
+from archiver.delta.data_files import with_chunk_column
+from archiver.delta.log import DeltaLog
+from archiver.delta.table import StreamTable
+from moirae.config.settings import load_settings_from_environment
+from moirae.runtime import storage
 from tests.integration.history import SCHEMA
 
-def waits(*values, **named):
+def wait(*values, **options):
     print("uploaded", flush=True)
     sys.stdin.read()
 
-table = StreamTable(storage.root(from_environment(Path(sys.argv[1]))), SCHEMA)
-with patch.object(Log, "commit", waits):
-    rows = table.read([name for name in table._arrow.names if name != "chunk"])
-    table.append(rows.append_column("chunk", pa.array([0] * len(rows), pa.int32())), 1)
+settings = load_settings_from_environment(Path(sys.argv[1]))
+table = StreamTable(storage.open_storage(settings), SCHEMA)
+with patch.object(DeltaLog, "commit", wait):
+    rows = table.read([name for name in SCHEMA.arrow_schema().names if name != "chunk"])
+    table.append(with_chunk_column(rows, 0), 1)
 """
 
 

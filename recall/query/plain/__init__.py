@@ -21,7 +21,6 @@ from recall.query.plain.select import SelectWriter
 __all__ = [
     "PANES_TABLE",
     "DuckDBDialect",
-    "NotPlain",
     "PanedQuery",
     "PlainQuery",
     "SparkDialect",

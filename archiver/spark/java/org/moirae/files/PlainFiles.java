@@ -11,10 +11,10 @@ import org.apache.hadoop.fs.LocalFileSystem;
 import org.apache.hadoop.fs.Path;
 
 /**
- * {@link RawFiles} without {@code .crc} files: checkpoints and tables carry checks of their own.
+ * {@link RawFiles} without {@code .crc} files: checkpoints and tables have checksums of their own.
  *
  * <p>It remains a LocalFileSystem, because Hadoop casts it to that ({@code FileSystem.getLocal}, which the RocksDB
- * state store calls). A {@code .crc} file left by somebody else goes when its file is written again.
+ * state store calls). The {@code .crc} file of another program is removed when its file is written.
  */
 public class PlainFiles extends LocalFileSystem {
   public PlainFiles() {
@@ -41,7 +41,7 @@ public class PlainFiles extends LocalFileSystem {
       this.files = files;
     }
 
-    /** The original looks for the target or deletes it, then renames; a crash or a rival fits between. */
+    /** The original checks for the target or deletes it before it renames, which is not atomic. */
     @Override
     public void renameInternal(Path source, Path target, boolean overwrite) throws IOException {
       if (!overwrite || !files.isPlain(source, target)) {

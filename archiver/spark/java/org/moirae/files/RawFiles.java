@@ -13,14 +13,14 @@ import org.apache.hadoop.fs.RawLocalFileSystem;
 import org.apache.hadoop.fs.permission.FsPermission;
 
 /**
- * Hadoop's local file system without its child processes, and with renames that are one step.
+ * Hadoop's local file system without child processes, and with atomic renames.
  *
  * <p>Without its native library, Hadoop forks {@code chmod} and {@code readlink} for each file it writes: most of
- * the time of a small micro-batch. java.nio does the same in place.
+ * the time of a small micro-batch. java.nio does the same without a process.
  *
- * <p>A rename never replaces a file, as on HDFS; the original replaces it without a word. The new name is a hard link,
- * which fails where the name is taken: of two processes that commit the same version, one is refused. A crash before
- * the old name is removed leaves it behind, never a hole.
+ * <p>As on HDFS a rename never replaces a file; the original replaces it silently. The new name is a
+ * hard link, which fails if the name exists: of two processes that commit the same version, one
+ * fails. A crash before the old name is removed leaves both names; the file is never missing.
  */
 class RawFiles extends RawLocalFileSystem {
   @Override
@@ -50,19 +50,19 @@ class RawFiles extends RawLocalFileSystem {
     }
   }
 
-  /** Whether this is about a file and a file's name; folders and links are left to the original. */
+  /** Whether source and target are plain files; folders and links are left to the original. */
   boolean isPlain(Path source, Path target) {
     return Files.isRegularFile(nio(source), LinkOption.NOFOLLOW_LINKS) && !Files.isDirectory(nio(target));
   }
 
-  /** Gives a file its final name; fails where the name is taken, whoever else is taking it at this moment. */
+  /** Renames a file; fails if the target exists, also if another process is creating it. */
   void publish(Path source, Path target) throws IOException {
     try {
       Files.createLink(nio(target), nio(source));
     } catch (FileAlreadyExistsException | NoSuchFileException e) {
       throw e;
     } catch (UnsupportedOperationException | IOException e) {
-      // No hard links here: as the original, which another process may overtake.
+      // This file system has no hard links: rename as the original does, which is not atomic.
       if (Files.exists(nio(target), LinkOption.NOFOLLOW_LINKS)) {
         throw new FileAlreadyExistsException(target.toString());
       }
@@ -72,7 +72,7 @@ class RawFiles extends RawLocalFileSystem {
     Files.delete(nio(source));
   }
 
-  /** Gives a file its final name in place of the file that has it, if any. */
+  /** Renames a file and replaces the target if it exists. */
   void replace(Path source, Path target) throws IOException {
     Files.move(nio(source), nio(target), StandardCopyOption.ATOMIC_MOVE);
   }

@@ -1,0 +1,116 @@
+"""The table of a stream: appends, late columns, identities, and the choice of files to cluster."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from archiver.delta.identity import fingerprint
+from archiver.delta.log import DataFile
+from archiver.delta.schema import StreamSchema
+from archiver.delta.table import StreamTable, _append_number, select_for_clustering
+
+SCHEMA = StreamSchema(
+    "s", {"ts": "timestamp", "n": "bigint"}, "ts", ("n",), ("n",), timedelta(0), timedelta(0)
+)
+
+
+def rows(numbers: range, chunk: int = 0) -> pa.Table:
+    """Rows of the stream, one microsecond apart; every third is late."""
+    count = len(numbers)
+    ts = pa.array(numbers, pa.timestamp("us", tz="UTC"))
+    content = pa.table(
+        {"ts": ts, "n": pa.array(numbers, pa.int64()), "_extra": pa.nulls(count, pa.string())}
+    )
+    ids, hashes = fingerprint(SCHEMA, content)
+    added = {
+        "_late": pa.array([number % 3 == 0 for number in numbers]),
+        "_id": pa.array(ids, pa.binary()),
+        "_hash": pa.array(hashes),
+        "_unit": pa.repeat(pa.scalar(1, pa.int64()), count),
+        "_line": pa.array(range(count), pa.int64()),
+        "chunk": pa.repeat(pa.scalar(chunk, pa.int32()), count),
+    }
+    for name, values in added.items():
+        content = content.append_column(name, values)
+    return content
+
+
+def data_file(name: str, row_count: int) -> DataFile:
+    return DataFile(f"chunk=0/{name}", 0, row_count, bytes=1, oldest=0, newest=0)
+
+
+def test_append_number_is_read_for_unclustered_and_clustered_rows(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    table.append(rows(range(2)), 1)
+    table.append(rows(range(2, 4)), 2)
+    expected = {0: 1, 1: 1, 2: 2, 3: 2}
+    for _ in range(2):
+        numbers = table.read(["n", "_append"])
+        assert dict(zip(*map(pa.ChunkedArray.to_pylist, numbers.columns), strict=True)) == expected
+        table.cluster(0)
+    assert table.append_count == 2 and table.count_unclustered(0) == 0
+
+
+def test_identities_are_computed_for_unclustered_files(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    appended = rows(range(5))
+    table.append(appended, 1)
+    unclustered = table.read_identities(0)
+    table.cluster(0)
+    clustered = table.read_identities(0)
+    assert sorted(unclustered.tolist()) == sorted(clustered.tolist())
+    assert set(unclustered["hash"]) == set(appended["_hash"].to_pylist())
+
+
+def test_late_rows_are_left_out_on_request(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    table.append(rows(range(6)), 1)
+    (file,) = table.data_files()
+    assert table.read_on_time(file.path, ["n"])["n"].to_pylist() == [1, 2, 4, 5]
+
+
+def test_files_are_selected_by_time_and_chunk(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    for chunk, start in enumerate((0, 10)):
+        table.append(rows(range(start, start + 5), chunk), chunk)
+    assert [file.chunk for file in table.data_files(low=5)] == [1]
+    assert [file.chunk for file in table.data_files(high=10)] == [0]
+    assert [file.chunk for file in table.data_files(chunk=1)] == [1]
+    assert table.data_files(chunk=2) == []
+    assert table.local_paths(chunk=0)[0].startswith(f"{table.data_folder}/chunk=0/a-1-")
+
+
+def test_deleted_chunk_has_no_rows(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    table.append(rows(range(5)), 1)
+    table.delete_chunk(0)
+    table.delete_chunk(0)
+    assert table.read(["n"]).num_rows == 0 and table.version == 2
+
+
+@pytest.mark.parametrize(
+    ("sizes", "selected"),
+    [
+        ({"c-1": 10}, []),
+        ({"a-1": 5, "c-1": 21}, ["a-1"]),
+        ({"a-1": 5, "c-1": 20}, ["a-1", "c-1"]),
+        ({"c-2": 100, "c-1": 20, "a-1": 5}, ["a-1", "c-1", "c-2"]),
+        ({"c-2": 101, "c-1": 20, "a-1": 5}, ["a-1", "c-1"]),
+    ],
+)
+def test_clustered_files_are_rewritten_only_with_enough_new_rows(
+    sizes: dict[str, int], selected: list[str]
+) -> None:
+    files = [data_file(name, row_count) for name, row_count in sizes.items()]
+    paths = [file.path for file in select_for_clustering(files)]
+    assert paths == [f"chunk=0/{name}" for name in selected]
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("a-12-0f.parquet", 12), ("c-12-0f.parquet", 12), ("a-0f.parquet", 0), ("part-1", None)],
+)
+def test_append_number_is_parsed_from_file_names(name: str, number: int | None) -> None:
+    assert _append_number(f"chunk=0/{name}") == number

@@ -1,0 +1,63 @@
+"""When unreferenced files are removed."""
+
+from pathlib import Path
+
+from archiver.delta.vacuum import Vacuum
+from archiver.storage.base import LocalStorage
+
+
+class FakeStorage(LocalStorage):
+    """Records removals."""
+
+    def __init__(self, folder: Path, min_file_retention: float = 0.0) -> None:
+        super().__init__(folder)
+        self.min_file_retention = min_file_retention
+        self.removed: list[str] = []
+
+    def remove(self, name: str) -> None:
+        self.removed.append(name)
+
+
+class FakeTable:
+    """A table with a settable list of unreferenced files."""
+
+    def __init__(self, storage: FakeStorage, *unreferenced: str) -> None:
+        self.storage = storage
+        self.unreferenced = list(unreferenced)
+        self.checkpoints = 0
+
+    def unreferenced_files(self) -> list[str]:
+        return self.unreferenced
+
+    def checkpoint(self) -> None:
+        self.checkpoints += 1
+
+
+def test_file_is_removed_once_its_retention_has_passed() -> None:
+    storage = FakeStorage(Path("a"))
+    table, vacuum = FakeTable(storage, "file"), Vacuum(10.0)
+    for now in (100.0, 109.0):
+        vacuum.run([table], now)
+        assert storage.removed == []
+    vacuum.run([table], 110.0)
+    assert storage.removed == ["file"]
+    assert table.checkpoints == 3
+
+
+def test_file_that_is_referenced_meanwhile_starts_again() -> None:
+    storage = FakeStorage(Path("a"))
+    table, vacuum = FakeTable(storage, "file"), Vacuum(10.0)
+    vacuum.run([table], 0.0)
+    table.unreferenced = []
+    vacuum.run([table], 5.0)
+    table.unreferenced = ["file"]
+    vacuum.run([table], 10.0)
+    assert storage.removed == []
+
+
+def test_storage_may_require_a_longer_retention() -> None:
+    short, long = FakeStorage(Path("a")), FakeStorage(Path("b"), min_file_retention=20.0)
+    vacuum = Vacuum(10.0)
+    for now in (0.0, 10.0):
+        vacuum.run([FakeTable(short, "file"), FakeTable(long, "file")], now)
+    assert (short.removed, long.removed) == (["file"], [])
