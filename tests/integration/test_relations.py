@@ -99,7 +99,7 @@ def test_what_differs_holds_from_then_on(settings: Settings, connection: Connect
         (
             "UPDATE inventory.hosts SET cores = 1e12",
             "UPDATE inventory.hosts SET cores = 1",
-            "does not fit int",
+            "out of range for type int",
         ),
     ],
 )

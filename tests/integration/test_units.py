@@ -198,7 +198,7 @@ def test_a_fall_between_archive_and_ledger_counts_nothing_twice(
 ) -> None:
     world.ingest(_lines("a", _row("a"), {"ts": "2026-01-03T00:00:00Z", "host": "z", "n": 5}))
 
-    def fall(*_: Any) -> None:
+    def fall(*_: Any, **__: Any) -> None:
         raise ConnectionError("kill -9")
 
     with monkeypatch.context() as broken:
@@ -268,8 +268,8 @@ def test_rows_that_do_not_fit_are_refused_alone(world: World) -> None:
         world.archive.catalog.dead_letters(None, None, 10), key=lambda letter: letter["line"]
     )
     assert [(letter["line"], letter["detail"]) for letter in letters] == [
-        (2, "column ts: no event time"),
-        (3, "column n: 2147483648 does not fit int"),
+        (2, "column ts: event time is missing"),
+        (3, "column n: 2147483648 is out of range for type int"),
     ]
     assert json.loads(letters[1]["raw"]) == {"ts": "2026-01-01T02:00:00Z", "host": "c", "n": 2**31}
 
@@ -298,7 +298,7 @@ def test_a_file_that_does_not_fit_is_one_dead_letter(world: World) -> None:
     world.ingest(files.make_unit("cpu", "b", "parquet", path))
     assert world.counters() == (2, 0, 0, 0, 2, 0, 0)
     details = [letter["detail"] for letter in world.archive.catalog.dead_letters(None, None, 10)]
-    assert "column ts: the file holds string, timestamp is declared" in details
+    assert "column ts: type string of the file cannot be converted to timestamp" in details
     assert any(detail.startswith("not a Parquet file that can be read") for detail in details)
     assert world.healthy()
 
@@ -377,7 +377,7 @@ def test_the_partition_furthest_behind_holds_the_stream_back(world: World) -> No
 def test_records_that_come_again_are_counted_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fall(*_: Any) -> None:
+    def fall(*_: Any, **__: Any) -> None:
         raise ConnectionError("kill -9")
 
     batch = [(0, 7, _row("a")), (0, 9, b"no row".decode()), (1, 0, _row("b")), (1, 1, None)]
