@@ -92,7 +92,7 @@ def test_rows_that_another_program_has_rewritten_are_not_taken_for_those_of_then
     DeltaTable(table.data_folder).optimize.compact()
     then = ReaderAt(tmp_path, [SCHEMA])
     then.append_counts = {"s": 1}
-    with pytest.raises(HistoryUnavailable, match="another program"):
+    with pytest.raises(HistoryUnavailable, match="rewritten by another program"):
         then.snapshot("s", None, None)
 
 
