@@ -1,4 +1,4 @@
-"""Object storage for tests: SeaweedFS, which speaks S3, on this machine, for as long as it is asked for."""
+"""Object storage for tests: a SeaweedFS server with an S3 interface on this machine."""
 
 import json
 import random
@@ -19,21 +19,24 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 BUCKET = "archive-of-tests"
-_KEY, _SECRET = "key-of-tests", "secret-of-tests"
+_KEY = "key-of-tests"
+_SECRET = "secret-of-tests"
 _IDENTITY = {
     "name": "tests",
     "credentials": [{"accessKey": _KEY, "secretKey": _SECRET}],
     "actions": ["Admin", "Read", "Write", "List"],
 }
-# Each port has another of its server's beside it.
-_BESIDE = 10_000
-# Seconds: until it answers.
-_START = 60.0
+# Each server also listens on its port plus this number, for gRPC.
+_GRPC_PORT_OFFSET = 10_000
+_START_TIMEOUT = 60.0  # seconds
 
 
 @contextmanager
 def serving(folder: Path) -> Iterator[Mapping[str, str]]:
-    """A server with an empty bucket and its data in a folder: what the environment must hold to reach it."""
+    """Run a server with an empty bucket, which stores its data in a folder.
+
+    Yields the environment variables with which clients reach it.
+    """
     program = shutil.which("weed", path=sysconfig.get_path("scripts"))
     assert program is not None, "SeaweedFS is not installed: make setup"
     (folder / "keys.json").write_text(json.dumps({"identities": [_IDENTITY]}))
@@ -64,7 +67,7 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
             [program, "-logtostderr", "server", *arguments], stdout=log, stderr=log
         )
         try:
-            _await(process, environment, folder / "log")
+            _wait_until_ready(process, environment, folder / "log")
             yield environment
         finally:
             process.kill()
@@ -72,21 +75,23 @@ def serving(folder: Path) -> Iterator[Mapping[str, str]]:
 
 
 def _free_ports(count: int) -> list[int]:
-    found: list[int] = []
-    while len(found) < count:
+    ports: list[int] = []
+    while len(ports) < count:
         port = random.SystemRandom().randrange(20_000, 30_000)
-        if port not in found and all(map(_free, (port, port + _BESIDE))):
-            found.append(port)
-    return found
+        if port not in ports and all(map(_is_free, (port, port + _GRPC_PORT_OFFSET))):
+            ports.append(port)
+    return ports
 
 
-def _free(port: int) -> bool:
-    with socket.socket() as one:
-        return one.connect_ex(("127.0.0.1", port)) != 0
+def _is_free(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) != 0
 
 
-def _await(process: "subprocess.Popen[bytes]", environment: Mapping[str, str], log: Path) -> None:
-    """Until there is a bucket that takes objects."""
+def _wait_until_ready(
+    process: "subprocess.Popen[bytes]", environment: Mapping[str, str], log: Path
+) -> None:
+    """Create the bucket, and wait until it accepts objects."""
     store = S3Store(
         BUCKET,
         access_key_id=_KEY,
@@ -95,13 +100,13 @@ def _await(process: "subprocess.Popen[bytes]", environment: Mapping[str, str], l
         endpoint=environment["AWS_ENDPOINT_URL"],
         client_options={"allow_http": True},
     )
-    deadline = time.monotonic() + _START
+    deadline = time.monotonic() + _START_TIMEOUT
     while True:
         try:
-            make = obstore.sign(store, "PUT", "", timedelta(minutes=1))
-            _put(make)
-            obstore.put(store, "there", b"x")
-            obstore.delete(store, "there")
+            url = obstore.sign(store, "PUT", "", timedelta(minutes=1))
+            _create_bucket(url)
+            obstore.put(store, "probe", b"x")
+            obstore.delete(store, "probe")
             return
         except (URLError, BaseError) as error:
             if process.poll() is not None or time.monotonic() > deadline:
@@ -109,9 +114,9 @@ def _await(process: "subprocess.Popen[bytes]", environment: Mapping[str, str], l
             time.sleep(0.1)
 
 
-def _put(url: str) -> None:
+def _create_bucket(url: str) -> None:
     try:
         urllib.request.urlopen(urllib.request.Request(url, method="PUT")).close()
     except HTTPError as error:
-        if error.code != 409:
+        if error.code != 409:  # conflict: the bucket exists
             raise

@@ -1,4 +1,4 @@
-"""Chunks: the intervals of event time that divide the archive, their states and their maintenance."""
+"""Chunks: the intervals of event time that partition the archive, their states and maintenance."""
 
 from archiver.chunks.chunk import (
     FIRST_CHUNK,
@@ -19,6 +19,7 @@ from archiver.chunks.lifecycle import (
     MaintenanceTask,
     Requirement,
     StateChange,
+    awaits_deletion,
     last_deleted_chunk,
     plan_steps,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "Requirement",
     "StateChange",
     "apply_cuts",
+    "awaits_deletion",
     "last_deleted_chunk",
     "locate",
     "plan_cuts",

@@ -1,4 +1,4 @@
-"""Chunks: the intervals of event time that cut the whole archive, and where to cut next. Pure."""
+"""Chunks, the intervals of event time that partition the archive, and where to cut them. No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,15 +10,17 @@ import numpy.typing as npt
 ChunkState = Literal["present", "recent", "old", "expired"]
 MicrosArray = npt.NDArray[np.int64]
 
-# A chunk may be cut by age only when it holds at least this share of `rows`: quiet streams make no confetti.
+# Share of `CutPolicy.rows` that a chunk must hold before it is cut by age: else streams with few
+# rows would create many tiny chunks.
 _MIN_FILL_TO_CUT_BY_AGE = 1 / 100
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One interval [from_ts, to_ts) of event time, in microseconds, common to all streams and views.
+    """An interval [from_ts, to_ts) of event time, in microseconds, of all streams and views.
 
-    `from_ts` None: from the beginning of time. `to_ts` None: the end is not fixed yet, this is the newest chunk.
+    `from_ts` None: from the beginning of time. `to_ts` None: this is the newest chunk, which has no
+    end yet.
     """
 
     id: int
@@ -29,7 +31,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class CutPolicy:
-    """When the newest chunk ends: at `rows` rows over all streams, or `age` microseconds of event time."""
+    """The newest chunk ends at `rows` rows of all streams, or `age` microseconds of event time."""
 
     rows: int
     age: int
@@ -37,59 +39,83 @@ class CutPolicy:
 
 @dataclass(frozen=True)
 class NewestChunkStats:
-    """What the newest chunk holds: rows over all streams, and the oldest and newest event time seen in it."""
+    """Rows of all streams in the newest chunk, their oldest and newest event time (microseconds).
+
+    `oldest` and `newest` are None as long as the chunk is empty.
+    """
 
     rows: int = 0
     oldest: int | None = None
     newest: int | None = None
+
+    def add(self, rows: int, oldest: int, newest: int) -> "NewestChunkStats":
+        """The statistics after adding rows with event times from `oldest` to `newest`."""
+        if self.oldest is not None:
+            oldest = min(oldest, self.oldest)
+        if self.newest is not None:
+            newest = max(newest, self.newest)
+        return NewestChunkStats(self.rows + rows, oldest, newest)
 
 
 FIRST_CHUNK = Chunk(0, None, None)
 
 
 def locate(chunks: Sequence[Chunk], ts: MicrosArray) -> npt.NDArray[np.int32]:
-    """The id of the chunk of each time. `chunks` cover all time, in order."""
-    ends = np.array([c.to_ts for c in chunks[:-1]], dtype=np.int64)
-    ids = np.array([c.id for c in chunks], dtype=np.int32)
-    found: npt.NDArray[np.int32] = ids[np.searchsorted(ends, ts, side="right")]
-    return found
+    """The id of the chunk that contains each event time. `chunks`: all chunks, oldest first."""
+    ends = np.array([chunk.to_ts for chunk in chunks[:-1]], dtype=np.int64)
+    ids = np.array([chunk.id for chunk in chunks], dtype=np.int32)
+    chunk_ids: npt.NDArray[np.int32] = ids[np.searchsorted(ends, ts, side="right")]
+    return chunk_ids
 
 
 def plan_cuts(
     new_times: MicrosArray, newest_chunk: NewestChunkStats, policy: CutPolicy
 ) -> list[int]:
-    """Where the newest chunk and its followers end when the `arriving` rows (any order) have been added.
+    """The ends of the newest chunk and of the chunks after it, once new rows have been added.
 
-    A chunk that is full ends just past the newest row seen so far; rows from there on belong to the next. Rows of
-    one call are taken in time order, so a large batch is cut several times. Returns the ends, ascending.
+    `new_times`: the event times of these rows in microseconds, in any order. Rows are added in time
+    order, so a large batch is cut several times. A chunk that is full ends 1 µs after its newest
+    row. Returns the ends in ascending order; an empty list if the newest chunk is not full.
     """
     ts = np.sort(new_times)
-    cuts: list[int] = []
-    rows, oldest, newest = newest_chunk.rows, newest_chunk.oldest, newest_chunk.newest
-    at = 0
-    while at < len(ts):
-        first = int(ts[at])
-        oldest = first if oldest is None else min(oldest, first)
-        by_rows = at + max(policy.rows - rows, 1)
-        enough = at + max(int(policy.rows * _MIN_FILL_TO_CUT_BY_AGE) - rows, 1)
-        spanned = newest is not None and newest - oldest >= policy.age
-        aged = at + 1 if spanned else int(np.searchsorted(ts, oldest + policy.age, side="left")) + 1
-        full = min(by_rows, max(aged, enough))
-        if full > len(ts):
+    ends: list[int] = []
+    stats = newest_chunk
+    start = 0  # position in `ts` of the first row of the chunk to be cut
+    while start < len(ts):
+        added = start + _rows_until_full(ts[start:], stats, policy)
+        if added > len(ts):
             break
-        end = int(ts[full - 1]) + 1
-        if newest is not None:
-            end = max(end, newest + 1)
-        cuts.append(end)
-        at = int(np.searchsorted(ts, end, side="left"))
-        rows, oldest, newest = 0, None, None
-    return cuts
+        end = int(ts[added - 1]) + 1
+        if stats.newest is not None:
+            end = max(end, stats.newest + 1)
+        ends.append(end)
+        start = int(np.searchsorted(ts, end, side="left"))
+        stats = NewestChunkStats()
+    return ends
+
+
+def _rows_until_full(ts: MicrosArray, stats: NewestChunkStats, policy: CutPolicy) -> int:
+    """How many of the sorted event times fill a chunk with these statistics.
+
+    Larger than the number of `ts` if all of them do not fill it.
+    """
+    by_rows = max(policy.rows - stats.rows, 1)
+    min_fill = max(int(policy.rows * _MIN_FILL_TO_CUT_BY_AGE) - stats.rows, 1)
+    oldest = int(ts[0])
+    if stats.oldest is not None:
+        oldest = min(oldest, stats.oldest)
+    if stats.newest is not None and stats.newest - oldest >= policy.age:
+        by_age = 1
+    else:
+        by_age = int(np.searchsorted(ts, oldest + policy.age, side="left")) + 1
+    return min(by_rows, max(by_age, min_fill))
 
 
 def apply_cuts(chunks: Sequence[Chunk], ends: Sequence[int]) -> list[Chunk]:
-    """The chunks after fixing the newest one's end at `ends[0]` and adding the followers that the rest asks for."""
-    result = list(chunks)
+    """The chunks after ending the newest one at `ends[0]`, and those added after it at the rest."""
+    cut_chunks = list(chunks)
     for end in ends:
-        last = result.pop()
-        result += [Chunk(last.id, last.from_ts, end, last.state), Chunk(last.id + 1, end, None)]
-    return result
+        last = cut_chunks.pop()
+        cut_chunks.append(Chunk(last.id, last.from_ts, end, last.state))
+        cut_chunks.append(Chunk(last.id + 1, end, None))
+    return cut_chunks

@@ -1,7 +1,7 @@
-"""What becomes of chunks as event time moves on: present → recent → old → expired. Pure: values in, steps out.
+"""The lifecycle of chunks: present → recent → old → expired, and the maintenance tasks due. No I/O.
 
-A step is either a state, which holds for readers from the moment it is written, or work to be done for a chunk, which
-takes its time, may be repeated, and is recorded when it is done.
+A step is either a state change, which applies to readers as soon as it is stored, or a maintenance
+task, which takes time, may be repeated after a crash, and is recorded when it has finished.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -10,16 +10,21 @@ from itertools import takewhile
 
 from archiver.chunks.chunk import Chunk, ChunkState
 
-# The Archiver's own work: rewriting files clustered by key and time; counting the rows of an expired chunk, so that the
-# ledger stays true without them; deleting its files.
-CLUSTER, COUNT_ROWS, DELETE_CHUNK = "cluster", "count", "forget"
+# Names of the tasks of the archive itself, as stored in the catalog.
+CLUSTER = "cluster"  # rewrite files clustered by key and time
+COUNT_ROWS = "count"  # count the rows of an expired chunk, which the ledger must not lose
+DELETE_CHUNK = "forget"  # delete the files of an expired chunk
 
 
 @dataclass(frozen=True)
 class LifecyclePolicy:
-    """`recent`: how many closed chunks are recent. `keep`: microseconds of event time behind the newest; None: for
-    ever. `grace`: seconds by the clock from a chunk's expiry to the deletion of its files, in which those who found it
-    just before come to name it as theirs."""
+    """When chunks change their state.
+
+    `recent_chunks`: number of closed chunks that are recent. `retention`: microseconds of event
+    time before the newest after which chunks expire; None: never. `deletion_grace`: seconds between
+    the expiry of a chunk and the deletion of its files, so that a recall that was about to read it
+    can still register its use.
+    """
 
     recent_chunks: int
     retention: int | None
@@ -28,8 +33,10 @@ class LifecyclePolicy:
 
 @dataclass(frozen=True)
 class Requirement:
-    """Work by name that is done once for each chunk in one of `states`; and again when rows have come late into it
-    `again` times since (None: never)."""
+    """A task that is due once for each chunk in one of `states`.
+
+    It is due again when late rows were added to the chunk `repeat_after` times since; None: never.
+    """
 
     name: str
     states: frozenset[ChunkState]
@@ -38,8 +45,11 @@ class Requirement:
 
 @dataclass(frozen=True)
 class ChunkRecord:
-    """A chunk with what the catalog knows of it. `version`: how often rows came late into it; `done`: the work that was
-    done for it, at which version; `expired`: seconds by the clock since it expired."""
+    """A chunk with what the catalog records about it.
+
+    `version`: how many times late rows were added to it. `completed_versions`: by name of a
+    completed task, the version at which it ran. `expired_seconds`: time since the chunk expired.
+    """
 
     chunk: Chunk
     version: int = 0
@@ -49,7 +59,7 @@ class ChunkRecord:
 
 @dataclass(frozen=True)
 class StateChange:
-    """A chunk's new state."""
+    """The next state of a chunk."""
 
     chunk: int
     state: ChunkState
@@ -57,7 +67,7 @@ class StateChange:
 
 @dataclass(frozen=True)
 class MaintenanceTask:
-    """Something to do for a chunk, at a version of it."""
+    """A task to run for a chunk at a version of it. `name`: see `Requirement`."""
 
     chunk: int
     name: str
@@ -65,6 +75,8 @@ class MaintenanceTask:
 
 
 LifecycleStep = StateChange | MaintenanceTask
+
+_STATE_ORDER: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
 
 
 def plan_steps(
@@ -75,80 +87,107 @@ def plan_steps(
     requirements: Sequence[Requirement],
     chunks_in_use: Collection[int] = (),
 ) -> list[LifecycleStep]:
-    """What is to be done now, states first, the newest chunk's work first.
+    """The steps due now: state changes first, then tasks, those of the newest chunk first.
 
-    `watermark`: of all streams, `newest`: the furthest of any, both in microseconds of event time. `pinned`: chunks
-    that running recalls may still read. A chunk goes through its states one by one, several at once if need be.
+    `watermark`: the lowest of all streams, `newest`: the highest, in microseconds of event time.
+    `chunks_in_use`: chunks that running recalls may still read. A chunk passes through all states
+    in order; one call may return several changes of a chunk.
     """
     states = _target_states(records, policy, watermark, newest)
-    changed: list[LifecycleStep] = [
-        StateChange(k.chunk.id, state)
-        for k in records
-        for state in _states_between(k.chunk.state, states[k.chunk.id])
-    ]
-    work: list[LifecycleStep] = []
-    for one in reversed(records):
-        now = replace(one, chunk=replace(one.chunk, state=states[one.chunk.id]))
-        work += [
-            MaintenanceTask(now.chunk.id, name, now.version)
-            for name in _due_tasks(now, policy, requirements, chunks_in_use)
-        ]
-    return changed + work
+    changes: list[LifecycleStep] = []
+    for record in records:
+        chunk = record.chunk
+        for state in _states_between(chunk.state, states[chunk.id]):
+            changes.append(StateChange(chunk.id, state))
+    tasks: list[LifecycleStep] = []
+    for record in reversed(records):
+        chunk = replace(record.chunk, state=states[record.chunk.id])
+        changed_record = replace(record, chunk=chunk)
+        for name in _due_tasks(changed_record, policy, requirements, chunks_in_use):
+            tasks.append(MaintenanceTask(chunk.id, name, record.version))
+    return changes + tasks
+
+
+def awaits_deletion(record: ChunkRecord) -> bool:
+    """Whether a chunk is expired and its files are not deleted yet."""
+    return record.chunk.state == "expired" and DELETE_CHUNK not in record.completed_versions
 
 
 def last_deleted_chunk(records: Sequence[ChunkRecord]) -> Chunk | None:
-    """The newest of the oldest chunks that are all gone, files and all; None: there is none."""
-    gone = list(
-        takewhile(
-            lambda one: one.chunk.state == "expired" and DELETE_CHUNK in one.completed_versions,
-            records,
-        )
-    )
-    return gone[-1].chunk if gone else None
+    """The newest chunk that is deleted together with all chunks before it; None without any."""
+    deleted = list(takewhile(_is_deleted, records))
+    return deleted[-1].chunk if deleted else None
 
 
-_STATE_ORDER: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
+def _is_deleted(record: ChunkRecord) -> bool:
+    return record.chunk.state == "expired" and DELETE_CHUNK in record.completed_versions
 
 
 def _states_between(before: ChunkState, after: ChunkState) -> tuple[ChunkState, ...]:
+    """The states after `before`, up to and including `after`."""
     return _STATE_ORDER[_STATE_ORDER.index(before) + 1 : _STATE_ORDER.index(after) + 1]
 
 
 def _target_states(
-    kept: Sequence[ChunkRecord], policy: LifecyclePolicy, watermark: int | None, newest: int | None
+    records: Sequence[ChunkRecord],
+    policy: LifecyclePolicy,
+    watermark: int | None,
+    newest: int | None,
 ) -> dict[int, ChunkState]:
-    """The state that each chunk should have; none goes back."""
+    """The state that each chunk should have, by chunk id. States never go back."""
     states: dict[int, ChunkState] = {}
-    closed = 0
-    for one in reversed(kept):
-        chunk = one.chunk
-        ended = chunk.to_ts is not None and watermark is not None and chunk.to_ts <= watermark
-        if chunk.state == "present" and not ended:
+    closed_chunks = 0
+    for record in reversed(records):
+        chunk = record.chunk
+        if chunk.state == "present" and not _is_closed(chunk, watermark):
             states[chunk.id] = "present"
             continue
-        closed += 1
-        wanted: ChunkState = "recent" if closed <= policy.recent_chunks else "old"
-        if policy.retention is not None and newest is not None and chunk.to_ts is not None:
-            wanted = "expired" if chunk.to_ts <= newest - policy.retention else wanted
-        states[chunk.id] = max(wanted, chunk.state, key=_STATE_ORDER.index)
+        closed_chunks += 1
+        state: ChunkState = "old"
+        if _is_expired(chunk, policy, newest):
+            state = "expired"
+        elif closed_chunks <= policy.recent_chunks:
+            state = "recent"
+        states[chunk.id] = max(state, chunk.state, key=_STATE_ORDER.index)
     return states
 
 
+def _is_closed(chunk: Chunk, watermark: int | None) -> bool:
+    return chunk.to_ts is not None and watermark is not None and chunk.to_ts <= watermark
+
+
+def _is_expired(chunk: Chunk, policy: LifecyclePolicy, newest: int | None) -> bool:
+    if policy.retention is None or newest is None or chunk.to_ts is None:
+        return False
+    return chunk.to_ts <= newest - policy.retention
+
+
 def _due_tasks(
-    one: ChunkRecord, policy: LifecyclePolicy, needs: Sequence[Requirement], pinned: Collection[int]
+    record: ChunkRecord,
+    policy: LifecyclePolicy,
+    requirements: Sequence[Requirement],
+    chunks_in_use: Collection[int],
 ) -> list[str]:
-    if one.chunk.state == "expired":
-        if COUNT_ROWS not in one.completed_versions:
-            return [COUNT_ROWS]
-        free = one.expired_seconds >= policy.deletion_grace and one.chunk.id not in pinned
-        return [DELETE_CHUNK] if free and DELETE_CHUNK not in one.completed_versions else []
-    return [
-        need.name for need in needs if one.chunk.state in need.states and _is_missing(one, need)
-    ]
+    """The names of the tasks that are due for a chunk."""
+    chunk = record.chunk
+    if chunk.state != "expired":
+        return [
+            requirement.name
+            for requirement in requirements
+            if chunk.state in requirement.states and _is_due(record, requirement)
+        ]
+    if COUNT_ROWS not in record.completed_versions:
+        return [COUNT_ROWS]
+    grace_is_over = record.expired_seconds >= policy.deletion_grace
+    if awaits_deletion(record) and grace_is_over and chunk.id not in chunks_in_use:
+        return [DELETE_CHUNK]
+    return []
 
 
-def _is_missing(one: ChunkRecord, need: Requirement) -> bool:
-    done = one.completed_versions.get(need.name)
-    return done is None or (
-        need.repeat_after is not None and one.version - done >= need.repeat_after
-    )
+def _is_due(record: ChunkRecord, requirement: Requirement) -> bool:
+    completed_version = record.completed_versions.get(requirement.name)
+    if completed_version is None:
+        return True
+    if requirement.repeat_after is None:
+        return False
+    return record.version - completed_version >= requirement.repeat_after

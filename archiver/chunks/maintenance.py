@@ -1,7 +1,7 @@
-"""Work for chunks in the background, one thing at a time, beside appends and readers.
+"""Maintenance of chunks in a background thread, one task at a time, beside appends and readers.
 
-What is done for a chunk is a *preparation*: a callable that may be killed at any moment and is then called again. The
-roller writes nothing to the catalog: it reports what is done, and the one writer records it.
+A task may be killed at any moment and is then run again by the next process. Nothing is written to
+the catalog here: results are collected by the archive writer, which records them.
 """
 
 import os
@@ -32,18 +32,20 @@ from archiver.storage import StorageRoot
 
 _LOG = structlog.get_logger()
 
-# Live work goes first: the thread asks the system for less of the processor.
+# Niceness of the maintenance thread: live processing takes precedence.
 _NICENESS = 10
-# Late appends to a closed chunk after which its files are clustered again.
+# Appends of late rows to a closed chunk after which its files are clustered again.
 _RECLUSTER_AFTER = 20
-# Between two looks for files that nobody needs any more, and logs to gather: seconds at most.
-_VACUUM_INTERVAL = 30.0
+# Longest time between two runs of the vacuum.
+_VACUUM_INTERVAL = 30.0  # seconds
+
+# Errors after which a task is logged and tried again later.
+_RECOVERABLE_ERRORS = (ArchiverError, DeltaError, OSError, CommitConflict)
 
 
 @dataclass(frozen=True)
 class MaintenanceHandler:
-    """What is done for chunks, and `prepare`, which does it for the chunk of an id. What it raises of `OSError`,
-    `DeltaError` and `ArchiverError` is logged, and it is called again."""
+    """A requirement, and the function that meets it for the chunk of an id."""
 
     requirement: Requirement
     handle: Callable[[int], None]
@@ -51,15 +53,18 @@ class MaintenanceHandler:
 
 @dataclass(frozen=True)
 class MaintenanceResult:
-    """A piece of work that is done; `rows`: counted rows by stream and source unit."""
+    """A finished task. `rows_by_unit`: number of counted rows by stream and source unit id."""
 
     task: MaintenanceTask
     rows_by_unit: Mapping[tuple[str, int], int] = field(default_factory=dict)
 
 
 class ChunkMaintenance:
-    """Carries out the work that `archiver.chunks.lifecycle` asks for. `retention`: seconds that replaced files stay on disk,
-    longer than any reader reads a list of files. `kinds`: the numbered tables whose small files it merges."""
+    """Runs the tasks planned by `archiver.chunks.lifecycle`, and vacuums the tables periodically.
+
+    `file_retention`: seconds that replaced files stay on disk; must exceed the time that any reader
+    uses a list of files. `sequenced_tables`: tables whose small files are compacted.
+    """
 
     def __init__(
         self,
@@ -69,11 +74,11 @@ class ChunkMaintenance:
         sequenced_tables: Sequence[TableSpec] = (),
     ) -> None:
         self._tables = [StreamTable(root, schema) for schema in schemas]
-        self._sequenced_tables = [SequencedTable(root, kind) for kind in sequenced_tables]
+        self._sequenced_tables = [SequencedTable(root, spec) for spec in sequenced_tables]
         self._file_retention = file_retention
-        closed = Requirement(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER_AFTER)
-        self._handlers = {CLUSTER: MaintenanceHandler(closed, self._cluster_chunk)}
-        self.requirements = [one.requirement for one in self._handlers.values()]
+        clustering = Requirement(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER_AFTER)
+        self._handlers = {CLUSTER: MaintenanceHandler(clustering, self._cluster_chunk)}
+        self.requirements = [handler.requirement for handler in self._handlers.values()]
         self._results: SimpleQueue[MaintenanceResult] = SimpleQueue()
         self._queued: set[MaintenanceTask] = set()
         self._queue_changed = threading.Condition()
@@ -85,83 +90,85 @@ class ChunkMaintenance:
         self._schedule_vacuum()
 
     def submit(self, tasks: Iterable[MaintenanceTask]) -> None:
-        """Queue what is not queued yet."""
-        for one in tasks:
+        """Queue the tasks that are not queued already."""
+        for task in tasks:
             with self._queue_changed:
-                if one in self._queued:
+                if task in self._queued:
                     continue
-                self._queued.add(one)
-            self._scheduler.add_job(self._run, args=[one], misfire_grace_time=None)
+                self._queued.add(task)
+            self._scheduler.add_job(self._run, args=[task], misfire_grace_time=None)
 
     def collect_results(self) -> list[MaintenanceResult]:
-        """What has been done since the last call."""
-        found = []
+        """The tasks finished since the last call."""
+        results = []
         while not self._results.empty():
-            found.append(self._results.get())
-        return found
+            results.append(self._results.get())
+        return results
 
     def wait(self) -> None:
-        """Until all that is queued has been tried."""
+        """Block until all queued tasks have finished or failed."""
         with self._queue_changed:
             self._queue_changed.wait_for(lambda: not self._queued)
 
     def stop(self) -> None:
-        """Begin nothing more; work at hand ends with the process, and is begun again by the next."""
+        """Start no further task, without waiting for the running one."""
         self._scheduler.shutdown(wait=False)
 
-    def _run(self, work: MaintenanceTask) -> None:
+    def _run(self, task: MaintenanceTask) -> None:
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
-            self._results.put(self._execute(work))
-        except (ArchiverError, DeltaError, OSError, CommitConflict) as error:
+            self._results.put(self._execute(task))
+        except _RECOVERABLE_ERRORS as error:
             _LOG.warning(
-                "not done for a chunk",
-                action=f"{work.name}_failed",
-                chunk=work.chunk,
+                "chunk maintenance failed",
+                action="maintenance_failed",
+                task=task.name,
+                chunk=task.chunk,
                 error=str(error),
             )
         finally:
             with self._queue_changed:
-                self._queued.discard(work)
+                self._queued.discard(task)
                 self._queue_changed.notify_all()
 
-    def _execute(self, work: MaintenanceTask) -> MaintenanceResult:
-        if work.name == COUNT_ROWS:
-            return MaintenanceResult(work, self._count_rows(work.chunk))
-        if work.name == DELETE_CHUNK:
+    def _execute(self, task: MaintenanceTask) -> MaintenanceResult:
+        if task.name == COUNT_ROWS:
+            return MaintenanceResult(task, self._count_rows(task.chunk))
+        if task.name == DELETE_CHUNK:
             for table in self._tables:
-                table.delete_chunk(work.chunk)
+                table.delete_chunk(task.chunk)
         else:
-            self._handlers[work.name].handle(work.chunk)
-        return MaintenanceResult(work)
+            self._handlers[task.name].handle(task.chunk)
+        return MaintenanceResult(task)
 
     def _cluster_chunk(self, chunk: int) -> None:
         for table in self._tables:
             table.cluster(chunk)
 
     def _count_rows(self, chunk: int) -> dict[tuple[str, int], int]:
-        rows: Counter[tuple[str, int]] = Counter()
+        """Number of rows in a chunk by stream and source unit id."""
+        rows_by_unit: dict[tuple[str, int], int] = {}
         for table in self._tables:
             table.refresh()
-            rows.update(
-                (table.schema.name, unit)
-                for unit in table.read(["_unit"], chunk)["_unit"].to_pylist()
-            )
-        return dict(rows)
+            units = table.read(["_unit"], chunk)["_unit"].to_pylist()
+            for unit, rows in Counter(units).items():
+                rows_by_unit[table.schema.name, unit] = rows
+        return rows_by_unit
 
     def _schedule_vacuum(self) -> None:
-        at = datetime.now(UTC) + timedelta(seconds=min(_VACUUM_INTERVAL, self._file_retention / 4))
-        self._scheduler.add_job(self._run_vacuum, "date", run_date=at, misfire_grace_time=None)
+        delay = timedelta(seconds=min(_VACUUM_INTERVAL, self._file_retention / 4))
+        self._scheduler.add_job(
+            self._run_vacuum, "date", run_date=datetime.now(UTC) + delay, misfire_grace_time=None
+        )
 
     def _run_vacuum(self) -> None:
-        """Merge small files, delete those that have been no part of a table for longer than readers may need them, and
-        gather logs."""
+        """Compact the sequenced tables, delete unreferenced files, and checkpoint the logs."""
         try:
             for table in self._sequenced_tables:
                 table.compact()
             self._vacuum.run([*self._tables, *self._sequenced_tables], time.monotonic())
-        except (ArchiverError, DeltaError, OSError, CommitConflict) as error:
-            _LOG.warning("not swept", action="sweep_failed", error=str(error))
+        except _RECOVERABLE_ERRORS as error:
+            _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))
         finally:
             self._schedule_vacuum()

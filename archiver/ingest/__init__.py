@@ -1,4 +1,4 @@
-"""Ingest: source units are decoded, classified and appended to the archive, each record once."""
+"""Ingest: decode, classify and append source units to the archive, each record once."""
 
 from archiver.ingest.catalog import Catalog
 from archiver.ingest.ledger_compaction import MIN_UNIT_AGE, LedgerCompaction

@@ -1,4 +1,4 @@
-"""What becomes of each decoded row: archived, a repetition, or refused. Pure."""
+"""Classify decoded rows: new, replayed, duplicate or in conflict; on time or late. No I/O."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,13 +8,18 @@ import numpy.typing as npt
 
 from archiver.delta import Array
 
-RowClass = Literal["new", "again", "duplicate", "conflict"]
+RowClass = Literal["new", "replayed", "duplicate", "conflict"]
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class RowClassification:
-    """One flag a row. `new`: to be archived now; `again`: was archived by an earlier reading of this same line."""
+    """Masks over the classified rows; each row is set in exactly one of them.
+
+    `new`: to be archived. `replayed`: archived by an earlier read of the same line. `duplicate`:
+    same identity and content as an archived row of another line. `conflict`: same identity, other
+    content.
+    """
 
     new: Mask
     replayed: Mask
@@ -23,43 +28,61 @@ class RowClassification:
 
 
 def flag_late(ts: Array, bound: int | None) -> Mask:
-    """Rows behind what earlier units of the stream, or an advance without data, have settled (microseconds)."""
-    return np.zeros(len(ts), dtype=bool) if bound is None else np.asarray(ts < bound)
+    """Mask of rows whose event time (microseconds) is before `bound`; none if that is None."""
+    if bound is None:
+        return np.zeros(len(ts), dtype=bool)
+    return np.asarray(ts < bound)
 
 
 def flag_late_in_order(ts: Array, newest: int | None, lateness: int, bound: int | None) -> Mask:
-    """Rows of a source where each is held against all before it: behind `bound`, or the newest of them less `lateness`.
+    """Mask of rows that are late compared with the rows before them; times in microseconds.
 
-    `newest`: of the rows before the first of these.
+    A row is late before `bound`, or before the newest preceding event time minus `lateness`.
+    `newest`: the newest event time before the first row, None if there was none.
     """
     if not len(ts):
         return np.zeros(0, dtype=bool)
     first = int(ts[0]) if newest is None else newest
-    before = np.maximum.accumulate(np.concatenate([[first], ts[:-1]])) - lateness
-    return np.asarray(ts < (before if bound is None else np.maximum(before, bound)))
+    bounds = np.maximum.accumulate(np.concatenate([[first], ts[:-1]])) - lateness
+    if bound is not None:
+        bounds = np.maximum(bounds, bound)
+    return np.asarray(ts < bounds)
+
+
+def latest(*event_times: int | None) -> int | None:
+    """The latest of the event times that are not None; None if all are."""
+    return max((ts for ts in event_times if ts is not None), default=None)
 
 
 def late_bound(newest: int | None, lateness: int, advanced: int | None) -> int | None:
-    """Rows before this event time are late: `newest` of all earlier units less `lateness`, or the advance."""
-    bounds = [b for b in (None if newest is None else newest - lateness, advanced) if b is not None]
-    return max(bounds, default=None)
+    """Rows before the returned event time (microseconds) are late; None: no row is.
+
+    `newest`: the newest event time of all earlier units. `advanced`: where the stream was advanced
+    to without data.
+    """
+    if newest is None:
+        return advanced
+    return latest(newest - lateness, advanced)
 
 
 def classify(rows: Array, is_archived: Mask, archived_entries: Array) -> RowClassification:
-    """Hold rows (index entries, in arrival order) against the archived entries of the same identity.
+    """Compare rows (index entries, in arrival order) with archived rows of the same identity.
 
-    Among rows of one call the first of an identity counts as archived before the others.
+    `archived_entries`: the entry of the archived row, where `is_archived` is set. Among rows of one
+    identity in one call, the first counts as archived before the rest.
     """
-    _, first, which = np.unique(rows["id"], return_index=True, return_inverse=True)
-    leader = first[which]
+    _, first_positions, group = np.unique(rows["id"], return_index=True, return_inverse=True)
+    leader = first_positions[group]
     is_leader = leader == np.arange(len(rows))
     reference_hash = np.where(is_archived, archived_entries["hash"], rows["hash"][leader])
-    same = rows["hash"] == reference_hash
-    again = (
-        is_archived
-        & same
-        & (archived_entries["unit"] == rows["unit"])
-        & (archived_entries["line"] == rows["line"])
-    )
+    same_content = rows["hash"] == reference_hash
+    same_unit = archived_entries["unit"] == rows["unit"]
+    same_line = archived_entries["line"] == rows["line"]
+    replayed = is_archived & same_content & same_unit & same_line
     new = ~is_archived & is_leader
-    return RowClassification(new, again, same & ~again & ~new, ~same)
+    return RowClassification(
+        new=new,
+        replayed=replayed,
+        duplicate=same_content & ~replayed & ~new,
+        conflict=~same_content,
+    )

@@ -1,6 +1,7 @@
-"""The ledger does not grow for ever: source units that will not be read again become one row of their stream.
+"""Compaction of the ingest ledger: old source units are merged into one row per stream.
 
-The counters of that row are the sums of theirs, so the accounting holds as before, in total where it held for each.
+That row holds the sums of the counters of the merged units, so the totals of a stream do not
+change; the counters of a single merged unit are no longer known.
 """
 
 from collections.abc import Callable
@@ -14,47 +15,61 @@ from archiver.times import from_micros
 
 _QUERIES = sql.load("folding")
 
-# By the clock, since a unit was archived: who handed it over may still ask what became of it; a key is known so long.
-MIN_UNIT_AGE, PUSH_KEY_LIFETIME = timedelta(hours=1), timedelta(days=7)
+# Since a unit was archived: its client may still ask for the counters of the unit.
+MIN_UNIT_AGE = timedelta(hours=1)
+# Since a pushed batch with an idempotency key was archived: the key is recognised until then.
+PUSH_KEY_LIFETIME = timedelta(days=7)
 
 
 class LedgerCompaction:
-    """On the connection of the ledger's one writer. `least`: for so long no unit is folded."""
+    """Compacts the ledger on the connection of its one writer.
+
+    `min_age`: units archived more recently are not merged.
+    """
 
     def __init__(self, connection: Connection[Any], min_age: timedelta = MIN_UNIT_AGE) -> None:
         self._connection = connection
         self._min_age = min_age
-        # Where in the ledger the next look at a stream begins.
+        # By stream: the ledger id after which the next call continues.
         self._resume_after: dict[str, int] = {}
 
     def compact(self, stream: str, before: int, is_gone: Callable[[str], bool], limit: int) -> bool:
-        """Fold some units with rows before `sealed` (microseconds of event time) only, and whose source is `gone`, by
-        name. Returns whether there may be more."""
+        """Merge up to `limit` units whose rows are all before `before` (microseconds).
+
+        `is_gone` tells by a unit's name whether its source was removed and cannot be read again.
+        Returns whether the caller should continue at once.
+        """
         values = {
             "stream": stream,
             "after": self._resume_after.get(stream, 0),
             "sealed": from_micros(before),
+            "least": self._min_age,
+            "keys": max(PUSH_KEY_LIFETIME, self._min_age),
+            "limit": limit,
         }
-        spans = {"least": self._min_age, "keys": max(PUSH_KEY_LIFETIME, self._min_age)}
-        found = self._connection.execute(
-            _QUERIES["foldable"], {**values, **spans, "limit": limit}
-        ).fetchall()
-        ids = [number for number, name in found if is_gone(name)]
+        units = self._connection.execute(_QUERIES["foldable"], values).fetchall()
+        ids = [unit_id for unit_id, name in units if is_gone(name)]
         if ids:
             self._connection.execute(_QUERIES["fold"], {"stream": stream, "ids": ids})
-        more = len(found) == limit
-        self._resume_after[stream] = found[-1][0] if more else 0
-        return more and bool(ids)  # the rest is looked at another time
+        has_next_page = len(units) == limit
+        self._resume_after[stream] = units[-1][0] if has_next_page else 0
+        # Without any merged unit, the next page can wait for the next period.
+        return has_next_page and bool(ids)
 
     def drop_dead_letters(self, older_than: timedelta, limit: int) -> bool:
-        """Drop some dead letters that are older than `keep` by the clock. Returns whether there may be more."""
-        rows = self._connection.execute(
-            _QUERIES["drop_letters"], {"keep": older_than, "limit": limit}
-        ).fetchall()
-        return sum(int(n) for (n,) in rows) == limit
+        """Delete up to `limit` dead letters older than `older_than`, except those marked for retry.
+
+        Returns whether there may be more of them.
+        """
+        values = {"keep": older_than, "limit": limit}
+        rows = self._connection.execute(_QUERIES["drop_letters"], values).fetchall()
+        return sum(int(count) for (count,) in rows) == limit
 
     def delete_chunks_before(self, oldest: int) -> None:
-        """Chunks have left up to this one, which stands for them from now on."""
+        """Delete the catalog rows of chunks before `oldest`, whose files are deleted already.
+
+        Chunk `oldest` starts at the beginning of time from now on.
+        """
         with self._connection.transaction():
             self._connection.execute(_QUERIES["forget_chunks"], {"oldest": oldest})
             self._connection.execute(_QUERIES["begin_with"], {"oldest": oldest})

@@ -1,10 +1,11 @@
-"""Lines of a source become typed columns; a line that cannot is refused alone, with its reason. Pure."""
+"""Decode lines of JSON or CSV to typed columns, refusing each invalid line separately. No I/O."""
 
 import csv
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
+from operator import attrgetter
 from typing import Any, Literal
 
 import orjson
@@ -16,28 +17,39 @@ from archiver.errors import ArchiverError
 from archiver.times import to_micros
 
 LineFormat = Literal["jsonl", "csv"]
+RefusalReason = Literal["malformed", "quarantined", "conflict", "expired"]
 
-# Bytes. A longer line is refused: no line may hold up the stream or fill the memory.
-MAX_LINE_BYTES = 1 << 20
+# Longer lines are refused, so that one line can neither stall the stream nor exhaust the memory.
+MAX_LINE_BYTES = 1 << 20  # bytes
 
+# Values of an integer type are at least -limit and below limit.
 INT_LIMITS = {"int": 2**31, "bigint": 2**63}
-# Event times: from 1900 to 9999, in seconds since 1970. Nothing real is older, and what computes with times has room.
-MIN_EVENT_TIME, MAX_EVENT_TIME = -2208988800, 253402300799
+
+# Bounds of event times: leaves room for time arithmetic without overflow.
+MIN_EVENT_TIME = -2208988800  # 1900-01-01T00:00:00Z, in seconds since 1970
+MAX_EVENT_TIME = 253402300799  # 9999-12-31T23:59:59Z, in seconds since 1970
+
+_MAX_DETAIL_LENGTH = 200  # characters of an error message
+_MAX_QUOTED_LENGTH = 60  # characters of a value quoted in an error message
 
 
 @dataclass(frozen=True)
 class RefusedLine:
-    """A line that is not archived: its number in the unit, why, and its bytes."""
+    """A line that is not archived: its number in the unit, the reason, and its bytes."""
 
     line: int
-    reason: Literal["malformed", "quarantined", "conflict", "expired"]
+    reason: RefusalReason
     detail: str
     raw: bytes
 
 
 @dataclass(frozen=True)
 class DecodedRows:
-    """Typed rows of some lines. `table` holds the declared columns and `_extra`; `lines` the line of each row."""
+    """Typed rows of a batch of lines, and the lines that were refused.
+
+    `table`: the declared columns and `_extra`, the undeclared fields as a JSON object.
+    `line_numbers` and `raw`: the number and the bytes of each row's line.
+    """
 
     table: pa.Table
     line_numbers: list[int]
@@ -46,7 +58,7 @@ class DecodedRows:
 
 
 class _InvalidValue(ArchiverError, ValueError):
-    """One value does not fit its column."""
+    """A line or value that cannot be decoded."""
 
 
 def decode_lines(
@@ -56,128 +68,136 @@ def decode_lines(
     first: int,
     header: Sequence[str] = (),
 ) -> DecodedRows:
-    """Decode non-blank `lines`, numbered from `first`, of one unit; `header` names the fields of CSV lines."""
+    """Decode the non-blank `lines` of one unit, numbered from `first`.
+
+    `header`: the field names of CSV lines.
+    """
     records, refused = _parse_records(line_format, lines, first, header)
-    rows = [record for record in records if record is not None]
-    numbers = [first + i for i, record in enumerate(records) if record is not None]
+    rows = []
+    numbers = []
+    for number, record in enumerate(records, first):
+        if record is not None:
+            rows.append(record)
+            numbers.append(number)
     raw = [lines[number - first] for number in numbers]
-    columns, bad = _convert_columns(schema, rows)
-    refused += [RefusedLine(numbers[i], "malformed", detail, raw[i]) for i, detail in bad.items()]
+    columns, errors = _convert_columns(schema, rows)
     table = pa.table({**columns, "_extra": _extra_column(schema, rows)})
-    if bad:
-        keep = [i for i in range(len(rows)) if i not in bad]
-        table = table.take(pa.array(keep, pa.int64()))
-        numbers, raw = [numbers[i] for i in keep], [raw[i] for i in keep]
-    return DecodedRows(table, numbers, raw, sorted(refused, key=lambda r: r.line))
+    if errors:
+        for index, detail in errors.items():
+            refused.append(RefusedLine(numbers[index], "malformed", detail, raw[index]))
+        valid = [index for index in range(len(rows)) if index not in errors]
+        table = table.take(pa.array(valid, pa.int64()))
+        numbers = list(map(numbers.__getitem__, valid))
+        raw = list(map(raw.__getitem__, valid))
+    return DecodedRows(table, numbers, raw, sorted(refused, key=attrgetter("line")))
 
 
 def parse_csv_header(line: bytes) -> list[str]:
-    """The field names of a CSV file's first line. Raises `ValueError` where it is none."""
+    """The field names in the first line of a CSV file. Raises `ValueError` if it is invalid."""
     try:
         names = next(csv.reader([line.decode("utf-8")], strict=True))
     except csv.Error as error:
         raise ValueError(str(error)) from error
     if len(set(names)) != len(names):
-        raise ValueError("a field stands twice in the header")
+        raise ValueError("duplicate field name in the CSV header")
     return [name.strip() for name in names]
 
 
 def _parse_records(
-    form: LineFormat, lines: Sequence[bytes], first: int, header: Sequence[str]
+    line_format: LineFormat, lines: Sequence[bytes], first: int, header: Sequence[str]
 ) -> tuple[list[dict[str, Any] | None], list[RefusedLine]]:
-    read: Callable[[bytes], dict[str, Any]] = (
-        _parse_json if form == "jsonl" else _csv_parser(header)
-    )
+    """The fields of each line, None for a refused one; and the refused lines."""
+    parse = _parse_json if line_format == "jsonl" else _csv_parser(header)
     records: list[dict[str, Any] | None] = []
     refused: list[RefusedLine] = []
     for number, line in enumerate(lines, first):
         try:
             if len(line) > MAX_LINE_BYTES:
-                raise _InvalidValue(f"line of {len(line)} bytes, at most {MAX_LINE_BYTES}")
-            records.append(read(line))
+                raise _InvalidValue(
+                    f"the line is {len(line)} bytes long, the limit is {MAX_LINE_BYTES}"
+                )
+            records.append(parse(line))
         except (ValueError, csv.Error) as error:
             records.append(None)
-            refused.append(
-                RefusedLine(number, "malformed", str(error)[:200], line[:MAX_LINE_BYTES])
-            )
+            detail = str(error)[:_MAX_DETAIL_LENGTH]
+            refused.append(RefusedLine(number, "malformed", detail, line[:MAX_LINE_BYTES]))
     return records, refused
 
 
 def _parse_json(line: bytes) -> dict[str, Any]:
     value = orjson.loads(line)
     if type(value) is not dict:
-        raise _InvalidValue("not a JSON object")
+        raise _InvalidValue("the line is not a JSON object")
     if b"[" in line or line.count(b"{") > 1:
         try:
             orjson.dumps(value)
-        except TypeError as error:  # what cannot be written cannot be kept
-            raise _InvalidValue("nested too deep") from error
+        except TypeError as error:  # deeper than orjson can serialise into `_extra`
+            raise _InvalidValue("the JSON object is nested too deeply") from error
     return value
 
 
 def _csv_parser(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
     width = len(header)
 
-    def read(line: bytes) -> dict[str, Any]:
+    def parse(line: bytes) -> dict[str, Any]:
         text = line.decode("utf-8")
-        # Splitting is much faster than the reader, and the same where nothing is quoted.
+        # Splitting is much faster than csv.reader, with the same result for lines without quotes.
         fields = text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
         if len(fields) != width:
-            raise _InvalidValue(f"{len(fields)} fields, the header has {width}")
-        # An empty field is no value.
+            raise _InvalidValue(f"the line has {len(fields)} fields, the header has {width}")
+        # An empty field is a null.
         return {name: field or None for name, field in zip(header, fields, strict=True)}
 
-    return read
+    return parse
 
 
 def _extra_column(schema: StreamSchema, rows: list[dict[str, Any]]) -> pa.Array:
     declared = schema.columns.keys()
-    return pa.array(
-        [
-            None
-            if row.keys() <= declared
-            else orjson.dumps(
-                {k: v for k, v in row.items() if k not in declared}, option=orjson.OPT_SORT_KEYS
-            ).decode()
-            for row in rows
-        ],
-        pa.string(),
-    )
+    return pa.array([_undeclared_fields(row, declared) for row in rows], pa.string())
+
+
+def _undeclared_fields(row: dict[str, Any], declared: Set[str]) -> str | None:
+    """The fields that are not declared as a JSON object with sorted keys; None without any."""
+    if row.keys() <= declared:
+        return None
+    fields = {name: value for name, value in row.items() if name not in declared}
+    return orjson.dumps(fields, option=orjson.OPT_SORT_KEYS).decode()
 
 
 def _convert_columns(
     schema: StreamSchema, rows: list[dict[str, Any]]
 ) -> tuple[dict[str, pa.Array], dict[int, str]]:
+    """The declared columns by name, and the first error of each invalid row by index."""
     columns: dict[str, pa.Array] = {}
-    bad: dict[int, str] = {}
+    errors: dict[int, str] = {}
     for name, kind in schema.columns.items():
-        columns[name], wrong = _convert_column([row.get(name) for row in rows], kind)
-        for i, detail in wrong.items():
-            bad.setdefault(i, f"column {name}: {detail}")
+        columns[name], column_errors = _convert_column([row.get(name) for row in rows], kind)
+        for index, detail in column_errors.items():
+            errors.setdefault(index, f"column {name}: {detail}")
         if name == schema.time:
-            for i in pc.indices_nonzero(pc.is_null(columns[name])).to_pylist():
-                bad.setdefault(i, f"column {name}: no event time")
-    return columns, bad
+            for index in pc.indices_nonzero(pc.is_null(columns[name])).to_pylist():
+                errors.setdefault(index, f"column {name}: event time is missing")
+    return columns, errors
 
 
 def _convert_column(values: list[Any], kind: str) -> tuple[pa.Array, dict[int, str]]:
-    """The values as one array, and what does not fit by index (null in the array)."""
-    quick = _convert_with_arrow(values, kind)
-    if quick is not None:
-        return quick, {}
+    """The values as one array, and errors by index (null in the array)."""
+    array = _convert_with_arrow(values, kind)
+    if array is not None:
+        return array, {}
     convert = _CONVERTERS[kind]
-    result: list[Any] = []
-    wrong: dict[int, str] = {}
-    for i, value in enumerate(values):
+    converted: list[Any] = []
+    errors: dict[int, str] = {}
+    for index, value in enumerate(values):
         try:
-            result.append(None if value is None else convert(value))
+            converted.append(None if value is None else convert(value))
         except (ValueError, OverflowError) as error:
-            result.append(None)
-            wrong[i] = str(error)[:200]
-    return pa.array(result, ARROW_TYPES[kind]), wrong
+            converted.append(None)
+            errors[index] = str(error)[:_MAX_DETAIL_LENGTH]
+    return pa.array(converted, ARROW_TYPES[kind]), errors
 
 
-# Types whose conversion by Arrow equals the one value by value.
+# Python types that Arrow converts to the declared type exactly as the functions in _CONVERTERS do.
 _ARROW_INPUT_TYPES: dict[str, frozenset[type]] = {
     "string": frozenset({str, type(None)}),
     "boolean": frozenset({bool, type(None)}),
@@ -188,7 +208,8 @@ _ARROW_INPUT_TYPES: dict[str, frozenset[type]] = {
 }
 
 
-# Numbers as text that Arrow and Python read alike; others (hexadecimal, exponents, …) are read one by one.
+# Texts that Arrow and Python parse to the same number. Columns with other texts (hexadecimal,
+# exponents, …) are parsed value by value.
 _PLAIN_NUMBER = {
     "int": r"^-?[0-9]{1,18}$",
     "bigint": r"^-?[0-9]{1,18}$",
@@ -197,29 +218,39 @@ _PLAIN_NUMBER = {
 
 
 def _convert_with_arrow(values: list[Any], kind: str) -> pa.Array | None:
-    kinds = set(map(type, values))
+    """All values at once; None if Arrow's result could differ from the conversion one by one."""
+    value_types = set(map(type, values))
     try:
-        if kinds <= _ARROW_INPUT_TYPES.get(kind, frozenset()):
+        if value_types <= _ARROW_INPUT_TYPES.get(kind, frozenset()):
             return pa.array(values, ARROW_TYPES[kind])
-        if kind == "timestamp" and kinds <= {str, type(None)}:
+        if not value_types <= {str, type(None)}:
+            return None
+        if kind == "timestamp":
             return _timestamps_with_arrow(pa.array(values, pa.string()))
-        if kind in _PLAIN_NUMBER and kinds <= {str, type(None)}:
-            text = pa.array(values, pa.string())
-            plain = pc.all(pc.match_substring_regex(text, _PLAIN_NUMBER[kind])).as_py()
-            return pc.cast(text, ARROW_TYPES[kind]) if plain in (True, None) else None
+        if kind in _PLAIN_NUMBER:
+            return _numbers_with_arrow(pa.array(values, pa.string()), kind)
     except (pa.ArrowInvalid, OverflowError):
         return None
     return None
 
 
+def _numbers_with_arrow(text: pa.Array, kind: str) -> pa.Array | None:
+    is_plain = pc.all(pc.match_substring_regex(text, _PLAIN_NUMBER[kind])).as_py()
+    if is_plain is False:
+        return None
+    return pc.cast(text, ARROW_TYPES[kind])
+
+
 def _timestamps_with_arrow(text: pa.Array) -> pa.Array | None:
     try:
         moments = pc.cast(text, ARROW_TYPES["timestamp"])
-    except pa.ArrowInvalid:  # without zone: UTC
+    except pa.ArrowInvalid:  # without a time zone: UTC
         moments = pc.assume_timezone(pc.cast(text, pa.timestamp("us")), "UTC")
-    span = pc.min_max(moments.cast(pa.int64())).as_py()
-    known = span["min"] is None or (_is_valid_time(span["min"]) and _is_valid_time(span["max"]))
-    return moments if known else None
+    bounds = pc.min_max(moments.cast(pa.int64())).as_py()
+    if bounds["min"] is None:
+        return moments
+    is_valid = _is_valid_time(bounds["min"]) and _is_valid_time(bounds["max"])
+    return moments if is_valid else None
 
 
 def _to_string(value: Any) -> str:
@@ -241,9 +272,9 @@ def _integer_converter(kind: str) -> Callable[[Any], int]:
         if isinstance(value, str):
             value = _parse_number(value)
         if isinstance(value, bool) or not isinstance(value, int | float) or value != value // 1:
-            raise _InvalidValue(f"{_abbreviate(value)} is not a whole number")
+            raise _InvalidValue(f"{_abbreviate(value)} is not an integer")
         if not -limit <= value < limit:
-            raise _InvalidValue(f"{_abbreviate(value)} does not fit {kind}")
+            raise _InvalidValue(f"{_abbreviate(value)} is out of range for type {kind}")
         return int(value)
 
     return convert
@@ -251,9 +282,9 @@ def _integer_converter(kind: str) -> Callable[[Any], int]:
 
 def _to_float(value: Any) -> float:
     if isinstance(value, str):
-        value = (
-            float(value) if _parse_number(value) == 0 else _parse_number(value)
-        )  # -0 keeps its sign
+        number = _parse_number(value)
+        # The int of "-0" has no sign, the float of it has.
+        value = float(value) if number == 0 else number
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _InvalidValue(f"{_abbreviate(value)} is not a number")
     return float(value)
@@ -278,23 +309,27 @@ def _to_date(value: Any) -> date:
     try:
         return date.fromisoformat(value.strip())
     except ValueError:
-        raise _InvalidValue(f"{_abbreviate(value)} is not a date like 2026-01-31") from None
+        raise _InvalidValue(f"{_abbreviate(value)} is not a date such as 2026-01-31") from None
 
 
 def _to_micros(value: Any) -> int:
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not math.isfinite(value) or not MIN_EVENT_TIME <= value <= MAX_EVENT_TIME:
-            raise _InvalidValue(f"{_abbreviate(value)} seconds are no time")
+            raise _InvalidValue(
+                f"{_abbreviate(value)} seconds since 1970 is not between the years 1900 and 9999"
+            )
         return round(value * 1_000_000)
     if not isinstance(value, str):
-        raise _InvalidValue(f"{_abbreviate(value)} is not a time")
+        raise _InvalidValue(f"{_abbreviate(value)} is not a timestamp")
     try:
         moment = datetime.fromisoformat(value.strip())
     except ValueError:
         raise _InvalidValue(
-            f"{_abbreviate(value)} is not a time like 2026-01-31T12:00:00Z"
+            f"{_abbreviate(value)} is not a timestamp such as 2026-01-31T12:00:00Z"
         ) from None
-    micros = to_micros(moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    micros = to_micros(moment)
     if not _is_valid_time(micros):
         raise _InvalidValue(f"{_abbreviate(value)} is not between the years 1900 and 9999")
     return micros
@@ -306,7 +341,9 @@ def _is_valid_time(micros: int) -> bool:
 
 def _abbreviate(value: Any) -> str:
     text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    if len(text) <= _MAX_QUOTED_LENGTH:
+        return text
+    return text[: _MAX_QUOTED_LENGTH - 3] + "..."
 
 
 _CONVERTERS: Mapping[str, Callable[[Any], Any]] = {

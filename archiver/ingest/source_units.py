@@ -1,4 +1,4 @@
-"""Source units: what is archived as one, read piece by piece into typed rows."""
+"""Source units, the smallest inputs recorded in the ledger, and reading them in batches."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +17,22 @@ from archiver.ingest.line_decoder import (
 )
 from archiver.ingest.table_decoder import decode_table
 
-# Records decoded and appended at a time: bounds memory (some 300 bytes a record) and the rows of one file.
+# Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000
+
+_MAX_DETAIL_LENGTH = 500  # characters of an error message
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
 class SourceUnit:
-    """A source unit: a file, a pushed batch, a range of a Kafka partition, dead letters of a unit that are retried.
+    """A file, a pushed batch, a range of a Kafka partition, or the dead letters of a unit to retry.
 
-    `lines` yields its lines without line ends, blank ones too, or, where `form` is None, tables of rows. `numbers`:
-    the number of each line, where they are not counted from 1; then no line is passed over. `fields`: of CSV lines
-    without a header. `partition`: of a source where each record is held against those before it, not the whole unit.
+    `line_format`: None if `read` yields tables of rows; else it yields lines without line ends,
+    including blank ones. `line_numbers`: the number of each line, blank ones included; None: lines
+    are counted from 1, and blank ones are skipped. `fields`: the field names of CSV lines without a
+    header. `partition`: set if a record is late by the records before it in the partition, instead
+    of by the units before.
     """
 
     stream: str
@@ -41,7 +46,7 @@ class SourceUnit:
 
 @dataclass(frozen=True)
 class UnitBatch:
-    """Some records of a unit: how many, the typed rows among them, and the fields of CSV lines."""
+    """Consecutive records of a unit, decoded. `fields`: the field names, if they are CSV lines."""
 
     records_read: int
     rows: DecodedRows
@@ -49,29 +54,29 @@ class UnitBatch:
 
 
 def read_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[UnitBatch]:
-    """The unit's records in order, with their line numbers. A rest that cannot be read counts as one bad record."""
-    last = 0
+    """Decode a unit's records in order. An unreadable rest counts as one malformed record."""
+    last_line = 0
     try:
-        for piece in (
-            _read_table_batches(unit, schema)
-            if unit.line_format is None
-            else _read_line_batches(unit, unit.line_format, schema)
-        ):
-            last = max(
-                last,
-                *piece.rows.line_numbers[-1:],
-                *(refused.line for refused in piece.rows.refused_lines[-1:]),
-                0,
-            )
-            yield piece
-    except (SourceDamaged, IncompatibleColumn) as damage:
-        nothing = decode_lines(schema, "jsonl", [], 0)
-        yield UnitBatch(
-            1,
-            replace(
-                nothing, refused_lines=[RefusedLine(last + 1, "malformed", str(damage)[:500], b"")]
-            ),
-        )
+        for batch in _decode_batches(unit, schema):
+            last_line = max(last_line, _last_line(batch.rows))
+            yield batch
+    except (SourceDamaged, IncompatibleColumn) as error:
+        detail = str(error)[:_MAX_DETAIL_LENGTH]
+        refused = RefusedLine(last_line + 1, "malformed", detail, b"")
+        no_rows = decode_lines(schema, "jsonl", [], 0)
+        yield UnitBatch(1, replace(no_rows, refused_lines=[refused]))
+
+
+def _decode_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[UnitBatch]:
+    if unit.line_format is None:
+        return _read_table_batches(unit, schema)
+    return _read_line_batches(unit, unit.line_format, schema)
+
+
+def _last_line(rows: DecodedRows) -> int:
+    """The highest line number of the rows and refused lines; 0 without any."""
+    refused = (line.line for line in rows.refused_lines[-1:])
+    return max([0, *rows.line_numbers[-1:], *refused])
 
 
 def _read_table_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[UnitBatch]:
@@ -83,51 +88,69 @@ def _read_table_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[Unit
 
 
 def _read_line_batches(
-    unit: SourceUnit, form: LineFormat, schema: StreamSchema
+    unit: SourceUnit, line_format: LineFormat, schema: StreamSchema
 ) -> Iterator[UnitBatch]:
-    numbered = _numbered_lines(unit)
+    numbered_lines = _numbered_lines(unit)
     fields = unit.fields
-    if form == "csv" and fields is None:
-        header = next(numbered, None)
-        fields = _csv_fields(header[1]) if header is not None else []
-    held: list[tuple[int, bytes]] = []
-    damage: SourceDamaged | None = None
+    if line_format == "csv" and fields is None:
+        header = next(numbered_lines, None)
+        fields = [] if header is None else _csv_fields(header[1])
     while True:
-        try:
-            held = []
-            for one in islice(numbered, BATCH_RECORDS):
-                held.append(one)
-        except SourceDamaged as error:
-            damage = error
-        if held:
-            rows = decode_lines(schema, form, [line for _, line in held], 0, fields or [])
-            lines = [held[i][0] for i in rows.line_numbers]
-            refused = [replace(r, line=held[r.line][0]) for r in rows.refused_lines]
+        numbers, lines, damage = _take_lines(numbered_lines)
+        if lines:
+            rows = decode_lines(schema, line_format, lines, 0, fields or [])
             yield UnitBatch(
-                len(held),
-                replace(rows, line_numbers=lines, refused_lines=refused),
-                fields if form == "csv" else None,
+                records_read=len(lines),
+                rows=_renumber(rows, numbers),
+                fields=fields if line_format == "csv" else None,
             )
         if damage is not None:
             raise damage
-        if len(held) < BATCH_RECORDS:
+        if len(lines) < BATCH_RECORDS:
             return
 
 
+def _take_lines(
+    numbered_lines: Iterator[tuple[int, bytes]],
+) -> tuple[list[int], list[bytes], SourceDamaged | None]:
+    """The numbers and bytes of the next lines of a batch, and the error that ended it early."""
+    numbers: list[int] = []
+    lines: list[bytes] = []
+    try:
+        for number, line in islice(numbered_lines, BATCH_RECORDS):
+            numbers.append(number)
+            lines.append(line)
+    except SourceDamaged as error:
+        return numbers, lines, error
+    return numbers, lines, None
+
+
+def _renumber(rows: DecodedRows, numbers: Sequence[int]) -> DecodedRows:
+    """Replace positions within a batch by the line numbers in the unit."""
+    return replace(
+        rows,
+        line_numbers=list(map(numbers.__getitem__, rows.line_numbers)),
+        refused_lines=[replace(line, line=numbers[line.line]) for line in rows.refused_lines],
+    )
+
+
 def _numbered_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
-    """Lines with their numbers; where these are counted, without blank lines and a byte order mark."""
+    """Lines with their numbers. Lines counted here are without byte order mark and blank lines."""
     lines = unit.read()
     if unit.line_numbers is not None:
         yield from zip(unit.line_numbers, lines, strict=True)
         return
     first = next(lines, None)
-    if first is not None:
-        marked = chain([first.removeprefix(b"\xef\xbb\xbf")], lines)
-        yield from ((number, line) for number, line in enumerate(marked, 1) if line.strip())
+    if first is None:
+        return
+    all_lines = chain([first.removeprefix(_BYTE_ORDER_MARK)], lines)
+    for number, line in enumerate(all_lines, 1):
+        if line.strip():
+            yield number, line
 
 
-def _csv_fields(line: bytes) -> list[str]:
+def _csv_fields(header: bytes) -> list[str]:
     try:
-        return parse_csv_header(line)
+        return parse_csv_header(header)
     except ValueError:
-        return []  # then each line is refused for its number of fields
+        return []  # each line is then refused for its number of fields

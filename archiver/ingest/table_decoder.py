@@ -1,4 +1,4 @@
-"""Tables of a source (Parquet) become the declared columns; a row that does not fit is refused alone. Pure."""
+"""Convert Parquet tables to the declared columns, refusing each invalid row separately. No I/O."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
@@ -20,28 +20,30 @@ from archiver.ingest.line_decoder import (
 
 
 def decode_table(schema: StreamSchema, table: pa.Table, first: int) -> DecodedRows:
-    """The rows of a table, numbered from `first`, as declared. Raises `Unfit`."""
-    rows = RowsAsJson(table)
-    bad: dict[int, str] = {}
-    columns = {
-        name: _convert_column(name, kind, table, bad) for name, kind in schema.columns.items()
-    }
+    """Decode the rows of a table, numbered from `first`. Raises `IncompatibleColumn`."""
+    raw_rows = RowsAsJson(table)
+    errors: dict[int, str] = {}
+    columns: dict[str, pa.Array] = {}
+    for name, kind in schema.columns.items():
+        columns[name] = _convert_column(name, kind, table, errors)
     if schema.time:
-        for i in _true_indices(pc.is_null(columns[schema.time])):
-            bad.setdefault(i, f"column {schema.time}: no event time")
+        for index in _true_indices(pc.is_null(columns[schema.time])):
+            errors.setdefault(index, f"column {schema.time}: event time is missing")
+    refused = []
+    for index, detail in sorted(errors.items()):
+        refused.append(RefusedLine(first + index, "malformed", detail, raw_rows[index]))
     decoded = pa.table({**columns, "_extra": _extra_column(schema, table)})
-    keep = [i for i in range(len(table)) if i not in bad]
-    refused = [
-        RefusedLine(first + i, "malformed", detail, rows[i]) for i, detail in sorted(bad.items())
-    ]
-    if bad:
-        decoded = decoded.take(pa.array(keep, pa.int64()))
-        rows = RowsAsJson(table.take(pa.array(keep, pa.int64())))
-    return DecodedRows(decoded, [first + i for i in keep], rows, refused)
+    if not errors:
+        numbers = list(range(first, first + len(table)))
+        return DecodedRows(decoded, numbers, raw_rows, refused)
+    valid = [index for index in range(len(table)) if index not in errors]
+    positions = pa.array(valid, pa.int64())
+    numbers = [first + index for index in valid]
+    return DecodedRows(decoded.take(positions), numbers, RowsAsJson(table.take(positions)), refused)
 
 
 class RowsAsJson(Sequence[bytes]):
-    """Rows as JSON objects, each made when it is asked for: few are ever refused."""
+    """The rows of a table as JSON objects, serialised on access: few rows are ever refused."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -55,17 +57,16 @@ class RowsAsJson(Sequence[bytes]):
     def __getitem__(self, index: slice) -> Sequence[bytes]: ...
     def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        return orjson.dumps(
-            self._table.slice(index, 1).to_pylist()[0], default=str, option=orjson.OPT_UTC_Z
-        )
+            return [self[position] for position in range(*index.indices(len(self)))]
+        (row,) = self._table.slice(index, 1).to_pylist()
+        return orjson.dumps(row, default=str, option=orjson.OPT_UTC_Z)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
     return bool(kinds.is_integer(kind) or kinds.is_floating(kind) or kinds.is_decimal(kind))
 
 
-# Which types of a file a declared one takes.
+# By declared type: whether it accepts a type found in a file.
 _ACCEPTED_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
     "string": lambda kind: kinds.is_string(kind) or kinds.is_large_string(kind),
     "boolean": kinds.is_boolean,
@@ -78,7 +79,8 @@ _ACCEPTED_TYPES: Mapping[str, Callable[[pa.DataType], bool]] = {
 }
 
 
-def _convert_column(name: str, kind: str, table: pa.Table, bad: dict[int, str]) -> pa.Array:
+def _convert_column(name: str, kind: str, table: pa.Table, errors: dict[int, str]) -> pa.Array:
+    """A column in its declared type, null where a value does not fit: such rows go to `errors`."""
     if name not in table.column_names:
         return pa.nulls(len(table), ARROW_TYPES[kind])
     values = table[name].combine_chunks()
@@ -87,21 +89,25 @@ def _convert_column(name: str, kind: str, table: pa.Table, bad: dict[int, str]) 
     if kinds.is_null(values.type):
         return pa.nulls(len(table), ARROW_TYPES[kind])
     if not _ACCEPTED_TYPES[kind](values.type):
-        raise IncompatibleColumn(f"column {name}: the file holds {values.type}, {kind} is declared")
+        raise IncompatibleColumn(
+            f"column {name}: type {values.type} of the file cannot be converted to {kind}"
+        )
     try:
         if kind in INT_LIMITS:
             outside = _is_out_of_range(values, kind)
-            for i in _true_indices(outside):
-                bad.setdefault(i, f"column {name}: {values[i]} does not fit {kind}")
+            for index in _true_indices(outside):
+                detail = f"{values[index]} is out of range for type {kind}"
+                errors.setdefault(index, f"column {name}: {detail}")
             values = pc.if_else(outside, pa.scalar(None, values.type), values)
         elif kind == "timestamp":
-            return _convert_times(name, values, bad)
+            return _convert_times(name, values, errors)
         return values.cast(ARROW_TYPES[kind], safe=kind not in ("float", "double"))
     except pa.ArrowInvalid as error:
         raise IncompatibleColumn(f"column {name}: {str(error)[:200]}") from error
 
 
 def _is_out_of_range(values: pa.Array, kind: str) -> pa.Array:
+    """Mask of the integers that do not fit the declared integer type."""
     limit = INT_LIMITS[kind]
     if kinds.is_unsigned_integer(values.type):
         return pc.greater(values.cast(pa.uint64()), pa.scalar(limit - 1, pa.uint64()))
@@ -112,15 +118,15 @@ def _is_out_of_range(values: pa.Array, kind: str) -> pa.Array:
     )
 
 
-def _convert_times(name: str, values: pa.Array, bad: dict[int, str]) -> pa.Array:
-    """Times in UTC, to the microsecond; without a zone they are UTC's."""
-    micros = values.cast(pa.timestamp("us", values.type.tz), safe=values.type.unit != "ns").cast(
-        pa.int64()
-    )
-    low, high = pa.scalar(MIN_EVENT_TIME * 1_000_000), pa.scalar(MAX_EVENT_TIME * 1_000_000)
+def _convert_times(name: str, values: pa.Array, errors: dict[int, str]) -> pa.Array:
+    """Timestamps in UTC, truncated to microseconds; those without a time zone are taken as UTC."""
+    in_micros = pa.timestamp("us", values.type.tz)
+    micros = values.cast(in_micros, safe=values.type.unit != "ns").cast(pa.int64())
+    low = pa.scalar(MIN_EVENT_TIME * 1_000_000)
+    high = pa.scalar(MAX_EVENT_TIME * 1_000_000)
     outside = pc.or_(pc.less(micros, low), pc.greater(micros, high))
-    for i in _true_indices(outside):
-        bad.setdefault(i, f"column {name}: not between the years 1900 and 9999")
+    for index in _true_indices(outside):
+        errors.setdefault(index, f"column {name}: not between the years 1900 and 9999")
     return pc.if_else(outside, pa.scalar(None, pa.int64()), micros).cast(ARROW_TYPES["timestamp"])
 
 
@@ -130,9 +136,8 @@ def _extra_column(schema: StreamSchema, table: pa.Table) -> pa.Array:
         return pa.nulls(len(table), pa.string())
     option = orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z
     rows: list[dict[str, Any]] = table.select(names).to_pylist()
-    return pa.array(
-        [orjson.dumps(row, default=str, option=option).decode() for row in rows], pa.string()
-    )
+    extra = [orjson.dumps(row, default=str, option=option).decode() for row in rows]
+    return pa.array(extra, pa.string())
 
 
 def _true_indices(mask: pa.Array) -> Iterator[int]:

@@ -1,22 +1,37 @@
-"""How far streams have been read, and up to which event time they are complete by that. Pure; times in microseconds."""
+"""Read progress of streams and partitions, and the watermarks that follow from it. No I/O.
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+All times are event times in microseconds.
+"""
 
-from archiver.ingest.classify import late_bound
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from archiver.ingest.classify import late_bound, latest
 
 
 @dataclass(frozen=True)
 class ReadProgress:
-    """How far a stream has been read, in microseconds of event time; None: not at all."""
+    """How far a stream or partition has been read.
+
+    `newest`: the newest event time read. `advanced`: where it was advanced to without data. None:
+    not yet.
+    """
 
     newest: int | None = None
     advanced: int | None = None
 
+    def with_newest(self, event_time: int | None) -> "ReadProgress":
+        """The progress after reading rows up to an event time; None: no rows."""
+        return replace(self, newest=latest(self.newest, event_time))
+
+    def with_advanced(self, event_time: int) -> "ReadProgress":
+        """The progress after advancing to an event time without data."""
+        return replace(self, advanced=latest(self.advanced, event_time))
+
 
 @dataclass(frozen=True)
 class PartitionProgress:
-    """How far a partition of a stream has been read: the number of its next record, and in event time."""
+    """How far a partition has been read. `next`: the number of the next record to read."""
 
     next: int
     progress: ReadProgress
@@ -25,23 +40,32 @@ class PartitionProgress:
 def watermark(
     progress: ReadProgress, partitions: Mapping[str, PartitionProgress], lateness: int
 ) -> int | None:
-    """Rows of a stream before this event time are complete or late. None: nothing read.
+    """The watermark of a stream: rows before it are complete or late. None: nothing was read.
 
-    The partition furthest behind holds the stream back. `progress` must not be read after `partitions`.
+    With partitions, it is the lowest watermark of any partition. The caller must read `progress`
+    from the database before `partitions`, never after.
     """
-    marks = [
-        mark for mark in partition_watermarks(partitions, lateness).values() if mark is not None
-    ]
+    watermarks = partition_watermarks(partitions, lateness).values()
+    marks = [mark for mark in watermarks if mark is not None]
     if not marks:
         return late_bound(progress.newest, lateness, progress.advanced)
-    return min(marks) if progress.advanced is None else max(min(marks), progress.advanced)
+    return latest(min(marks), progress.advanced)
+
+
+def lowest(watermarks: Sequence[int | None]) -> int | None:
+    """The lowest watermark of several streams; None without any, or if one of them is None."""
+    marks = [mark for mark in watermarks if mark is not None]
+    if len(marks) < len(watermarks):
+        return None
+    return min(marks, default=None)
 
 
 def partition_watermarks(
     partitions: Mapping[str, PartitionProgress], lateness: int
 ) -> dict[str, int | None]:
-    """The same for each partition of a stream, by itself."""
-    return {
-        name: late_bound(one.progress.newest, lateness, one.progress.advanced)
-        for name, one in partitions.items()
-    }
+    """The watermark of each partition, by partition name; None for a partition not yet read."""
+    watermarks: dict[str, int | None] = {}
+    for name, partition in partitions.items():
+        progress = partition.progress
+        watermarks[name] = late_bound(progress.newest, lateness, progress.advanced)
+    return watermarks

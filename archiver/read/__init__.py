@@ -1,4 +1,4 @@
-"""Reading the archive: snapshots of streams, rows in memory, and the archive as of an earlier append."""
+"""Reading the archive: snapshots of streams, rows in memory, and earlier states of the archive."""
 
 from archiver.read.reader import (
     Reader,

@@ -1,139 +1,157 @@
-"""The present chunks' rows in memory, for a process that only reads: many small files need not be opened."""
+"""The rows of the present chunks in the memory of a process that only reads.
 
-from collections.abc import Collection, Iterator, Sequence
+Present chunks consist of many small files, which would otherwise be opened by each query.
+"""
+
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import pyarrow as pa
 
 from archiver.delta import DataFile, StreamTable
+from archiver.read.row_batch import RowBatch
 from archiver.times import micros_column
 
-# Files read at once, and pieces of about one size before they become one: look-ups stay few, and each row is copied
-# a few times only. No piece is larger than this share of the budget.
-_FILES_PER_READ, _BATCHES_TO_MERGE, _MAX_BATCH_SHARE = 64, 4, 1 / 8
+_FILES_PER_READ = 64
+# Number of batches of similar size that are merged into one: there are few batches to search, and
+# each row is copied a few times only.
+_BATCHES_TO_MERGE = 4
+# Largest share of the memory budget that a merged batch may take.
+_MAX_BATCH_SHARE = 1 / 8
 
 
 @dataclass(frozen=True, eq=False)
-class _PresentBatch:
-    """Rows of some files, whole; event times in microseconds."""
+class _PresentBatch(RowBatch):
+    """All rows of some files of a stream, with the declared columns and `_late`."""
 
     stream: str
     paths: frozenset[str]
-    rows: pa.Table
-    oldest: int
-    newest: int
-
-    @property
-    def bytes(self) -> int:
-        return int(self.rows.nbytes)
 
 
 class PresentRows:
-    """Files of present chunks, in Arrow memory, at most `budget` bytes; of what does not fit, the newest by event time.
+    """Files of the present chunks in Arrow memory.
 
-    Files never change, so that a row is the same wherever it is read from: which rows are here decides how fast an
-    answer is, never what it is.
+    `budget`: bytes. If the files exceed it, those with the oldest event times are left on disk.
+    Files never change, so a query returns the same rows whether they come from memory or disk.
     """
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
         self._batches: list[_PresentBatch] = []
-        # Files that end before this event time were too much.
+        # Files whose newest event time is not after this one are not loaded; None: all are.
         self._evicted_until: int | None = None
 
     @property
     def bytes(self) -> int:
-        """What is held."""
-        return sum(piece.bytes for piece in self._batches)
+        """Size of all rows in memory."""
+        return sum(map(attrgetter("bytes"), self._batches))
 
     def refresh(self, tables: Sequence[StreamTable], chunks: Collection[int]) -> None:
-        """Read the new files of these chunks; forget what is not theirs any more."""
-        wanted = {
-            t.schema.name: {f.path: f for c in chunks for f in t.data_files(chunk=c)}
-            for t in tables
-        }
-        self._batches = [
-            piece for piece in self._batches if piece.paths <= wanted.get(piece.stream, {}).keys()
-        ]
-        if not self._batches:
+        """Load new files of the chunks, and drop files that no longer belong to them."""
+        files_by_stream = {table.schema.name: _chunk_files(table, chunks) for table in tables}
+        batches = []
+        for batch in self._batches:
+            if batch.paths <= files_by_stream.get(batch.stream, {}).keys():
+                batches.append(batch)
+        self._batches = batches
+        if not batches:
             self._evicted_until = None
         for table in tables:
-            name = table.schema.name
-            known = {
-                path for piece in self._batches if piece.stream == name for path in piece.paths
-            }
-            new = sorted(
-                (f for p, f in wanted[name].items() if p not in known), key=lambda f: f.newest
-            )
-            for files in _file_groups(
-                [f for f in new if self._evicted_until is None or f.newest > self._evicted_until]
-            ):
-                self._batches.append(_read_batch(table, files))
-                self._merge(name)
-                self._evict()
+            self._load(table, files_by_stream[table.schema.name])
+
+    def _load(self, table: StreamTable, files_by_path: dict[str, DataFile]) -> None:
+        """Load the files that are not in memory, in the order of their newest event times."""
+        stream = table.schema.name
+        loaded_paths = _paths(self._batches_of(stream))
+        new_files = []
+        for file in sorted(files_by_path.values(), key=attrgetter("newest")):
+            is_evicted = self._evicted_until is not None and file.newest <= self._evicted_until
+            if file.path not in loaded_paths and not is_evicted:
+                new_files.append(file)
+        for start in range(0, len(new_files), _FILES_PER_READ):
+            files = new_files[start : start + _FILES_PER_READ]
+            self._batches.append(_read_batch(table, files))
+            self._merge(stream)
+            self._evict()
 
     def select(
         self, table: StreamTable, low: int | None, high: int | None
     ) -> tuple[list[pa.Table], list[DataFile]]:
-        """The rows of a span [low, high) of event time, in the version that the table object sees: declared columns and
-        `_late` of what is here, and the files to read the others from. Other rows may be among them."""
-        name = table.schema.name
-        mine = [
-            piece
-            for piece in self._batches
-            if piece.stream == name and all(map(table.contains, piece.paths))
-        ]
-        here = set().union(*(piece.paths for piece in mine))
-        files = [file for file in table.data_files(low, high) if file.path not in here]
-        rows = [
-            p.rows
-            for p in mine
-            if (low is None or p.newest >= low) and (high is None or p.oldest < high)
-        ]
-        return rows, files
+        """The rows in memory and the files on disk that may have event times in [low, high).
+
+        Both belong to the version that `table` has loaded, and no row is in both. The rows have the
+        declared columns and `_late`; rows of other event times may be among them.
+        """
+        batches = []
+        for batch in self._batches_of(table.schema.name):
+            if all(map(table.contains, batch.paths)):
+                batches.append(batch)
+        paths_in_memory = _paths(batches)
+        files = [file for file in table.data_files(low, high) if file.path not in paths_in_memory]
+        return [batch.rows for batch in batches if batch.overlaps(low, high)], files
+
+    def _batches_of(self, stream: str) -> list[_PresentBatch]:
+        return [batch for batch in self._batches if batch.stream == stream]
 
     def _merge(self, stream: str) -> None:
-        mine = [piece for piece in self._batches if piece.stream == stream]
-        while len(mine) >= _BATCHES_TO_MERGE:
-            last = mine[-_BATCHES_TO_MERGE:]
-            total = sum(piece.bytes for piece in last)
-            if (
-                last[0].bytes > 2 * _BATCHES_TO_MERGE * last[-1].bytes
-                or total > self._budget * _MAX_BATCH_SHARE
-            ):
+        """Merge the last batches of a stream as long as they are of similar size."""
+        batches = self._batches_of(stream)
+        while len(batches) >= _BATCHES_TO_MERGE:
+            last = batches[-_BATCHES_TO_MERGE:]
+            is_first_much_larger = last[0].bytes > 2 * _BATCHES_TO_MERGE * last[-1].bytes
+            merged_bytes = sum(map(attrgetter("bytes"), last))
+            if is_first_much_larger or merged_bytes > self._budget * _MAX_BATCH_SHARE:
                 break
-            self._batches = [piece for piece in self._batches if piece not in last]
-            mine[-_BATCHES_TO_MERGE:] = [
-                _PresentBatch(
-                    stream,
-                    frozenset().union(*(piece.paths for piece in last)),
-                    pa.concat_tables([piece.rows for piece in last]).combine_chunks(),
-                    min(piece.oldest for piece in last),
-                    max(piece.newest for piece in last),
-                )
-            ]
-            self._batches.append(mine[-1])
+            self._batches = [batch for batch in self._batches if batch not in last]
+            batches[-_BATCHES_TO_MERGE:] = [_merge_batches(last)]
+            self._batches.append(batches[-1])
 
     def _evict(self) -> None:
+        """Drop the batches with the oldest event times until the rest fits into the budget."""
         while self._batches and self.bytes > self._budget:
-            oldest = min(self._batches, key=lambda piece: piece.newest)
+            oldest = min(self._batches, key=attrgetter("newest"))
             self._batches.remove(oldest)
-            self._evicted_until = max(
-                oldest.newest,
-                self._evicted_until if self._evicted_until is not None else oldest.newest,
-            )
+            evicted_until = oldest.newest
+            if self._evicted_until is not None:
+                evicted_until = max(evicted_until, self._evicted_until)
+            self._evicted_until = evicted_until
 
 
-def _file_groups(files: Sequence[DataFile]) -> Iterator[Sequence[DataFile]]:
-    for at in range(0, len(files), _FILES_PER_READ):
-        yield files[at : at + _FILES_PER_READ]
+def _chunk_files(table: StreamTable, chunks: Collection[int]) -> dict[str, DataFile]:
+    """The files of the chunks by path."""
+    files_by_path: dict[str, DataFile] = {}
+    for chunk in chunks:
+        for file in table.data_files(chunk=chunk):
+            files_by_path[file.path] = file
+    return files_by_path
+
+
+def _paths(batches: Sequence[_PresentBatch]) -> frozenset[str]:
+    return frozenset().union(*map(attrgetter("paths"), batches))
+
+
+def _merge_batches(batches: Sequence[_PresentBatch]) -> _PresentBatch:
+    """The rows of batches of one stream as one batch."""
+    return _PresentBatch(
+        rows=pa.concat_tables(list(map(attrgetter("rows"), batches))).combine_chunks(),
+        oldest=min(map(attrgetter("oldest"), batches)),
+        newest=max(map(attrgetter("newest"), batches)),
+        stream=batches[0].stream,
+        paths=_paths(batches),
+    )
 
 
 def _read_batch(table: StreamTable, files: Sequence[DataFile]) -> _PresentBatch:
-    names = [*table.schema.columns, "_late"]
+    columns = [*table.schema.columns, "_late"]
     table.fetch(files)
-    rows = pa.concat_tables([table.read_file(file.path, names) for file in files]).combine_chunks()
+    parts = [table.read_file(file.path, columns) for file in files]
+    rows = pa.concat_tables(parts).combine_chunks()
     ts = micros_column(rows, table.schema.time)
     return _PresentBatch(
-        table.schema.name, frozenset(f.path for f in files), rows, int(ts.min()), int(ts.max())
+        rows=rows,
+        oldest=int(ts.min()),
+        newest=int(ts.max()),
+        stream=table.schema.name,
+        paths=frozenset(map(attrgetter("path"), files)),
     )

@@ -1,10 +1,11 @@
-"""Reading history: the rows of a stream in a span of event time, as Spark sees the newest version of its table."""
+"""Read the rows of a stream in a range of event time, from memory and files."""
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
@@ -15,8 +16,10 @@ from archiver.read.present_rows import PresentRows
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
 
-# Column values that rows are wanted for; None: rows with any.
+# Accepted values by column; rows with other values are filtered out.
 ColumnFilter = Mapping[str, Sequence[Any]]
+# Event times in [low, high), microseconds; None: unbounded.
+TimeRange = tuple[int | None, int | None]
 
 
 def read_table(
@@ -27,35 +30,34 @@ def read_table(
     include_late: bool,
     column_filter: ColumnFilter,
 ) -> DataFrame | None:
-    """Declared columns of the files that may hold event times in [low, high) (microseconds); None: there are none.
+    """The rows of the files that may hold event times in [low, high) (microseconds).
 
-    `late`: also rows that came late. Rows outside the span may be among them: a filter by a time that is another with
-    each call would be compiled anew with each call.
+    Declared columns only; None without any file. Rows of other event times may be among them: Spark
+    would compile a new query for each literal of a time filter.
     """
-    return _read_files(
-        spark,
-        table.schema,
-        table.lease_paths(table.data_files(low, high)),
-        include_late,
-        column_filter,
-    )
+    paths = table.lease_paths(table.data_files(low, high))
+    return _read_files(spark, table.schema, paths, include_late, column_filter)
 
 
 def _read_files(
-    spark: SparkSession, schema: StreamSchema, files: Sequence[str], late: bool, only: ColumnFilter
+    spark: SparkSession,
+    schema: StreamSchema,
+    paths: Sequence[str],
+    include_late: bool,
+    column_filter: ColumnFilter,
 ) -> DataFrame | None:
-    if not files:
+    if not paths:
         return None
-    rows = spark.read.schema(schema.ddl(["_late"])).parquet(*files)
-    if not late:
+    rows = spark.read.schema(schema.ddl(["_late"])).parquet(*paths)
+    if not include_late:
         rows = rows.where("NOT _late")
-    for name, wanted in only.items():
-        rows = rows.where(F.col(f"`{name}`").isin(list(wanted)))
+    for name, values in column_filter.items():
+        rows = rows.where(F.col(f"`{name}`").isin(list(values)))
     return rows.select(*[f"`{name}`" for name in schema.columns])
 
 
 def filter_time_range(rows: DataFrame, time: str, low: int | None, high: int | None) -> DataFrame:
-    """Those of the rows whose event time is in [low, high), microseconds."""
+    """The rows whose event time is in [low, high), microseconds. `time`: name of its column."""
     if low is not None:
         rows = rows.where(F.col(f"`{time}`") >= F.lit(from_micros(low)))
     if high is not None:
@@ -63,14 +65,14 @@ def filter_time_range(rows: DataFrame, time: str, low: int | None, high: int | N
     return rows
 
 
-TimeRange = tuple[int | None, int | None]
-
-
 @dataclass(frozen=True)
 class StreamSnapshot:
-    """One version of a stream's rows: those in memory (declared columns and `_late`), and the files of the others, in
-    `table`. `held`: all files that were looked at, also those whose rows are in memory; `appends`: see
-    `StreamTable.appends`."""
+    """The rows of a stream in a range of event time, in one version of its table.
+
+    `rows`: the rows in memory, with the declared columns and `_late`. `files`: the files of the
+    remaining rows, in `table`. `all_files`: also the files whose rows are in memory.
+    `append_count`: see `StreamTable.append_count`. `table`: None if nothing is archived yet.
+    """
 
     rows: Sequence[pa.Table] = ()
     files: Sequence[DataFile] = ()
@@ -79,14 +81,17 @@ class StreamSnapshot:
     table: StreamTable | None = None
 
     def lease_paths(self) -> list[str]:
-        """Where to read the files: there for as long as a history query may take."""
-        return [] if self.table is None else self.table.lease_paths(self.files)
+        """Paths of `files` that stay readable for as long as a history query may run."""
+        if self.table is None:
+            return []
+        return self.table.lease_paths(self.files)
 
 
 class Reader:
-    """The archive's streams for a process that only reads, for all of its threads.
+    """Reads the archive's streams in a process that does not write them. Thread-safe.
 
-    `memory`: bytes of the present chunks' rows to keep at hand, which `follow` reads; see `archiver.read.present_rows`.
+    `memory_budget`: bytes for rows of the present chunks, which `refresh_present` loads; see
+    `archiver.read.present_rows`.
     """
 
     def __init__(
@@ -100,42 +105,53 @@ class Reader:
 
     @property
     def streams(self) -> Collection[str]:
-        """The names of all that may be read."""
+        """The names of all readable streams."""
         return self._schemas.keys()
 
     def refresh(self, streams: Collection[str] | None = None) -> None:
-        """See what was archived since, of some streams; None: of all."""
+        """Load the newest version of the tables of `streams`; None: of all."""
         with self._lock:
             for name, table in self._tables.items():
                 if streams is None or name in streams:
                     table.refresh()
 
     def refresh_present(self, present_chunks: Collection[int]) -> None:
-        """See what was archived since, and have the rows of the present chunks at hand."""
+        """Load the newest version of all tables, and rows of the present chunks into memory."""
         with self._lock:
             self.refresh()
-            tables = [table for name in self._schemas if (table := self._table(name)) is not None]
+            tables = []
+            for name in self._schemas:
+                table = self._table(name)
+                if table is not None:
+                    tables.append(table)
             self._present.refresh(tables, present_chunks)
 
     def snapshot(self, stream: str, low: int | None, high: int | None) -> StreamSnapshot:
-        """The rows that may have event times in [low, high) (microseconds), in the version last seen."""
+        """The rows that may have event times in [low, high) (microseconds), in the loaded version.
+
+        Rows of other event times may be among them.
+        """
         with self._lock:
             table = self._table(stream)
             if table is None:
                 return StreamSnapshot()
             rows, files = self._present.select(table, low, high)
             return StreamSnapshot(
-                rows, files, table.data_files(low, high), table.append_count, table
+                rows=rows,
+                files=files,
+                all_files=table.data_files(low, high),
+                append_count=table.append_count,
+                table=table,
             )
 
     def acquire(self, time_ranges: Mapping[str, TimeRange]) -> dict[str, StreamSnapshot]:
-        """See what was archived since: the rows of some streams, each in a span, as they are at one moment."""
+        """Refresh the streams, and take snapshots of their ranges at one moment, by stream."""
         with self._lock:
             self.refresh(time_ranges.keys())
-            return {stream: self.snapshot(stream, *span) for stream, span in time_ranges.items()}
+            return {name: self.snapshot(name, *bounds) for name, bounds in time_ranges.items()}
 
     def release(self) -> None:
-        """What was looked at is not needed any more."""
+        """End the use of the acquired snapshots; no effect here, see `SnapshotReader`."""
 
     def read_dataframe(
         self,
@@ -146,39 +162,45 @@ class Reader:
         include_late: bool,
         column_filter: ColumnFilter,
     ) -> DataFrame:
-        """See `read`; an empty frame where there is nothing."""
-        schema, pinned = self.schema(stream), self.snapshot(stream, low, high)
-        found = _read_files(spark, schema, pinned.lease_paths(), include_late, column_filter)
-        held = [
+        """As `read_table`, with rows in memory included; an empty frame without any row."""
+        schema = self.schema(stream)
+        snapshot = self.snapshot(stream, low, high)
+        paths = snapshot.lease_paths()
+        frame = _read_files(spark, schema, paths, include_late, column_filter)
+        parts = [
             _filter_rows(rows, schema, low, high, include_late, column_filter)
-            for rows in pinned.rows
+            for rows in snapshot.rows
         ]
-        if not any(map(len, held)):
-            return spark.createDataFrame([], schema.ddl()) if found is None else found
-        at_hand = spark.createDataFrame(pa.concat_tables(held).combine_chunks())
-        return at_hand if found is None else found.unionByName(at_hand)
+        if any(map(len, parts)):
+            in_memory = spark.createDataFrame(pa.concat_tables(parts).combine_chunks())
+            frame = in_memory if frame is None else frame.unionByName(in_memory)
+        if frame is None:
+            return spark.createDataFrame([], schema.ddl())
+        return frame
 
     def local_paths(
         self, stream: str, low: int | None, high: int | None, chunk: int | None = None
     ) -> list[str]:
-        """Where on this machine the files are, or would be, that may hold event times in a span, and rows of a chunk:
-        to tell files apart."""
+        """Local paths of the files that may hold event times in [low, high), and rows of a chunk.
+
+        `chunk` None: of any. The files need not exist here: a path serves as the name of a file.
+        """
         with self._lock:
             table = self._table(stream)
             return [] if table is None else table.local_paths(low, high, chunk)
 
     def open_data_file(self, stream: str, path: str) -> Any:
-        """One of these files, for pyarrow to read now."""
+        """Open the file of a path that `local_paths` returned, for pyarrow."""
         table = self.table(stream)
         assert table is not None
         return table.storage.open_data_file(path.removeprefix(f"{table.data_folder}/"))
 
     def schema(self, stream: str) -> StreamSchema:
-        """The declared columns of a stream."""
+        """The schema of a stream."""
         return self._schemas[stream]
 
     def table(self, stream: str) -> StreamTable | None:
-        """The table of a stream; None: nothing of it is archived yet."""
+        """The table of a stream; None if nothing is archived yet."""
         with self._lock:
             return self._table(stream)
 
@@ -191,8 +213,11 @@ class Reader:
 
 
 class SnapshotReader(Reader):
-    """A reader for one query at a time: what it looks at stays as it was until it looks away. It has some streams from
-    other readers: `lent`, by stream, as their lender has refreshed them."""
+    """Reads for one query at a time, from snapshots that do not change between acquire and release.
+
+    `readers_by_stream`: readers used instead of the main reader for some streams. Their owner
+    refreshes them.
+    """
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader._root, reader._schemas.values())
@@ -212,42 +237,43 @@ class SnapshotReader(Reader):
         return self.readers_by_stream.get(stream, self._reader)
 
     def refresh(self, streams: Collection[str] | None = None) -> None:
-        """See what was archived since."""
+        """See `Reader.refresh`."""
         self._reader.refresh(streams)
 
     def refresh_present(self, present_chunks: Collection[int]) -> None:
-        """See what was archived since, and have the rows of the present chunks at hand."""
+        """See `Reader.refresh_present`."""
         self._reader.refresh_present(present_chunks)
 
     def acquire(self, time_ranges: Mapping[str, TimeRange]) -> dict[str, StreamSnapshot]:
-        """See `Reader.look`; what the query asks for lies within these spans."""
-        found = self._reader.acquire(time_ranges)
-        self._snapshots = found
-        return found
+        """See `Reader.acquire`. The query must not read outside of these ranges."""
+        snapshots = self._reader.acquire(time_ranges)
+        self._snapshots = snapshots
+        return snapshots
 
     def release(self) -> None:
-        """See `Reader.look_away`: rows in memory can go."""
+        """Drop the snapshots, so that their rows in memory can be freed."""
         self._snapshots = {}
 
     def snapshot(self, stream: str, low: int | None, high: int | None) -> StreamSnapshot:
-        """See `Reader.pin`."""
-        looked = self._snapshots.get(stream)
-        return self._reader_of(stream).snapshot(stream, low, high) if looked is None else looked
+        """The acquired snapshot of a stream; without one, see `Reader.snapshot`."""
+        snapshot = self._snapshots.get(stream)
+        if snapshot is None:
+            return self._reader_of(stream).snapshot(stream, low, high)
+        return snapshot
 
     def local_paths(
         self, stream: str, low: int | None, high: int | None, chunk: int | None = None
     ) -> list[str]:
-        """See `Reader.files`."""
-        looked, table = self._snapshots.get(stream), self.table(stream)
-        if looked is None or table is None:
+        """See `Reader.local_paths`."""
+        snapshot = self._snapshots.get(stream)
+        table = self.table(stream)
+        if snapshot is None or table is None:
             return self._reader_of(stream).local_paths(stream, low, high, chunk)
-        return table.to_local_paths(
-            [
-                file
-                for file in looked.all_files
-                if file.overlaps(low, high) and chunk in (None, file.chunk)
-            ]
-        )
+        files = []
+        for file in snapshot.all_files:
+            if file.overlaps(low, high) and chunk in (None, file.chunk):
+                files.append(file)
+        return table.to_local_paths(files)
 
     def schema(self, stream: str) -> StreamSchema:
         """See `Reader.schema`."""
@@ -263,13 +289,19 @@ def _filter_rows(
     schema: StreamSchema,
     low: int | None,
     high: int | None,
-    late: bool,
-    only: ColumnFilter,
+    include_late: bool,
+    column_filter: ColumnFilter,
 ) -> pa.Table:
-    if not late:
+    """The rows in [low, high) that pass the filters, without `_late`."""
+    if not include_late:
         rows = rows.filter(pc.invert(rows["_late"]))
-    for name, wanted in only.items():
-        rows = rows.filter(pc.is_in(rows[name], pa.array(wanted, rows.schema.field(name).type)))
+    for name, values in column_filter.items():
+        accepted = pa.array(values, rows.schema.field(name).type)
+        rows = rows.filter(pc.is_in(rows[name], accepted))
     ts = micros_column(rows, schema.time)
-    inside = (ts >= (low if low is not None else ts)) & (ts < high if high is not None else True)
-    return rows.filter(pa.array(inside)).select(list(schema.columns))
+    is_inside = np.ones(len(ts), dtype=bool)
+    if low is not None:
+        is_inside &= ts >= low
+    if high is not None:
+        is_inside &= ts < high
+    return rows.filter(pa.array(is_inside)).select(list(schema.columns))

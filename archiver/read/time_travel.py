@@ -1,6 +1,7 @@
-"""The archive as it once was: rows are only ever added, so the first so many appends of a stream are all there was.
+"""The archive as of an earlier append: rows are only added, never changed.
 
-Where the files of then have been clustered with later rows, the later ones are left out row by row.
+The first appends of a stream hold exactly the rows that the archive held then. Files that were
+since clustered with later rows are filtered row by row, by the number of the append of each row.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,29 +15,42 @@ from archiver.storage import StorageRoot
 
 
 class ReaderAt(Reader):
-    """`appends`: how many appends of each stream there had been; rows of others are not there."""
+    """Reads streams as of an earlier state of the archive.
+
+    `append_counts`: number of appends to each stream at that time. Streams without a count are read
+    as empty.
+    """
 
     def __init__(self, root: StorageRoot, schemas: Iterable[StreamSchema]) -> None:
         super().__init__(root, schemas)
         self.append_counts: Mapping[str, int] = {}
 
     def snapshot(self, stream: str, low: int | None, high: int | None) -> StreamSnapshot:
-        """See `Reader.pin`. Raises `NotTold`."""
+        """See `Reader.snapshot`. Raises `HistoryUnavailable`."""
         with self._lock:
             table = self._table(stream)
             if table is None:
                 return StreamSnapshot()
-            until, rows, whole = self.append_counts.get(stream, 0), [], []
+            append_count = self.append_counts.get(stream, 0)
             columns = [*self.schema(stream).columns, "_late"]
+            rows = []
+            files = []
             for file in table.data_files(low, high):
-                numbers = table.read_file(file.path, [APPEND_COLUMN])[APPEND_COLUMN]
-                if numbers.null_count:
+                appends = table.read_file(file.path, [APPEND_COLUMN])[APPEND_COLUMN]
+                if appends.null_count:
                     raise HistoryUnavailable(
-                        f"another program has written {table.storage}/{file.path}: when its rows came is lost"
+                        f"{table.storage}/{file.path}: rewritten by another program, "
+                        "so the time at which its rows were archived is unknown"
                     )
-                then = pc.less_equal(numbers, until)
-                if pc.all(then).as_py():
-                    whole.append(file)
-                elif pc.any(then).as_py():
-                    rows.append(table.read_file(file.path, columns).filter(then))
-            return StreamSnapshot(rows, whole, whole, until, table)
+                is_included = pc.less_equal(appends, append_count)
+                if pc.all(is_included).as_py():
+                    files.append(file)
+                elif pc.any(is_included).as_py():
+                    rows.append(table.read_file(file.path, columns).filter(is_included))
+            return StreamSnapshot(
+                rows=rows,
+                files=files,
+                all_files=files,
+                append_count=append_count,
+                table=table,
+            )

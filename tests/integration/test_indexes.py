@@ -28,7 +28,7 @@ from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.segment import BOUNDS
 from tests.integration.history import SCHEMA, START, History, go_on, history
-from tests.integration.test_late_rows import ROWS, archive, roll
+from tests.integration.test_late_rows import ROWS, open_writer, run_maintenance
 
 RULES = """
 groups:
@@ -75,7 +75,7 @@ def close(past: History) -> None:
     """All chunks but the last."""
     roller = ChunkMaintenance(Path(past.settings.archive), [SCHEMA], 600.0)
     try:
-        roll(past, archive(past), roller, 10_000)
+        run_maintenance(past, open_writer(past), roller, 10_000)
     finally:
         roller.stop()
 
@@ -193,7 +193,7 @@ def test_a_corpus_that_grows_is_not_written_all_the_time(
         return write(*values)
 
     monkeypatch.setattr(Corpora, "save_current", slow)
-    chunks = archive(past).chunks
+    chunks = open_writer(past).chunks
     indexes.execute(work)
     now[0] = 1000.0
     settle(past, range(101, 111), 350)

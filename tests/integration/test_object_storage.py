@@ -13,7 +13,7 @@ from archiver.storage.base import as_storage
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import storage
 from tests.integration.history import SCHEMA, go_on, history
-from tests.integration.test_late_rows import archive, bring, roll
+from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
 
 CHUNKS, ROWS = 5, 100
 
@@ -21,11 +21,11 @@ CHUNKS, ROWS = 5, 100
 def test_history_is_rolled_over_and_asked(bucket: str) -> None:
     with history(CHUNKS, ROWS, bucket) as past:
         root = storage.open_storage(past.settings)
-        writer, roller = archive(past), ChunkMaintenance(root, [SCHEMA], 0.4)
+        writer, roller = open_writer(past), ChunkMaintenance(root, [SCHEMA], 0.4)
         try:
-            roll(past, writer, roller, 10_000)
+            run_maintenance(past, writer, roller, 10_000)
             assert [chunk.state for chunk in writer.chunks[:4]] == ["old", "old", "old", "recent"]
-            bring(writer, "late", [(5, "h0", 1000)])
+            ingest_rows(writer, "late", [(5, "h0", 1000)])
         finally:
             roller.stop()
         past.rows.append((5, "h0", 1000))

@@ -31,7 +31,7 @@ from tests.integration.history import (
     no_relations,
     no_spark,
 )
-from tests.integration.test_late_rows import ROWS, archive, bring, roll
+from tests.integration.test_late_rows import ROWS, ingest_rows, open_writer, run_maintenance
 
 _GROUPS = (
     "SELECT h.host AS host, avg(h.v) AS mean, count(DISTINCT h.v) AS n FROM past h GROUP BY h.host"
@@ -79,13 +79,13 @@ def answered(past: History, *sqls: str) -> list[UUID]:
 
 def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
     """Late rows and new ones between, files clustered with them and swept: then in a new process."""
-    writer = archive(past)
+    writer = open_writer(past)
     tasks = answered(past, COUNT, _GROUPS)
     before = [past.revisions(task)[-1]["answer"] for task in tasks]
     read = set(writer.tables["past"].local_paths())
     for number in range(20):
         rows = [(350 + number, "h0", 1000), (450 + number, "h0", 1005), (3, "late", number)]
-        bring(writer, f"late {number}", rows)
+        ingest_rows(writer, f"late {number}", rows)
     found = [again(past, task) for task in tasks]
     assert [(one.equal, one.why) for one in found] == [(True, None)] * 2
     with rolled(past, writer, 10_000):
@@ -104,7 +104,7 @@ def rolled(past: History, writer: ArchiveWriter, keep: int) -> Iterator[None]:
     """Chunks are closed, clustered and expired, `keep` seconds of event time; what is replaced leaves the disk."""
     roller = ChunkMaintenance(Path(past.settings.archive), [SCHEMA], 0.4)
     try:
-        roll(past, writer, roller, keep)
+        run_maintenance(past, writer, roller, keep)
         yield
     finally:
         roller.stop()
@@ -120,11 +120,11 @@ def _swept(files: set[str]) -> None:
 
 def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) -> None:
     """Rows that come between two pieces of one recall are in what it reads after, and not in what it had read."""
-    writer, task = archive(past), past.ask(1)
+    writer, task = open_writer(past), past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["next"] > 0)
         done = past.task(task)["next"]
-        bring(writer, "late", [(3, "h0", 1), (len(past.rows) - 3, "h0", 1)])
+        ingest_rows(writer, "late", [(3, "h0", 1), (len(past.rows) - 3, "h0", 1)])
         go_on(manager, lambda: past.task(task)["state"] == "done")
     pieces = len(past.task(task)["pieces"])
     assert 0 < done < pieces
@@ -143,7 +143,7 @@ def test_what_has_expired_is_told_and_since_when(past: History) -> None:
     )
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
-    with rolled(past, archive(past), 200):
+    with rolled(past, open_writer(past), 200):
         one = again(past, whole)
         assert one.equal is None and one.why is not None
         assert re.fullmatch(
@@ -173,12 +173,12 @@ def test_an_answer_that_differs_is_told(past: History) -> None:
 @pytest.mark.spark
 def test_spark_finds_what_this_process_found(past: History, spark: SparkSession) -> None:
     """The engine of record, over files that were clustered with later rows; and plain rows, which only it reads."""
-    writer, tasks = archive(past), answered(past, COUNT, _GROUPS)
+    writer, tasks = open_writer(past), answered(past, COUNT, _GROUPS)
     plain = past.ask(9, _NEWEST, rule="g/r9")
     with past.manager(session=spark.newSession) as manager:
         go_on(manager, lambda: past.task(plain)["state"] == "done")
     for number in range(20):
-        bring(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
+        ingest_rows(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
     with rolled(past, writer, 10_000):
         for task in (*tasks, plain):
             one = again(past, task, spark.newSession)

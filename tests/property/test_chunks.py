@@ -1,4 +1,4 @@
-"""Chunks cut all of time without gap or overlap, wherever batches begin and end."""
+"""Chunks partition all event times without gap or overlap, wherever batches begin and end."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,28 +24,31 @@ NEVER = 10**12
 
 @dataclass
 class Cutter:
-    """Adds batches of rows as the archive does, and remembers what each batch found and cut."""
+    """Adds batches of rows as the archive does, and records the chunk of each row when added."""
 
     policy: CutPolicy
     chunks: list[Chunk] = field(default_factory=lambda: [FIRST_CHUNK])
     rows: list[int] = field(default_factory=list)
-    placed: list[int] = field(default_factory=list)
+    chunk_ids: list[int] = field(default_factory=list)
 
     def add(self, batch: Sequence[int]) -> list[tuple[NewestChunkStats, list[int]]]:
-        """Returns for each cut what the newest chunk held, and the rows that the cut chunk has now."""
-        held, last = self.held(), self.chunks[-1]
-        arriving = np.array([ts for ts in batch if contains(last, ts)], dtype=np.int64)
-        self.chunks = apply_cuts(self.chunks, plan_cuts(arriving, held, self.policy))
+        """For each chunk cut by the batch: its statistics before, and its rows after the cut."""
+        stats, last = self.stats(), self.chunks[-1]
+        new_times = np.array([ts for ts in batch if contains(last, ts)], dtype=np.int64)
+        self.chunks = apply_cuts(self.chunks, plan_cuts(new_times, stats, self.policy))
         self.rows += batch
-        self.placed += locate(self.chunks, np.array(batch, dtype=np.int64)).tolist()
-        new = [c for c in self.chunks if c.id >= last.id and c.to_ts is not None]
-        return [(held if c.id == last.id else NewestChunkStats(), self.within(c)) for c in new]
+        self.chunk_ids += locate(self.chunks, np.array(batch, dtype=np.int64)).tolist()
+        cut_chunks = [c for c in self.chunks if c.id >= last.id and c.to_ts is not None]
+        return [
+            (stats if chunk.id == last.id else NewestChunkStats(), self.rows_of(chunk))
+            for chunk in cut_chunks
+        ]
 
-    def held(self) -> NewestChunkStats:
-        rows = self.within(self.chunks[-1])
+    def stats(self) -> NewestChunkStats:
+        rows = self.rows_of(self.chunks[-1])
         return NewestChunkStats(len(rows), min(rows, default=None), max(rows, default=None))
 
-    def within(self, chunk: Chunk) -> list[int]:
+    def rows_of(self, chunk: Chunk) -> list[int]:
         return sorted(ts for ts in self.rows if contains(chunk, ts))
 
 
@@ -56,9 +59,9 @@ def contains(chunk: Chunk, ts: int) -> bool:
 
 
 def is_full(rows: Sequence[int], policy: CutPolicy) -> bool:
-    """What the policy says of a chunk that holds these rows."""
-    old = bool(rows) and max(rows) - min(rows) >= policy.age and len(rows) * 100 >= policy.rows
-    return len(rows) >= policy.rows or old
+    """Whether a chunk with these rows must be cut by the policy."""
+    is_old = bool(rows) and max(rows) - min(rows) >= policy.age
+    return len(rows) >= policy.rows or (is_old and len(rows) * 100 >= policy.rows)
 
 
 times = st.one_of(st.integers(-40, 40), st.integers(-2000, 2000))
@@ -70,18 +73,18 @@ policies = st.builds(
 )
 
 
-def history(
-    policy: CutPolicy, arriving: Sequence[Sequence[int]]
+def add_batches(
+    policy: CutPolicy, batches: Sequence[Sequence[int]]
 ) -> Iterator[tuple[Cutter, list[list[int]]]]:
-    """The cutter after each batch, with the rows of the chunks that were open before it and are not now."""
+    """The cutter after each batch, with the rows of the chunks that the batch has closed."""
     cutter = Cutter(policy)
-    for batch in arriving:
+    for batch in batches:
         yield cutter, [rows for _, rows in cutter.add(batch)]
 
 
 @given(policies, batches)
-def test_chunks_cover_all_time_once(policy: CutPolicy, arriving: list[list[int]]) -> None:
-    for cutter, _ in history(policy, arriving):
+def test_chunks_cover_all_time_once(policy: CutPolicy, row_batches: list[list[int]]) -> None:
+    for cutter, _ in add_batches(policy, row_batches):
         first, *_, last = [cutter.chunks[0], *cutter.chunks]
         assert first.from_ts is None
         assert last.to_ts is None
@@ -92,41 +95,41 @@ def test_chunks_cover_all_time_once(policy: CutPolicy, arriving: list[list[int]]
 
 
 @given(policies, batches)
-def test_a_row_is_in_one_chunk_and_stays_there(
-    policy: CutPolicy, arriving: list[list[int]]
+def test_a_row_is_in_one_chunk_and_stays_in_it(
+    policy: CutPolicy, row_batches: list[list[int]]
 ) -> None:
-    for cutter, _ in history(policy, arriving):
+    for cutter, _ in add_batches(policy, row_batches):
         assert (
-            cutter.placed == locate(cutter.chunks, np.array(cutter.rows, dtype=np.int64)).tolist()
+            cutter.chunk_ids
+            == locate(cutter.chunks, np.array(cutter.rows, dtype=np.int64)).tolist()
         )
-        for ts, chunk in zip(cutter.rows, cutter.placed, strict=True):
+        for ts, chunk in zip(cutter.rows, cutter.chunk_ids, strict=True):
             assert [c.id for c in cutter.chunks if contains(c, ts)] == [chunk]
 
 
 @given(policies, batches)
-def test_a_chunk_is_cut_when_it_is_full(policy: CutPolicy, arriving: list[list[int]]) -> None:
-    for _, closed in history(policy, arriving):
+def test_a_chunk_is_cut_when_it_is_full(policy: CutPolicy, row_batches: list[list[int]]) -> None:
+    for _, closed in add_batches(policy, row_batches):
         assert all(is_full(rows, policy) for rows in closed)
 
 
 @given(policies, batches)
-def test_the_newest_chunk_is_never_full(policy: CutPolicy, arriving: list[list[int]]) -> None:
-    for cutter, _ in history(policy, arriving):
+def test_the_newest_chunk_is_never_full(policy: CutPolicy, row_batches: list[list[int]]) -> None:
+    for cutter, _ in add_batches(policy, row_batches):
         if any(contains(cutter.chunks[-1], ts) for ts in cutter.rows):
-            assert not is_full(cutter.within(cutter.chunks[-1]), policy)
+            assert not is_full(cutter.rows_of(cutter.chunks[-1]), policy)
 
 
 @given(policies, batches)
 def test_a_chunk_ends_just_past_the_row_that_filled_it(
-    policy: CutPolicy, arriving: list[list[int]]
+    policy: CutPolicy, row_batches: list[list[int]]
 ) -> None:
     cutter = Cutter(policy)
-    for batch in arriving:
-        for held, rows in cutter.add(batch):
+    for batch in row_batches:
+        for stats, rows in cutter.add(batch):
             newest = rows[-1]
-            if (
-                held.newest != newest
-            ):  # otherwise rows before what was already there had to come along
+            # The chunk may have held its newest row already: then the end is behind that row.
+            if stats.newest != newest:
                 assert not is_full([ts for ts in rows if ts < newest], policy)
             assert newest + 1 in {c.to_ts for c in cutter.chunks}
 
@@ -137,21 +140,21 @@ def test_a_large_batch_is_cut_several_times(size: int, count: int, random: Rando
     random.shuffle(rows)
     cutter = Cutter(CutPolicy(size, NEVER))
     cutter.add(rows)
-    assert [len(cutter.within(c)) for c in cutter.chunks] == [size] * (count // size) + [
+    assert [len(cutter.rows_of(c)) for c in cutter.chunks] == [size] * (count // size) + [
         count % size
     ]
 
 
 @given(policies, st.lists(times, max_size=120), st.data())
-def test_batch_borders_move_no_row_of_an_ordered_stream(
+def test_batch_borders_do_not_affect_the_cuts_of_an_ordered_stream(
     policy: CutPolicy, rows: list[int], data: st.DataObject
 ) -> None:
-    """In order of time, where chunks are cut depends on the rows alone."""
+    """If rows arrive in time order, the cuts depend on the rows alone."""
     rows = sorted(set(rows))
     borders = sorted(data.draw(st.sets(st.integers(0, len(rows)), max_size=6)))
     parts = [rows[a:b] for a, b in pairwise([0, *borders, len(rows)])]
-    at_once, piece_by_piece = Cutter(policy), Cutter(policy)
+    at_once, in_parts = Cutter(policy), Cutter(policy)
     at_once.add(rows)
     for part in parts:
-        piece_by_piece.add(part)
-    assert piece_by_piece.chunks == at_once.chunks
+        in_parts.add(part)
+    assert in_parts.chunks == at_once.chunks

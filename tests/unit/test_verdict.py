@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moirae.inspect.status import assess_health, problems
+from moirae.inspect.status import assess_health, list_problems
 
 STARTED = 1000
 
@@ -101,7 +101,7 @@ def test_all_problems_are_listed() -> None:
     disk = {"path": "/data", "holds": ["home"], "free_bytes": 0, "reserve_bytes": 1}
     refused = {"problems": ["rules.yaml:3:1: duplicate key"]}
     status = {**_status({}, live=("running", 40)), "disks": [disk], "rule_files": refused}
-    assert [problem.split()[0] for problem in problems(status)] == ["disk", "the", "the"]
+    assert [problem.split()[0] for problem in list_problems(status)] == ["disk", "the", "the"]
 
 
 IN_USE = "cannot listen on 127.0.0.1:8765: the port is in use"
@@ -127,8 +127,8 @@ def test_a_process_that_fails_to_start_is_a_problem(
     status = _status({}, **{"live": ("running", 1), role: (state, 1), "up": up})
     (process,) = [process for process in status["processes"] if process["role"] == role]
     process["error"], process["failed_at"] = IN_USE, datetime.now(UTC) - timedelta(seconds=failed)
-    assert problems(status) == ([] if told is None else [told])
+    assert list_problems(status) == ([] if told is None else [told])
     process["error"] = f"{IN_USE}\na\nb"
-    assert problems(status) == (
+    assert list_problems(status) == (
         [] if told is None else [f"{told} (and 2 more lines, see `status -o json`)"]
     )

@@ -1,4 +1,4 @@
-"""Each line becomes a typed row or is refused, whatever stands beside it."""
+"""Each line is decoded to a typed row or refused, independently of the lines around it."""
 
 import csv
 import io
@@ -31,7 +31,10 @@ def jsonl(schema: StreamSchema, lines: Sequence[bytes]) -> DecodedRows:
 
 
 def outcome(decoded: DecodedRows) -> dict[int, Any]:
-    """What became of each line: its values as text (which tells -0.0 from 0.0 and knows NaN), or the reason."""
+    """By line number: the values as text, or "refused".
+
+    As text, 0.0 and -0.0 differ, and NaN equals NaN.
+    """
     columns = [
         column.cast(pa.int64()).to_pylist()
         if pa.types.is_timestamp(column.type)
@@ -39,22 +42,25 @@ def outcome(decoded: DecodedRows) -> dict[int, Any]:
         for column in decoded.table.columns
     ]
     rows = [repr(row) for row in zip(*columns, strict=True)]
-    found: dict[int, Any] = dict(zip(decoded.line_numbers, rows, strict=True))
+    outcomes: dict[int, Any] = dict(zip(decoded.line_numbers, rows, strict=True))
     for refused in decoded.refused_lines:
-        assert refused.line not in found
+        assert refused.line not in outcomes
         assert refused.reason == "malformed"
-        found[refused.line] = "refused"
-    return found
+        outcomes[refused.line] = "refused"
+    return outcomes
 
 
-# Values that two readers may well understand differently.
+# Texts that two parsers may convert differently.
 ODD_TEXTS = (
-    "0x1F -0X1f +1 -0 007 1_0 1. .5 1e5 1E+5 1e400 -1e-400 9e18 9223372036854775807 9223372036854775808 2147483648 "
-    "nan NaN -nan nan(1) NAN(x) inf -Infinity ٣ true FALSE None null 1d 1.0 1.5 0000-01-01 0001-01-01 9999-12-31 "
-    "20260131 2026-W05-6 2026-01-31 2026-02-30 2026-01-31T12 2026-01-31T12:00 2026-01-31T12:00:00 2026-01-31T24:00Z "
-    "2026-01-31T12:00:60Z 2026-01-31T12:00:00z 2026-01-31T12:00:00.1Z 2026-01-31T12:00:00.123456Z "
-    "2026-01-31T12:00:00.1234567Z 2026-01-31T12:00:00,5Z 2026-01-31T12:00:00+01 2026-01-31T12:00:00-0130 "
-    "2026-01-31T12:00:00+23:59 2026-01-31T12:00:00+24:00 0000-01-01T00:00:00Z 0001-01-01T00:00:00+14:00 "
+    "0x1F -0X1f +1 -0 007 1_0 1. .5 1e5 1E+5 1e400 -1e-400 9e18 "
+    "9223372036854775807 9223372036854775808 2147483648 "
+    "nan NaN -nan nan(1) NAN(x) inf -Infinity ٣ true FALSE None null 1d 1.0 1.5 "
+    "0000-01-01 0001-01-01 9999-12-31 20260131 2026-W05-6 2026-01-31 2026-02-30 "
+    "2026-01-31T12 2026-01-31T12:00 2026-01-31T12:00:00 2026-01-31T24:00Z "
+    "2026-01-31T12:00:60Z 2026-01-31T12:00:00z 2026-01-31T12:00:00.1Z "
+    "2026-01-31T12:00:00.123456Z 2026-01-31T12:00:00.1234567Z 2026-01-31T12:00:00,5Z "
+    "2026-01-31T12:00:00+01 2026-01-31T12:00:00-0130 2026-01-31T12:00:00+23:59 "
+    "2026-01-31T12:00:00+24:00 0000-01-01T00:00:00Z 0001-01-01T00:00:00+14:00 "
     "9999-12-31T23:59:59-14:00 1969-12-31T23:59:59.999999Z 00000-01-01 -001-01-01"
 ).split()
 BLANKS = ["", " ", " 1", "1 ", "1\n", "2026-01-31 12:00:00Z", "2026-01-31T12:00:00 Z"]
@@ -103,37 +109,38 @@ def record(**fields: Any) -> bytes:
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-def test_what_becomes_of_a_value_does_not_hang_on_its_neighbours(
+def test_a_value_is_converted_independently_of_its_neighbours(
     kind: str, data: st.DataObject
 ) -> None:
-    """Alike values are converted at once; a single odd one among them has all converted one by one."""
-    alike = data.draw(st.sampled_from([texts, numbers, plain, values]))
+    """Values of one type are converted at once; with a list among them, one by one."""
+    value_strategy = data.draw(st.sampled_from([texts, numbers, plain, values]))
     lines = [
-        record(x=value) for value in data.draw(st.lists(st.none() | alike, min_size=1, max_size=6))
+        record(x=value)
+        for value in data.draw(st.lists(st.none() | value_strategy, min_size=1, max_size=6))
     ]
     schema = schema_of(x=kind)
-    together = outcome(jsonl(schema, lines))
-    with_odd = outcome(jsonl(schema, [*lines, record(x=[])]))
-    del with_odd[FIRST + len(lines)]
-    alone = {
+    outcomes = outcome(jsonl(schema, lines))
+    beside_list = outcome(jsonl(schema, [*lines, record(x=[])]))
+    del beside_list[FIRST + len(lines)]
+    separately = {
         FIRST + i: outcome(decode_lines(schema, "jsonl", [line], FIRST + i))[FIRST + i]
         for i, line in enumerate(lines)
     }
-    assert together == with_odd == alone
+    assert outcomes == beside_list == separately
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_odd_texts_are_read_one_way(kind: str) -> None:
+def test_unusual_texts_are_converted_alike_by_arrow_and_python(kind: str) -> None:
     schema = schema_of(x=kind)
     for text in [*ODD_TEXTS, *BLANKS, *HUGE_NUMBERS]:
-        alone = outcome(jsonl(schema, [record(x=text)]))
-        beside_odd = outcome(jsonl(schema, [record(x=text), record(x=[])]))
-        assert alone[FIRST] == beside_odd[FIRST], text[:60]
+        alone_outcomes = outcome(jsonl(schema, [record(x=text)]))
+        beside_list = outcome(jsonl(schema, [record(x=text), record(x=[])]))
+        assert alone_outcomes[FIRST] == beside_list[FIRST], text[:60]
 
 
 @given(st.datetimes(min_value=datetime(1900, 1, 2), timezones=st.none() | st.timezones()))
-def test_a_time_is_what_it_says(moment: datetime) -> None:
-    """With a zone in that zone, without one in UTC."""
+def test_timestamps_are_converted_exactly(moment: datetime) -> None:
+    """A timestamp without a time zone is in UTC."""
     if moment.tzinfo is not None:
         offset = moment.utcoffset() or timedelta(0)
         moment = moment.replace(tzinfo=timezone(timedelta(minutes=offset // timedelta(minutes=1))))
@@ -146,7 +153,9 @@ def test_a_time_is_what_it_says(moment: datetime) -> None:
     st.lists(st.integers(-(2**63), 2**63 - 1) | st.none()),
     st.lists(st.floats(allow_nan=False) | st.none()),
 )
-def test_numbers_are_exact(integers: list[int | None], floats: list[float | None]) -> None:
+def test_numbers_are_converted_exactly(
+    integers: list[int | None], floats: list[float | None]
+) -> None:
     finite = [f for f in floats if f is None or abs(f) != float("inf")]
     lines = (
         [record(n=n) for n in integers]
@@ -159,12 +168,24 @@ def test_numbers_are_exact(integers: list[int | None], floats: list[float | None
     assert decoded.table["x"].to_pylist()[len(integers) :] == [*finite, *floats]
 
 
-NO_JSON = [b"{", b'{"ts": "2026-01-31T12:00:00Z"', b"\xff\xfe", b'{"x": NaN}', b'{"s": "\\ud800"}']
-NO_OBJECT = [b"[1]", b"3", b'"ts"', b"null"]
-NO_TIME = [b'{"x": 1}', b'{"ts": null}', b'{"ts": "yesterday"}', b'{"ts": 1e300}', b'{"ts": true}']
-NO_NUMBER = [record(x="one"), record(x=2**80), record(x={"a": [1]}), record(x=1.5)]
-BAD = [*NO_JSON, *NO_OBJECT, *NO_TIME, *NO_NUMBER]
-GOOD = [
+INVALID_JSON = [
+    b"{",
+    b'{"ts": "2026-01-31T12:00:00Z"',
+    b"\xff\xfe",
+    b'{"x": NaN}',
+    b'{"s": "\\ud800"}',
+]
+NOT_AN_OBJECT = [b"[1]", b"3", b'"ts"', b"null"]
+INVALID_TIME = [
+    b'{"x": 1}',
+    b'{"ts": null}',
+    b'{"ts": "yesterday"}',
+    b'{"ts": 1e300}',
+    b'{"ts": true}',
+]
+INVALID_NUMBER = [record(x="one"), record(x=2**80), record(x={"a": [1]}), record(x=1.5)]
+INVALID = [*INVALID_JSON, *NOT_AN_OBJECT, *INVALID_TIME, *INVALID_NUMBER]
+VALID = [
     record(),
     record(x=1),
     record(x="2", s="ü"),
@@ -173,17 +194,17 @@ GOOD = [
 ]
 
 
-@given(st.lists(st.sampled_from([*GOOD, *BAD]), max_size=12))
-@example(BAD)
-def test_a_bad_line_is_refused_alone(lines: list[bytes]) -> None:
+@given(st.lists(st.sampled_from([*VALID, *INVALID]), max_size=12))
+@example(INVALID)
+def test_an_invalid_line_is_refused_alone(lines: list[bytes]) -> None:
     schema = schema_of(x="bigint", s="string")
     decoded = jsonl(schema, lines)
-    bad = [FIRST + i for i, line in enumerate(lines) if line not in GOOD]
-    assert [r.line for r in decoded.refused_lines] == bad
-    assert [r.raw for r in decoded.refused_lines] == [lines[number - FIRST] for number in bad]
+    invalid = [FIRST + i for i, line in enumerate(lines) if line not in VALID]
+    assert [r.line for r in decoded.refused_lines] == invalid
+    assert [r.raw for r in decoded.refused_lines] == [lines[number - FIRST] for number in invalid]
     assert all(r.detail and len(r.detail) < 400 for r in decoded.refused_lines)
-    assert decoded.line_numbers == [FIRST + i for i, line in enumerate(lines) if line in GOOD]
-    assert decoded.raw == [line for line in lines if line in GOOD]
+    assert decoded.line_numbers == [FIRST + i for i, line in enumerate(lines) if line in VALID]
+    assert decoded.raw == [line for line in lines if line in VALID]
     assert (
         list(outcome(jsonl(schema, decoded.raw)).values())
         == list(outcome(decoded).values())[: len(decoded.raw)]
@@ -192,7 +213,7 @@ def test_a_bad_line_is_refused_alone(lines: list[bytes]) -> None:
 
 @pytest.mark.parametrize("depth", [100, 200, 300, 900, 2000, 100_000])
 @pytest.mark.parametrize("field", ["s", "undeclared"])
-def test_deep_nesting_harms_no_other_line(field: str, depth: int) -> None:
+def test_deep_nesting_does_not_affect_other_lines(field: str, depth: int) -> None:
     deep = record()[:-1] + f', "{field}": '.encode() + b"[" * depth + b"]" * depth + b"}"
     decoded = jsonl(schema_of(s="string"), [record(s="before"), deep, record(s="after")])
     assert sorted(outcome(decoded)) == [FIRST, FIRST + 1, FIRST + 2]
@@ -204,7 +225,7 @@ def test_deep_nesting_harms_no_other_line(field: str, depth: int) -> None:
         )
 
 
-def test_a_line_that_is_too_long_is_refused_alone() -> None:
+def test_a_too_long_line_is_refused_alone() -> None:
     fits, too_long = (
         record() + b" " * (size - len(record())) for size in (MAX_LINE_BYTES, MAX_LINE_BYTES + 1)
     )
@@ -228,7 +249,7 @@ lines_of_anything = st.lists(
 
 
 @given(lines_of_anything, st.sampled_from(KINDS))
-def test_nothing_stops_the_reader(lines: list[bytes], kind: str) -> None:
+def test_any_line_is_decoded_or_refused(lines: list[bytes], kind: str) -> None:
     schema = schema_of(x=kind, y="timestamp", s="string")
     for decoded in (
         jsonl(schema, lines),
@@ -236,29 +257,29 @@ def test_nothing_stops_the_reader(lines: list[bytes], kind: str) -> None:
     ):
         assert sorted(outcome(decoded)) == [FIRST + i for i in range(len(lines))]
         assert decoded.raw == [lines[number - FIRST] for number in decoded.line_numbers]
-        assert all(to_micros(datetime.min.replace(tzinfo=UTC)) <= ts for ts in times(decoded))
+        assert all(to_micros(datetime.min.replace(tzinfo=UTC)) <= ts for ts in event_times(decoded))
 
 
-def times(decoded: DecodedRows) -> list[int]:
-    found: list[int] = decoded.table["ts"].cast(pa.int64()).to_pylist()
-    return found
+def event_times(decoded: DecodedRows) -> list[int]:
+    micros: list[int] = decoded.table["ts"].cast(pa.int64()).to_pylist()
+    return micros
 
 
 @given(st.dictionaries(st.text(), values))
-def test_undeclared_fields_are_kept(fields: dict[str, Any]) -> None:
+def test_undeclared_fields_are_stored_in_extra(fields: dict[str, Any]) -> None:
     extra = {name: value for name, value in fields.items() if name not in ("ts", "x")}
     decoded = jsonl(schema_of(x="string"), [record(**fields | {"ts": TS})])
     for text in decoded.table["_extra"].to_pylist():
-        kept = json.loads(text) if text is not None else {}
-        assert json.dumps(kept, sort_keys=True) == json.dumps(read_back(extra), sort_keys=True)
+        stored = json.loads(text) if text is not None else {}
+        assert json.dumps(stored, sort_keys=True) == json.dumps(round_trip(extra), sort_keys=True)
 
 
-def read_back(value: Any) -> Any:
-    """A value as JSON carries it: whole numbers beyond 64 bits lose their last digits."""
+def round_trip(value: Any) -> Any:
+    """A value after writing and reading JSON: integers beyond 64 bits lose precision."""
     if isinstance(value, dict):
-        return {name: read_back(one) for name, one in value.items()}
+        return {name: round_trip(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [read_back(one) for one in value]
+        return [round_trip(item) for item in value]
     is_huge = isinstance(value, int) and not -(2**63) <= value < 2**64
     return float(value) if is_huge else value
 
@@ -269,27 +290,31 @@ fields = st.one_of(texts, st.text(alphabet="ab, ;\"'\\\t")).filter(
 
 
 @given(st.lists(st.lists(fields, min_size=2, max_size=2), max_size=5), st.sampled_from(KINDS))
-def test_quotes_change_nothing(rows: list[list[str]], kind: str) -> None:
+def test_csv_quotes_do_not_change_values(rows: list[list[str]], kind: str) -> None:
     schema, header = schema_of(x=kind), ["ts", "x", "more"]
-    quoted = [written([TS, *row], csv.QUOTE_ALL) for row in rows]
-    as_needed = [written([TS, *row], csv.QUOTE_MINIMAL) for row in rows]
+    quoted = [csv_line([TS, *row], csv.QUOTE_ALL) for row in rows]
+    as_needed = [csv_line([TS, *row], csv.QUOTE_MINIMAL) for row in rows]
     expected = outcome(decode_lines(schema, "csv", quoted, FIRST, header))
     assert outcome(decode_lines(schema, "csv", as_needed, FIRST, header)) == expected
 
 
 @given(st.lists(st.tuples(fields, fields), max_size=5), st.permutations(["ts", "x", "more"]))
-def test_csv_says_the_same_as_json(rows: list[tuple[str, str]], header: list[str]) -> None:
-    """An empty field is no value; undeclared columns are kept."""
+def test_csv_and_json_lines_decode_to_the_same_rows(
+    rows: list[tuple[str, str]], header: list[str]
+) -> None:
+    """An empty CSV field equals null; undeclared columns are stored."""
     schema = schema_of(x="string")
     records = [{"ts": TS, "x": x, "more": more} for x, more in rows]
-    as_csv = [written([one[name] for name in header], csv.QUOTE_MINIMAL) for one in records]
-    as_json = [json.dumps({name: one[name] or None for name in header}).encode() for one in records]
+    as_csv = [csv_line([record[name] for name in header], csv.QUOTE_MINIMAL) for record in records]
+    as_json = [
+        json.dumps({name: record[name] or None for name in header}).encode() for record in records
+    ]
     assert outcome(decode_lines(schema, "csv", as_csv, FIRST, header)) == outcome(
         jsonl(schema, as_json)
     )
 
 
-def written(row: Sequence[str], quoting: Any) -> bytes:
+def csv_line(row: Sequence[str], quoting: Any) -> bytes:
     text = io.StringIO()
     csv.writer(text, quoting=quoting, lineterminator="").writerow(row)
     return text.getvalue().encode()
@@ -299,7 +324,7 @@ def written(row: Sequence[str], quoting: Any) -> bytes:
 @example(b'ts,"x')
 @example(b"\xff,x")
 @example(b"x,x")
-def test_a_header_is_names_or_a_value_error(line: bytes) -> None:
+def test_an_invalid_header_raises_value_error(line: bytes) -> None:
     try:
         names = parse_csv_header(line)
     except ValueError:

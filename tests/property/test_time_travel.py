@@ -1,4 +1,4 @@
-"""The archive as it once was: the same rows, whatever came since and whatever became of their files."""
+"""Reading an earlier state of the archive, after further appends and rewrites of its files."""
 
 import shutil
 import tempfile
@@ -19,59 +19,55 @@ from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict, HistoryUnavailable
 from archiver.read.reader import Reader, SnapshotReader
 from archiver.read.time_travel import ReaderAt
-from tests.property.test_present import SCHEMA, made, seen
+from tests.property.test_present_rows import SCHEMA, count_numbers, make_rows
 
 STEPS = st.lists(
-    st.sampled_from(["append", "append", "late", "close", "cluster", "sweep", "open", "look"]),
+    st.sampled_from(["append", "append", "late", "close", "cluster", "vacuum", "open", "read"]),
     max_size=40,
 )
 
 
 @settings(max_examples=25)
 @given(STEPS)
-def test_what_was_seen_once_is_seen_again(steps: list[str]) -> None:
-    """Each look is kept with its number of appends, and taken again at the end."""
+def test_reader_at_returns_the_rows_of_an_earlier_snapshot(steps: list[str]) -> None:
+    """The rows of each read, with the number of appends, are compared at the end."""
     root = Path(tempfile.mkdtemp())
     try:
-        table, sweeper, reader = StreamTable(root, SCHEMA), Vacuum(0.0), Reader(root, [SCHEMA])
-        looks: list[tuple[int, Counter[int]]] = []
+        table, vacuum, reader = StreamTable(root, SCHEMA), Vacuum(0.0), Reader(root, [SCHEMA])
+        reads: list[tuple[int, Counter[int]]] = []
         chunk = rows = 0
         for step in steps:
             if step in ("append", "late"):
-                table.append(made(rows, 7, chunk if step == "append" else 0, rows), 0)
+                table.append(make_rows(rows, 7, chunk if step == "append" else 0, rows), 0)
                 rows += 7
             elif step == "close":
                 chunk += 1
             elif step == "cluster":
                 StreamTable(root, SCHEMA).cluster(0)
-            elif step == "sweep":
-                sweeper.run([table], 0.0)
+            elif step == "vacuum":
+                vacuum.run([table], 0.0)
             elif step == "open":
                 DeltaTable(table.data_folder).create_checkpoint()
                 table = StreamTable(root, SCHEMA)
             else:
-                looks.append(
-                    (
-                        reader.acquire({"s": (None, None)})["s"].append_count,
-                        seen(reader, None, None),
-                    )
-                )
-        then = ReaderAt(root, [SCHEMA])
-        for appends, found in looks:
-            then.append_counts = {"s": appends}
-            assert seen(then, None, None) == found
+                append_count = reader.acquire({"s": (None, None)})["s"].append_count
+                reads.append((append_count, count_numbers(reader, None, None)))
+        reader_at = ReaderAt(root, [SCHEMA])
+        for append_count, numbers in reads:
+            reader_at.append_counts = {"s": append_count}
+            assert count_numbers(reader_at, None, None) == numbers
         assert reader.acquire({"s": (None, None)})["s"].append_count == table.append_count
     finally:
         shutil.rmtree(root)
 
 
-def test_a_query_sees_one_version_however_often_it_asks(tmp_path: Path) -> None:
-    """Another thread sees what comes in meanwhile."""
+def test_snapshot_reader_reads_one_version_until_release(tmp_path: Path) -> None:
+    """Later appends are visible to other threads only."""
     table, reader = StreamTable(tmp_path, SCHEMA), Reader(tmp_path, [SCHEMA])
     query = SnapshotReader(reader)
-    table.append(made(0, 7, 0, 0), 0)
+    table.append(make_rows(0, 7, 0, 0), 0)
     before, files = query.acquire({"s": (None, None)})["s"], query.local_paths("s", None, None)
-    table.append(made(7, 7, 0, 7), 0)
+    table.append(make_rows(7, 7, 0, 7), 0)
     table.cluster(0)
     reader.refresh()
     assert (query.snapshot("s", None, None), query.local_paths("s", None, None)) == (before, files)
@@ -83,28 +79,28 @@ def test_a_query_sees_one_version_however_often_it_asks(tmp_path: Path) -> None:
     )
 
 
-def test_rows_that_another_program_has_rewritten_are_not_taken_for_those_of_then(
+def test_rows_rewritten_by_another_program_raise_history_unavailable(
     tmp_path: Path,
 ) -> None:
     table = StreamTable(tmp_path, SCHEMA)
     for first in (0, 7):
-        table.append(made(first, 7, 0, first), 0)
+        table.append(make_rows(first, 7, 0, first), 0)
     DeltaTable(table.data_folder).optimize.compact()
-    then = ReaderAt(tmp_path, [SCHEMA])
-    then.append_counts = {"s": 1}
-    with pytest.raises(HistoryUnavailable, match="another program"):
-        then.snapshot("s", None, None)
+    reader_at = ReaderAt(tmp_path, [SCHEMA])
+    reader_at.append_counts = {"s": 1}
+    with pytest.raises(HistoryUnavailable, match="rewritten by another program"):
+        reader_at.snapshot("s", None, None)
 
 
-def test_appends_of_two_who_take_the_same_number_are_not_mixed_up(tmp_path: Path) -> None:
-    """One of two who append at once is refused: its rows would count as those of the other."""
+def test_concurrent_append_with_the_same_number_is_rejected(tmp_path: Path) -> None:
+    """Else its rows would be attributed to the append of the other writer."""
     first, second = StreamTable(tmp_path, SCHEMA), StreamTable(tmp_path, SCHEMA)
     commit = second._log.commit
 
-    def after_another(*values: Any, **named: Any) -> None:
-        first.append(made(0, 7, 0, 0), 0)
-        commit(*values, **named)
+    def commit_after_first(*args: Any, **kwargs: Any) -> None:
+        first.append(make_rows(0, 7, 0, 0), 0)
+        commit(*args, **kwargs)
 
-    with patch.object(second._log, "commit", after_another), pytest.raises(CommitConflict):
-        second.append(made(7, 7, 0, 7), 0)
+    with patch.object(second._log, "commit", commit_after_first), pytest.raises(CommitConflict):
+        second.append(make_rows(7, 7, 0, 7), 0)
     assert pa.concat_tables([pq.read_table(path) for path in first.local_paths()]).num_rows == 7

@@ -1,4 +1,4 @@
-"""What is in memory and what is read from files make the same rows, whatever fits and whatever happens to the files."""
+"""Rows in memory and rows of files together are the archived rows, whatever the memory budget."""
 
 import tempfile
 from collections import Counter
@@ -28,8 +28,8 @@ SCHEMA = StreamSchema(
 )
 
 
-def made(first: int, count: int, chunk: int, start: int) -> pa.Table:
-    """Rows numbered on from a number, half a second of event time each; some of them late."""
+def make_rows(first: int, count: int, chunk: int, start: int) -> pa.Table:
+    """Rows numbered from `first`, half a second of event time each; every fifth is late."""
     numbers = np.arange(first, first + count)
     rows = pa.table(
         {
@@ -40,7 +40,7 @@ def made(first: int, count: int, chunk: int, start: int) -> pa.Table:
         }
     )
     ids, hashes = fingerprint(SCHEMA, rows)
-    added = {
+    archive_columns = {
         "_late": pa.array(numbers % 5 == 0),
         "_id": pa.array(ids, pa.binary()),
         "_hash": pa.array(hashes),
@@ -48,27 +48,29 @@ def made(first: int, count: int, chunk: int, start: int) -> pa.Table:
         "_line": pa.array(numbers),
         "chunk": pa.array(np.full(count, chunk, dtype=np.int32)),
     }
-    for name, values in added.items():
+    for name, values in archive_columns.items():
         rows = rows.append_column(name, values)
     return rows
 
 
-def seen(reader: Reader, low: int | None, high: int | None) -> Counter[int]:
-    """The numbers of the rows of a span, from memory and files."""
-    pinned = reader.snapshot("s", low, high)
-    parts = [*pinned.rows, *(pq.ParquetFile(path).read() for path in pinned.lease_paths())]
-    found: Counter[int] = Counter()
+def count_numbers(reader: Reader, low: int | None, high: int | None) -> Counter[int]:
+    """The numbers of the rows in [low, high), from memory and files."""
+    snapshot = reader.snapshot("s", low, high)
+    parts = [*snapshot.rows, *(pq.ParquetFile(path).read() for path in snapshot.lease_paths())]
+    numbers: Counter[int] = Counter()
     for part in parts:
         ts = part["ts"].cast("int64").to_numpy()
         inside = (ts >= (low if low is not None else ts)) & (
             ts < (high if high is not None else ts + 1)
         )
-        found.update(part["n"].to_numpy()[inside].tolist())
-    return found
+        numbers.update(part["n"].to_numpy()[inside].tolist())
+    return numbers
 
 
 STEPS = st.lists(
-    st.sampled_from(["append", "append", "append", "late", "close", "cluster", "follow", "forget"]),
+    st.sampled_from(
+        ["append", "append", "append", "late", "close", "cluster", "refresh", "delete"]
+    ),
     max_size=40,
 )
 
@@ -80,61 +82,62 @@ STEPS = st.lists(
     st.none() | st.integers(0, 2000),
     st.integers(0, 2000),
 )
-def test_memory_and_files_make_the_same_rows(
-    steps: list[str], budget: int, low: int | None, more: int
+def test_memory_and_files_together_hold_the_archived_rows(
+    steps: list[str], budget: int, low: int | None, length: int
 ) -> None:
-    """Appends, late rows, roll-over, clustering and expiry in any order; nothing, some or all fits into memory."""
+    """Appends, late rows, new chunks, clustering and deletion in any order, with any budget."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         table = StreamTable(root, SCHEMA)
-        reader, without = Reader(root, [SCHEMA], budget), Reader(root, [SCHEMA])
-        present, at, chunks = {0}, 0, {0: 0}
+        reader, without_memory = Reader(root, [SCHEMA], budget), Reader(root, [SCHEMA])
+        present, position, starts = {0}, 0, {0: 0}
+        # Number and event time of the rows of each chunk.
         expected: dict[int, list[tuple[int, int]]] = {0: []}
         for number, step in enumerate(steps):
             chunk = max(present)
             if step == "append":
-                table.append(made(number * 100, 30, chunk, at), number)
-                expected[chunk] += [(number * 100 + i, (at + i) * 500_000) for i in range(30)]
-                at += 30
+                table.append(make_rows(number * 100, 30, chunk, position), number)
+                expected[chunk] += [(number * 100 + i, (position + i) * 500_000) for i in range(30)]
+                position += 30
             elif step == "late":
                 chunk = min(expected)
-                table.append(made(number * 100, 3, chunk, chunks[chunk]), number)
+                table.append(make_rows(number * 100, 3, chunk, starts[chunk]), number)
                 expected[chunk] += [
-                    (number * 100 + i, (chunks[chunk] + i) * 500_000) for i in range(3)
+                    (number * 100 + i, (starts[chunk] + i) * 500_000) for i in range(3)
                 ]
             elif step == "close":
                 present = {chunk + 1}
-                expected[chunk + 1], chunks[chunk + 1] = [], at
+                expected[chunk + 1], starts[chunk + 1] = [], position
             elif step == "cluster":
                 StreamTable(root, SCHEMA).cluster(min(expected))
-            elif step == "forget" and len(expected) > 1:
+            elif step == "delete" and len(expected) > 1:
                 StreamTable(root, SCHEMA).delete_chunk(min(expected))
                 del expected[min(expected)]
-            elif step == "follow":
+            elif step == "refresh":
                 reader.refresh_present(present)
             first = low if low is None else low * 50_000
-            last = (first or 0) + more * 100_000
-            rows = [
+            last = (first or 0) + length * 100_000
+            numbers = [
                 n
-                for held in expected.values()
-                for n, ts in held
+                for rows in expected.values()
+                for n, ts in rows
                 if (first is None or ts >= first) and ts < last
             ]
-            for one in (reader, without):
-                one.refresh()
-                one.snapshot("s", None, None)  # opens the table, which may have come only now
-                assert seen(one, first, last) == Counter(rows)
-        held = reader.snapshot("s", None, None).rows
-        assert sum(rows.nbytes for rows in held) <= budget
+            for each in (reader, without_memory):
+                each.refresh()
+                each.snapshot("s", None, None)  # opens a table that was created since
+                assert count_numbers(each, first, last) == Counter(numbers)
+        tables = reader.snapshot("s", None, None).rows
+        assert sum(table.nbytes for table in tables) <= budget
 
 
-def test_files_are_clustered_a_few_times_only(tmp_path: Path) -> None:
-    """Identities come back when files are clustered; late files join a large one only when they are many."""
+def test_clustering_restores_identities_and_rewrites_large_files_rarely(tmp_path: Path) -> None:
+    """A large file is rewritten only together with many new rows."""
     table = StreamTable(tmp_path, SCHEMA)
-    wanted = []
+    expected = []
     for number in range(20):
-        rows = made(number * 100, 50, 0, number * 50)
-        wanted += list(
+        rows = make_rows(number * 100, 50, 0, number * 50)
+        expected += list(
             zip(
                 rows["n"].to_pylist(),
                 rows["_id"].to_pylist(),
@@ -150,33 +153,33 @@ def test_files_are_clustered_a_few_times_only(tmp_path: Path) -> None:
     rows = pq.ParquetFile(table.local_paths()[0]).read()
     assert sorted(
         zip(rows["n"].to_pylist(), rows["_id"].to_pylist(), rows["_hash"].to_pylist(), strict=True)
-    ) == sorted(wanted)
+    ) == sorted(expected)
     assert rows["host"].to_pylist() == sorted(rows["host"].to_pylist())
     (first,) = table.local_paths()
-    table.append(made(9000, 5, 0, 10), 30)
+    table.append(make_rows(9000, 5, 0, 10), 30)
     table.cluster(0)
     assert first in table.local_paths() and table.files_by_chunk()[0].file_count == 2
-    table.append(made(9500, 300, 0, 10), 31)
+    table.append(make_rows(9500, 300, 0, 10), 31)
     table.cluster(0)
     assert table.files_by_chunk()[0].file_count == 1 and table.files_by_chunk()[0].rows == 1305
 
 
-def test_spans_are_exact_after_a_checkpoint_too(tmp_path: Path) -> None:
-    """A file is not asked for by a microsecond after its newest row, whoever opens the table when."""
+def test_file_bounds_are_exact_after_a_checkpoint(tmp_path: Path) -> None:
+    """A range that starts 1 µs after the newest row of a file does not include the file."""
     table = StreamTable(tmp_path, SCHEMA)
-    rows = made(0, 3, 0, 0).set_column(
+    rows = make_rows(0, 3, 0, 0).set_column(
         0, "ts", pa.array([5, 1_999_999, 2_000_001], pa.timestamp("us", tz="UTC"))
     )
     table.append(rows, 0)
-    followed = StreamTable(tmp_path, SCHEMA)
-    table.append(made(100, 2, 1, 100), 1)
-    followed.refresh()
+    refreshed = StreamTable(tmp_path, SCHEMA)
+    table.append(make_rows(100, 2, 1, 100), 1)
+    refreshed.refresh()
     DeltaTable(table.data_folder).create_checkpoint()
-    for one in (table, followed, StreamTable(tmp_path, SCHEMA)):
-        (file,) = one.data_files(chunk=0)
+    for each in (table, refreshed, StreamTable(tmp_path, SCHEMA)):
+        (file,) = each.data_files(chunk=0)
         assert (file.oldest, file.newest) == (5, 2_000_001)
         assert (
-            not one.data_files(2_000_002, 3_000_000)
-            and one.data_files(2_000_001, 3_000_000)
-            and not one.data_files(None, 5)
+            not each.data_files(2_000_002, 3_000_000)
+            and each.data_files(2_000_001, 3_000_000)
+            and not each.data_files(None, 5)
         )

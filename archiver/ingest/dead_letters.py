@@ -1,0 +1,31 @@
+"""Dead letters that are retried, as a source unit to be read again. No I/O."""
+
+from collections.abc import Sequence
+
+from archiver.ingest.catalog import Counters, DeadLetter
+from archiver.ingest.line_decoder import LineFormat
+from archiver.ingest.open_unit import COUNTER_BY_REASON
+from archiver.ingest.source_units import SourceUnit
+
+
+def retry_unit(letters: Sequence[DeadLetter]) -> SourceUnit:
+    """Dead letters of one unit, in the order of their lines, as a unit to be read again."""
+    raw = [letter.raw for letter in letters]
+    fields = letters[0].fields
+    line_format: LineFormat = "jsonl" if fields is None else "csv"
+    return SourceUnit(
+        stream=letters[0].stream,
+        name="",
+        line_format=line_format,
+        read=lambda: iter(raw),
+        line_numbers=[letter.line for letter in letters],
+        fields=fields,
+    )
+
+
+def count_letters(letters: Sequence[DeadLetter]) -> Counters:
+    """What dead letters contribute to the counters of their unit."""
+    counters = Counters()
+    for letter in letters:
+        counters += Counters(read=1, **{COUNTER_BY_REASON[letter.reason]: 1})
+    return counters

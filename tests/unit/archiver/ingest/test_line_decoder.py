@@ -1,0 +1,61 @@
+"""Messages of refused lines and headers; see also the property tests."""
+
+from datetime import timedelta
+
+import pytest
+
+from archiver.delta.schema import StreamSchema
+from archiver.ingest.line_decoder import decode_lines, parse_csv_header
+
+SCHEMA = StreamSchema(
+    "s",
+    {"ts": "timestamp", "n": "int", "day": "date", "ok": "boolean"},
+    "ts",
+    None,
+    (),
+    timedelta(0),
+    timedelta(0),
+)
+TS = b'"ts": "2026-01-31T12:00:00Z"'
+
+
+@pytest.mark.parametrize(
+    ("line", "detail"),
+    [
+        (b"[1]", "the line is not a JSON object"),
+        (b'{"n": 1}', "column ts: event time is missing"),
+        (b'{"ts": "noon"}', "column ts: 'noon' is not a timestamp such as 2026-01-31T12:00:00Z"),
+        (
+            b'{"ts": 1e300}',
+            "column ts: 1e+300 seconds since 1970 is not between the years 1900 and 9999",
+        ),
+        (b'{"ts": true}', "column ts: True is not a timestamp"),
+        (b"{%b, " % TS + b'"n": 2147483648}', "column n: 2147483648 is out of range for type int"),
+        (b"{%b, " % TS + b'"n": 1.5}', "column n: 1.5 is not an integer"),
+        (b"{%b, " % TS + b'"n": "ten"}', "column n: 'ten' is not a number"),
+        (
+            b"{%b, " % TS + b'"day": "31.1."}',
+            "column day: '31.1.' is not a date such as 2026-01-31",
+        ),
+        (b"{%b, " % TS + b'"ok": "yes"}', "column ok: 'yes' is not a boolean"),
+    ],
+)
+def test_refused_line_names_the_column_and_the_value(line: bytes, detail: str) -> None:
+    decoded = decode_lines(SCHEMA, "jsonl", [line], 7)
+    assert not len(decoded.table)
+    (refused,) = decoded.refused_lines
+    assert (refused.line, refused.reason, refused.detail) == (7, "malformed", detail)
+
+
+def test_csv_line_with_missing_fields_is_refused() -> None:
+    lines = [b"2026-01-31,1", b"2026-01-31"]
+    decoded = decode_lines(SCHEMA, "csv", lines, 2, ["ts", "n"])
+    assert decoded.line_numbers == [2]
+    (refused,) = decoded.refused_lines
+    assert (refused.line, refused.detail) == (3, "the line has 1 fields, the header has 2")
+
+
+def test_duplicate_field_name_in_the_header_is_rejected() -> None:
+    assert parse_csv_header(b"ts, host") == ["ts", "host"]
+    with pytest.raises(ValueError, match="duplicate field name"):
+        parse_csv_header(b"ts,host,ts")
