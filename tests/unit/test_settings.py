@@ -194,8 +194,8 @@ def test_nor_in_complaints(tmp_path: Path, text: str) -> None:
         ("chunk: {}\n", "1:1: unknown key 'chunk', did you mean 'chunks'?"),
         ("chunks: {rows: 5, agee: 1h}\n", "1:19: chunks: unknown key 'agee', did you mean 'age'?"),
         ("chunks: {rows: 0}\n", "1:16: chunks.rows: must be at least 1, not 0"),
-        ("chunks: {rows: '5'}\n", "1:16: chunks.rows: must be a whole number, not '5'"),
-        ("chunks: {rows: 5.5}\n", "1:16: chunks.rows: must be a whole number, not 5.5"),
+        ("chunks: {rows: '5'}\n", "1:16: chunks.rows: must be an integer, not '5'"),
+        ("chunks: {rows: 5.5}\n", "1:16: chunks.rows: must be an integer, not 5.5"),
         ("chunks: {rows: .nan}\n", "1:16: chunks.rows: must be a finite number, not .nan"),
         (
             "chunks:\n  age: 3600\n",
