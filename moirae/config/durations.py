@@ -1,4 +1,4 @@
-"""Spans of time as they are written in files: `500ms`, `10s`, `5m`, `1h30m`, `7d`, `2w`."""
+"""Durations as written in configuration files: `500ms`, `10s`, `5m`, `1h30m`, `7d`, `2w`."""
 
 from __future__ import annotations
 
@@ -18,30 +18,37 @@ _UNITS = {
     "s": timedelta(seconds=1),
     "ms": timedelta(milliseconds=1),
 }
-# Each unit at most once, the larger before the smaller; `(?!s)` keeps `5ms` from being read as minutes.
-_PATTERN_TEXT = r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9})s)?(?:(\d{1,12})ms)?"
+# Each unit at most once, in descending order; `(?!s)` keeps `5ms` from matching as minutes.
+_PATTERN_TEXT = (
+    r"(?:(\d{1,9})w)?(?:(\d{1,9})d)?(?:(\d{1,9})h)?"
+    r"(?:(\d{1,9})m(?!s))?(?:(\d{1,9})s)?(?:(\d{1,12})ms)?"
+)
 _DURATION_PATTERN = re.compile(_PATTERN_TEXT, re.ASCII)
+_MAX_SHOWN = 40  # characters of a value in a message
 _HINT = "write a number with a unit, such as 500ms, 10s, 5m, 1h30m, 7d or 2w"
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration; ValueError says what is wrong with it."""
+    """Parse a duration. Raises `ValueError` with the reason."""
     match = _DURATION_PATTERN.fullmatch(text)
     if match is None or not text:
         raise ValueError(f"{_shorten(text)} is not a duration; {_HINT}")
-    counts = (int(digits or 0) for digits in match.groups())
-    seconds = sum(
-        count * unit.total_seconds() for count, unit in zip(counts, _UNITS.values(), strict=True)
-    )
+    # In floating point first: a timedelta of that many weeks may overflow.
+    seconds = 0.0
+    for digits, unit in zip(match.groups(), _UNITS.values(), strict=True):
+        seconds += int(digits or 0) * unit.total_seconds()
     if seconds > MAX_DURATION.total_seconds():
         raise ValueError(f"{_shorten(text)} is longer than 100 years")
     return _sum_units(match)
 
 
 def format_duration(duration: timedelta) -> str:
-    """Write a duration so that `parse_duration` gives it back; days are the largest unit written."""
+    """The text of a duration, which `parse_duration` reads. The largest unit is days.
+
+    Raises `ValueError` unless it is a non-negative multiple of a millisecond.
+    """
     if duration < timedelta(0) or duration % _UNITS["ms"]:
-        raise ValueError(f"{duration!r} is not a whole number of milliseconds from 0 on")
+        raise ValueError(f"{duration!r} is not a non-negative number of milliseconds")
     parts = []
     for name, unit in list(_UNITS.items())[1:]:
         count, duration = divmod(duration, unit)
@@ -56,11 +63,13 @@ def _sum_units(match: re.Match[str]) -> timedelta:
 
 
 def _shorten(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:40] + "…")
+    if len(text) > _MAX_SHOWN:
+        text = text[:_MAX_SHOWN] + "…"
+    return repr(text)
 
 
 def _validate_duration(value: Any) -> timedelta:
-    if isinstance(value, timedelta):  # values made in Python, not read from a file
+    if isinstance(value, timedelta):  # set in Python, not read from a file
         return value
     if isinstance(value, str):
         return parse_duration(value)
@@ -81,7 +90,7 @@ Duration = Annotated[
         {"type": "string", "pattern": f"^(?=.){_PATTERN_TEXT}$", "examples": ["10s", "5m", "1h30m"]}
     ),
 ]
-"""A span of time from 0s on; written as text with a unit, never as a bare number."""
+"""A duration of at least 0s, as text with a unit."""
 
 PositiveDuration = Annotated[Duration, AfterValidator(_require_positive)]
-"""A span of time longer than 0s."""
+"""A duration longer than 0s."""

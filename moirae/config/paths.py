@@ -1,6 +1,6 @@
-"""Texts of the workspace file that depend on where it lies and on the environment.
+"""Texts of the workspace file that depend on its folder and on environment variables.
 
-Both come with the validation's context (`Surroundings`); without one, texts stay as written.
+Both are passed as the validation context (`WorkspaceEnvironment`); without it, texts are unchanged.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceEnvironment:
-    """Where a workspace file was found, and the environment it may name variables of."""
+    """The path of a workspace file, and the environment variables it may use."""
 
     file: Path
     environ: Mapping[str, str]
@@ -33,7 +33,7 @@ class WorkspaceEnvironment:
 
 
 def interpolate(text: str, environ: Mapping[str, str]) -> str:
-    """Replace each ${VAR}; ValueError names a variable that is not set."""
+    """Replace each ${VAR}. Raises `ValueError` for a variable that is not set."""
 
     def replace(match: re.Match[str]) -> str:
         name = match[1]
@@ -47,13 +47,15 @@ def interpolate(text: str, environ: Mapping[str, str]) -> str:
 
 
 def is_url(text: str) -> bool:
-    """Whether a place is written with a scheme, such as s3a:// or file://."""
+    """Whether a text starts with a scheme, such as s3a:// or file://."""
     return _SCHEME.match(text) is not None
 
 
 def resolve(text: str, folder: Path) -> str:
     """Make a path absolute below `folder`; a URL stays as it is."""
-    return text if is_url(text) else str(folder / Path(text).expanduser())
+    if is_url(text):
+        return text
+    return str(folder / Path(text).expanduser())
 
 
 def _environment(info: ValidationInfo) -> WorkspaceEnvironment | None:
@@ -61,8 +63,10 @@ def _environment(info: ValidationInfo) -> WorkspaceEnvironment | None:
 
 
 def _interpolate_text(text: str, info: ValidationInfo) -> str:
-    around = _environment(info)
-    return text if around is None else interpolate(text, around.environ)
+    environment = _environment(info)
+    if environment is None:
+        return text
+    return interpolate(text, environment.environ)
 
 
 def _interpolate_secret(secret: SecretStr, info: ValidationInfo) -> SecretStr:
@@ -72,12 +76,16 @@ def _interpolate_secret(secret: SecretStr, info: ValidationInfo) -> SecretStr:
 def _resolve_text(text: str, info: ValidationInfo) -> str:
     if "${" in text:
         raise ValueError("${…} is replaced only in database, archive, receivers and kafka servers")
-    around = _environment(info)
-    return text if around is None else resolve(text, around.folder)
+    environment = _environment(info)
+    if environment is None:
+        return text
+    return resolve(text, environment.folder)
 
 
 def _interpolate_and_resolve(text: str, info: ValidationInfo) -> str:
-    return _resolve_text(_interpolate_text(text, info), info) if _environment(info) else text
+    if _environment(info) is None:
+        return text
+    return _resolve_text(_interpolate_text(text, info), info)
 
 
 def _require_text(value: Any) -> Any:
@@ -95,10 +103,10 @@ InterpolatedText = Annotated[Text, AfterValidator(_interpolate_text)]
 SecretText = Annotated[SecretStr, Field(min_length=1), AfterValidator(_interpolate_secret)]
 """Text in which ${VAR} is replaced and which is never printed."""
 LocalPath = Annotated[Text, AfterValidator(_resolve_text)]
-"""A path or glob, made absolute; relative ones start at the workspace file's folder."""
+"""A path or glob, made absolute relative to the folder of the workspace file."""
 LocalFolder = Annotated[
     Path, BeforeValidator(_require_text, json_schema_input_type=str), AfterValidator(_resolve_path)
 ]
-"""A folder of this machine, made absolute like a LocalPath."""
+"""A local folder, made absolute as a LocalPath."""
 PathOrUrl = Annotated[Text, AfterValidator(_interpolate_and_resolve)]
 """A path or URL in which ${VAR} is replaced, then as LocalPath."""

@@ -1,4 +1,4 @@
-"""The workspace file `moirae.yaml`. This module alone reads the environment; the rest gets values."""
+"""The workspace file `moirae.yaml`. No other module reads environment variables."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from moirae.documents import (
 from moirae.errors import Problem, ProblemsError, UsageError
 
 FILE_NAME = "moirae.yaml"
-# Keys that are read and change nothing.
+# Keys that are accepted and have no effect yet.
 _UNUSED = ("receivers", "routes")
 
 _LISTEN_PATTERN = re.compile(
@@ -64,10 +64,11 @@ _DSN_PATTERN = re.compile(r"postgres(ql)?://\S+|\s*\w+\s*=.*", re.DOTALL)
 
 
 class Spark(ConfigModel):
-    """How Spark runs."""
+    """Spark settings."""
 
     master: Text = Field(
-        default="local[2]", description="Spark master: local[N] on one machine, or a cluster's URL."
+        default="local[2]",
+        description="Spark master: local[N] on one machine, or the URL of a cluster.",
     )
     conf: Mapping[Text, TextNumberOrFlag] = Field(
         default_factory=dict,
@@ -76,15 +77,15 @@ class Spark(ConfigModel):
 
 
 class Server(ConfigModel):
-    """The API."""
+    """The HTTP server."""
 
     listen: Text = Field(
         default="127.0.0.1:8765",
-        description="host:port to listen on; loopback unless changed; port 0: any free one.",
+        description="host:port to listen on; port 0 selects a free port.",
     )
     hosts: tuple[Text, ...] = Field(
         default=(),
-        description="Names by which the server is reached, beside localhost and addresses.",
+        description="Host names that requests may use, besides localhost and IP addresses.",
     )
 
     @field_validator("listen")
@@ -105,83 +106,91 @@ class Server(ConfigModel):
 
 
 class Chunks(ConfigModel):
-    """How history is cut into chunks and how long it is kept; all spans are event time."""
+    """Division of history into chunks, and retention. All durations are event time."""
 
     rows: PositiveInt = Field(
-        default=1_000_000, description="Rows over all streams at which the newest chunk is closed."
+        default=1_000_000,
+        description="Number of rows over all streams at which the newest chunk closes.",
     )
     age: PositiveDuration = Field(
         default=timedelta(hours=1),
-        description="Span of event time at which a chunk with at least rows/100 rows is closed.",
+        description="Event time after which a chunk with at least rows/100 rows closes.",
     )
     recent: PositiveInt = Field(
-        default=24, description="Number of chunks kept materialised, indexed and clustered."
+        default=24, description="Number of chunks that stay materialised, indexed and clustered."
     )
     keep: PositiveDuration | None = Field(
         default=timedelta(days=90),
-        description="Span of event time after which chunks expire; null: never.",
+        description="Retention: event time after which chunks expire; null: never.",
     )
 
 
 class RecallSettings(ConfigModel):
-    """How the past is asked."""
+    """Recall settings."""
 
     history_queries: PositiveInt = Field(
         default=2,
-        description="History queries that may run at once, in each recall process, when live has room.",
+        description="Maximum number of concurrent history queries in each recall process.",
     )
     history_queries_least: PositiveInt = Field(
         default=1,
-        description="History queries that may run at once however busy the machine and live are.",
+        description="Number of concurrent history queries that is allowed under any load.",
     )
     processes: PositiveInt = Field(
-        default=1, le=8, description="Recall processes that `moirae up` starts."
+        default=1, le=8, description="Number of recall processes that `moirae up` starts."
     )
     tickets_per_result: NonNegativeInt = Field(
         default=1,
-        description="Tickets, of 100, that a recall loses for each result; 0: shares stay as they are.",
+        description="Tickets, of 100, that a recall loses for each result; 0: none.",
     )
     present_memory: PositiveInt = Field(
         default=256,
-        description="Megabytes of the newest rows that the recall process keeps in memory.",
+        description="Megabytes of rows of present chunks that a recall process keeps in memory.",
     )
     query_timeout: PositiveDuration = Field(
         default=timedelta(minutes=5),
-        description="How long one history query may take, by the clock, before it counts as stuck and is ended.",
+        description="Wall-clock time after which a history query is cancelled.",
     )
     feedback_timeout: PositiveDuration = Field(
         default=timedelta(minutes=10),
-        description="Silence, by the clock, after which a suspended recall ends with its last answer.",
+        description="Wall-clock time without feedback after which a suspended recall ends with "
+        "its last "
+        "answer.",
     )
     engine: Literal["auto", "spark", "local"] = Field(
         default="auto",
-        description="What reads chunks and judges plain rules: spark, this process (local), or what suits (auto).",
+        description="Engine for history queries and plain rules: spark, local (DuckDB in the "
+        "process), or "
+        "auto.",
     )
 
 
 class Limits(ConfigModel):
-    """What one rule may take of the live process before it is charged, and how often before it is quarantined."""
+    """Limits of one rule in the live process. A rule that exceeds one fails."""
 
     statement: PositiveDuration = Field(
         default=timedelta(seconds=20),
-        description="Processor time of Spark that judging a micro-batch may take; longer for many rows or rules.",
+        description="CPU time of Spark for evaluating a micro-batch; extended for many rows or "
+        "rules.",
     )
     matches: PositiveInt = Field(
         default=10_000,
-        description="Most events of one rule in one evaluation, for each minute of event time that they span; a "
-        "rule's or group's own limit goes first.",
+        description="Maximum number of events of one rule in one evaluation, per minute of event "
+        "time; the "
+        "limit of a rule or group takes precedence.",
     )
     failures: PositiveInt = Field(
-        default=3, description="Failures in a row after which a rule is quarantined."
+        default=3, description="Consecutive failures after which a rule is quarantined."
     )
 
 
 class Receiver(ConfigModel):
-    """Where notifications go: exactly one of webhook, pagerduty and apprise."""
+    """A receiver of notifications: exactly one of webhook, pagerduty and apprise. Not sent yet."""
 
     webhook: SecretText | None = Field(
         default=None,
-        description="http(s) URL that gets Alertmanager webhook v4 messages; ${VAR} is replaced.",
+        description="http(s) URL that receives Alertmanager webhook messages, version 4; ${VAR} "
+        "is replaced.",
     )
     pagerduty: SecretText | None = Field(
         default=None, description="PagerDuty Events v2 routing key; ${VAR} is replaced."
@@ -189,7 +198,7 @@ class Receiver(ConfigModel):
     apprise: SecretText | None = Field(
         default=None,
         validate_default=True,
-        description="Apprise URL of any other channel; ${VAR} is replaced.",
+        description="Apprise URL of another channel; ${VAR} is replaced.",
     )
 
     @field_validator("webhook")
@@ -206,18 +215,19 @@ class Receiver(ConfigModel):
     def _validate_one_target(
         cls, value: SecretStr | None, info: ValidationInfo
     ) -> SecretStr | None:
-        others = [info.data.get("webhook"), info.data.get("pagerduty")]
-        complete = {"webhook", "pagerduty"} <= info.data.keys()
-        if complete and sum(one is not None for one in (*others, value)) != 1:
+        if not {"webhook", "pagerduty"} <= info.data.keys():
+            return value  # one of them is invalid and reported
+        targets = [info.data["webhook"], info.data["pagerduty"], value]
+        if targets.count(None) != len(targets) - 1:
             raise ValueError("a receiver has exactly one of webhook, pagerduty and apprise")
         return value
 
 
 class Route(ConfigModel):
-    """Which alerts go to which receiver; the first route that matches is taken."""
+    """Selects alerts for a receiver; the first matching route applies. Not evaluated yet."""
 
     match: Mapping[LabelName, TextOrNumber] = Field(
-        default_factory=dict, description="Labels an alert must have; empty: every alert."
+        default_factory=dict, description="Labels an alert must have; empty: all alerts."
     )
     receiver: str = Field(description="Name of a receiver.")
 
@@ -225,29 +235,27 @@ class Route(ConfigModel):
 def _default_archive(value: Any, info: ValidationInfo) -> Any:
     if value is not None:
         return value
-    return f"{info.data.get('home', '')}/archive"  # without a home the workspace is refused anyway
+    return f"{info.data.get('home', '')}/archive"  # an invalid home is reported
 
 
-def _validate_archive(place: str) -> str:
-    """A local file system commits by hard links, S3 by conditional requests; of other places nobody has tried it."""
-    if place.startswith("file:///"):
-        return place.removeprefix("file://")
-    if place.startswith(("s3://", "s3a://")):
-        match = _BUCKET_PATTERN.fullmatch(place)
-        if match is None:  # never shown: somebody may have put a key there
+def _validate_archive(location: str) -> str:
+    """Commits need hard links (local file systems) or conditional requests (S3)."""
+    if location.startswith("file:///"):
+        return location.removeprefix("file://")
+    if location.startswith(("s3://", "s3a://")):
+        match = _BUCKET_PATTERN.fullmatch(location)
+        if match is None:  # the value is not shown: it may contain a key
             raise ValueError(
-                "not s3://bucket/prefix of letters, digits and . _ - =; keys belong in the environment"
+                "not s3://bucket/prefix of letters, digits and . _ - =; set keys in the environment"
             )
         return f"s3://{match['path'].rstrip('/')}"
-    if is_url(place):
-        raise ValueError(
-            "an archive is a folder of a local file system, or s3://bucket/prefix; others are not tested"
-        )
-    return place
+    if is_url(location):
+        raise ValueError("must be a folder of a local file system, or s3://bucket/prefix")
+    return location
 
 
 class Settings(ConfigModel):
-    """A workspace: its data, its processes and where alerts go."""
+    """A workspace: streams, relations, processes and rules."""
 
     home: LocalFolder = Field(
         default=Path(".moirae"),
@@ -256,7 +264,7 @@ class Settings(ConfigModel):
     )
     database: SecretText | None = Field(
         default=None,
-        description="PostgreSQL DSN, or ${VAR} that holds it; null: the embedded database.",
+        description="PostgreSQL DSN; ${VAR} is replaced; null: the embedded database.",
     )
     archive: Annotated[
         PathOrUrl,
@@ -265,25 +273,28 @@ class Settings(ConfigModel):
     ] = Field(
         default=None,
         validate_default=True,
-        description="Folder of the archive, as a path or file:// URL, or s3://bucket/prefix, with keys from the "
-        "environment; null: <home>/archive.",
+        description="Folder of the archive, as a path or file:// URL, or s3://bucket/prefix with "
+        "keys from "
+        "the environment; null: <home>/archive.",
     )
     archive_cache: PositiveInt = Field(
         default=10_240,
-        description="Megabytes of copies of an archive in object storage, under <home>/cache; more while in use.",
+        description="Megabytes of the local cache, <home>/cache, of an archive in object "
+        "storage; exceeded "
+        "while more files are in use.",
     )
-    spark: Spark = Field(default=Spark(), description="How Spark runs.")
-    server: Server = Field(default=Server(), description="The API.")
+    spark: Spark = Field(default=Spark(), description="Spark settings.")
+    server: Server = Field(default=Server(), description="The HTTP server.")
     streams: Mapping[TableName, Stream] = Field(
-        default_factory=dict, description="Declared inputs by name."
+        default_factory=dict, description="Streams by name."
     )
     relations: Mapping[TableName, Relation] = Field(
         default_factory=dict, description="Small, slowly changing tables by name."
     )
-    chunks: Chunks = Field(default=Chunks(), description="How history is cut and kept.")
-    recall: RecallSettings = Field(default=RecallSettings(), description="How the past is asked.")
+    chunks: Chunks = Field(default=Chunks(), description="Chunks of history, and retention.")
+    recall: RecallSettings = Field(default=RecallSettings(), description="Recall settings.")
     limits: Limits = Field(
-        default=Limits(), description="What one rule may take before it is set aside."
+        default=Limits(), description="Limits of one rule before it is quarantined."
     )
     rules: tuple[LocalPath, ...] = Field(
         default=("rules/*.yaml",),
@@ -292,13 +303,13 @@ class Settings(ConfigModel):
     )
     watch_rules: Flag = Field(
         default=True,
-        description="Whether a running workspace takes in rule files as soon as they change.",
+        description="Apply rule files as soon as they change.",
     )
     receivers: Mapping[Title, Receiver] = Field(
-        default_factory=dict, description="Where notifications go, by name."
+        default_factory=dict, description="Receivers of notifications by name; no effect yet."
     )
     routes: tuple[Route, ...] = Field(
-        default=(), description="Which alerts go to which receiver, first match wins."
+        default=(), description="Routes of alerts to receivers; no effect yet."
     )
 
     _file: Path = PrivateAttr(default=Path(FILE_NAME))
@@ -310,31 +321,34 @@ class Settings(ConfigModel):
 
     @property
     def file(self) -> Path:
-        """The workspace file itself."""
+        """The path of the workspace file."""
         return self._file
 
     @property
     def warnings(self) -> tuple[Problem, ...]:
-        """What is not wrong with the file, but may not be what its author means."""
+        """Problems that do not make the file invalid."""
         return self._warnings
 
     @property
     def table_names(self) -> frozenset[str]:
-        """The names of streams and relations, which no derived stream may take."""
+        """Names of streams and relations, which derived streams must not use."""
         return frozenset(self.streams) | frozenset(self.relations)
 
     def find_rule_files(self) -> tuple[Path, ...]:
-        """The files that the globs of `rules` match now, sorted, each once."""
-        found = {name for pattern in self.rules for name in glob.glob(pattern, recursive=True)}
-        return tuple(Path(name) for name in sorted(found))
+        """The files that match the globs of `rules` now, sorted, without duplicates."""
+        names: set[str] = set()
+        for pattern in self.rules:
+            names.update(glob.glob(pattern, recursive=True))
+        return tuple(map(Path, sorted(names)))
 
     @field_validator("database")
     @classmethod
     def _validate_dsn(cls, value: SecretStr | None) -> SecretStr | None:
-        text = value.get_secret_value() if value else "${}"
-        if (
-            "${" not in text and _DSN_PATTERN.fullmatch(text) is None
-        ):  # never shown: it may hold a password
+        if value is None:
+            return None
+        dsn = value.get_secret_value()
+        if "${" not in dsn and _DSN_PATTERN.fullmatch(dsn) is None:
+            # The value is not shown: it may contain a password.
             raise ValueError("not a PostgreSQL DSN, such as postgresql://user@host/name")
         return value
 
@@ -342,14 +356,8 @@ class Settings(ConfigModel):
     @classmethod
     def _validate_stream_names(cls, streams: Mapping[str, Stream]) -> Mapping[str, Stream]:
         if "event" in streams:
-            raise_problems(
-                [
-                    (
-                        ("event",),
-                        "a stream may not be named event: it stands for the new event in SQL",
-                    )
-                ]
-            )
+            message = "a stream must not be named event: SQL uses it for the new event"
+            raise_problems([(("event",), message)])
         return streams
 
     @field_validator("relations")
@@ -357,12 +365,12 @@ class Settings(ConfigModel):
     def _validate_relation_names(
         cls, relations: Mapping[str, Relation], info: ValidationInfo
     ) -> Mapping[str, Relation]:
-        taken = {*info.data.get("streams", {}), "event"}
-        problems: list[tuple[KeyPath, str]] = [
-            ((name,), f"the name {name!r} is taken; streams and relations share one name space")
-            for name in relations
-            if name in taken
-        ]
+        reserved_names = {*info.data.get("streams", {}), "event"}
+        problems: list[tuple[KeyPath, str]] = []
+        for name in relations:
+            if name in reserved_names:
+                message = f"the name {name!r} is in use; streams and relations share one namespace"
+                problems.append(((name,), message))
         raise_problems(problems)
         return relations
 
@@ -370,38 +378,44 @@ class Settings(ConfigModel):
     @classmethod
     def _validate_routes(cls, routes: tuple[Route, ...], info: ValidationInfo) -> tuple[Route, ...]:
         receivers = info.data.get("receivers")
-        problems: list[tuple[KeyPath, str]] = [
-            ((place, "receiver"), f"unknown receiver {route.receiver[:80]!r}")
-            for place, route in enumerate(routes)
-            if receivers is not None and route.receiver not in receivers
-        ]
+        if receivers is None:
+            return routes  # they are invalid and reported
+        problems: list[tuple[KeyPath, str]] = []
+        for index, route in enumerate(routes):
+            if route.receiver not in receivers:
+                message = f"unknown receiver {route.receiver[:80]!r}"
+                problems.append(((index, "receiver"), message))
         raise_problems(problems)
         return routes
 
 
 def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
-    """Read a workspace file once, its paths made absolute; ProblemsError holds all that is wrong with it."""
-    file = path / FILE_NAME if path.is_dir() else path
+    """Read a workspace file and make its paths absolute.
+
+    Raises `ProblemsError` with all its problems, `UsageError` if there is no such file.
+    """
+    file = path
+    if path.is_dir():
+        file = path / FILE_NAME
     if not file.is_file():
-        raise UsageError(f"no workspace file {file.name} here; make one with `moirae init DIR`")
+        raise UsageError(f"{file.name}: no such workspace file; create one with `moirae init DIR`")
     file = file.absolute()
     document, problems = read_document(file, empty_message="no workspace: the file is empty")
     if document is None:
         raise ProblemsError(problems)
-    settings, found = validate(Settings, document, context=WorkspaceEnvironment(file, environ))
+    environment = WorkspaceEnvironment(file, environ)
+    settings, model_problems = validate(Settings, document, context=environment)
     if settings is None or problems:
-        raise ProblemsError(sort_problems((*problems, *found)))
+        raise ProblemsError(sort_problems((*problems, *model_problems)))
     settings._warnings = tuple(_unused_keys(document, settings))
     return settings
 
 
 def _unused_keys(document: Document, settings: Settings) -> Iterator[Problem]:
-    """Keys that are accepted and change nothing."""
+    """A warning for each key that is accepted and has no effect."""
     for key in _UNUSED:
         if getattr(settings, key):
-            message = (
-                f"{key}: not evaluated yet, the key has no effect: nobody is notified of alerts"
-            )
+            message = f"{key}: no effect yet: notifications are not sent"
             yield Problem(document.file, *document.key_position((key,)), message, "warning")
 
 

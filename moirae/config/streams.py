@@ -1,4 +1,4 @@
-"""What a workspace declares about its data: streams and relations, their columns and their sources."""
+"""Streams and relations as declared in the workspace file: columns and sources."""
 
 from __future__ import annotations
 
@@ -43,8 +43,11 @@ def _validate_column_type(value: Any) -> str:
     name = _TYPE_ALIASES.get(value.lower(), value.lower())
     if name in _COLUMN_TYPES:
         return name
-    near = difflib.get_close_matches(name[:64], [*_COLUMN_TYPES, *_TYPE_ALIASES], n=1, cutoff=0.5)
-    advice = f"did you mean {near[0]!r}?" if near else f"use one of {', '.join(_COLUMN_TYPES)}"
+    names = [*_COLUMN_TYPES, *_TYPE_ALIASES]
+    similar_names = difflib.get_close_matches(name[:64], names, n=1, cutoff=0.5)
+    advice = f"use one of {', '.join(_COLUMN_TYPES)}"
+    if similar_names:
+        advice = f"did you mean {similar_names[0]!r}?"
     raise ValueError(f"unknown column type {value[:80]!r}, {advice}")
 
 
@@ -66,15 +69,15 @@ def infer_format(name: str) -> FileFormat:
     """The format that a file's suffix tells, compressed or not."""
     suffix = re.search(r"\.[^./*?]+$", name.removesuffix(".gz"))
     if suffix is None or suffix[0].lower() not in _FORMATS_BY_SUFFIX:
-        raise ValueError(
-            "the file's suffix does not tell its format; add `format: jsonl`, `csv` or `parquet`"
-        )
+        raise ValueError("unknown file suffix; set `format` to jsonl, csv or parquet")
     return _FORMATS_BY_SUFFIX[suffix[0].lower()]
 
 
 def _infer_missing_format(value: Any, info: ValidationInfo) -> Any:
     name = info.data.get("files") or info.data.get("file")
-    return infer_format(name) if value is None and name else value
+    if value is None and name:
+        return infer_format(name)
+    return value
 
 
 _InferredFileFormat = Annotated[
@@ -83,7 +86,8 @@ _InferredFileFormat = Annotated[
     Field(
         default=None,
         validate_default=True,
-        description="jsonl, csv (with a header line) or parquet; absent: as the suffix tells.",
+        description="jsonl, csv (with a header line) or parquet; default: by the suffix of the "
+        "file.",
     ),
 ]
 
@@ -94,23 +98,23 @@ _InferredTextFormat = Annotated[
     Field(
         default=None,
         validate_default=True,
-        description="jsonl or csv (with a header line); absent: as the suffix tells.",
+        description="jsonl or csv (with a header line); default: by the suffix of the file.",
     ),
 ]
 
 
 class FileSource(ConfigModel):
-    """Files that are complete when they appear, in order of modification time, then name."""
+    """Files in order of modification time, then name. They must be complete when they appear."""
 
     files: LocalPath = Field(
-        description="Glob of the files, relative to the workspace file; .gz is unpacked.",
+        description="Glob of the files, relative to the workspace file; .gz is decompressed.",
         examples=["landing/cpu/*.jsonl"],
     )
     format: _InferredFileFormat
 
 
 class HttpSource(ConfigModel):
-    """Rows that are posted to the server."""
+    """Rows posted to the HTTP server."""
 
     http: Literal[True] = Field(description="true: rows are posted to /api/v1/ingest/<stream>.")
 
@@ -118,7 +122,7 @@ class HttpSource(ConfigModel):
     @classmethod
     def _validate_http(cls, value: Any) -> Any:
         if value is not True:
-            raise ValueError("must be true; leave the source out to switch it off")
+            raise ValueError("must be true")
         return value
 
 
@@ -126,18 +130,18 @@ class Kafka(ConfigModel):
     """One Kafka topic."""
 
     servers: InterpolatedText = Field(
-        description="Bootstrap servers, host:port with commas; ${VAR} is replaced."
+        description="Bootstrap servers: host:port, separated by commas; ${VAR} is replaced."
     )
-    topic: Text = Field(description="The topic's name.")
+    topic: Text = Field(description="Name of the topic.")
 
 
 class KafkaSource(ConfigModel):
-    """Messages of a Kafka topic; lateness is judged within each partition."""
+    """Messages of a Kafka topic. Lateness is decided within each partition."""
 
-    kafka: Kafka = Field(description="Where the messages come from.")
+    kafka: Kafka = Field(description="Servers and topic.")
     format: MessageFormat = Field(
         default="jsonl",
-        description="How a message's value is written; csv: the columns in the order declared here.",
+        description="Format of message values; csv: the columns in declared order.",
     )
 
 
@@ -146,7 +150,8 @@ StreamSource = Annotated[
     | Annotated[HttpSource, Tag("<http>")]
     | Annotated[KafkaSource, Tag("<kafka>")],
     discriminate_by_key(
-        "a source is exactly one of {files: GLOB}, {http: true} and {kafka: {servers: …, topic: …}}",
+        "a source is exactly one of {files: GLOB}, {http: true} and {kafka: {servers: …, topic: "
+        "…}}",
         files=FileSource,
         http=HttpSource,
         kafka=KafkaSource,
@@ -156,15 +161,13 @@ StreamSource = Annotated[
 
 def _check_columns(columns: Mapping[str, str], reserved: frozenset[str]) -> Mapping[str, str]:
     problems: list[tuple[KeyPath, str]] = []
-    seen: dict[str, str] = {}  # in lower case -> as written
+    names_by_lower: dict[str, str] = {}  # SQL names are case-insensitive
     for name in columns:
         if name.lower() in reserved:
             problems.append(((name,), f"column name {name!r} is reserved"))
-        if name.lower() in seen:  # SQL does not tell them apart
-            problems.append(
-                ((name,), f"column {name!r} differs from {seen[name.lower()]!r} only in case")
-            )
-        seen.setdefault(name.lower(), name)
+        first_name = names_by_lower.setdefault(name.lower(), name)
+        if first_name != name:
+            problems.append(((name,), f"column {name!r} differs from {first_name!r} only in case"))
     raise_problems(problems)
     return columns
 
@@ -172,13 +175,11 @@ def _check_columns(columns: Mapping[str, str], reserved: frozenset[str]) -> Mapp
 def _check_column_names(names: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
     columns = info.data.get("columns")
     problems: list[tuple[KeyPath, str]] = []
-    seen: set[str] = set()
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if columns is not None and name not in columns:
-            problems.append(((place,), _unknown_column_message(name, columns)))
-        if name in seen:
-            problems.append(((place,), f"column {name!r} is named twice"))
-        seen.add(name)
+            problems.append(((index,), _unknown_column_message(name, columns)))
+        if name in names[:index]:
+            problems.append(((index,), f"column {name!r} is listed twice"))
     raise_problems(problems)
     return names
 
@@ -193,39 +194,46 @@ def _check_time_column(name: str, info: ValidationInfo) -> str:
 
 
 def _unknown_column_message(name: str, columns: Mapping[str, str]) -> str:
-    near = difflib.get_close_matches(name[:64], columns, n=1)
-    return f"unknown column {name[:80]!r}" + (f", did you mean {near[0]!r}?" if near else "")
+    message = f"unknown column {name[:80]!r}"
+    similar_names = difflib.get_close_matches(name[:64], columns, n=1)
+    if similar_names:
+        message += f", did you mean {similar_names[0]!r}?"
+    return message
 
 
 class Stream(ConfigModel):
-    """A declared input: timestamped rows, archived once, then queried live and as history."""
+    """A stream: rows with a timestamp, archived once, queried live and as history."""
 
     columns: DeclaredColumns = Field(description="Column names and Spark SQL types.")
-    time: str = Field(description="The timestamp column that holds the event time, in UTC.")
+    time: str = Field(description="Timestamp column with the event time, in UTC.")
     id: tuple[str, ...] | None = Field(
         default=None,
         min_length=1,
         max_length=64,
-        description="Columns that, with the event time, identify a row; absent: a hash of the whole row.",
+        description="Columns that identify a row together with the event time; default: a hash "
+        "of the row.",
     )
     key: tuple[str, ...] = Field(
         default=(), max_length=64, description="Columns by which rows are clustered inside chunks."
     )
     lateness: Duration = Field(
         default=timedelta(minutes=1),
-        description="How far, in event time, a row may lie behind the newest row of earlier files or batches "
-        "before it counts as late.",
+        description="Event time by which a row may lie behind the newest row of earlier source "
+        "units "
+        "without being late.",
     )
     future: Duration = Field(
         default=timedelta(minutes=5),
-        description="How far a row may lie ahead of the clock; rows further ahead are quarantined.",
+        description="Time by which a row may lie ahead of the clock; rows further ahead are "
+        "quarantined.",
     )
     idle: PositiveDuration = Field(
         default=timedelta(seconds=10),
-        description="Silence, by the clock, after which the stream no longer holds back the others: it is taken to be "
-        "as far as the furthest of them, and what it then brings of an earlier time is late.",
+        description="Wall-clock time without rows after which the stream no longer holds back "
+        "the watermark "
+        "of others; older rows that follow are late.",
     )
-    source: StreamSource = Field(description="Where rows come from: files, http or kafka.")
+    source: StreamSource = Field(description="Source of the rows: files, http or kafka.")
 
     @field_validator("columns")
     @classmethod
@@ -233,13 +241,19 @@ class Stream(ConfigModel):
         return _check_columns(columns, _RESERVED_COLUMNS)
 
     _validate_time = field_validator("time")(_check_time_column)
-    _validate_id_and_key = field_validator("id", "key")(
-        lambda names, info: names if names is None else _check_column_names(names, info)
-    )
+
+    @field_validator("id", "key")
+    @classmethod
+    def _validate_id_and_key(
+        cls, names: tuple[str, ...] | None, info: ValidationInfo
+    ) -> tuple[str, ...] | None:
+        if names is None:
+            return None
+        return _check_column_names(names, info)
 
 
 class RelationFile(ConfigModel):
-    """The file that holds a relation's rows; a changed file is a new version."""
+    """The file of a relation. A changed file is a new version."""
 
     file: LocalPath = Field(
         description="Path relative to the workspace file.", examples=["hosts.csv"]
@@ -248,18 +262,19 @@ class RelationFile(ConfigModel):
 
 
 class TableSource(ConfigModel):
-    """The PostgreSQL table or view that holds a relation's rows; what differs at a look is a new version."""
+    """The PostgreSQL table or view of a relation, polled for changed rows."""
 
     table: Annotated[
         str,
         *name_pattern(
             r"[A-Za-z_][A-Za-z0-9_$]{0,62}(\.[A-Za-z_][A-Za-z0-9_$]{0,62})?", "NAME or SCHEMA.NAME"
         ),
-    ] = Field(description="Its name, with or without its schema.", examples=["inventory.hosts"])
-    database: SecretText = Field(description="PostgreSQL DSN, or ${VAR} that holds it.")
-    every: PositiveDuration = Field(
-        default=timedelta(minutes=1), description="Time, by the clock, between two looks."
+    ] = Field(
+        description="Name of the table or view, optionally with its schema.",
+        examples=["inventory.hosts"],
     )
+    database: SecretText = Field(description="PostgreSQL DSN; ${VAR} is replaced.")
+    every: PositiveDuration = Field(default=timedelta(minutes=1), description="Polling interval.")
 
 
 RelationSource = Annotated[
@@ -273,17 +288,18 @@ RelationSource = Annotated[
 
 
 class Relation(ConfigModel):
-    """A small, slowly changing table, kept with the time from which each version holds."""
+    """A small, slowly changing table. Each version of a row is stored with its validity."""
 
     columns: DeclaredColumns = Field(description="Column names and Spark SQL types.")
     key: tuple[str, ...] = Field(
-        min_length=1, max_length=64, description="Columns that identify a row among its versions."
+        min_length=1, max_length=64, description="Columns that identify a row across its versions."
     )
-    source: RelationSource = Field(description="Where the rows come from.")
+    source: RelationSource = Field(description="Source of the rows: file or table.")
     valid_from: str | None = Field(
         default=None,
-        description="Timestamp column from which a row holds; absent: the first version holds from the "
-        "beginning of time, later ones from when the file changed.",
+        description="Timestamp column from which a row is valid; default: the first version is "
+        "valid from "
+        "the beginning of time, later ones from the change of the file.",
     )
 
     @field_validator("columns")
@@ -296,4 +312,6 @@ class Relation(ConfigModel):
     @field_validator("valid_from")
     @classmethod
     def _validate_valid_from(cls, name: str | None, info: ValidationInfo) -> str | None:
-        return None if name is None else _check_time_column(name, info)
+        if name is None:
+            return None
+        return _check_time_column(name, info)

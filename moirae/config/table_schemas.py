@@ -1,11 +1,11 @@
-"""From what a workspace declares to what the archive needs to know of it."""
+"""Archive schemas of declared streams."""
 
 from archiver.delta import StreamSchema
 from moirae.config.streams import Stream
 
 
 def stream_schema(name: str, declared: Stream) -> StreamSchema:
-    """The archive's view of a declared stream."""
+    """The archive schema of a declared stream."""
     return StreamSchema(
         name,
         declared.columns,

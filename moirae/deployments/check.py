@@ -1,4 +1,4 @@
-"""From rule files to desired rules: read, check, and apply only when everything is sound."""
+"""Reads and checks the rule files of a workspace."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -8,7 +8,14 @@ from pyspark.sql import SparkSession
 
 from moirae.config import Settings
 from moirae.errors import Problem, ProblemsError, UsageError
-from moirae.rules import Definition, check_rules, find_unused_keys, read_rule_files
+from moirae.rules import (
+    Definition,
+    Rule,
+    RuleSet,
+    check_rules,
+    find_unused_keys,
+    read_rule_files,
+)
 
 
 def check_rule_files(
@@ -17,31 +24,45 @@ def check_rule_files(
     paths: Sequence[Path],
     checked_before: Iterable[Definition] = (),
 ) -> tuple[list[Definition], list[Problem]]:
-    """The definitions of the rules in some files, with warnings. Raises `ProblemsError` for any error.
+    """The definitions of the rules in some files, and warnings.
 
-    `known`: what was checked before in this workspace; rules that have not changed since are not checked again.
+    `checked_before`: definitions checked earlier in this workspace; unchanged rules are not checked
+    again. Raises `ProblemsError` if there is any error.
     """
-    rules, found = read_rule_files(paths, settings.table_names)
-    problems = [*found, *find_unused_keys(rules)]
-    before = {definition.name: definition for definition in checked_before}
-    same = {rule.id for rule in rules.rules if rule.id in before and before[rule.id].rule == rule}
-    definitions = {name: before[name] for name in same}
-    if not any(p.severity == "error" for p in problems):
-        changed = replace(rules, rules=tuple(rule for rule in rules.rules if rule.id not in same))
-        made, more = check_rules(spark, settings, changed)
-        definitions |= {definition.name: definition for definition in made}
-        problems += more
-    if any(p.severity == "error" for p in problems):
+    rules, problems = _read(paths, settings)
+    definitions: dict[str, Definition] = {}
+    previous = {definition.name: definition for definition in checked_before}
+    changed: list[Rule] = []
+    for rule in rules.rules:
+        definition = previous.get(rule.id)
+        if definition is not None and definition.rule == rule:
+            definitions[rule.id] = definition
+        else:
+            changed.append(rule)
+    if not _has_errors(problems):
+        checked, check_problems = check_rules(spark, settings, replace(rules, rules=tuple(changed)))
+        definitions |= {definition.name: definition for definition in checked}
+        problems += check_problems
+    if _has_errors(problems):
         raise ProblemsError(problems)
     return [definitions[rule.id] for rule in rules.rules], problems
 
 
+def _read(paths: Sequence[Path], settings: Settings) -> tuple[RuleSet, list[Problem]]:
+    rules, problems = read_rule_files(paths, settings.table_names)
+    return rules, [*problems, *find_unused_keys(rules)]
+
+
+def _has_errors(problems: Iterable[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in problems)
+
+
 def select_rule_files(settings: Settings, given_paths: Sequence[Path]) -> tuple[Path, ...]:
-    """The files named on the command line, or those of the workspace. Raises `UsageError` where there are none."""
+    """The given rule files, or those of the workspace. Raises `UsageError` if there are none."""
     paths = tuple(given_paths) or settings.find_rule_files()
     if not paths:
         raise UsageError(f"no rule files match {', '.join(settings.rules) or 'nothing'}")
-    missing = [path for path in paths if not path.is_file()]
-    if missing:
-        raise UsageError(f"no such rule file: {missing[0]}")
+    for path in paths:
+        if not path.is_file():
+            raise UsageError(f"{path}: no such rule file")
     return paths

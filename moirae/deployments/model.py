@@ -1,4 +1,4 @@
-"""What is deployed."""
+"""Records of the deployment tables."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,10 @@ RunState = Literal["running", "quarantined", "stopped"]
 
 @dataclass(frozen=True)
 class Deployment:
-    """What runs of a rule. `settled_to`: its events before this event time (microseconds) are settled, None: none."""
+    """A running version of a rule.
+
+    `settled_to`: events before this event time are settled, in microseconds; None: none are.
+    """
 
     rule: str
     version: str
@@ -18,12 +21,12 @@ class Deployment:
     failures: int = 0
     error: str | None = None
     suspect: bool = False
-    """Whether the process fell lately while it, perhaps with others, was judged."""
+    """Whether the process crashed recently while evaluating this rule, perhaps with others."""
 
 
 @dataclass(frozen=True)
 class DamagedRule:
-    """A stored rule that cannot be read, and why."""
+    """A stored rule that cannot be read."""
 
     rule: str
     version: str
@@ -32,8 +35,11 @@ class DamagedRule:
 
 @dataclass(frozen=True)
 class RuleError:
-    """What a rule is charged with. `event`: the row at fault, where one was found; `times`: how often, or for a flood
-    how many events were left out."""
+    """An error of a rule.
+
+    `event`: the row that caused it, if known. `times`: number of occurrences; for a flood, the
+    number of events that were dropped.
+    """
 
     rule: str
     version: str
@@ -47,9 +53,10 @@ class RuleError:
 
 @dataclass(frozen=True)
 class RuleFilesState:
-    """What became of the workspace's rule files: `problems` says why they were refused, None: they are applied.
+    """State of the workspace's rule files.
 
-    `asked`: how often another look was asked for; `answered`: up to which of these requests there was one.
+    `asked`: number of reload requests; `answered`: the last request that was served.
+    `problems`: why the files were rejected; None if they are applied.
     """
 
     asked: int

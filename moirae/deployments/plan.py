@@ -1,4 +1,4 @@
-"""From desired and running rules to what has to change. Pure."""
+"""Plans deployment steps from desired and running rules. No I/O."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,10 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class DeploymentStep:
-    """`start` a rule, `change` its version, `update` what does not make a version, `stop` it, or let it `stay`."""
+    """A step of a deployment.
+
+    `change`: another version; `update`: another definition of the same version.
+    """
 
     action: Literal["start", "change", "update", "stop", "stay"]
     rule: str
@@ -17,7 +20,7 @@ class DeploymentStep:
 
 @dataclass(frozen=True)
 class AppliedVersion:
-    """A rule's version, and a hash of all of its definition."""
+    """The version of a rule, and a hash of its whole definition."""
 
     version: str
     digest: str
@@ -26,25 +29,30 @@ class AppliedVersion:
 def plan_steps(
     desired: Mapping[str, AppliedVersion], running: Mapping[str, AppliedVersion]
 ) -> list[DeploymentStep]:
-    """The steps that lead from what runs to what is desired, in the order of names; equal rules stay."""
+    """The steps from running to desired rules, in the order of names."""
     steps: list[DeploymentStep] = []
     for rule in sorted(desired.keys() | running.keys()):
-        want, have = desired.get(rule), running.get(rule)
-        if want is None and have is not None:
-            steps.append(DeploymentStep("stop", rule, have.version, None))
-        elif want is not None and have is None:
-            steps.append(DeploymentStep("start", rule, None, want.version))
-        elif want is not None and have is not None:
-            steps.append(DeploymentStep(_compare(want, have), rule, have.version, want.version))
+        target, current = desired.get(rule), running.get(rule)
+        if target is None and current is not None:
+            steps.append(DeploymentStep("stop", rule, current.version, None))
+        elif target is not None and current is None:
+            steps.append(DeploymentStep("start", rule, None, target.version))
+        elif target is not None and current is not None:
+            action = _compare(target, current)
+            steps.append(DeploymentStep(action, rule, current.version, target.version))
     return steps
 
 
 def changing_steps(steps: Sequence[DeploymentStep]) -> list[DeploymentStep]:
-    """The steps that change something."""
+    """The steps other than `stay`."""
     return [step for step in steps if step.action != "stay"]
 
 
-def _compare(want: AppliedVersion, have: AppliedVersion) -> Literal["change", "update", "stay"]:
-    if want == have:
+def _compare(
+    target: AppliedVersion, current: AppliedVersion
+) -> Literal["change", "update", "stay"]:
+    if target == current:
         return "stay"
-    return "change" if want.version != have.version else "update"
+    if target.version == current.version:
+        return "update"
+    return "change"

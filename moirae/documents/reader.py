@@ -1,7 +1,7 @@
-"""The one reader of YAML: text -> plain data, and the place of every key and value.
+"""Reads YAML files: plain data, and the line and column of every key and value.
 
-YAML 1.2: `NO`, `on` and `12:30:45` are text. What makes a file mean more than it shows (anchors, aliases,
-tags, merge keys, further documents, directives) is refused where it first appears, before it is followed.
+YAML 1.2: `NO`, `on` and `12:30:45` are text. Anchors, aliases, tags, merge keys, directives and
+further documents are rejected where they appear and never resolved.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from moirae.documents.yaml_scalars import Position, format_value, position_at, s
 from moirae.errors import Problem
 
 MAX_BYTES = 1 << 20
-# Some faults within a line take the parser time that grows with the square of its length.
+# Characters. The parser's time for some errors is quadratic in the length of the line.
 MAX_LINE_LENGTH = 100_000
+_MAX_KEY_LENGTH = 130  # characters of a key that messages show in full
 
-# Control characters, other line ends, byte order marks and halves of characters.
+# Control characters, line separators other than \n, byte order marks and surrogates.
 _FORBIDDEN_CHARACTERS = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff\ud800-\udfff]"
 )
@@ -29,7 +30,7 @@ _FORBIDDEN_CHARACTERS = re.compile(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Document:
-    """A file that was read: its data, and where each part of it stands."""
+    """A parsed file: its data and the positions of all its parts."""
 
     file: str
     text: str
@@ -37,21 +38,21 @@ class Document:
     data: dict[str, Any]
 
     def position(self, path: KeyPath) -> Position:
-        """Where a value starts; of a path that is not there, where its last existing part starts."""
+        """The position of a value, or of the deepest existing part of its path."""
         node, rest = self._walk(path)
-        return self.key_position(path[: len(path) - len(rest)]) if rest else node.position
+        if rest:
+            return self.key_position(path[: len(path) - len(rest)])
+        return node.position
 
     def key_position(self, path: KeyPath) -> Position:
-        """Where the key of a value starts; of a list's item, the item."""
+        """The position of the key of a value; for an item of a list, of the item."""
+        if not path:
+            return self.root.position
         parent, _ = self._walk(path[:-1])
-        return (
-            parent.keys.get(path[-1]) or self._walk(path)[0].position
-            if path
-            else self.root.position
-        )
+        return parent.keys.get(path[-1]) or self._walk(path)[0].position
 
     def text_position(self, path: KeyPath, line: int, column: int) -> Position:
-        """Where the character at `line` and `column` (from 1) of a text value stands in the file."""
+        """The position in the file of `line` and `column` (from 1) inside a text value."""
         node, rest = self._walk(path)
         if rest or not isinstance(node.value, str):
             return self.position(path)
@@ -62,16 +63,20 @@ class Document:
         return not self._walk(path)[1]
 
     def value(self, path: KeyPath) -> object:
-        """The scalar at `path`; None where there is none."""
+        """The scalar at `path`, or None."""
         node, rest = self._walk(path)
-        return None if rest else node.value
+        if rest:
+            return None
+        return node.value
 
     def make_problem(
         self, path: KeyPath, position: Position, message: str, describe: PathDescriber
     ) -> Problem:
-        """A problem that says in which part of the file it is."""
-        where = describe(self, path)
-        return Problem(self.file, *position, f"{where}: {message}" if where else message)
+        """A problem whose message starts with the part of the file it concerns."""
+        part = describe(self, path)
+        if part:
+            message = f"{part}: {message}"
+        return Problem(self.file, *position, message)
 
     def _walk(self, path: KeyPath) -> tuple[YamlNode, KeyPath]:
         node = self.root
@@ -84,21 +89,24 @@ class Document:
 
 
 def format_path(path: KeyPath) -> str:
-    """A path as people write it: `streams.cpu.id[0]`."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{_shorten(part)}" for part in path)
-    return text.removeprefix(".")
+    """A path in dotted form: `streams.cpu.id[0]`."""
+    return "".join(map(_format_part, path)).removeprefix(".")
 
 
-def _shorten(part: str) -> str:
-    return part if part.isprintable() and len(part) <= 130 else format_value(part)
+def _format_part(part: str | int) -> str:
+    if isinstance(part, int):
+        return f"[{part}]"
+    if part.isprintable() and len(part) <= _MAX_KEY_LENGTH:
+        return f".{part}"
+    return f".{format_value(part)}"
 
 
 PathDescriber = Callable[[Document, KeyPath], str]
-"""Names the part of a document that a path leads to, for people."""
+"""Describes the part of a document at a path, for messages."""
 
 
 def describe_keys(_: Document, path: KeyPath) -> str:
-    """The path itself."""
+    """The path in dotted form."""
     return format_path(path)
 
 
@@ -127,27 +135,29 @@ def read_document(
 def parse_document(
     file: str, text: str, *, empty_message: str, describe: PathDescriber = describe_keys
 ) -> ReadResult:
-    """Read YAML text; `empty` is the message for a text that holds nothing.
+    """Parse YAML text. `empty_message` is the problem reported for a text without content.
 
-    Gives no document when the text cannot be understood at all. Faults that leave the rest readable, such as
-    a duplicate key, of which the first is kept, come with the document, so that all others are found too.
+    The document is None if the text is not YAML. Problems that leave the rest readable, such as a
+    duplicate key (the first one counts), are returned with the document, so that validation can
+    report further ones.
     """
     text = text.replace("\r\n", "\n")
     if len(text) > MAX_BYTES:
         return None, (Problem(file, None, None, "larger than 1 MiB; split the file"),)
-    strange = _FORBIDDEN_CHARACTERS.search(text)
-    if strange is not None:
-        where = position_at(text, strange.start())
-        return None, (Problem(file, *where, f"character U+{ord(strange[0]):04X} is not allowed"),)
+    forbidden = _FORBIDDEN_CHARACTERS.search(text)
+    if forbidden is not None:
+        position = position_at(text, forbidden.start())
+        message = f"character U+{ord(forbidden[0]):04X} is not allowed"
+        return None, (Problem(file, *position, message),)
     if max(map(len, text.split("\n"))) > MAX_LINE_LENGTH:
-        return None, (
-            Problem(file, None, None, f"a line is longer than {MAX_LINE_LENGTH} characters"),
-        )
+        message = f"a line is longer than {MAX_LINE_LENGTH} characters"
+        return None, (Problem(file, None, None, message),)
     tree = parse_tree(text)
     root = tree.root or YamlNode(Position(1, 1), "scalar")
-    document = Document(
-        file, text, root, root.to_data() if tree.is_complete and root.kind == "mapping" else {}
-    )
+    data: dict[str, Any] = {}
+    if tree.is_complete and root.kind == "mapping":
+        data = root.to_data()
+    document = Document(file, text, root, data)
     problems = [
         document.make_problem(fault.path, fault.position, fault.message, describe)
         for fault in tree.problems
@@ -157,8 +167,6 @@ def parse_document(
     if root.is_empty:
         return None, (*problems, Problem(file, 1, 1, empty_message))
     if root.kind != "mapping":
-        return None, (
-            *problems,
-            Problem(file, *root.position, "the file must hold a mapping, `key: value`"),
-        )
+        message = "the file must contain a mapping, `key: value`"
+        return None, (*problems, Problem(file, *root.position, message))
     return document, tuple(problems)

@@ -1,4 +1,4 @@
-"""From YAML events to a tree of nodes that know their places. Used by `moirae.documents.reader` alone."""
+"""Builds a tree of nodes with positions from YAML events, for `moirae.documents.reader`."""
 
 from __future__ import annotations
 
@@ -22,19 +22,18 @@ from moirae.documents.yaml_scalars import (
 )
 from moirae.errors import MoiraeError
 
-MAX_DEPTH = 32
-# What the parser reads in less than two seconds; hundreds of long rules.
-MAX_NODES = 30_000
+MAX_DEPTH = 32  # levels
+MAX_NODES = 30_000  # parsed in under two seconds: hundreds of long rules
 MAX_SYNTAX_PROBLEMS = 100
 
 _NO_SPAN = ScalarSpan(0, 0, "")
-# As in `moirae.documents.reader`, here for what escapes such as "\\0" stand for.
+# As in `moirae.documents.reader`, applied to the characters that escapes such as "\\0" stand for.
 _FORBIDDEN_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]")
 
 
 @dataclass(slots=True, eq=False)
 class YamlNode:
-    """A value of the file. Its position is that of its content: a block's text, not the `|` above it."""
+    """A value of the file. The position is that of its content: of a block, the text below `|`."""
 
     position: Position
     kind: Literal["mapping", "list", "scalar"]
@@ -45,7 +44,7 @@ class YamlNode:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written: `key:` with no value."""
+        """Whether the value is missing, as in `key:`."""
         return self.kind == "scalar" and self.value is None
 
     def to_data(self) -> Any:
@@ -58,7 +57,7 @@ class YamlNode:
 
 
 class SyntaxProblem(NamedTuple):
-    """What is wrong with the text, where, and in which value."""
+    """A syntax error: its message, position and the path of the value it is in."""
 
     path: KeyPath
     position: Position
@@ -67,7 +66,7 @@ class SyntaxProblem(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class YamlTree:
-    """What was read of a text. Not `whole`: reading ended at the last fault."""
+    """The nodes of a text. If not `is_complete`, parsing stopped at the last problem."""
 
     root: YamlNode | None = None
     problems: list[SyntaxProblem] = field(default_factory=list)
@@ -75,7 +74,7 @@ class YamlTree:
 
 
 def parse_tree(text: str) -> YamlTree:
-    """Read one document; a fault that can be gone on after leaves the tree whole."""
+    """Parse one document. The tree is complete if every problem could be skipped."""
     builder = _TreeBuilder(text)
     try:
         builder.build()
@@ -84,31 +83,33 @@ def parse_tree(text: str) -> YamlTree:
         pass
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        place = builder.position if mark is None else Position(mark.line + 1, mark.column + 1)
-        builder.add_problem(f"not YAML: {error.problem or error.context}", place)
+        position = builder.position
+        if mark is not None:
+            position = Position(mark.line + 1, mark.column + 1)
+        builder.add_problem(f"not YAML: {error.problem or error.context}", position)
     except (YAMLError, ValueError, LookupError, AttributeError, TypeError, AssertionError) as error:
-        # The parser's own failures on text that is no YAML, such as \U escapes beyond Unicode.
+        # Failures of the parser itself on invalid YAML, such as \U escapes beyond Unicode.
         builder.add_problem(f"not YAML: {error}")
     return builder.tree
 
 
 class _ParsingStopped(MoiraeError):
-    """Ends the reading; the fault is with the tree."""
+    """Parsing cannot continue. The problem is recorded in the tree."""
 
 
 class _TreeBuilder:
-    """Follows the parser's events; holds no more than the nodes made so far."""
+    """Builds the tree from the events of the parser, one at a time."""
 
     def __init__(self, text: str) -> None:
         self.tree = YamlTree()
         self.position = Position(1, 1)  # of the newest event
         self._events: Iterator[ev.Event] = YAML(typ="safe", pure=True).parse(text)
         self._text = text
-        self._path: list[str | int] = []  # of the value being read
+        self._path: list[str | int] = []  # of the current value
         self._node_count = 0
 
     def build(self) -> None:
-        self._next_event()  # the stream's start
+        self._next_event()  # start of the stream
         event = self._next_event()
         if not isinstance(event, ev.DocumentStartEvent):
             return
@@ -117,7 +118,7 @@ class _TreeBuilder:
         event = self._next_event()
         self.tree.root = self._make_node(event)
         self._fill(self.tree.root)
-        self._next_event()  # the document's end
+        self._next_event()  # end of the document
         if not isinstance(self._next_event(), ev.StreamEndEvent):
             raise self._stop("only one document is allowed in a file")
 
@@ -144,7 +145,7 @@ class _TreeBuilder:
         return event
 
     def _make_node(self, event: ev.Event) -> YamlNode:
-        """A value's node, without what is in it."""
+        """The node of a value, without its children."""
         self._node_count += 1
         if self._node_count > MAX_NODES:
             raise self._stop(f"more than {MAX_NODES} values; split the file")
@@ -152,9 +153,9 @@ class _TreeBuilder:
             raise self._stop(f"nested deeper than {MAX_DEPTH} levels")
         if isinstance(event, ev.ScalarEvent):
             return self._make_scalar(event)
-        return YamlNode(
-            self.position, "mapping" if isinstance(event, ev.MappingStartEvent) else "list"
-        )
+        if isinstance(event, ev.MappingStartEvent):
+            return YamlNode(self.position, "mapping")
+        return YamlNode(self.position, "list")
 
     def _fill(self, node: YamlNode) -> None:
         if node.kind == "mapping":
@@ -171,19 +172,18 @@ class _TreeBuilder:
 
     def _fill_mapping(self, node: YamlNode) -> None:
         while not isinstance(event := self._next_event(), ev.MappingEndEvent):
-            key, place = self._read_key(event), self.position
+            key, position = self._read_key(event), self.position
             if len(self.tree.problems) >= MAX_SYNTAX_PROBLEMS:
-                raise self._stop("too many faults; the rest is not read")
+                raise self._stop("too many problems; the rest of the file is not checked")
             if key in node.keys:
-                self.add_problem(
-                    f"duplicate key {format_value(key)}, first on line {node.keys[key].line}"
-                )
+                first_line = node.keys[key].line
+                self.add_problem(f"duplicate key {format_value(key)}, first on line {first_line}")
             self._path.append(key)
             child = self._make_node(self._next_event())
-            if child.is_empty:  # the parser places it before the next thing written, lines below
-                child.position = place
-            # Attached before it is filled, so that what stops the reading inside can be told by its path.
-            if node.keys.setdefault(key, place) is place:
+            if child.is_empty:  # the parser reports the position of the next token
+                child.position = position
+            # Attached before it is filled, so that a problem inside has its path.
+            if node.keys.setdefault(key, position) is position:
                 node.children[key] = child
             self._fill(child)
             self._path.pop()
@@ -194,11 +194,13 @@ class _TreeBuilder:
         if event.value == "<<" and not event.style:
             raise self._stop("merge keys (<<) are not allowed; write the values out")
         self._check_text(event.value)
-        return str(event.value)  # keys are text however they look: `on: …` is the key "on"
+        return str(event.value)  # keys are always text: `on: …` is the key "on"
 
     def _make_scalar(self, event: ev.ScalarEvent) -> YamlNode:
         self._check_text(event.value)
-        value = event.value if event.style else plain_value(event.value)
+        value = event.value
+        if not event.style:
+            value = plain_value(value)
         source = ScalarSpan(event.start_mark.index, event.end_mark.index, event.style or "")
         position = content_position(self._text, source, self.position)
         if isinstance(value, float) and not math.isfinite(value):
@@ -206,6 +208,6 @@ class _TreeBuilder:
         return YamlNode(position, "scalar", value, source)
 
     def _check_text(self, value: str) -> None:
-        control = _FORBIDDEN_CHARACTERS.search(value)
-        if control is not None:
-            raise self._stop(f"character U+{ord(control[0]):04X} is not allowed")
+        forbidden = _FORBIDDEN_CHARACTERS.search(value)
+        if forbidden is not None:
+            raise self._stop(f"character U+{ord(forbidden[0]):04X} is not allowed")

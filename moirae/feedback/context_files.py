@@ -130,5 +130,5 @@ def _parse_facts(row: dict[str, Any]) -> dict[str, int]:
         raise ValueError("facts must be an object of terms and counts")
     for term, count in facts.items():
         if type(count) is not int or not 1 <= count < 2**53:
-            raise ValueError(f"the count of {term!r} must be a whole number from 1 on")
+            raise ValueError(f"the count of {term!r} must be an integer from 1 on")
     return facts

@@ -167,7 +167,7 @@ class LiveProcess:
             if self._drain or not RuleRegistry(self._connection).desired_rules():
                 self._spark.stop()
                 raise
-            _LOG.error("rule files are not applied", action="rules_refused", problems=str(error))
+            _LOG.error("rule files rejected", action="rules_rejected", problems=str(error))
 
     def run(self) -> None:
         """The loop: until told to stop or, in a drain, until the sources are read."""

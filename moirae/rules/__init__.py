@@ -12,7 +12,7 @@ from moirae.rules.requests import (
     build_similar_question,
     lift_context_query,
 )
-from moirae.rules.rule_set import Rule
+from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.stored_rules import RuleAdmission
 from moirae.rules.templates import render
 from moirae.rules.unused_keys import find_unused_keys, keys_without_effect
@@ -24,6 +24,7 @@ __all__ = [
     "Rule",
     "RuleAdmission",
     "RuleFile",
+    "RuleSet",
     "SimilarRecall",
     "SqlRecall",
     "build_context_queries",

@@ -138,8 +138,8 @@ def test_windows_line_ends() -> None:
         ("# only a note\n", "f.yaml:1:1: nothing here"),
         ("---\n", "f.yaml:1:1: nothing here"),
         ("~\n", "f.yaml:1:1: nothing here"),
-        ("- a\n", "f.yaml:1:1: the file must hold a mapping, `key: value`"),
-        ("text\n", "f.yaml:1:1: the file must hold a mapping, `key: value`"),
+        ("- a\n", "f.yaml:1:1: the file must contain a mapping, `key: value`"),
+        ("text\n", "f.yaml:1:1: the file must contain a mapping, `key: value`"),
         ("a: 1\nb:\n  c: 2\n  c: 3\n", "f.yaml:4:3: b: duplicate key 'c', first on line 3"),
         (
             "a: &x 1\n",

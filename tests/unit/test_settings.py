@@ -194,8 +194,8 @@ def test_nor_in_complaints(tmp_path: Path, text: str) -> None:
         ("chunk: {}\n", "1:1: unknown key 'chunk', did you mean 'chunks'?"),
         ("chunks: {rows: 5, agee: 1h}\n", "1:19: chunks: unknown key 'agee', did you mean 'age'?"),
         ("chunks: {rows: 0}\n", "1:16: chunks.rows: must be at least 1, not 0"),
-        ("chunks: {rows: '5'}\n", "1:16: chunks.rows: must be a whole number, not '5'"),
-        ("chunks: {rows: 5.5}\n", "1:16: chunks.rows: must be a whole number, not 5.5"),
+        ("chunks: {rows: '5'}\n", "1:16: chunks.rows: must be an integer, not '5'"),
+        ("chunks: {rows: 5.5}\n", "1:16: chunks.rows: must be an integer, not 5.5"),
         ("chunks: {rows: .nan}\n", "1:16: chunks.rows: must be a finite number, not .nan"),
         (
             "chunks:\n  age: 3600\n",
@@ -223,15 +223,15 @@ def test_nor_in_complaints(tmp_path: Path, text: str) -> None:
         ),
         (
             "archive: gs://b/a\n",
-            "1:10: archive: an archive is a folder of a local file system, or s3://bucket/prefix",
+            "1:10: archive: must be a folder of a local file system, or s3://bucket/prefix",
         ),
         (
             "archive: s3://k:secret@b.c/a\n",
-            "1:10: archive: not s3://bucket/prefix of letters, digits and . _ - =; keys",
+            "1:10: archive: not s3://bucket/prefix of letters, digits and . _ - =; set keys",
         ),
         (
             "archive: s3://buc/../a\n",
-            "1:10: archive: not s3://bucket/prefix of letters, digits and . _ - =; keys",
+            "1:10: archive: not s3://bucket/prefix of letters, digits and . _ - =; set keys",
         ),
         ("archive: s3://bucket/a?x=1\n", "1:10: archive: not s3://bucket/prefix"),
         ("rules: rules/*.yaml\n", "1:8: rules: must be a list, not 'rules/*.yaml'"),
@@ -291,13 +291,13 @@ def test_faults_of_settings(tmp_path: Path, text: str, complaint: str) -> None:
         (
             "time: ts",
             "time: ts\n    key: [ts, ts]",
-            "5:15: streams.cpu.key[1]: column 'ts' is named twice",
+            "5:15: streams.cpu.key[1]: column 'ts' is listed twice",
         ),
         ("time: ts", "time: ts\n    idle: 0s", "5:11: streams.cpu.idle: must be longer than 0s"),
         (
             "{http: true}",
             "{http: NO}",
-            "5:20: streams.cpu.source.http: must be true; leave the source out",
+            "5:20: streams.cpu.source.http: must be true",
         ),
         (
             "{http: true}",
@@ -317,14 +317,14 @@ def test_faults_of_settings(tmp_path: Path, text: str, complaint: str) -> None:
         (
             "{http: true}",
             "{files: x/*}",
-            "5:5: streams.cpu.source.format: the file's suffix does not tell its",
+            "5:5: streams.cpu.source.format: unknown file suffix; set `format`",
         ),
         (
             "{http: true}",
             "{kafka: {servers: a}}",
             "5:14: streams.cpu.source.kafka: missing key 'topic'",
         ),
-        ("  cpu:", "  event:", "2:3: streams.event: a stream may not be named event"),
+        ("  cpu:", "  event:", "2:3: streams.event: a stream must not be named event"),
         (
             "  cpu:",
             "  Cpu:",
@@ -353,7 +353,7 @@ def test_faults_of_relations(tmp_path: Path) -> None:
     ]
     text = text.replace("valid_from: a, ", "")
     assert complaints(tmp_path, text) == [
-        "7:3: relations.cpu: the name 'cpu' is taken; streams and relations share one name space"
+        "7:3: relations.cpu: the name 'cpu' is in use; streams and relations share one namespace"
     ]
 
 
@@ -369,7 +369,8 @@ def test_all_problems_come_at_once_in_the_order_of_the_file(tmp_path: Path) -> N
 def test_a_missing_workspace_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        UsageError, match=r"^no workspace file moirae.yaml here; make one with `moirae init DIR`$"
+        UsageError,
+        match=r"^moirae.yaml: no such workspace file; create one with `moirae init DIR`$",
     ) as e:
         load_settings_from_environment()
     assert e.value.exit_code == 2

@@ -402,7 +402,7 @@ class TestCommand:
             ({**LINES[1], "facts": ["a"]}, "facts must be an object"),
             (
                 {**LINES[1], "facts": {"a=1": 0}},
-                "the count of 'a=1' must be a whole number from 1 on",
+                "the count of 'a=1' must be an integer from 1 on",
             ),
             ({**LINES[1], "facts": {"a=1": True}}, "the count of 'a=1'"),
             ({**LINES[1], "facts": {"a=1": 1.5}}, "the count of 'a=1'"),

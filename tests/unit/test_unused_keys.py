@@ -50,8 +50,8 @@ def test_keys_of_rules_without_an_effect_are_warnings_at_their_place() -> None:
         (
             "home: .moirae\nreceivers:\n  ops: {webhook: http://127.0.0.1/}\nroutes: [{receiver: ops}]\n",
             [
-                "2:1: warning: receivers: not evaluated yet, the key has no effect: nobody is notified of alerts",
-                "4:1: warning: routes: not evaluated yet, the key has no effect: nobody is notified of alerts",
+                "2:1: warning: receivers: no effect yet: notifications are not sent",
+                "4:1: warning: routes: no effect yet: notifications are not sent",
             ],
         ),
     ],
