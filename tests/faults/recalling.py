@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import threading
 from contextlib import suppress
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 from moirae.config.settings import load_settings_from_environment
 from moirae.recall_process import run_recall
 from moirae.runtime import logs
+from moirae.runtime.signals import Signals
 from recall.worker import run as serving
 
 _COPIES = multiprocessing.get_context("forkserver")
@@ -24,8 +24,7 @@ def main(workspace: Path, log: Path) -> None:
     told = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     os.dup2(told, 1)
     os.dup2(told, 2)
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    stop = Signals().stop
     logs.configure_logging()
     run_recall(load_settings_from_environment(workspace), stop)
     os._exit(0)

@@ -13,6 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from moirae.demo.run import _create_workspace as _workspace
+from moirae.errors import MoiraeError
+
 # Says `connected`, then waits for a line, and ends as that says.
 USER = """
 import os, sys
@@ -166,3 +169,17 @@ def test_the_server_ends_with_its_folder(home: Path) -> None:
         _connected(user)
         shutil.rmtree(home, ignore_errors=True)
         assert _gone(home)
+
+
+def test_a_demo_does_not_replace_a_workspace_in_use(public_folder: Path) -> None:
+    directory = public_folder / "demo"
+    directory.mkdir()
+    (directory / ".moirae-demo").touch()
+    with _user(directory / ".moirae") as user:
+        _connected(user)
+        with pytest.raises(MoiraeError, match="is in use by other processes"):
+            _workspace(directory)
+        assert (directory / ".moirae").is_dir()
+        assert _end(user, "release") == "True\n"
+    _workspace(directory)
+    assert not (directory / ".moirae").exists()

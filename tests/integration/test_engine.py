@@ -135,6 +135,10 @@ def test_missing_jars_are_named_as_such(tmp_path: Path, monkeypatch: pytest.Monk
         session.jar_settings("local[2]")
 
 
+def test_spark_leaves_the_interrupt_handler_alone(spark: SparkSession) -> None:
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 CHILD = """
 import sys, time
 from pathlib import Path

@@ -1,0 +1,35 @@
+"""Processes end, with all that they started, however they are told to; with Spark and often in `tests/faults`."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ending import End, end_one
+from tests.faults.harness import RULES, WORKSPACE, workspace
+from tests.processes import Run
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    with workspace(WORKSPACE, RULES) as made:
+        yield made
+
+
+@pytest.mark.parametrize(
+    ("command", "end", "after"),
+    [
+        (["run", "server"], "signals", 2.0),
+        (["run", "server"], "terminal", 2.0),
+        (["run", "server"], "parent", 2.0),
+        (["up"], "signals", 1.0),
+        (["up"], "parent", 2.0),
+        (["up"], "itself", 2.0),
+    ],
+)
+def test_nothing_is_left_of_a_process(
+    root: Path, command: list[str], end: End, after: float
+) -> None:
+    arguments = [*command, "--workspace", str(root / "moirae.yaml")]
+    end_one(Run(root), arguments, end, after, random.Random(1), root / "log")
