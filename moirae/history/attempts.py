@@ -1,4 +1,4 @@
-"""What is being tried, once more each time, until it is given up: who ends in good order in the midst has not tried."""
+"""Counts attempts at tasks that may end the process. An orderly shutdown does not count."""
 
 import threading
 from collections.abc import Callable
@@ -8,16 +8,19 @@ import psycopg
 
 
 class Attempts:
-    """One thing at a time. Work is done in one thread, the end may come from another."""
+    """The current attempt of a process. `shut_down` may be called from another thread."""
 
     def __init__(self) -> None:
         self.is_shut_down = False
-        """What fails from here on fails because the process ends."""
+        """Whether the process is ending, so that failures are expected."""
         self._lock = threading.Lock()
         self._undo: Callable[[], object] | None = None
 
     def begin(self, record: Callable[[], object], undo: Callable[[], object]) -> bool:
-        """Count a try, unless the process ends; `untried` takes it back."""
+        """Record an attempt and return True, unless the process is ending.
+
+        `undo` removes the record if the process ends before `finish`.
+        """
         with self._lock:
             if self.is_shut_down:
                 return False
@@ -26,14 +29,15 @@ class Attempts:
             return True
 
     def finish(self) -> None:
-        """It has been tried, with whatever success."""
+        """The attempt has ended, successfully or not."""
         with self._lock:
             self._undo = None
 
     def shut_down(self) -> None:
-        """The process ends: what is under way is left to the next, and was no try. Nothing is begun any more."""
+        """Undo the record of the current attempt and allow no further one."""
         with self._lock:
-            self.is_shut_down, untried, self._undo = True, self._undo, None
-            if untried is not None:
-                with suppress(psycopg.Error):  # then it was one
-                    untried()
+            self.is_shut_down = True
+            undo, self._undo = self._undo, None
+            if undo is not None:
+                with suppress(psycopg.Error):  # then it counts
+                    undo()

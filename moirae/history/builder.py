@@ -1,7 +1,7 @@
-"""Views made: the one way in which the past of a rule is found, whether for itself or because a recall asks for it.
+"""Builds views: the past of rules, computed chunk by chunk.
 
-As *materialisation* present and recent chunks get views by themselves, newest first, while no recall wants anything; as
-a *replica* any chunk does when a recall comes by there. Both are the same work, done once.
+*Materialisation*: present and recent chunks get views, newest first, while no recall is active.
+*Replica*: any chunk gets a view when a recall reads it. Both execute the same tasks.
 """
 
 import threading
@@ -53,19 +53,18 @@ from moirae.history.plan import (
     view_end,
 )
 from moirae.history.store import ViewStore
-from moirae.rules import build_context_queries, event_shape, rule_tables
+from moirae.rules import Definition, build_context_queries, event_shape, rule_tables
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
 
 _LOG = structlog.get_logger()
 
-# Seconds between two looks for something to do, and at what is deployed.
-_POLL_INTERVAL = 1.0
+_POLL_INTERVAL = 1.0  # seconds between two checks for tasks and for deployed rules
 
 
 @dataclass(frozen=True)
 class _VersionWithPast:
-    """A version of a rule that runs and has a past; microseconds of event time."""
+    """A running version of a rule with a past. Event times in microseconds."""
 
     rule: ActiveRule
     context_queries: Sequence[LiftedContextQuery]
@@ -73,20 +72,23 @@ class _VersionWithPast:
     corpus_from: int
 
     def findable_until(self, watermarks: Mapping[str, int | None]) -> int | None:
-        """Up to where the past can be found: where all that decides it, and all contexts, are archived."""
-        to = [horizon(self.rule.shape, watermarks)]
-        if self.context_queries:
-            to.append(context_horizon(self.rule, self.context_queries, watermarks))
-        known = [one for one in to if one is not None]
-        return (
-            min(known) - event_overlap(self.rule.definition).after
-            if len(known) == len(to)
-            else None
-        )
+        """The time up to which all input of events and contexts is archived, or None."""
+        until = horizon(self.rule.shape, watermarks)
+        if self.context_queries and until is not None:
+            contexts_until = context_horizon(self.rule, self.context_queries, watermarks)
+            if contexts_until is None:
+                return None
+            until = min(until, contexts_until)
+        if until is None:
+            return None
+        return until - event_overlap(self.rule.definition).after
 
 
 class HistoryBuilder:
-    """Looks for work on one connection, in one thread; does it on another, in any thread, one at a time."""
+    """Plans tasks on one connection in one thread, and executes them on another in any thread.
+
+    One task is executed at a time.
+    """
 
     def __init__(
         self,
@@ -96,16 +98,12 @@ class HistoryBuilder:
         schemas: Iterable[StreamSchema],
         relations: RelationVersions,
     ) -> None:
-        self._planning, self._registry, self._catalog = (
-            ViewStore(planning_connection),
-            RuleRegistry(planning_connection),
-            Catalog(planning_connection),
-        )
-        self._execution, self._execution_catalog, self._lock_connection = (
-            ViewStore(execution_connection),
-            Catalog(execution_connection),
-            execution_connection,
-        )
+        self._planning = ViewStore(planning_connection)
+        self._registry = RuleRegistry(planning_connection)
+        self._catalog = Catalog(planning_connection)
+        self._execution = ViewStore(execution_connection)
+        self._execution_catalog = Catalog(execution_connection)
+        self._lock_connection = execution_connection
         self._schemas = {schema.name: schema for schema in schemas}
         self._lateness = {
             name: duration_to_micros(schema.lateness) for name, schema in self._schemas.items()
@@ -126,84 +124,88 @@ class HistoryBuilder:
         self._complete_views: set[tuple[str, str, int, int]] = set()
         self._last_refresh = self._idle_since = -_POLL_INTERVAL
 
-    # What is to be done
+    # Planning
 
     def next_task(self) -> ViewTask | DerivedStreamTask | IndexTask | None:
-        """What nobody asked for: a view of the newest chunk that is not old and has none, then derived streams, then
-        the corpora of closed chunks."""
+        """The next task that no recall requested.
+
+        First views of present and recent chunks, newest first, then derived streams, then indexes.
+        """
         now = time.monotonic()
         if now - self._idle_since < _POLL_INTERVAL:
             return None
         self._refresh_versions(now)
         if self._versions or self._derived_streams or self._corpus_keys:
-            marks, chunks = self._catalog.watermarks(self._lateness), self._catalog.chunks()
-            views = {key: self._planning.views(*key) for key in self._versions}
-            for chunk in reversed([c for c in chunks if c.state in ("present", "recent")]):
-                for key, known in self._versions.items():
-                    work = self._plan_view(
-                        known, chunk, marks, views[key].get(chunk.id), asked=False
-                    )
-                    if work is not None:
-                        return work
-            rows = self._stream_builder.next_task(self._derived_streams, chunks, marks)
-            if rows is not None:
-                return rows
-            index = self._index_builder.next_task(self._corpus_keys, chunks)
-            if index is not None:
-                return index
+            watermarks = self._catalog.watermarks(self._lateness)
+            chunks = self._catalog.chunks()
+            task = (
+                self._next_view_task(chunks, watermarks)
+                or self._stream_builder.next_task(self._derived_streams, chunks, watermarks)
+                or self._index_builder.next_task(self._corpus_keys, chunks)
+            )
+            if task is not None:
+                return task
         self._stream_builder.remove_unneeded(self._derived_streams, time.time())
         self._stream_builder.vacuum(self._derived_streams, time.monotonic())
         self._idle_since = now
         return None
 
+    def _next_view_task(
+        self, chunks: Sequence[Chunk], watermarks: Mapping[str, int | None]
+    ) -> ViewTask | None:
+        views = {key: self._planning.views(*key) for key in self._versions}
+        for chunk in reversed(chunks):
+            if chunk.state not in ("present", "recent"):
+                continue
+            for key, version in self._versions.items():
+                view = views[key].get(chunk.id)
+                task = self._plan_view(version, chunk, watermarks, view, is_requested=False)
+                if task is not None:
+                    return task
+        return None
+
     def required_task(self, rule: str, version: str, chunk: int) -> ViewTask | None:
-        """The view that a recall of a rule's version needs before it can look at a chunk; None: it has all there is."""
+        """The view that a recall needs before it reads a chunk, or None if the view is complete."""
         key = (rule, version)
         now = time.monotonic()
         if key not in self._refreshed_for or now - self._last_refresh >= _POLL_INTERVAL:
             self._refresh_versions(now)
             self._refreshed_for.add(key)
-        known = self._versions.get(key)
-        if known is None or (*key, chunk, known.corpus_from) in self._complete_views:
+        deployed = self._versions.get(key)
+        if deployed is None or (*key, chunk, deployed.corpus_from) in self._complete_views:
             return None
-        part = next((c for c in self._catalog.chunks() if c.id == chunk), None)
-        if part is None or part.state == "expired":
+        chunks = {record.id: record for record in self._catalog.chunks()}
+        record = chunks.get(chunk)
+        if record is None or record.state == "expired":
             return None
         view = self._planning.views(*key).get(chunk)
-        wanted = view_end(part, known.corpus_from)
-        if wanted is None or (
-            view is not None and view.complete_until is not None and view.complete_until >= wanted
-        ):
-            self._complete_views.add((*key, chunk, known.corpus_from))
+        if _is_complete(view, view_end(record, deployed.corpus_from)):
+            self._complete_views.add((*key, chunk, deployed.corpus_from))
             return None
-        return self._plan_view(
-            known, part, self._catalog.watermarks(self._lateness), view, asked=True
-        )
+        watermarks = self._catalog.watermarks(self._lateness)
+        return self._plan_view(deployed, record, watermarks, view, is_requested=True)
 
     def incomplete_chunks(self, rule: str, version: str) -> set[int]:
-        """The chunks whose part of a rule's past is not whole."""
-        known = self._versions.get((rule, version))
-        if known is None:
+        """The chunks without a complete view of a rule version."""
+        deployed = self._versions.get((rule, version))
+        if deployed is None:
             return set()
         views = self._planning.views(rule, version)
-        chunks = [chunk for chunk in self._catalog.chunks() if chunk.state != "expired"]
-        wanted = {chunk.id: view_end(chunk, known.corpus_from) for chunk in chunks}
-        found = {
-            chunk: view.complete_until
-            for chunk, view in views.items()
-            if view.complete_until is not None
-        }
-        return {
-            chunk
-            for chunk, to in wanted.items()
-            if to is not None and (chunk not in found or found[chunk] < to)
-        }
+        incomplete: set[int] = set()
+        for chunk in self._catalog.chunks():
+            if chunk.state == "expired":
+                continue
+            if not _is_complete(views.get(chunk.id), view_end(chunk, deployed.corpus_from)):
+                incomplete.add(chunk.id)
+        return incomplete
 
     def abandoned_chunks(self, rule: str, version: str) -> set[int]:
-        """Those of them whose view is given up."""
+        """The incomplete chunks whose view is not attempted again."""
         views = self._planning.views(rule, version)
-        given_up = {chunk for chunk, view in views.items() if view.attempts >= MAX_ATTEMPTS}
-        return given_up & self.incomplete_chunks(rule, version) if given_up else given_up
+        abandoned = {chunk for chunk, view in views.items() if view.attempts >= MAX_ATTEMPTS}
+        if not abandoned:
+            return abandoned
+        return abandoned & self.incomplete_chunks(rule, version)
 
     def _refresh_versions(self, now: float) -> None:
         self._last_refresh = now
@@ -211,63 +213,72 @@ class HistoryBuilder:
         if (deployed, revision) == self._last_deployed:
             return
         self._last_deployed, self._versions = (deployed, revision), {}
-        # What is known of versions that run no more is asked again should they come back.
+        # Versions that stopped and return later are checked again.
         self._refreshed_for.clear()
         self._complete_views.clear()
         times = {name: schema.time for name, schema in self._schemas.items()}
-        definitions = [
-            definition
-            for definition in self._registry.desired_rules()
-            if definition.rule.spec.enabled
-        ]
+        desired = self._registry.desired_rules()
+        definitions = [definition for definition in desired if definition.rule.spec.enabled]
         self._derived_streams = select_archived_streams(definitions, times, self._relations.names)
         self._corpus_keys = corpora_of_rules(definitions)
         for definition in definitions:
-            found = deployed.get((definition.name, definition.version))
-            if found is not None:
-                tables = rule_tables(definition.rule, times, self._relations.names)
-                try:
-                    running = ActiveRule(definition, tables, event_shape(definition.rule, tables))
-                    askings = [
-                        prepare_context_query(running, ask, "pending")
-                        for ask in build_context_queries(definition)
-                    ]
-                except Unsupported as error:
-                    _LOG.error(
-                        "no past", action="view_refused", rule=definition.name, error=str(error)
-                    )
-                    continue
-                self._versions[definition.name, definition.version] = _VersionWithPast(
-                    running, askings, *found
+            key = (definition.name, definition.version)
+            if key not in deployed:
+                continue
+            try:
+                self._versions[key] = self._make_version(definition, times, *deployed[key])
+            except Unsupported as error:
+                _LOG.error(
+                    "past of a rule cannot be computed",
+                    action="view_refused",
+                    rule=definition.name,
+                    error=str(error),
                 )
+
+    def _make_version(
+        self, definition: Definition, times: Mapping[str, str], live_from: int, corpus_from: int
+    ) -> _VersionWithPast:
+        tables = rule_tables(definition.rule, times, self._relations.names)
+        rule = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+        queries: list[LiftedContextQuery] = []
+        for query in build_context_queries(definition):
+            queries.append(prepare_context_query(rule, query, "pending"))
+        return _VersionWithPast(rule, queries, live_from, corpus_from)
 
     def _plan_view(
         self,
-        known: _VersionWithPast,
+        deployed: _VersionWithPast,
         chunk: Chunk,
-        marks: Mapping[str, int | None],
+        watermarks: Mapping[str, int | None],
         view: View | None,
-        asked: bool,
+        is_requested: bool,
     ) -> ViewTask | None:
-        part = range_to_find(
-            chunk, known.corpus_from, known.findable_until(marks), view or View(None, 0)
+        findable_until = deployed.findable_until(watermarks)
+        time_range = range_to_find(
+            chunk, deployed.corpus_from, findable_until, view or View(None, 0)
         )
-        if part is None:
+        if time_range is None:
             return None
-        definition = known.rule.definition
+        low, high = time_range
         return ViewTask(
-            definition.name, definition.version, chunk.id, *part, known.live_from, asked
+            rule=deployed.rule.definition.name,
+            version=deployed.rule.definition.version,
+            chunk=chunk.id,
+            low=low,
+            high=high,
+            live_from=deployed.live_from,
+            is_requested=is_requested,
         )
 
-    # Doing it
+    # Execution
 
     def execute(
         self, task: ViewTask | DerivedStreamTask | IndexTask, session: Callable[[], SparkSession]
     ) -> None:
-        """Find what `work` names and store it, unless another process does."""
-        with self._execution_lock, try_lock(self._lock_connection, *_lock_name(task)) as mine:
-            if not mine:
-                time.sleep(_POLL_INTERVAL)  # a while later it may be done
+        """Execute a task, unless another process does."""
+        with self._execution_lock, try_lock(self._lock_connection, *_lock_name(task)) as is_locked:
+            if not is_locked:
+                time.sleep(_POLL_INTERVAL)  # the other process may finish meanwhile
             elif isinstance(task, IndexTask):
                 self._index_builder.execute(task)
             elif isinstance(task, DerivedStreamTask):
@@ -276,26 +287,27 @@ class HistoryBuilder:
                 self._execute_view(task, session())
 
     def shut_down(self) -> None:
-        """The process ends in good order: what is under way is left to the next, and was no try."""
+        """Prepare an orderly end: the current task does not count as an attempt."""
         self._attempts.shut_down()
 
-    def _execute_view(self, work: ViewTask, spark: SparkSession) -> None:
-        """What cannot be found is said in the view."""
-        known = self._versions.get((work.rule, work.version))
-        view = self._execution.views(work.rule, work.version).get(work.chunk)
-        if known is None or (view is not None and view.complete_until not in (None, work.low)):
-            return  # it is not deployed any more, or another has been here
-        if self._attempts.begin(
-            partial(self._execution.count_attempt, work), partial(self._planning.undo_attempt, work)
-        ):
+    def _execute_view(self, task: ViewTask, spark: SparkSession) -> None:
+        """Compute a view. Errors are stored with the view."""
+        deployed = self._versions.get((task.rule, task.version))
+        view = self._execution.views(task.rule, task.version).get(task.chunk)
+        if deployed is None or (view is not None and view.complete_until not in (None, task.low)):
+            return  # the version was stopped, or another process computed the view
+        is_started = self._attempts.begin(
+            partial(self._execution.count_attempt, task), partial(self._planning.undo_attempt, task)
+        )
+        if is_started:
             try:
-                self._attempt(work, known.rule, spark)
+                self._attempt(task, deployed.rule, spark)
             finally:
                 self._attempts.finish()
 
-    def _attempt(self, work: ViewTask, rule: ActiveRule, spark: SparkSession) -> None:
+    def _attempt(self, task: ViewTask, rule: ActiveRule, spark: SparkSession) -> None:
         try:
-            count = self._find_past(work, rule, spark)
+            count = self._find_past(task, rule, spark)
         except (
             PySparkException,
             Py4JJavaError,
@@ -306,52 +318,66 @@ class HistoryBuilder:
             if self._attempts.is_shut_down:
                 return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            self._execution.record_failure(work, message)
+            self._execution.record_failure(task, message)
             _LOG.error(
-                "past not found",
+                "view failed",
                 action="view_failed",
-                rule=work.rule,
-                chunk=work.chunk,
+                rule=task.rule,
+                chunk=task.chunk,
                 error=message,
             )
             return
-        _LOG.info("past found", action="view_found", rule=work.rule, chunk=work.chunk, events=count)
+        _LOG.info(
+            "view complete", action="view_complete", rule=task.rule, chunk=task.chunk, events=count
+        )
 
-    def _find_past(self, work: ViewTask, rule: ActiveRule, spark: SparkSession) -> int:
-        began = time.monotonic()
+    def _find_past(self, task: ViewTask, rule: ActiveRule, spark: SparkSession) -> int:
+        """Compute and store a view. Returns the number of its events."""
+        started_at = time.monotonic()
         definition, store = rule.definition, self._execution
-        newest = max(
-            (
-                p.newest
-                for p in self._execution_catalog.stream_progress().values()
-                if p.newest is not None
-            ),
-            default=0,
-        )
+        newest = self._newest_event_time()
         finder = PastFinder(spark, self._reader, self._relations)
-        beside = event_overlap(definition)
-        low = None if work.low is None else work.low - beside.before
-        events = finder.find_events(rule, low, work.high + beside.after)
+        overlap = event_overlap(definition)
+        low = None
+        if task.low is not None:
+            low = task.low - overlap.before
+        events = finder.find_events(rule, low, task.high + overlap.after)
         if definition.rule.spec.absent is not None:
-            # What falls silent with the end of its input is not absent.
+            # Silence after the end of the input is not absence.
             events = [event for event in events if event.ts <= newest]
-        of_rule = make_alerting_rule(definition)
-        decided = decide(events, work, of_rule.timing, definition.rule.spec.recall_on == "every")
-        missing = store.events_without_context(work, decided.corpus)
-        store.put_events(of_rule, decided)
-        store.put_contexts(work, missing, finder.compute_contexts(rule, missing))
-        store.enter_corpus(work, decided.corpus)
-        chunk = next(c for c in self._execution_catalog.chunks() if c.id == work.chunk)
+        alerting_rule = make_alerting_rule(definition)
+        include_every_event = definition.rule.spec.recall_on == "every"
+        past = decide(events, task, alerting_rule.timing, include_every_event)
+        missing = store.events_without_context(task, past.corpus)
+        store.put_events(alerting_rule, past)
+        store.put_contexts(task, missing, finder.compute_contexts(rule, missing))
+        store.enter_corpus(task, past.corpus)
+        chunks = {chunk.id: chunk for chunk in self._execution_catalog.chunks()}
         store.mark_complete(
-            work, chunk.from_ts, of_rule.timing.keep_firing_for, time.monotonic() - began
+            task,
+            chunks[task.chunk].from_ts,
+            alerting_rule.timing.keep_firing_for,
+            time.monotonic() - started_at,
         )
-        return len(decided.events)
+        return len(past.events)
+
+    def _newest_event_time(self) -> int:
+        progress = self._execution_catalog.stream_progress().values()
+        times = [stream.newest for stream in progress if stream.newest is not None]
+        return max(times, default=0)
 
 
-def _lock_name(work: ViewTask | DerivedStreamTask | IndexTask) -> tuple[str | int, ...]:
-    """What several processes may want to do at the same time."""
-    if isinstance(work, IndexTask):
-        return "index", *map(str, work.key)
-    if isinstance(work, DerivedStreamTask):
-        return "stream", work.stream.name, work.stream.version, work.chunk
-    return "view", work.rule, work.version, work.chunk
+def _is_complete(view: View | None, end: int | None) -> bool:
+    """Whether a view reaches its end. `end` None: the chunk has no past."""
+    if end is None:
+        return True
+    return view is not None and view.complete_until is not None and view.complete_until >= end
+
+
+def _lock_name(task: ViewTask | DerivedStreamTask | IndexTask) -> tuple[str | int, ...]:
+    """The name of the advisory lock of a task."""
+    if isinstance(task, IndexTask):
+        return "index", *map(str, task.key)
+    if isinstance(task, DerivedStreamTask):
+        return "stream", task.stream.name, task.stream.version, task.chunk
+    return "view", task.rule, task.version, task.chunk

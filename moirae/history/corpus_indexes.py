@@ -1,8 +1,8 @@
-"""Corpora written down ahead: when a chunk closes, before any similarity recall asks for them.
+"""Writes corpus indexes to disk when a chunk closes, before a similarity recall needs them.
 
-An index on disk holds the inverted lists of each chunk and what its terms promise (`recall.similarity.store`). Whether
-it is whole is told by the number of the last event in it: nothing else is recorded, so that an index that was removed
-or is damaged is made again.
+An index holds the inverted lists and bounds of each chunk (`recall.similarity.store`). The number
+of its last event says whether it is complete. No other state is recorded, so that a removed or
+damaged index is written again.
 """
 
 import time
@@ -23,40 +23,37 @@ from recall.corpora import Corpora, CorpusKey, build_corpus_key
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
 
-# Seconds between two times that a corpus is written; and at least so many times as long as that takes.
-_MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR = 1.0, 10.0
-# Seconds between two looks where no chunk has closed.
-_POLL_INTERVAL = 10.0
+_MIN_WRITE_INTERVAL = 1.0  # seconds between two writes of a corpus
+_WRITE_INTERVAL_FACTOR = 10.0  # the interval is at least this multiple of the time of a write
+_POLL_INTERVAL = 10.0  # seconds between two checks while no chunk closes
 
 
 @dataclass(frozen=True)
 class IndexTask:
-    """A corpus that is to be written down."""
+    """A corpus to write."""
 
     key: CorpusKey
 
 
 def corpora_of_rules(definitions: Iterable[Definition]) -> list[CorpusKey]:
-    """The corpora that recalls of some rules ask for, each once. Pure."""
-    return list(
-        dict.fromkeys(
-            build_corpus_key(one.name, one.version, build_similar_question(recall, one))
-            for one in definitions
-            for recall in one.rule.spec.recall.values()
-            if isinstance(recall, SimilarRecall)
-        )
-    )
+    """The corpora of the similarity recalls of rules, without duplicates."""
+    keys: dict[CorpusKey, None] = {}
+    for definition in definitions:
+        for recall in definition.rule.spec.recall.values():
+            if isinstance(recall, SimilarRecall):
+                question = build_similar_question(recall, definition)
+                keys[build_corpus_key(definition.name, definition.version, question)] = None
+    return list(keys)
 
 
 def closed_until(chunks: Iterable[Chunk]) -> int | None:
-    """Up to where chunks are closed, microseconds. Pure."""
-    return max(
-        (c.to_ts for c in chunks if c.state != "present" and c.to_ts is not None), default=None
-    )
+    """The end of the newest closed chunk, in microseconds; None if no chunk is closed."""
+    ends = [chunk.to_ts for chunk in chunks if chunk.state != "present" and chunk.to_ts is not None]
+    return max(ends, default=None)
 
 
 class IndexBuilder:
-    """`looking` and `working`: connections, as in `moirae.history.builder`."""
+    """Plans and writes corpus indexes; the connections are those of `HistoryBuilder`."""
 
     def __init__(
         self,
@@ -67,44 +64,49 @@ class IndexBuilder:
         self._planning = planning_connection
         self._execution = execution_connection
         self._root = root
-        # When each may be written again; none has been looked at yet that is not here.
+        # When each corpus may be written again. Corpora not listed have not been checked yet.
         self._next_writes: dict[CorpusKey, float] = {}
-        # The end of closed chunks when nothing was to be done, and when to look again.
+        # The end of closed chunks for which all indexes are complete, and the next check.
         self._complete_until: int | None = None
         self._next_check = 0.0
 
     def next_task(self, keys: Collection[CorpusKey], chunks: Iterable[Chunk]) -> IndexTask | None:
-        """What is to be written next: a corpus that lacks events of closed chunks; and once in the life of a process
-        each, to see that it can be read."""
+        """The next corpus to write: one that lacks events of closed chunks.
+
+        Each corpus is also written once per process, to verify that it can be read.
+        """
         end, now = closed_until(chunks), time.monotonic()
-        if end is None or (
-            self._complete_until == end
-            and now < self._next_check
-            and self._next_writes.keys() >= set(keys)
-        ):
+        if end is None or self._is_complete(keys, end, now):
             return None
         corpora = Corpora(self._planning, self._root)
-        all_looked_at = True
-        for name in keys:
-            if now < self._next_writes.get(name, now):
-                all_looked_at = False
+        all_checked = True
+        for key in keys:
+            if now < self._next_writes.get(key, now):
+                all_checked = False
                 continue
-            values = {"rule": name.rule, "version": name.version, "before": from_micros(end)}
-            row = self._planning.execute(
-                _QUERIES["not_in"], {**values, "number": corpora.saved_number(name) or 0}
-            ).fetchone()
-            if name not in self._next_writes or (row is not None and row[0]):
-                return IndexTask(name)
-        if all_looked_at:
+            values = {
+                "rule": key.rule,
+                "version": key.version,
+                "before": from_micros(end),
+                "number": corpora.saved_number(key) or 0,
+            }
+            row = self._planning.execute(_QUERIES["not_in"], values).fetchone()
+            if key not in self._next_writes or (row is not None and row[0]):
+                return IndexTask(key)
+        if all_checked:
             self._complete_until, self._next_check = end, now + _POLL_INTERVAL
         return None
 
+    def _is_complete(self, keys: Collection[CorpusKey], end: int, now: float) -> bool:
+        all_known = self._next_writes.keys() >= set(keys)
+        return all_known and self._complete_until == end and now < self._next_check
+
     def execute(self, task: IndexTask) -> None:
-        """Write a corpus down, with all that is settled by now."""
-        began = time.monotonic()
+        """Write the index of a corpus with all events settled by now."""
+        started_at = time.monotonic()
         try:
             events = Corpora(self._execution, self._root).save_current(task.key)
-        except OSError as error:  # such as a full disk: the archive has all of it
+        except OSError as error:  # such as a full disk: recalls read the archive instead
             _LOG.warning(
                 "corpus not written",
                 action="corpus_not_written",
@@ -114,6 +116,5 @@ class IndexBuilder:
         else:
             _LOG.info("corpus written", action="corpus_written", rule=task.key.rule, events=events)
         now = time.monotonic()
-        self._next_writes[task.key] = now + max(
-            _MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR * (now - began)
-        )
+        interval = max(_MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR * (now - started_at))
+        self._next_writes[task.key] = now + interval

@@ -1,7 +1,7 @@
-"""Derived streams archived: those that say so, and those that recalls of deployed rules read; the others removed.
+"""Archives derived streams: those with `archive: true` and those that deployed recalls read.
 
-Closed chunks that are not old get them by themselves, newest first, each computed whole once the watermark has passed
-all that it is made of.
+Present and recent closed chunks are computed newest first, each once the watermark has passed all
+its input. Archived streams that no rule needs are removed.
 """
 
 import time
@@ -53,15 +53,15 @@ from recall.query import (
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("streams")
 
-# Seconds that files stay after nobody can begin to read them any more: longer than a history query takes.
+# Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
-# Seconds between two looks for such files.
-_CLEANUP_INTERVAL = 60.0
+_CLEANUP_INTERVAL = 60.0  # seconds between two clean-ups
+_MAX_ERROR_LENGTH = 2000  # characters
 
 
 @dataclass(frozen=True)
 class DerivedStreamVersion:
-    """A version of a derived stream that is archived: its query, over what it may name."""
+    """A version of an archived derived stream: its query and the tables it may use."""
 
     name: str
     version: str
@@ -72,7 +72,7 @@ class DerivedStreamVersion:
 
 @dataclass(frozen=True)
 class DerivedStreamTask:
-    """The rows of a derived stream in [low, high) of a chunk; microseconds, low None: from the first."""
+    """A range [low, high) of a chunk of a derived stream, in microseconds; low None: no bound."""
 
     stream: DerivedStreamVersion
     chunk: int
@@ -83,25 +83,30 @@ class DerivedStreamTask:
 def select_archived_streams(
     definitions: Collection[Definition], streams: Mapping[str, str], relations: frozenset[str]
 ) -> list[DerivedStreamVersion]:
-    """The derived streams to archive: `archive: true`, or named by a recall of a rule that is deployed. Pure."""
-    found: dict[tuple[str, str], DerivedStreamVersion] = {}
+    """The derived streams with `archive: true`, or named by a recall of these rules."""
+    archived: dict[tuple[str, str], DerivedStreamVersion] = {}
     for definition in definitions:
         rule = definition.rule
         tables = rule_tables(rule, streams, relations)
-        recalls = [one.sql for one in rule.spec.recall.values() if isinstance(one, SqlRecall)]
-        asked = frozenset().union(*(tables_used(text, tables.derived.keys()) for text in recalls))
-        for name in asked | {one.stream for one in rule.derived if one.archive}:
-            version, query = (
-                compute_derived_version(name, tables.derived),
-                f"SELECT * FROM `{name}`",
-            )
+        names = {stream.stream for stream in rule.derived if stream.archive}
+        for recall in rule.spec.recall.values():
+            if isinstance(recall, SqlRecall):
+                names |= tables_used(recall.sql, tables.derived.keys())
+        for name in names:
+            version = compute_derived_version(name, tables.derived)
+            query = f"SELECT * FROM `{name}`"
             try:
-                found[name, version] = DerivedStreamVersion(
-                    name, version, query, tables, infer_shape(query, tables)
-                )
+                shape = infer_shape(query, tables)
             except Unsupported as error:
-                _LOG.error("not archived", action="derived_refused", stream=name, error=str(error))
-    return list(found.values())
+                _LOG.error(
+                    "derived stream cannot be archived",
+                    action="derived_refused",
+                    stream=name,
+                    error=str(error),
+                )
+                continue
+            archived[name, version] = DerivedStreamVersion(name, version, query, tables, shape)
+    return list(archived.values())
 
 
 def next_stream_task(
@@ -110,23 +115,20 @@ def next_stream_task(
     watermarks: Mapping[str, int | None],
     archived_chunks: Collection[int],
 ) -> DerivedStreamTask | None:
-    """The newest chunk that is closed, not old, complete, and not `known` to be archived. Pure."""
-    to = horizon(stream.shape, watermarks)
-    for chunk in sorted(chunks, key=lambda one: -one.id):
-        closed = chunk.state in ("present", "recent") and chunk.to_ts is not None
-        if (
-            closed
-            and chunk.id not in archived_chunks
-            and to is not None
-            and chunk.to_ts is not None
-            and chunk.to_ts <= to
-        ):
+    """The newest closed chunk that is present or recent, complete, and not archived yet."""
+    complete_until = horizon(stream.shape, watermarks)
+    if complete_until is None:
+        return None
+    for chunk in sorted(chunks, key=lambda chunk: -chunk.id):
+        if chunk.state not in ("present", "recent") or chunk.id in archived_chunks:
+            continue
+        if chunk.to_ts is not None and chunk.to_ts <= complete_until:
             return DerivedStreamTask(stream, chunk.id, chunk.from_ts, chunk.to_ts)
     return None
 
 
 class DerivedStreamBuilder:
-    """`looking` and `working`: connections, as in `moirae.history.builder`."""
+    """Plans and executes tasks, with one connection for each as in `moirae.history.builder`."""
 
     def __init__(
         self,
@@ -143,11 +145,9 @@ class DerivedStreamBuilder:
         self._reader = reader
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
-        self._vacuum, self._last_vacuum, self._last_cleanup = (
-            Vacuum(_DELETION_GRACE),
-            -_CLEANUP_INTERVAL,
-            -_CLEANUP_INTERVAL,
-        )
+        self._vacuum = Vacuum(_DELETION_GRACE)
+        self._last_vacuum = -_CLEANUP_INTERVAL
+        self._last_cleanup = -_CLEANUP_INTERVAL
 
     def next_task(
         self,
@@ -155,99 +155,93 @@ class DerivedStreamBuilder:
         chunks: Collection[Chunk],
         watermarks: Mapping[str, int | None],
     ) -> DerivedStreamTask | None:
-        """What is to be archived next."""
+        """The next chunk to archive."""
         for stream in streams:
-            rows = self._planning.execute(
-                _QUERIES["known"], {"stream": stream.name, "version": stream.version}
-            )
-            known = {chunk for chunk, done, tries in rows if done or tries >= MAX_ATTEMPTS}
-            work = next_stream_task(stream, chunks, watermarks, known)
-            if work is not None:
-                return work
+            values = {"stream": stream.name, "version": stream.version}
+            rows = self._planning.execute(_QUERIES["known"], values)
+            finished = {chunk for chunk, done, attempts in rows if done or attempts >= MAX_ATTEMPTS}
+            task = next_stream_task(stream, chunks, watermarks, finished)
+            if task is not None:
+                return task
         return None
 
     def remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
-        """What is archived and needed no more goes: first nobody begins to read it, an hour later its files. `now`: by
-        the clock, as files have it."""
+        """Remove archived streams that no rule needs: at once from the catalog, later their files.
+
+        `now`: wall-clock time in seconds, as modification times of files.
+        """
         try:
             self._remove_unneeded(streams, now)
         except (ArchiverError, OSError) as error:
-            _LOG.warning("not forgotten", action="forget_failed", error=str(error))
+            _LOG.warning(
+                "clean-up of derived streams failed",
+                action="derived_cleanup_failed",
+                error=str(error),
+            )
 
     def _remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
-        wanted = {(stream.name, stream.version) for stream in streams}
+        needed = {(stream.name, stream.version) for stream in streams}
         for name, version in self._planning.execute(_QUERIES["versions"]).fetchall():
-            if (name, version) not in wanted:
-                # First: who dies in between does both again, and the hour begins again.
+            if (name, version) not in needed:
+                # Touched first: after a crash both are repeated, with a new grace period.
                 as_storage(version_root(self._root, version) / "streams" / name).touch()
                 self._planning.execute(_QUERIES["forget"], {"stream": name, "version": version})
-                _LOG.info("stream not archived any more", action="derived_forgotten", stream=name)
+                _LOG.info("derived stream removed", action="derived_removed", stream=name)
         if time.monotonic() - self._last_cleanup < _CLEANUP_INTERVAL:
             return
         self._last_cleanup = time.monotonic()
-        known = {version for _, version in wanted}
-        for version, used in as_storage(derived_root(self._root)).folder_use_times().items():
-            if version not in known and now - used > _DELETION_GRACE:
+        versions = {version for _, version in needed}
+        for version, used_at in as_storage(derived_root(self._root)).folder_use_times().items():
+            if version not in versions and now - used_at > _DELETION_GRACE:
                 as_storage(version_root(self._root, version)).remove_all()
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
-        """What is archived of expired chunks goes after a while, and files that were replaced; logs are gathered.
-        `now`: seconds of a clock that goes on."""
+        """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
         if now - self._last_vacuum < _CLEANUP_INTERVAL:
             return
         self._last_vacuum = now
-        kept = [
-            chunk
-            for (chunk,) in self._planning.execute(_QUERIES["kept"], {"grace": _DELETION_GRACE})
-        ]
-        self._planning.execute(_QUERIES["forget_chunks"], {"kept": kept})
+        rows = self._planning.execute(_QUERIES["kept"], {"grace": _DELETION_GRACE})
+        retained = [chunk for (chunk,) in rows]
+        self._planning.execute(_QUERIES["forget_chunks"], {"kept": retained})
+        tables: list[StreamTable] = []
         try:
-            there = [
-                one
-                for one in streams
-                if StreamTable.exists(version_root(self._root, one.version), one.name)
-            ]
-            tables = [open_table(self._root, one.name, one.version) for one in there]
+            for stream in streams:
+                if StreamTable.exists(version_root(self._root, stream.version), stream.name):
+                    tables.append(open_table(self._root, stream.name, stream.version))
             for table in tables:
-                for chunk in table.files_by_chunk().keys() - set(kept):
+                for chunk in table.files_by_chunk().keys() - set(retained):
                     table.delete_chunk(chunk)
             self._vacuum.run(tables, now)
-        except (ArchiverError, DeltaError, OSError, CommitConflict) as error:
-            _LOG.warning("not swept", action="sweep_failed", error=str(error))
+        except (ArchiverError, DeltaError, OSError) as error:
+            _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))
 
     def execute(self, task: DerivedStreamTask, spark: SparkSession) -> None:
-        """Archive a chunk of a stream, if that is still to be done. What cannot be is said beside it."""
+        """Archive a chunk of a stream unless that is done. Errors are stored with the chunk."""
         values = {"stream": task.stream.name, "version": task.stream.version, "chunk": task.chunk}
-        if any(
-            chunk == task.chunk and done
-            for chunk, done, _ in self._execution.execute(_QUERIES["known"], values)
-        ):
-            return
-        begun = self._attempts.begin(
+        for chunk, done, _ in self._execution.execute(_QUERIES["known"], values):
+            if chunk == task.chunk and done:
+                return
+        is_started = self._attempts.begin(
             lambda: self._execution.execute(_QUERIES["begin"], values),
             lambda: self._planning.execute(_QUERIES["untried"], values),
         )
-        if begun:
+        if is_started:
             try:
                 self._attempt(task, spark, values)
             finally:
                 self._attempts.finish()
 
     def _attempt(
-        self, work: DerivedStreamTask, spark: SparkSession, values: Mapping[str, Any]
+        self, task: DerivedStreamTask, spark: SparkSession, values: Mapping[str, Any]
     ) -> None:
-        began = time.monotonic()
+        started_at = time.monotonic()
+        stream = task.stream
         try:
-            rows = self._compute_rows(work, spark)
-            replace_chunk(
-                open_or_create_table(
-                    self._root, work.stream.name, work.stream.version, rows.schema
-                ),
-                rows,
-                work.chunk,
-            )
+            rows = self._compute_rows(task, spark)
+            table = open_or_create_table(self._root, stream.name, stream.version, rows.schema)
+            replace_chunk(table, rows, task.chunk)
         except CommitConflict:
-            return  # another process did it, or does it again
+            return  # another process archived the chunk, or will
         except (
             PySparkException,
             Py4JJavaError,
@@ -259,39 +253,38 @@ class DerivedStreamBuilder:
             if self._attempts.is_shut_down:
                 return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            self._execution.execute(
-                _QUERIES["failed"], {**values, "error": sql.replace_nul(message[:2000])}
-            )
+            error_text = sql.replace_nul(message[:_MAX_ERROR_LENGTH])
+            self._execution.execute(_QUERIES["failed"], {**values, "error": error_text})
             _LOG.error(
-                "stream not archived",
+                "derived stream not archived",
                 action="derived_failed",
-                stream=work.stream.name,
+                stream=stream.name,
                 error=message,
             )
             return
-        end = {"rows": len(rows), "seconds": time.monotonic() - began}
-        self._execution.execute(_QUERIES["done"], {**values, **end})
+        result = {"rows": len(rows), "seconds": time.monotonic() - started_at}
+        self._execution.execute(_QUERIES["done"], {**values, **result})
 
-    def _compute_rows(self, work: DerivedStreamTask, spark: SparkSession) -> pa.Table:
-        stream, rows = work.stream, ArchivedStreamRows(spark, self._reader)
+    def _compute_rows(self, task: DerivedStreamTask, spark: SparkSession) -> pa.Table:
+        stream, stream_rows = task.stream, ArchivedStreamRows(spark, self._reader)
         self._reader.refresh()
-        low = None if work.low is None else work.low - stream.shape.reach
+        low = None
+        if task.low is not None:
+            low = task.low - stream.shape.reach
+        high = task.high + max(stream.shape.lag, 0) + 1
+        views: dict[str, str] = {}
         for name in stream.shape.streams:
-            rows.read_range(
-                name, low, work.high + max(stream.shape.lag, 0) + 1
-            ).createOrReplaceTempView(f"in_{name}")
+            views[name] = f"in_{name}"
+            stream_rows.read_range(name, low, high).createOrReplaceTempView(views[name])
         for name in stream.shape.relations:
-            spark.createDataFrame(self._relations.read(name)).createOrReplaceTempView(
-                f"relation_{name}"
-            )
-        names = {name: f"in_{name}" for name in stream.shape.streams}
-        names |= {name: f"relation_{name}" for name in stream.shape.relations}
-        query = bind_query(stream.query, stream.tables, PhysicalTables(names))
-        found: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
-        kind = found.schema.field(TIME_COLUMN).type
-        inside = pc.less(found[TIME_COLUMN], pa.scalar(from_micros(work.high), kind))
-        if work.low is not None:
-            inside = pc.and_(
-                inside, pc.greater_equal(found[TIME_COLUMN], pa.scalar(from_micros(work.low), kind))
-            )
-        return found.filter(inside)
+            views[name] = f"relation_{name}"
+            versions = spark.createDataFrame(self._relations.read(name))
+            versions.createOrReplaceTempView(views[name])
+        query = bind_query(stream.query, stream.tables, PhysicalTables(views))
+        rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
+        times = rows[TIME_COLUMN]
+        mask = pc.less(times, pa.scalar(from_micros(task.high), times.type))
+        if task.low is not None:
+            is_after = pc.greater_equal(times, pa.scalar(from_micros(task.low), times.type))
+            mask = pc.and_(mask, is_after)
+        return rows.filter(mask)

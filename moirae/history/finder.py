@@ -1,4 +1,4 @@
-"""The past of a rule found by its own queries, over rows of the archive: events with what decides them, contexts."""
+"""Computes the past of a rule by its own queries over archived rows: events and contexts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,7 @@ from pyspark.sql import SparkSession
 
 from archiver.read import Reader
 from archiver.times import micros_column
-from moirae.alerts import Event, deduplicate
-from moirae.alerts import EventRow as Find
+from moirae.alerts import Event, EventRow, deduplicate
 from moirae.evaluation import (
     ActiveRule,
     ArchivedStreamRows,
@@ -23,20 +22,19 @@ from moirae.evaluation import (
 )
 from recall.requests import RecallEvent
 
-# Events whose contexts are computed by one statement.
-_EVENTS_PER_STATEMENT = 500
+_EVENTS_PER_STATEMENT = 500  # events whose contexts one statement computes
 
 
 @dataclass(frozen=True)
 class RelationVersions:
-    """The relations of a workspace: `table` gives all versions of one."""
+    """The relations of a workspace. `read` returns all versions of the rows of one."""
 
     read: Callable[[str], pa.Table]
     names: frozenset[str]
 
 
 class PastFinder:
-    """Rules asked of the archive as it is now, on a Spark session with other views than these: those are replaced."""
+    """Evaluates rules over the archive. Replaces the temporary views of the session."""
 
     def __init__(self, spark: SparkSession, reader: Reader, relations: RelationVersions) -> None:
         self._spark = spark
@@ -47,44 +45,35 @@ class PastFinder:
             spark.createDataFrame(relations.read(name)).createOrReplaceTempView(f"relation_{name}")
 
     def find_events(self, rule: ActiveRule, low: int | None, high: int) -> list[Event]:
-        """All events with ts in [low, high), microseconds; what they are made of must be archived."""
+        """All events with ts in [low, high), in microseconds. Their input must be archived."""
         shape = rule.shape
-        since = None if low is None else low - shape.reach
+        since = None
+        if low is not None:
+            since = low - shape.reach
         for stream in shape.streams:
-            self._rows.read_range(stream, since, high + shape.lag).createOrReplaceTempView(
-                view_name(stream)
-            )
-        table = self._spark.sql(
-            " UNION ALL ".join(build_branches([(0, rule, bind_event_query(rule))]))
-        ).toArrow()
-        rows = zip(
-            micros_column(table, "ts").tolist(), table["attributes"].to_pylist(), strict=True
-        )
-        finds = [
-            Find(ts, orjson.loads(text))
-            for ts, text in rows
-            if (low is None or ts >= low) and ts < high
-        ]
-        return deduplicate(rule.name, rule.definition.id, rule.definition.key, finds)
+            rows = self._rows.read_range(stream, since, high + shape.lag)
+            rows.createOrReplaceTempView(view_name(stream))
+        branches = build_branches([(0, rule, bind_event_query(rule))])
+        table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
+        times = micros_column(table, "ts").tolist()
+        event_rows: list[EventRow] = []
+        for ts, attributes in zip(times, table["attributes"].to_pylist(), strict=True):
+            if (low is None or ts >= low) and ts < high:
+                event_rows.append(EventRow(ts, orjson.loads(attributes)))
+        return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
 
     def compute_contexts(
         self, rule: ActiveRule, events: Sequence[Event]
     ) -> dict[UUID, EventContexts]:
-        """Of some events; empty where the rule has none, or where they cannot be computed."""
-        found: dict[UUID, EventContexts] = {}
+        """The contexts of events: empty if the rule has none, or if they cannot be computed."""
+        empty = self._context_evaluator.parse_contexts(rule, {})
+        contexts = dict.fromkeys((event.eid for event in events), empty)
+        if not self._context_evaluator.queries_of(rule):
+            return contexts
         for first in range(0, len(events), _EVENTS_PER_STATEMENT):
-            asked = [
-                RecallEvent(e.eid, e.ts, e.key, e.attributes)
-                for e in events[first : first + _EVENTS_PER_STATEMENT]
-            ]
-            computed = (
-                self._context_evaluator.compute([(rule, asked)])
-                if self._context_evaluator.queries_of(rule)
-                else {}
-            )
-            found |= {
-                one.eid: computed.get((rule.name, one.eid))
-                or self._context_evaluator.parse_contexts(rule, {})
-                for one in asked
-            }
-        return found
+            batch: list[RecallEvent] = []
+            for event in events[first : first + _EVENTS_PER_STATEMENT]:
+                batch.append(RecallEvent(event.eid, event.ts, event.key, event.attributes))
+            for (_, eid), computed in self._context_evaluator.compute([(rule, batch)]).items():
+                contexts[eid] = computed
+        return contexts

@@ -1,4 +1,4 @@
-"""What several recall processes would do at the same time is done by one of them."""
+"""Advisory locks for tasks that only one of several recall processes may do."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +13,15 @@ _QUERIES = sql.load("views")
 
 @contextmanager
 def try_lock(connection: Connection[Any], *names: str | int) -> Iterator[bool]:
-    """Whether what is so named is for this connection to do: until the end, or the connection's, no other does it."""
+    """Try to take the advisory lock of a name. Yields whether it was obtained.
+
+    The lock is released at the end of the block or of the connection.
+    """
     values = {"name": " ".join(map(str, names))}
     row = connection.execute(_QUERIES["claim"], values).fetchone()
-    mine = row is not None and bool(row[0])
+    is_locked = row is not None and bool(row[0])
     try:
-        yield mine
+        yield is_locked
     finally:
-        if mine:
+        if is_locked:
             connection.execute(_QUERIES["release"], values)

@@ -1,29 +1,33 @@
-"""What of a rule's past is to be found, and what of it is decided by what. Pure.
+"""Plans which part of a rule's past to compute, and decides what belongs to it. No I/O.
 
-Live judges a version of a rule from an event time on (`live_from`). What lies before is its past; a *view* is the past
-in one chunk: events, alerts and contexts that live would have found. A span [low, high) is decided by events around it
-(`Overlap`): whether an event is the first of an alert by those not longer before than `keep_firing_for`, whether that
-alert has fired by those not longer after than `for` and `keep_firing_for`. So the borders of chunks decide nothing.
+The live process evaluates a version of a rule from an event time on (`live_from`). Earlier events
+are its past. A *view* is the past in one chunk: the events, alerts and contexts that the live
+process would have produced.
 
-For as long as `undecided` after its start live cannot tell whether an alert has begun before. Corpus membership of
-that seam (up to `corpus_from`) is decided by the view, too, as soon as all of it is there.
+A range [low, high) depends on events outside it (`Overlap`): on events up to `keep_firing_for`
+before it, which may have started an alert, and on events up to `for` and `keep_firing_for` after
+it, which may make an alert fire. Chunk borders therefore do not change any result.
+
+For `undecided_duration` after its start the live process cannot know whether an alert started
+before. The view also decides which of these events, up to `corpus_from`, are in the corpus.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from archiver.chunks import Chunk
 from archiver.times import duration_to_micros
 from moirae.alerts import AlertLifetime, AlertTiming, Event, Occurrence, fold_events
 from moirae.rules import Definition
 
-# How often a view may fail, or end the process, before it is given up.
-MAX_ATTEMPTS = 3
+MAX_ATTEMPTS = 3  # attempts to compute a view, including those that ended the process
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far before and after a span events decide what is in it; microseconds."""
+    """Microseconds before and after a range in which events affect its result."""
 
     before: int
     after: int
@@ -31,7 +35,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class View:
-    """How far the past of a rule in a chunk is found: events before `upto` (microseconds; None: none)."""
+    """Progress of a view: events before `complete_until` (microseconds) are stored; None: none."""
 
     complete_until: int | None
     attempts: int
@@ -39,9 +43,10 @@ class View:
 
 @dataclass(frozen=True)
 class ViewTask:
-    """The past of a version of a rule in [low, high) of a chunk, to be found; microseconds, low None: from the first.
+    """A range [low, high) of a chunk for which to compute the past of a rule version.
 
-    `live_from`: events from there on are live's. `asked`: a recall waits for it.
+    Times are in microseconds; `low` is None for the beginning of history. `live_from`: later events
+    come from the live process. `is_requested`: a recall waits for the view.
     """
 
     rule: str
@@ -54,55 +59,71 @@ class ViewTask:
 
 
 def undecided_duration(definition: Definition) -> int:
-    """How long after its start (microseconds) a rule does not know whether its alerts have begun before."""
+    """Microseconds after the start of a rule in which an alert may have started before."""
     spec = definition.rule.spec
     return duration_to_micros(spec.for_) + duration_to_micros(spec.keep_firing_for)
 
 
 def event_overlap(definition: Definition) -> Overlap:
-    """Of a rule. With `recall_on: every` an event also counts because its alert has fired long before."""
+    """The overlap of a rule's views.
+
+    With `recall_on: every` an event is in the corpus if its alert fired at any time, so that the
+    overlap before includes `for`.
+    """
     spec = definition.rule.spec
-    wait, keep = duration_to_micros(spec.for_), duration_to_micros(spec.keep_firing_for)
-    return Overlap(keep + (wait if spec.recall_on == "every" else 0), wait + keep if wait else 0)
+    pending = duration_to_micros(spec.for_)
+    keep_firing = duration_to_micros(spec.keep_firing_for)
+    before = keep_firing
+    if spec.recall_on == "every":
+        before += pending
+    after = 0
+    if pending:
+        after = pending + keep_firing
+    return Overlap(before, after)
 
 
 def view_end(chunk: Chunk, corpus_from: int | None) -> int | None:
-    """Up to where a view of the chunk must reach to be whole; None: all of the chunk is live's."""
+    """The end of the view of a chunk; None if the whole chunk belongs to the live process."""
     if corpus_from is None or (chunk.from_ts is not None and chunk.from_ts >= corpus_from):
         return None
-    return corpus_from if chunk.to_ts is None else min(chunk.to_ts, corpus_from)
+    if chunk.to_ts is None:
+        return corpus_from
+    return min(chunk.to_ts, corpus_from)
 
 
 def range_to_find(
     chunk: Chunk, corpus_from: int | None, findable_until: int | None, view: View
 ) -> tuple[int | None, int] | None:
-    """What is to be found of a chunk now; `known`: the past can be found up to there.
+    """The range of a chunk to compute now, or None.
 
-    What is not whole yet is found once at once, and the rest when the whole is there.
+    `findable_until`: the past can be computed up to this time. An incomplete chunk is computed once
+    at first, and its rest when it is complete.
     """
-    wanted = view_end(chunk, corpus_from)
-    if wanted is None or findable_until is None or view.attempts >= MAX_ATTEMPTS:
+    end = view_end(chunk, corpus_from)
+    if end is None or findable_until is None or view.attempts >= MAX_ATTEMPTS:
         return None
-    low, high = (
-        view.complete_until if view.complete_until is not None else chunk.from_ts,
-        min(wanted, findable_until),
-    )
-    if (low is not None and low >= high) or (view.complete_until is not None and high < wanted):
+    high = min(end, findable_until)
+    low = chunk.from_ts
+    if view.complete_until is not None:
+        low = view.complete_until
+        if high < end:
+            return None
+    if low is not None and low >= high:
         return None
     return low, high
 
 
 @dataclass(frozen=True)
 class PastAlert:
-    """An alert as it went, by the events known: its life, and its first event."""
+    """A past alert: its first event and its lifetime."""
 
     first_event: Event
-    life: AlertLifetime
+    lifetime: AlertLifetime
 
 
 @dataclass(frozen=True)
 class DecidedPast:
-    """The past in a span: its events, which of them are in the corpus (in their order), and the alerts that began."""
+    """The past in a range: its events, those in the corpus, and the alerts that started."""
 
     events: Sequence[Event]
     corpus: Sequence[Event]
@@ -115,43 +136,59 @@ def decide(
     timing: AlertTiming,
     include_every_event: bool,
 ) -> DecidedPast:
-    """From events in a span and its overlap. `every`: all events of an alert are in the corpus, not its first only."""
+    """Decides the past in the range of a task from the events in it and in its overlap.
 
-    def inside(ts: int) -> bool:
-        return (task.low is None or ts >= task.low) and ts < task.high
-
-    chains: dict[str, list[Event]] = {}
+    `include_every_event`: the corpus has all events of an alert instead of the first one only.
+    """
+    events_by_fingerprint: dict[str, list[Event]] = defaultdict(list)
     for event in sorted(candidate_events, key=_sort_key):
-        chains.setdefault(event.fingerprint, []).append(event)
+        events_by_fingerprint[event.fingerprint].append(event)
+    past_events: list[Event] = []
     corpus: list[Event] = []
     alerts: list[PastAlert] = []
-    for events in chains.values():
-        for life, members in _lives(events, timing):
-            if life.fired is not None:
-                corpus += [
-                    e for e in (members if include_every_event else members[:1]) if inside(e.ts)
-                ]
-                past = [e for e in members if e.ts < task.live_from]
-                if inside(life.starts) and past:
-                    alerts.append(PastAlert(members[0], _as_of(life, past, timing)))
-    events = [
-        e for chain in chains.values() for e in chain if inside(e.ts) and e.ts < task.live_from
-    ]
-    return DecidedPast(sorted(events, key=_sort_key), sorted(corpus, key=_sort_key), alerts)
+    for events in events_by_fingerprint.values():
+        for event in events:
+            if _is_inside(event.ts, task) and event.ts < task.live_from:
+                past_events.append(event)
+        for lifetime, members in _split_lifetimes(events, timing):
+            if lifetime.fired is None:
+                continue
+            corpus_members = members
+            if not include_every_event:
+                corpus_members = members[:1]
+            corpus += [event for event in corpus_members if _is_inside(event.ts, task)]
+            past_members = [event for event in members if event.ts < task.live_from]
+            if past_members and _is_inside(lifetime.starts, task):
+                past_lifetime = _end_with(lifetime, past_members, timing)
+                alerts.append(PastAlert(members[0], past_lifetime))
+    past_events.sort(key=_sort_key)
+    corpus.sort(key=_sort_key)
+    return DecidedPast(past_events, corpus, alerts)
 
 
-def _lives(events: Sequence[Event], timing: AlertTiming) -> list[tuple[AlertLifetime, list[Event]]]:
-    lives = fold_events(None, [Occurrence(event.ts, event.eid) for event in events], timing, None)
-    rest = iter(events)
-    return [(life, [next(rest) for _ in range(life.events)]) for life in lives]
+def _is_inside(ts: int, task: ViewTask) -> bool:
+    return (task.low is None or ts >= task.low) and ts < task.high
 
 
-def _as_of(life: AlertLifetime, past: Sequence[Event], timing: AlertTiming) -> AlertLifetime:
-    """A life by its past events alone, over."""
-    last = past[-1].ts
-    return AlertLifetime(
-        life.eid, life.starts, last, len(past), life.fired, last + timing.keep_firing_for
-    )
+def _split_lifetimes(
+    events: Sequence[Event], timing: AlertTiming
+) -> list[tuple[AlertLifetime, list[Event]]]:
+    """The lifetimes of one fingerprint, each with its events."""
+    occurrences = [Occurrence(event.ts, event.eid) for event in events]
+    remaining = iter(events)
+    lifetimes: list[tuple[AlertLifetime, list[Event]]] = []
+    for lifetime in fold_events(None, occurrences, timing, None):
+        lifetimes.append((lifetime, list(islice(remaining, lifetime.events))))
+    return lifetimes
+
+
+def _end_with(
+    lifetime: AlertLifetime, events: Sequence[Event], timing: AlertTiming
+) -> AlertLifetime:
+    """The lifetime as if it had ended with these events."""
+    last = events[-1].ts
+    ended = last + timing.keep_firing_for
+    return replace(lifetime, last=last, events=len(events), ended=ended)
 
 
 def _sort_key(event: Event) -> tuple[int, str]:

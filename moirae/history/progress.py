@@ -1,4 +1,4 @@
-"""How far the past of rules is found, and what is prepared for their recalls, for people."""
+"""Progress of views, archived derived streams and corpus indexes, for `status`."""
 
 from typing import Any
 
@@ -15,54 +15,60 @@ from recall.corpora import Corpora
 
 
 def list_view_progress(connection: Connection[Any]) -> dict[str, dict[str, Any]]:
-    """For each rule that was added to a history, by the state of its chunks: how many, found, failed.
+    """The progress of the views of each rule.
 
-    With the events found there, how many of them are in the corpus, seconds of work, and the last error.
+    `chunks`: numbers of chunks, found and failed, by chunk state. `events`, `corpus`: events found,
+    and those of them in the corpus. `seconds`: time spent. `error`: the last error, or None.
     """
-    found: dict[str, dict[str, Any]] = {}
+    progress: dict[str, dict[str, Any]] = {}
     with connection.cursor(row_factory=dict_row) as cursor:
         for row in cursor.execute(sql.load("views")["progress"]):
-            rule = found.setdefault(
-                row["rule"], {"chunks": {}, "events": 0, "corpus": 0, "seconds": 0.0, "error": None}
-            )
-            rule["chunks"][row["state"]] = {
-                name: row[name] for name in ("chunks", "found", "failed")
-            }
+            empty = {"chunks": {}, "events": 0, "corpus": 0, "seconds": 0.0, "error": None}
+            rule = progress.setdefault(row["rule"], empty)
+            counts = {name: row[name] for name in ("chunks", "found", "failed")}
+            rule["chunks"][row["state"]] = counts
             for name in ("events", "corpus", "seconds"):
                 rule[name] += row[name]
             rule["error"] = rule["error"] or row["error"]
-    return found
+    return progress
 
 
 def list_derived_progress(connection: Connection[Any]) -> list[dict[str, Any]]:
-    """Archived derived streams: their chunks and rows, and the last error."""
+    """The chunks, rows and last error of each archived derived stream."""
     with connection.cursor(row_factory=dict_row) as cursor:
         return cursor.execute(sql.load("streams")["progress"]).fetchall()
 
 
 def list_index_progress(connection: Connection[Any], root: StorageRoot) -> list[dict[str, Any]]:
-    """The corpora of desired rules on disk: of the events of closed chunks, how many are in the index."""
+    """For each corpus of desired rules: events of closed chunks, and how many the index holds."""
     end = closed_until(Catalog(connection).chunks())
-    found = []
-    for name in corpora_of_rules(RuleRegistry(connection).desired_rules()):
-        written = Corpora(connection, root).saved_number(name)
-        values = {"rule": name.rule, "version": name.version, "before": end and from_micros(end)}
-        row = connection.execute(
-            sql.load("contexts")["in_index"], {**values, "number": written or 0}
-        ).fetchone()
+    query = sql.load("contexts")["in_index"]
+    progress: list[dict[str, Any]] = []
+    for key in corpora_of_rules(RuleRegistry(connection).desired_rules()):
+        values = {
+            "rule": key.rule,
+            "version": key.version,
+            "before": end and from_micros(end),
+            "number": Corpora(connection, root).saved_number(key) or 0,
+        }
+        row = connection.execute(query, values).fetchone()
         assert row is not None
-        found.append(
-            {"rule": name.rule, "contexts": name.contexts, "events": row[0], "written": row[1]}
+        events, written = row
+        progress.append(
+            {"rule": key.rule, "contexts": key.contexts, "events": events, "written": written}
         )
-    return found
+    return progress
 
 
-def format_progress(past: dict[str, Any]) -> str:
-    """The same in a line."""
-    parts = []
+def format_progress(progress: dict[str, Any]) -> str:
+    """The progress of one rule as one line of text."""
+    parts: list[str] = []
     for state in ("present", "recent", "old"):
-        if state in past["chunks"]:
-            chunks = past["chunks"][state]
-            failed = f", {chunks['failed']} failed" if chunks["failed"] else ""
-            parts.append(f"{chunks['found']} of {chunks['chunks']} {state}{failed}")
-    return f"{'; '.join(parts)} chunks: {past['events']:,} events"
+        chunks = progress["chunks"].get(state)
+        if chunks is None:
+            continue
+        part = f"{chunks['found']} of {chunks['chunks']} {state}"
+        if chunks["failed"]:
+            part += f", {chunks['failed']} failed"
+        parts.append(part)
+    return f"{'; '.join(parts)} chunks: {progress['events']:,} events"

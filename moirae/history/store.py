@@ -1,7 +1,7 @@
-"""Views in PostgreSQL: what is to be found of the past of rules, and what was found.
+"""Views in PostgreSQL: the state of each view, and the events, alerts and contexts found.
 
-Everything may be stored again: events, alerts and contexts once by their ids, numbers once by event. The view says last
-that it is found, so that one that was killed is found again.
+All writes are idempotent: by ID for events, alerts and contexts, by event for corpus numbers. A
+view is marked complete last, so that it is computed again after a crash.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,8 +20,9 @@ from moirae.history.plan import DecidedPast, PastAlert, View, ViewTask
 _QUERIES = sql.load("views")
 _NUMBERING_LOCK_QUERY = sql.load("contexts")["in_turn"]
 
-# Rows in one transaction: those that are numbered hold up live for as long.
+# Rows in one transaction. Numbering takes a lock that blocks the live process.
 _BATCH_ROWS = 500
+_MAX_ERROR_LENGTH = 2000  # characters
 
 Row = TypeVar("Row")
 
@@ -33,50 +34,47 @@ class ViewStore:
         self._connection = connection
 
     def deployed_versions(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """`live_from` and `corpus_from` (microseconds) of versions that run and have a past."""
+        """`live_from` and `corpus_from` (microseconds) of running versions with a past."""
         rows = self._connection.execute(_QUERIES["deployed"])
         return {(rule, version): (live, corpus) for rule, version, live, corpus in rows}
 
     def views(self, rule: str, version: str) -> dict[int, View]:
-        """By chunk."""
+        """The views of a version, by chunk."""
         rows = self._connection.execute(_QUERIES["views"], {"rule": rule, "version": version})
-        return {chunk: View(upto, tries) for _, _, chunk, upto, tries in rows}
+        return {chunk: View(until, attempts) for _, _, chunk, until, attempts in rows}
 
     def count_attempt(self, task: ViewTask) -> None:
-        """Somebody works on it."""
-        self._connection.execute(
-            _QUERIES["begin"], {**_task_values(task), "asked": task.is_requested}
-        )
+        """Record the start of an attempt."""
+        values = {**_task_values(task), "asked": task.is_requested}
+        self._connection.execute(_QUERIES["begin"], values)
 
     def undo_attempt(self, task: ViewTask) -> None:
-        """Whoever began it has ended in good order."""
+        """Remove the record of an attempt that an orderly shutdown interrupted."""
         self._connection.execute(_QUERIES["untried"], _task_values(task))
 
     def record_failure(self, task: ViewTask, error: str) -> None:
-        """It cannot be found."""
-        self._connection.execute(
-            _QUERIES["failed"], {**_task_values(task), "error": sql.replace_nul(error[:2000])}
-        )
+        """Record the error of a failed attempt."""
+        values = {**_task_values(task), "error": sql.replace_nul(error[:_MAX_ERROR_LENGTH])}
+        self._connection.execute(_QUERIES["failed"], values)
 
     def events_without_context(self, task: ViewTask, events: Sequence[Event]) -> list[Event]:
-        """Those of some events that have no context that stays."""
+        """The events that have no settled context."""
         values = {**_task_values(task), "eids": [event.eid for event in events]}
-        known = {row[0] for row in self._connection.execute(_QUERIES["known_contexts"], values)}
-        return [event for event in events if event.eid not in known]
+        rows = self._connection.execute(_QUERIES["known_contexts"], values)
+        event_ids = {row[0] for row in rows}
+        return [event for event in events if event.eid not in event_ids]
 
-    def put_events(self, source: AlertingRule, decided: DecidedPast) -> None:
-        """The events of the past, and its alerts."""
-        for events in _split_batches(decided.events):
+    def put_events(self, alerting_rule: AlertingRule, past: DecidedPast) -> None:
+        """Store the events and alerts of a range."""
+        for events in _split_batches(past.events):
+            rows = [event_columns(alerting_rule, event, settled=True) for event in events]
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.execute(_NUMBERING_LOCK_QUERY)
-                cursor.executemany(
-                    _QUERIES["put_event"], [event_columns(source, event, True) for event in events]
-                )
-        for alerts in _split_batches(decided.alerts):
+                cursor.executemany(_QUERIES["put_event"], rows)
+        for alerts in _split_batches(past.alerts):
+            rows = [_alert_values(alerting_rule, alert) for alert in alerts]
             with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.executemany(
-                    _QUERIES["put_alert"], [_alert_values(source, alert) for alert in alerts]
-                )
+                cursor.executemany(_QUERIES["put_alert"], rows)
 
     def put_contexts(
         self,
@@ -84,44 +82,33 @@ class ViewStore:
         events: Sequence[Event],
         contexts_by_event: Mapping[UUID, EventContexts],
     ) -> None:
-        """Contexts of the past."""
-        for some in _split_batches(events):
+        """Store the contexts of events."""
+        for batch in _split_batches(events):
+            rows: list[dict[str, Any]] = []
+            for event in batch:
+                columns = _context_columns(contexts_by_event[event.eid])
+                event_values = {"eid": event.eid, "ts": from_micros(event.ts)}
+                rows.append({**_task_values(task), **event_values, **columns})
             with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.executemany(
-                    _QUERIES["put_context"],
-                    [
-                        {
-                            **_task_values(task),
-                            "eid": event.eid,
-                            "ts": from_micros(event.ts),
-                            "contexts": Jsonb(
-                                sql.replace_nul(contexts_by_event[event.eid].contexts)
-                            ),
-                            "surroundings": Jsonb(
-                                sql.replace_nul(contexts_by_event[event.eid].surroundings)
-                            ),
-                            "cut": Jsonb(contexts_by_event[event.eid].cut)
-                            if contexts_by_event[event.eid].cut
-                            else None,
-                        }
-                        for event in some
-                    ],
-                )
+                cursor.executemany(_QUERIES["put_context"], rows)
 
     def enter_corpus(self, task: ViewTask, events: Sequence[Event]) -> None:
-        """Give numbers to what is in the corpus, in its order."""
-        for some in _split_batches(events):
+        """Number the events of the corpus, in their order."""
+        for batch in _split_batches(events):
             with self._connection.transaction():
                 self._connection.execute(_NUMBERING_LOCK_QUERY)
-                values = {**_task_values(task), "eids": [event.eid for event in some]}
+                values = {**_task_values(task), "eids": [event.eid for event in batch]}
                 self._connection.execute(_QUERIES["enter_corpus"], values)
 
     def mark_complete(
         self, task: ViewTask, chunk_from: int | None, keep: int, seconds: float
     ) -> None:
-        """All of it is there. `keep`: how long alerts outlive their last event, in microseconds."""
+        """Mark a range complete.
+
+        `keep`: `keep_firing_for` in microseconds; `seconds`: the time the computation took.
+        """
         borders = {
-            "low": None if task.low is None else from_micros(task.low),
+            "low": optional_datetime(task.low),
             "high": from_micros(min(task.high, task.live_from)),
             "live_from": from_micros(task.live_from),
             "keep": keep / 1e6,
@@ -140,17 +127,28 @@ def _split_batches(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     return (rows[first : first + _BATCH_ROWS] for first in range(0, len(rows), _BATCH_ROWS))
 
 
-def _task_values(work: ViewTask) -> dict[str, Any]:
-    return {"rule": work.rule, "version": work.version, "chunk": work.chunk}
+def _task_values(task: ViewTask) -> dict[str, Any]:
+    return {"rule": task.rule, "version": task.version, "chunk": task.chunk}
 
 
-def _alert_values(source: AlertingRule, alert: PastAlert) -> dict[str, Any]:
-    life = alert.life
+def _context_columns(contexts: EventContexts) -> dict[str, Any]:
+    cut = None
+    if contexts.cut:
+        cut = Jsonb(contexts.cut)
     return {
-        **first_event_columns(source, alert.first_event),
-        "starts_at": from_micros(life.starts),
-        "fired_at": optional_datetime(life.fired),
-        "last_at": from_micros(life.last),
-        "ends_at": optional_datetime(life.ended),
-        "events": life.events,
+        "contexts": Jsonb(sql.replace_nul(contexts.contexts)),
+        "surroundings": Jsonb(sql.replace_nul(contexts.surroundings)),
+        "cut": cut,
+    }
+
+
+def _alert_values(alerting_rule: AlertingRule, alert: PastAlert) -> dict[str, Any]:
+    lifetime = alert.lifetime
+    return {
+        **first_event_columns(alerting_rule, alert.first_event),
+        "starts_at": from_micros(lifetime.starts),
+        "fired_at": optional_datetime(lifetime.fired),
+        "last_at": from_micros(lifetime.last),
+        "ends_at": optional_datetime(lifetime.ended),
+        "events": lifetime.events,
     }
