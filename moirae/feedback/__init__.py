@@ -5,7 +5,7 @@ from moirae.feedback.calibrations import load_calibration
 from moirae.feedback.context_files import read_alerts, read_groups, read_judgements, read_labels
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
-from moirae.feedback.training import training_cases
+from moirae.feedback.training import build_training_cases
 from moirae.feedback.workspace import load_judged_corpora, record_judgement
 
 __all__ = [
@@ -22,5 +22,5 @@ __all__ = [
     "read_judgements",
     "read_labels",
     "record_judgement",
-    "training_cases",
+    "build_training_cases",
 ]

@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.storage import StorageRoot
-from moirae.feedback.training import training_cases
+from moirae.feedback.training import build_training_cases
 from moirae.feedback.workspace import load_judged_corpora
 from recall.relevance import fit_calibration
 
@@ -28,7 +28,7 @@ def calibrate(connection: Connection[Any], storage: StorageRoot) -> int:
     learned = 0
     for definition, name, events in load_judged_corpora(connection, storage):
         values = {"rule": definition.name, "version": definition.version, "recall": name}
-        model = fit_calibration(training_cases(events))
+        model = fit_calibration(build_training_cases(events))
         if model is None:
             connection.execute(_QUERIES["drop_calibration"], values)
         else:

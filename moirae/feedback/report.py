@@ -35,7 +35,7 @@ class EvaluationReport:
                 "queries": p.queries,
                 "p10": p.p10,
             }
-            for p in found.over_time()
+            for p in found.periods()
             if self.query_count
         ]
         return {
@@ -59,9 +59,9 @@ class EvaluationReport:
             for name, row in self.evaluation.estimates().items()
         ]
 
-    def over_time_rows(self) -> tuple[list[str], list[list[str]]]:
+    def period_rows(self) -> tuple[list[str], list[list[str]]]:
         """P@10 in each part of the time: the heads of the columns, the rows."""
-        parts = self.evaluation.over_time()
+        parts = self.evaluation.periods()
         rows = [
             [
                 f"{from_micros(p.first_ts):%Y-%m-%d}",
@@ -78,7 +78,12 @@ class EvaluationReport:
         if self.reliability is None:
             return []
         return [
-            [f"{b.low:.0%}–{b.high:.0%}", str(b.cases), f"{b.said:.0%}", f"{b.right:.0%}"]
+            [
+                f"{b.low:.0%}–{b.high:.0%}",
+                str(b.cases),
+                f"{b.mean_predicted:.0%}",
+                f"{b.observed_share:.0%}",
+            ]
             for b in self.reliability.bins
         ]
 
@@ -103,7 +108,7 @@ def draw_reports(reports: Sequence[EvaluationReport], path: Path) -> None:
         )
         left.invert_yaxis()
         left.set_title(f"{report.name}: P@10, {report.query_count} judged events", fontsize=10)
-        parts = report.evaluation.over_time()
+        parts = report.evaluation.periods()
         ends = [from_micros(part.last_ts) for part in parts]
         for name in names:
             right.plot(

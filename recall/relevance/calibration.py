@@ -55,8 +55,8 @@ class ReliabilityBin:
     low: float
     high: float
     cases: int
-    said: float
-    right: float
+    mean_predicted: float
+    observed_share: float
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,10 @@ class Reliability:
     `brier`: their mean squared error; `plain`: that of always saying the share that was right before.
     """
 
-    learned: int
-    tested: int
-    brier: float
-    plain: float
+    training_cases: int
+    test_cases: int
+    brier_score: float
+    baseline_brier_score: float
     bins: list[ReliabilityBin]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.times import from_micros
-from recall.relevance.ready_contexts import AlertContext, CandidateSet, Ranker, candidate_sets
+from recall.relevance.ready_contexts import AlertContext, CandidateSet, Ranker, iter_candidate_sets
 from recall.similarity import Floats
 
 # How much a past event helps with a query (1 or more), by event id; what is not there does not help.
@@ -63,7 +63,7 @@ class Evaluation:
             for name, rows in self.values.items()
         }
 
-    def over_time(self) -> list[EvaluationPeriod]:
+    def periods(self) -> list[EvaluationPeriod]:
         """The same queries in parts of about equal size, old to new."""
         number = max(1, min(_MAX_PERIODS, len(self.queries) // _MIN_PERIOD_QUERIES))
         parts = []
@@ -88,7 +88,7 @@ def evaluate(
     """Rank the candidates of each judged query by each ranker. `gains_of`: which candidates of a question help, and
     how much; where none does, it is not judged. `watched`: looks on at what is asked."""
     found = Evaluation(values={name: [] for name in rankers})
-    for question in observe(candidate_sets(alerts, gap, leave_one_out)):
+    for question in observe(iter_candidate_sets(alerts, gap, leave_one_out)):
         gains = gains_of(question)
         if not gains:
             continue

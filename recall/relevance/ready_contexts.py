@@ -55,11 +55,11 @@ def find_similar(
 ) -> Iterator[SimilarAlerts]:
     """An answer for each alert in time order, see `questions`."""
     ranker = rank_by(measure)
-    for question in candidate_sets(alerts, gap, leave_one_out, event_ids):
+    for question in iter_candidate_sets(alerts, gap, leave_one_out, event_ids):
         yield question.rank(ranker, k)
 
 
-def candidate_sets(
+def iter_candidate_sets(
     alerts: Iterable[AlertContext],
     gap: timedelta,
     leave_one_out: bool = False,

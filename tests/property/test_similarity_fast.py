@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.corpus import ContextVector, ContextVectors
-from recall.similarity.index import Comparison, CorpusEvent, EventKey, Index, TimeSpan, restore_top
+from recall.similarity.events import CorpusEvent, EventKey
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
+from recall.similarity.spans import TimeSpan
 
 # Those that are searched in inverted lists.
 FAST = st.sampled_from([MEASURES["tfidf"], MEASURES["binary"]])

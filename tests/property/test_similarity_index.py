@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recall.relevance.ready_contexts import AlertContext, find_similar
-from recall.similarity.index import Comparison, CorpusEvent, Index, restore_top
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.events import CorpusEvent
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 
 

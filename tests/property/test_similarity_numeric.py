@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from recall.similarity.index import Comparison, CorpusEvent, Index, make_corpus_event, restore_top
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.events import CorpusEvent, make_corpus_event
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 from recall.similarity.numeric import MAX_BINS, AttributeScale, Histogram
 

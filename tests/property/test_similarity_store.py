@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from recall.similarity.index import Comparison, CorpusEvent, Index, restore_top
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.events import CorpusEvent
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 from recall.similarity.store import IndexStore, remove_unused
 

@@ -12,12 +12,12 @@ from sklearn.metrics import ndcg_score
 from moirae.errors import MoiraeError
 from moirae.feedback.context_files import read_judgements, read_labels
 from moirae.feedback.judgements import JudgedCorpus
-from moirae.feedback.training import training_cases
+from moirae.feedback.training import build_training_cases
 from recall.relevance.baselines import BASELINES
 from recall.relevance.calibration import CalibrationCase, fit_calibration, measure_reliability
 from recall.relevance.quality import METRICS, compute_metrics, evaluate
 from recall.relevance.ready_contexts import AlertContext, rank_by
-from recall.similarity.comparable import Calibration, answer_features
+from recall.similarity.calibration_model import Calibration, answer_features
 from recall.similarity.measure import MEASURES
 
 HOUR, DAY = 3_600_000_000, 86_400_000_000
@@ -70,7 +70,7 @@ def test_measures_stand_beside_guesses() -> None:
         for estimate in row.values():
             assert estimate.low <= estimate.value <= estimate.high
             assert 0.005 < estimate.high - estimate.low < 0.3
-    parts = found.over_time()
+    parts = found.periods()
     assert sum(part.queries for part in parts) == len(found.queries)
     mean = sum(part.p10["tfidf"] * part.queries for part in parts) / len(found.queries)
     assert mean == pytest.approx(estimates["tfidf"]["p10"].value)
@@ -119,13 +119,13 @@ def test_what_is_said_of_a_hit_counts_more_than_its_kind() -> None:
 
 
 def test_probabilities_hold_on_later_events() -> None:
-    found = measure_reliability(training_cases(incidents(500)))
+    found = measure_reliability(build_training_cases(incidents(500)))
     assert found is not None
-    assert found.learned + found.tested > 1900
-    assert found.brier < found.plain - 0.01
+    assert found.training_cases + found.test_cases > 1900
+    assert found.brier_score < found.baseline_brier_score - 0.01
     for one in found.bins:
         if one.cases >= 100:
-            assert one.said == pytest.approx(one.right, abs=0.12)
+            assert one.mean_predicted == pytest.approx(one.observed_share, abs=0.12)
 
 
 def test_nothing_is_learned_of_too_little() -> None:
