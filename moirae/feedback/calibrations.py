@@ -1,4 +1,4 @@
-"""What the scores of similarity recalls are worth, as it was learned from resolved alerts."""
+"""Stored calibrations: the fitted models of similarity recalls."""
 
 from typing import Any
 
@@ -13,7 +13,9 @@ _QUERIES = sql.load("judgements")
 def load_calibration(
     connection: Connection[Any], rule: str, version: str, recall: str
 ) -> Calibration | None:
-    """What was learned for a recall, if anything."""
+    """The model of a recall; None if there is not enough feedback to fit one."""
     values = {"rule": rule, "version": version, "recall": recall}
     row = connection.execute(_QUERIES["calibration"], values).fetchone()
-    return None if row is None else Calibration.from_json(row[0])
+    if row is None:
+        return None
+    return Calibration.from_json(row[0])
