@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from moirae.feedback.report import EvaluationReport, draw_reports
-from moirae.feedback.training import build_training_cases
 from recall.relevance.baselines import BASELINES
 from recall.relevance.calibration import Reliability, ReliabilityBin
 from recall.relevance.quality import METRICS, Evaluation, evaluate
@@ -22,7 +21,6 @@ def _report() -> EvaluationReport:
     corpus = make_incidents(10)
     rankers = {"tfidf": rank_by(MEASURES["tfidf"]), "recency": BASELINES["recency"]}
     evaluation = evaluate(corpus.alerts, corpus.gains_of, rankers, corpus.gap)
-    assert build_training_cases(corpus)
     return EvaluationReport("incidents", evaluation, "tfidf", RELIABILITY)
 
 
