@@ -56,7 +56,8 @@ class Histogram:
     """A histogram whose bins are 2**exponent wide and begin at multiples of that.
 
     The exponent is the smallest at which at most `MAX_BINS` bins are not empty. The histogram
-    therefore depends on the values alone, not on their order or on how they were split.
+    therefore depends on the values alone, not on their order or on how they were split. Exception:
+    a part that has no value other than 0 makes the bins of a merged histogram 2**-52 wide at least.
     """
 
     exponent: int
