@@ -12,7 +12,13 @@ from datetime import timedelta
 from pathlib import Path
 
 from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
-from moirae.feedback import JudgedCorpus, read_alerts, read_groups, read_judgements, training_cases
+from moirae.feedback import (
+    JudgedCorpus,
+    build_training_cases,
+    read_alerts,
+    read_groups,
+    read_judgements,
+)
 from recall.relevance import (
     BASELINES,
     AlertContext,
@@ -137,16 +143,19 @@ def _reliability_table() -> list[str]:
                 if all(row[column] for column in scenario.kind)
             }
         tested = measure_reliability(
-            training_cases(
+            build_training_cases(
                 JudgedCorpus(
                     name, _read_alerts(name), kinds, gap=scenario.gap, measure=_OWN_MEASURE
                 )
             )
         )
         if tested is not None:
-            bins = ", ".join(f"{b.said:.0%} → {b.right:.0%} ({b.cases})" for b in tested.bins)
+            bins = ", ".join(
+                f"{b.mean_predicted:.0%} → {b.observed_share:.0%} ({b.cases})" for b in tested.bins
+            )
             lines.append(
-                f"| {name} | {tested.learned} | {tested.tested} | {tested.brier:.3f} | {tested.plain:.3f} | {bins} |"
+                f"| {name} | {tested.training_cases} | {tested.test_cases} "
+                f"| {tested.brier_score:.3f} | {tested.baseline_brier_score:.3f} | {bins} |"
             )
     return lines
 

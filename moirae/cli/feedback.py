@@ -188,7 +188,7 @@ def _evaluate_files(
 def _build_report(
     known: "JudgedCorpus", gains: "Callable[[CandidateSet], Gains]", leave_one_out: bool
 ) -> "EvaluationReport":
-    from moirae.feedback import EvaluationReport, training_cases
+    from moirae.feedback import EvaluationReport, build_training_cases
     from recall.relevance import BASELINES, evaluate, measure_reliability, rank_by
     from recall.similarity import MEASURES
 
@@ -198,7 +198,7 @@ def _build_report(
     rankers = {**{name: rank_by(measure) for name, measure in MEASURES.items()}, **BASELINES}
     found = evaluate(known.alerts, gains, rankers, known.gap, leave_one_out, looked_at)
     # Probabilities are learned in the order of time, which leaving one out does not have.
-    tested = None if leave_one_out else measure_reliability(training_cases(known))
+    tested = None if leave_one_out else measure_reliability(build_training_cases(known))
     return EvaluationReport(known.name, found, known.measure, tested)
 
 
@@ -214,7 +214,7 @@ def _print_report(report: "EvaluationReport") -> None:
     print(f"{report.name}: {report.query_count} judged events; means with their 95 % intervals")
     print_table(["", *METRIC_TITLES.values()], report.ranker_rows(), "")
     print("\nP@10 over time")
-    print_table(*report.over_time_rows(), "")
+    print_table(*report.period_rows(), "")
     if report.reliability is None:
         print(
             f"\nToo few events of known kind to learn from them when there is nothing comparable ({report.measure}).\n"
@@ -222,8 +222,8 @@ def _print_report(report: "EvaluationReport") -> None:
         return
     tested = report.reliability
     print(
-        f"\nThe probability that the best hit is of the same kind ({report.measure}), learned from {tested.learned} "
-        f"events, tested on {tested.tested} later ones; Brier score {tested.brier:.3f} (mean: {tested.plain:.3f})"
+        f"\nThe probability that the best hit is of the same kind ({report.measure}), learned from {tested.training_cases} "
+        f"events, tested on {tested.test_cases} later ones; Brier score {tested.brier_score:.3f} (mean: {tested.baseline_brier_score:.3f})"
     )
     print_table(["said", "events", "mean said", "was right"], report.reliability_rows(), "")
     print()

@@ -1,11 +1,10 @@
 """Feedback of operators: judgements of similar events, calibration, evaluation reports."""
 
 from moirae.feedback.calibration_task import CalibrationTask
-from moirae.feedback.calibrations import known
 from moirae.feedback.context_files import read_alerts, read_groups, read_judgements, read_labels
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
-from moirae.feedback.training import training_cases
+from moirae.feedback.training import build_training_cases
 from moirae.feedback.workspace import load_judged_corpora, record_judgement
 
 __all__ = [
@@ -15,12 +14,11 @@ __all__ = [
     "Judgement",
     "METRIC_TITLES",
     "draw_reports",
-    "known",
     "load_judged_corpora",
     "read_alerts",
     "read_groups",
     "read_judgements",
     "read_labels",
     "record_judgement",
-    "training_cases",
+    "build_training_cases",
 ]

@@ -1,4 +1,4 @@
-"""Learning, in the background, what the scores of similarity recalls are worth."""
+"""Fits the calibrations of similarity recalls in the background."""
 
 from collections.abc import Callable
 from contextlib import closing
@@ -12,39 +12,44 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.storage import StorageRoot
-from moirae.feedback.training import training_cases
+from moirae.feedback.training import build_training_cases
 from moirae.feedback.workspace import load_judged_corpora
 from recall.relevance import fit_calibration
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("judgements")
 
-# Seconds between two looks at what people have said.
-_CHECK_INTERVAL = 60
+_CHECK_INTERVAL = 60  # seconds between two checks for new feedback
 
 
 def calibrate(connection: Connection[Any], storage: StorageRoot) -> int:
-    """Learn anew for each similarity recall; returns for how many there is enough to learn from."""
-    learned = 0
-    for definition, name, events in load_judged_corpora(connection, storage):
+    """Fit and store a model for each similarity recall; return how many models there are.
+
+    A recall with too little feedback has none; a stored one is deleted.
+    """
+    fitted = 0
+    for definition, name, corpus in load_judged_corpora(connection, storage):
         values = {"rule": definition.name, "version": definition.version, "recall": name}
-        model = fit_calibration(training_cases(events))
+        model = fit_calibration(build_training_cases(corpus))
         if model is None:
             connection.execute(_QUERIES["drop_calibration"], values)
         else:
-            learned += 1
-            connection.execute(
-                _QUERIES["put_calibration"], {**values, "model": Jsonb(model.to_json())}
-            )
-    return learned
+            fitted += 1
+            stored = {**values, "model": Jsonb(model.to_json())}
+            connection.execute(_QUERIES["put_calibration"], stored)
+    return fitted
 
 
 class CalibrationTask:
-    """Learns in the background when people have said more. `connect`: a connection of its own, in autocommit."""
+    """Fits all calibrations again when there is new feedback.
+
+    `connect`: opens a connection in autocommit mode, for this task alone.
+    """
 
     def __init__(self, connect: Callable[[], Connection[Any]], storage: StorageRoot) -> None:
         self._connect = connect
         self._storage = storage
+        # The amount and the newest time of the feedback at the last run.
         self._last_basis: tuple[Any, ...] = ()
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._scheduler.add_job(
@@ -53,7 +58,7 @@ class CalibrationTask:
         self._scheduler.start()
 
     def stop(self) -> None:
-        """Look no more; what is being learned is dropped."""
+        """Stop checking. Does not wait for a run in progress."""
         self._scheduler.shutdown(wait=False)
 
     def _run_once(self) -> None:
@@ -61,8 +66,9 @@ class CalibrationTask:
             with closing(self._connect()) as connection:
                 basis = tuple(connection.execute(_QUERIES["basis"]).fetchone() or ())
                 if basis != self._last_basis:
-                    learned = calibrate(connection, self._storage)
+                    fitted = calibrate(connection, self._storage)
                     self._last_basis = basis
-                    _LOG.info("calibrated", action="calibrated", recalls=learned)
+                    _LOG.info("calibrations updated", action="calibrations_updated", recalls=fitted)
         except DatabaseError as error:
-            _LOG.warning("not calibrated", action="calibration_failed", error=str(error).strip())
+            reason = str(error).strip()
+            _LOG.warning("calibration failed", action="calibration_failed", error=reason)

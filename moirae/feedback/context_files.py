@@ -1,4 +1,7 @@
-"""Ready contexts, and what is known of them, from files."""
+"""Files of alerts with ready contexts, and of the feedback on them.
+
+Errors are `MoiraeError` with the place, `file:line: reason`. Files named `.gz` are decompressed.
+"""
 
 import csv
 import gzip
@@ -14,63 +17,76 @@ from archiver.times import to_micros
 from moirae.errors import MoiraeError
 from recall.relevance import AlertContext
 
-# Characters of one field: a query may have thousands of relevant events.
-_MAX_FIELD_LENGTH = 1 << 28
+# Maximum length of a CSV field: a query may have thousands of relevant events.
+_MAX_FIELD_LENGTH = 1 << 28  # characters
+# Counts from here on are not exact in double precision.
+_MAX_COUNT = 2**53
+_TIME_EXAMPLE = "write it as 2024-05-01T12:30:00Z"
 
 
 def read_alerts(path: Path) -> Iterator[AlertContext]:
-    """The alerts of a file; a bad line is an error that names it."""
-    seen: dict[str, int] = {}
+    """Read JSON lines with event_id, event_type, ts, facts and optionally host."""
+    line_by_event_id: dict[str, int] = {}
     for number, line in _read_lines(path):
         try:
             alert = _parse_alert(line)
-            if alert.event_id in seen:
+            if alert.event_id in line_by_event_id:
+                first = line_by_event_id[alert.event_id]
                 raise ValueError(
-                    f"event_id {alert.event_id!r} stands in line {seen[alert.event_id]} already"
+                    f"duplicate event_id {alert.event_id!r}, first used in line {first}"
                 )
         except ValueError as error:
             raise MoiraeError(f"{path}:{number}: {error}") from error
-        seen[alert.event_id] = number
+        line_by_event_id[alert.event_id] = number
         yield alert
 
 
 def read_groups(path: Path) -> dict[str, str]:
-    """Groups by event id; an empty group is none."""
-    return {event: group for event, group in _read_columns(path, "event_id", "group") if group}
+    """Read the group of each event by event ID. Events with an empty group are left out."""
+    return _read_values(path, "group")
 
 
 def read_labels(path: Path) -> dict[str, str]:
-    """What each event was, by event id: events of one label help with each other. An empty label is none."""
-    return {event: label for event, label in _read_columns(path, "event_id", "label") if label}
+    """Read the kind of each event by event ID. Events with an empty label are left out."""
+    return _read_values(path, "label")
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
-    """Which past events help with each query, and how much: `event:gain` with spaces between them."""
-    found: dict[str, dict[str, int]] = {}
-    for number, (query, listed) in enumerate(
-        _read_columns(path, "query", "relevant_events"), start=2
-    ):
+    """Read the gains of past events by query: `event:gain`, separated by spaces.
+
+    Queries without relevant events are left out.
+    """
+    gains_by_query: dict[str, dict[str, int]] = {}
+    rows = _read_columns(path, "query", "relevant_events")
+    for number, (query, relevant_events) in enumerate(rows, start=2):
         gains = {}
-        for one in listed.split():
-            event, _, gain = one.rpartition(":")
-            if not event or not gain.isdigit() or int(gain) == 0:
+        for item in relevant_events.split():
+            event_id, _, gain = item.rpartition(":")
+            if not event_id or not gain.isdigit() or int(gain) == 0:
                 raise MoiraeError(
-                    f"{path}:{number}: {one!r} is not event:gain with a gain from 1 on"
+                    f"{path}:{number}: {item!r} must be event:gain with a positive integer gain"
                 )
-            gains[event] = int(gain)
+            gains[event_id] = int(gain)
         if gains:
-            found[query] = gains
-    return found
+            gains_by_query[query] = gains
+    return gains_by_query
+
+
+def _read_values(path: Path, column: str) -> dict[str, str]:
+    """The values of a column that are not empty, by event ID."""
+    rows = _read_columns(path, "event_id", column)
+    return {event_id: value for event_id, value in rows if value}
 
 
 def _read_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
-    """Some columns of a CSV file."""
+    """The values of the named columns, row by row; empty if a row ends before a column."""
     csv.field_size_limit(_MAX_FIELD_LENGTH)
-    reader = csv.DictReader(line.decode("utf-8", "replace") for _, line in _read_lines(path))
+    lines = (line.decode("utf-8", "replace") for _, line in _read_lines(path))
+    reader = csv.DictReader(lines)
     try:
-        missing = set(names) - set(reader.fieldnames or ())
+        missing = sorted(set(names) - set(reader.fieldnames or ()))
         if missing:
-            raise MoiraeError(f"{path}:1: has no column {' and '.join(sorted(missing))}")
+            raise MoiraeError(f"{path}:1: missing column: {', '.join(missing)}")
         for row in reader:
             yield tuple(row[name] or "" for name in names)
     except csv.Error as error:
@@ -78,7 +94,7 @@ def _read_columns(path: Path, *names: str) -> Iterator[tuple[str, ...]]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank."""
+    """The lines that are not blank, with their numbers from 1."""
     number = 0
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
@@ -93,42 +109,44 @@ def _parse_alert(line: bytes) -> AlertContext:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise ValueError(f"is no JSON: {error}") from error
+        raise ValueError(f"is not valid JSON: {error}") from error
     if not isinstance(row, dict):
-        raise ValueError("is no JSON object")
-    place = row.get("host")
+        raise ValueError("must be a JSON object")
+    location = row.get("host")
+    if not isinstance(location, str):
+        location = None
     return AlertContext(
-        _parse_text(row, "event_id"),
-        _parse_text(row, "event_type"),
-        to_micros(_parse_time(row)),
-        _parse_facts(row),
-        location=place if isinstance(place, str) else None,
+        event_id=_parse_text(row, "event_id"),
+        event_type=_parse_text(row, "event_type"),
+        ts=to_micros(_parse_time(row)),
+        term_counts=_parse_term_counts(row),
+        location=location,
     )
 
 
 def _parse_text(row: dict[str, Any], name: str) -> str:
     value = row.get(name)
     if not isinstance(value, str) or not value:
-        raise ValueError(f"{name} must be a text that is not empty")
+        raise ValueError(f"{name} must be a non-empty string")
     return value
 
 
 def _parse_time(row: dict[str, Any]) -> datetime:
     text = _parse_text(row, "ts")
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"ts {text!r} is no time; write it as 2024-05-01T12:30:00Z") from None
-    if moment.tzinfo is None:
-        raise ValueError(f"ts {text!r} has no time zone; write it as 2024-05-01T12:30:00Z")
-    return moment
+        raise ValueError(f"invalid timestamp {text!r}: {_TIME_EXAMPLE}") from None
+    if time.tzinfo is None:
+        raise ValueError(f"timestamp {text!r} has no time zone: {_TIME_EXAMPLE}")
+    return time
 
 
-def _parse_facts(row: dict[str, Any]) -> dict[str, int]:
-    facts = row.get("facts")
-    if not isinstance(facts, dict):
+def _parse_term_counts(row: dict[str, Any]) -> dict[str, int]:
+    term_counts = row.get("facts")
+    if not isinstance(term_counts, dict):
         raise ValueError("facts must be an object of terms and counts")
-    for term, count in facts.items():
-        if type(count) is not int or not 1 <= count < 2**53:
-            raise ValueError(f"the count of {term!r} must be an integer from 1 on")
-    return facts
+    for term, count in term_counts.items():
+        if type(count) is not int or not 1 <= count < _MAX_COUNT:
+            raise ValueError(f"the count of {term!r} must be a positive integer")
+    return term_counts

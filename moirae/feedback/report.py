@@ -1,4 +1,4 @@
-"""An evaluation for people and for programs: rows of tables, JSON, a picture."""
+"""Reports of evaluations: rows of tables, JSON and charts."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,14 +7,19 @@ from statistics import median
 from typing import Any
 
 from archiver.times import from_micros
-from recall.relevance import METRICS, Evaluation, Reliability
+from recall.relevance import METRICS, Evaluation, MetricEstimate, Reliability
 
 METRIC_TITLES = dict(zip(METRICS, ("P@1", "P@5", "P@10", "nDCG@10", "MRR@10"), strict=True))
+_REPORT_HEIGHT = 3.6  # inches
 
 
 @dataclass(frozen=True)
 class EvaluationReport:
-    """One set of judged queries. `own`: the measure that is in use, whose probabilities were put to the test."""
+    """The evaluation of one set of judged queries.
+
+    `measure`: the measure in use, which `reliability` is about. `reliability`: None if it was not
+    tested.
+    """
 
     name: str
     evaluation: Evaluation
@@ -26,90 +31,103 @@ class EvaluationReport:
         return len(self.evaluation.queries)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything there is; times in UTC."""
-        found = self.evaluation
-        parts = [
-            {
-                "from": from_micros(p.first_ts),
-                "to": from_micros(p.last_ts),
-                "queries": p.queries,
-                "p10": p.p10,
-            }
-            for p in found.over_time()
-            if self.query_count
-        ]
+        """All figures. Times are in UTC."""
+        rankers = {}
+        candidates = None
+        if self.query_count:
+            candidates = median(self.evaluation.candidates)
+            for name, estimates in self.evaluation.estimates().items():
+                rankers[name] = {metric: asdict(value) for metric, value in estimates.items()}
+        periods = []
+        for period in self.evaluation.periods():
+            periods.append(
+                {
+                    "from": from_micros(period.first_ts),
+                    "to": from_micros(period.last_ts),
+                    "queries": period.queries,
+                    "p10": period.p10,
+                }
+            )
+        reliability = None
+        if self.reliability is not None:
+            reliability = asdict(self.reliability)
         return {
             "name": self.name,
             "queries": self.query_count,
-            "candidates": median(found.candidates) if found.candidates else None,
+            "candidates": candidates,
             "measure": self.measure,
-            "rankers": {
-                n: {m: asdict(e) for m, e in row.items()} for n, row in found.estimates().items()
-            }
-            if self.query_count
-            else {},
-            "over_time": parts,
-            "comparable": None if self.reliability is None else asdict(self.reliability),
+            "rankers": rankers,
+            "over_time": periods,
+            "reliability": reliability,
         }
 
     def ranker_rows(self) -> list[list[str]]:
-        """A row for each ranker: its name, then each metric with its interval."""
-        return [
-            [name, *(f"{e.value:.3f} ({e.low:.2f}–{e.high:.2f})" for e in row.values())]
-            for name, row in self.evaluation.estimates().items()
-        ]
+        """A row for each ranker: its name, and each metric with its confidence interval."""
+        rows = []
+        for name, estimates in self.evaluation.estimates().items():
+            rows.append([name, *map(_format_estimate, estimates.values())])
+        return rows
 
-    def over_time_rows(self) -> tuple[list[str], list[list[str]]]:
-        """P@10 in each part of the time: the heads of the columns, the rows."""
-        parts = self.evaluation.over_time()
-        rows = [
-            [
-                f"{from_micros(p.first_ts):%Y-%m-%d}",
-                f"{from_micros(p.last_ts):%Y-%m-%d}",
-                str(p.queries),
-            ]
-            + [f"{value:.3f}" for value in p.p10.values()]
-            for p in parts
-        ]
+    def period_rows(self) -> tuple[list[str], list[list[str]]]:
+        """The mean P@10 in each period, as column titles and rows."""
+        rows = []
+        for period in self.evaluation.periods():
+            first = f"{from_micros(period.first_ts):%Y-%m-%d}"
+            last = f"{from_micros(period.last_ts):%Y-%m-%d}"
+            values = [f"{value:.3f}" for value in period.p10.values()]
+            rows.append([first, last, str(period.queries), *values])
         return ["from", "to", "queries", *self.evaluation.values], rows
 
     def reliability_rows(self) -> list[list[str]]:
-        """How the probabilities held: what was said, how often, what was right."""
-        if self.reliability is None:
-            return []
-        return [
-            [f"{b.low:.0%}–{b.high:.0%}", str(b.cases), f"{b.said:.0%}", f"{b.right:.0%}"]
-            for b in self.reliability.bins
-        ]
+        """Predicted probabilities: range, number of events, mean, share of correct hits."""
+        rows = []
+        if self.reliability is not None:
+            for row in self.reliability.bins:
+                interval = f"{row.low:.0%}–{row.high:.0%}"
+                shares = f"{row.mean_predicted:.0%}", f"{row.observed_share:.0%}"
+                rows.append([interval, str(row.cases), *shares])
+        return rows
+
+
+def _format_estimate(estimate: MetricEstimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.2f}–{estimate.high:.2f})"
 
 
 def draw_reports(reports: Sequence[EvaluationReport], path: Path) -> None:
-    """A picture of all: P@10 with its intervals, and over time. The ending of `path` says in which format."""
+    """Draw P@10 of each report, with confidence intervals and over time.
+
+    The suffix of `path` determines the format. Raises `OSError`.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 3.6 * len(reports)), layout="constrained")
+    figure = Figure(figsize=(12, _REPORT_HEIGHT * len(reports)), layout="constrained")
     grid = figure.subplots(len(reports), 2, squeeze=False)
-    for (left, right), report in zip(grid, reports, strict=True):
-        estimates = report.evaluation.estimates()
-        names = list(estimates)
-        p10 = [estimates[name]["p10"] for name in names]
-        errors = [[e.value - e.low for e in p10], [e.high - e.value for e in p10]]
-        left.barh(
-            names,
-            [e.value for e in p10],
-            xerr=errors,
-            color=[f"C{n}" for n in range(len(names))],
-            capsize=3,
-        )
-        left.invert_yaxis()
-        left.set_title(f"{report.name}: P@10, {report.query_count} judged events", fontsize=10)
-        parts = report.evaluation.over_time()
-        ends = [from_micros(part.last_ts) for part in parts]
-        for name in names:
-            right.plot(
-                ends, [part.p10[name] for part in parts], marker="o", markersize=3, label=name
-            )
-        right.set_title("P@10 over time", fontsize=10)
-        right.tick_params(axis="x", rotation=30, labelsize=8)
-        right.legend(fontsize=7)
+    for (estimates_axes, periods_axes), report in zip(grid, reports, strict=True):
+        _draw_estimates(estimates_axes, report)
+        _draw_periods(periods_axes, report)
     figure.savefig(path)
+
+
+def _draw_estimates(axes: Any, report: EvaluationReport) -> None:
+    """`axes`: `matplotlib.axes.Axes`."""
+    names, colors, values, errors = [], [], [], []
+    for number, (name, estimates) in enumerate(report.evaluation.estimates().items()):
+        p10 = estimates["p10"]
+        names.append(name)
+        colors.append(f"C{number}")
+        values.append(p10.value)
+        errors.append((p10.value - p10.low, p10.high - p10.value))
+    axes.barh(names, values, xerr=list(zip(*errors, strict=True)), color=colors, capsize=3)
+    axes.invert_yaxis()
+    axes.set_title(f"{report.name}: P@10, {report.query_count} judged events", fontsize=10)
+
+
+def _draw_periods(axes: Any, report: EvaluationReport) -> None:
+    periods = report.evaluation.periods()
+    end_times = [from_micros(period.last_ts) for period in periods]
+    for name in report.evaluation.values:
+        values = [period.p10[name] for period in periods]
+        axes.plot(end_times, values, marker="o", markersize=3, label=name)
+    axes.set_title("P@10 over time", fontsize=10)
+    axes.tick_params(axis="x", rotation=30, labelsize=8)
+    axes.legend(fontsize=7)

@@ -1,16 +1,21 @@
-"""What answers to events of known kind were worth: what the calibration learns from, and is tested on."""
+"""Training cases for calibration, from events of known kind. No I/O."""
 
 from moirae.feedback.judgements import JudgedCorpus
-from recall.relevance import CalibrationCase, candidate_sets, make_case, rank_by
+from recall.relevance import CalibrationCase, iter_candidate_sets, make_case, rank_by
 from recall.similarity import MEASURES
 
 
-def training_cases(corpus: JudgedCorpus) -> list[CalibrationCase]:
-    """The answers to events of known kind, as they would have been then, with what they were worth."""
+def build_training_cases(corpus: JudgedCorpus) -> list[CalibrationCase]:
+    """The answers as they would have been at the time of each event, with their outcome.
+
+    Only events with a kind or a judgement are considered. An event whose outcome is unknown makes
+    no case.
+    """
     ranker = rank_by(MEASURES[corpus.measure])
-    asked = {*corpus.kinds, *(event for event, _ in corpus.judgements)}
-    found = (
-        make_case(question, ranker, corpus.k, corpus.kinds, corpus.is_same_kind)
-        for question in candidate_sets(corpus.alerts, corpus.gap, event_ids=asked)
-    )
-    return [case for case in found if case is not None]
+    event_ids = {*corpus.kinds, *(event for event, _ in corpus.judgements)}
+    cases = []
+    for candidate_set in iter_candidate_sets(corpus.alerts, corpus.gap, event_ids=event_ids):
+        case = make_case(candidate_set, ranker, corpus.k, corpus.kinds, corpus.is_same_kind)
+        if case is not None:
+            cases.append(case)
+    return cases

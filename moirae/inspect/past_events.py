@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.times import from_micros
-from moirae.feedback import known
+from recall.confidence import learned
 from recall.ledger import Ledger
 from recall.query import order_columns
 from recall.similarity import answer_features
@@ -119,7 +119,7 @@ def _comparable_probability(
     if row["comparable"] is not None:
         return float(row["comparable"])
     model = (
-        known(connection, row["rule"], row["version"], row["recall"])
+        learned(connection, row["rule"], row["version"], row["recall"])
         if row["coverage"]["final"]
         else None
     )

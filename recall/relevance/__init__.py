@@ -13,8 +13,8 @@ from recall.relevance.ready_contexts import (
     AlertContext,
     CandidateSet,
     SimilarAlerts,
-    candidate_sets,
     find_similar,
+    iter_candidate_sets,
     rank_by,
 )
 
@@ -29,7 +29,7 @@ __all__ = [
     "MetricEstimate",
     "Reliability",
     "SimilarAlerts",
-    "candidate_sets",
+    "iter_candidate_sets",
     "evaluate",
     "find_similar",
     "fit_calibration",

@@ -1,115 +1,129 @@
-"""Learning what the scores of similarity are worth, and how well the probabilities hold on later events."""
+"""Fitting the probability that a hit is relevant, and testing it on later events. No I/O.
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+The model is `recall.similarity.calibration_model`. scikit-learn is imported only when a model is
+fitted or tested, because it takes long to load.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import brier_score_loss
 
 from recall.relevance.ready_contexts import CandidateSet, Ranker
 from recall.similarity import Calibration, Floats, answer_features
 
-# Fewer cases than this, or of either outcome, teach nothing.
-_MIN_CASES, _MIN_OUTCOMES = 30, 5
-# The share of cases, oldest first, that is learned from when the probabilities are put to the test.
+# The minimum number of cases to fit a model, and of cases with either outcome.
+_MIN_CASES = 30
+_MIN_CASES_PER_OUTCOME = 5
+# The share of the cases, oldest first, that a tested model is fitted to.
 _TRAINING_SHARE = 0.7
-_BIN_EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)
+# Standard deviations below this count as constant features.
+_MIN_DEVIATION = 1e-9
+_BIN_EDGES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # probabilities
+
+# Whether two events, by ID, are of the same kind; None: unknown.
+SameKind = Callable[[str, str], bool | None]
 
 
 @dataclass(frozen=True)
 class CalibrationCase:
-    """An answer whose worth is known: when (microseconds), what it looked like, whether the best hit was right."""
+    """An answer of known outcome.
+
+    `ts`: event time, microseconds. `features`: see `recall.similarity.answer_features`.
+    `best_hit_correct`: whether the best hit is of the same kind as the event.
+    """
 
     ts: int
     features: tuple[float, ...]
     best_hit_correct: bool
 
 
-def fit_calibration(cases: Sequence[CalibrationCase]) -> Calibration | None:
-    """From answers whose worth is known; None where there are too few, or all of one outcome."""
-    right = sum(case.best_hit_correct for case in cases)
-    if len(cases) < _MIN_CASES or min(right, len(cases) - right) < _MIN_OUTCOMES:
-        return None
-    looks = np.array([case.features for case in cases])
-    center, scale = looks.mean(axis=0), looks.std(axis=0)
-    scale[scale < 1e-9] = 1.0
-    model = LogisticRegression().fit(
-        (looks - center) / scale, [case.best_hit_correct for case in cases]
-    )
-    return Calibration(
-        tuple(center.tolist()),
-        tuple(scale.tolist()),
-        tuple(model.coef_[0].tolist()),
-        float(model.intercept_[0]),
-        len(cases),
-        max(case.ts for case in cases),
-    )
-
-
 @dataclass(frozen=True)
 class ReliabilityBin:
-    """Answers with a probability in [low, high): how many, the mean that was said, the share that was right."""
+    """The test cases with a predicted probability in [low, high); the last bin includes 1."""
 
     low: float
     high: float
     cases: int
-    said: float
-    right: float
+    mean_predicted: float
+    observed_share: float
+    """The share of the cases whose best hit is correct."""
 
 
 @dataclass(frozen=True)
 class Reliability:
-    """How the probabilities held on the `tested` newest cases, having learned from the `learned` oldest.
+    """How predicted probabilities held on the newest cases, by a model fitted to the oldest."""
 
-    `brier`: their mean squared error; `plain`: that of always saying the share that was right before.
-    """
-
-    learned: int
-    tested: int
-    brier: float
-    plain: float
+    training_cases: int
+    test_cases: int
+    brier_score: float
+    """The mean squared error of the probabilities."""
+    baseline_brier_score: float
+    """That of always predicting the share of correct training cases."""
     bins: list[ReliabilityBin]
+    """Without empty bins."""
+
+
+def fit_calibration(cases: Sequence[CalibrationCase]) -> Calibration | None:
+    """Fit a model; None if there are too few cases, or too few of either outcome."""
+    outcomes = [case.best_hit_correct for case in cases]
+    correct = sum(outcomes)
+    if len(cases) < _MIN_CASES or min(correct, len(cases) - correct) < _MIN_CASES_PER_OUTCOME:
+        return None
+    from sklearn.linear_model import LogisticRegression
+
+    features = np.array([case.features for case in cases])
+    center, scale = features.mean(axis=0), features.std(axis=0)
+    scale[scale < _MIN_DEVIATION] = 1.0
+    model = LogisticRegression().fit((features - center) / scale, outcomes)
+    return Calibration(
+        center=tuple(center.tolist()),
+        scale=tuple(scale.tolist()),
+        weights=tuple(model.coef_[0].tolist()),
+        offset=float(model.intercept_[0]),
+        cases=len(cases),
+        until=max(case.ts for case in cases),
+    )
 
 
 def measure_reliability(cases: Sequence[CalibrationCase]) -> Reliability | None:
-    """Learn from the older cases, test on the newer; None where there is too little of either."""
+    """Fit a model to the older cases and test it on the newer ones; None if there are too few."""
     ordered = sorted(cases, key=lambda case: case.ts)
-    older, newer = (
-        ordered[: int(len(ordered) * _TRAINING_SHARE)],
-        ordered[int(len(ordered) * _TRAINING_SHARE) :],
-    )
-    learned = fit_calibration(older)
-    if learned is None or not newer:
+    training_count = int(len(ordered) * _TRAINING_SHARE)
+    training_cases, test_cases = ordered[:training_count], ordered[training_count:]
+    model = fit_calibration(training_cases)
+    if model is None or not test_cases:
         return None
-    said = np.array([learned.probability(case.features) for case in newer])
-    right = np.array([case.best_hit_correct for case in newer])
-    before = sum(case.best_hit_correct for case in older) / len(older)
+    from sklearn.metrics import brier_score_loss
+
+    predicted = np.array([model.probability(case.features) for case in test_cases])
+    observed = np.array([case.best_hit_correct for case in test_cases])
+    training_share = sum(case.best_hit_correct for case in training_cases) / training_count
     return Reliability(
-        len(older),
-        len(newer),
-        float(brier_score_loss(right, said)),
-        float(np.mean((right - before) ** 2)),
-        list(_reliability_bins(said, right.astype(np.float64))),
+        training_cases=training_count,
+        test_cases=len(test_cases),
+        brier_score=float(brier_score_loss(observed, predicted)),
+        baseline_brier_score=float(np.mean((observed - training_share) ** 2)),
+        bins=_reliability_bins(predicted, observed.astype(np.float64)),
     )
 
 
-def _reliability_bins(said: Floats, right: Floats) -> Iterator[ReliabilityBin]:
+def _reliability_bins(predicted: Floats, observed: Floats) -> list[ReliabilityBin]:
+    """`predicted`: probabilities; `observed`: 1 if the best hit is correct, else 0."""
+    bins = []
     for low, high in pairwise(_BIN_EDGES):
-        inside = (said >= low) & ((said < high) | (high == 1.0))
+        inside = (predicted >= low) & ((predicted < high) | (high == 1.0))
         if inside.any():
-            yield ReliabilityBin(
-                low,
-                high,
-                int(inside.sum()),
-                float(said[inside].mean()),
-                float(right[inside].mean()),
+            reliability_bin = ReliabilityBin(
+                low=low,
+                high=high,
+                cases=int(inside.sum()),
+                mean_predicted=float(predicted[inside].mean()),
+                observed_share=float(observed[inside].mean()),
             )
-
-
-# Whether two events, by id, are of one kind; None: nobody knows.
-SameKind = Callable[[str, str], bool | None]
+            bins.append(reliability_bin)
+    return bins
 
 
 def make_case(
@@ -119,15 +133,20 @@ def make_case(
     kinds: Mapping[str, str],
     same_kind: SameKind,
 ) -> CalibrationCase | None:
-    """The case that a question makes; None where there is no hit, or nobody knows whether the best one is right."""
+    """The case of one alert; None if it has no hit, or if the best hit's kind is unknown.
+
+    `kinds`: by event ID, as far as known.
+    """
     answer = candidate_set.rank(ranker, k)
     if not answer.hits:
         return None
-    right = same_kind(candidate_set.alert.event_id, answer.hits[0][0].event_id)
-    if right is None:
+    best_hit, _ = answer.hits[0]
+    correct = same_kind(candidate_set.alert.event_id, best_hit.event_id)
+    if correct is None:
         return None
-    known = [kinds.get(past.event_id) for past, _ in answer.hits]
-    looks = answer_features(
-        [score for _, score in answer.hits], known, candidate_set.counts.event_count
+    features = answer_features(
+        scores=[score for _, score in answer.hits],
+        kinds=[kinds.get(past.event_id) for past, _ in answer.hits],
+        event_count=candidate_set.counts.event_count,
     )
-    return CalibrationCase(candidate_set.alert.ts, looks, right)
+    return CalibrationCase(candidate_set.alert.ts, features, correct)

@@ -1,33 +1,42 @@
-"""How good answers are: relevance judged, rankers beside each other, with intervals.
+"""Quality of answers on judged alerts: metrics by ranker, with confidence intervals. No I/O.
 
-P@k is the share of the first k that are relevant (of k, also where fewer exist); nDCG@10 weighs gains and ranks with
-gain 2^g - 1 (Järvelin, Kekäläinen, TOIS 2002; Burges et al., ICML 2005); MRR@10 is 1 / the rank of the first relevant.
+P@k is the share of the first k hits that are relevant (of k, also if there are fewer hits). nDCG@10
+uses the gain 2^g - 1 (Järvelin, Kekäläinen, TOIS 2002; Burges et al., ICML 2005). MRR@10 is 1 / the
+rank of the first relevant hit.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import starmap
 
 import numpy as np
 import numpy.typing as npt
 
 from archiver.times import from_micros
-from recall.relevance.ready_contexts import AlertContext, CandidateSet, Ranker, candidate_sets
+from recall.relevance.ready_contexts import (
+    AlertContext,
+    CandidateSet,
+    Ranker,
+    iter_candidate_sets,
+)
 from recall.similarity import Floats
 
-# How much a past event helps with a query (1 or more), by event id; what is not there does not help.
+# The relevance grade of past events, by event ID: 1 or more. Events without one are not relevant.
 Gains = Mapping[str, int]
 
-K = 10
 METRICS = ("p1", "p5", "p10", "ndcg10", "mrr10")
-_RESAMPLES = 1000
-# Parts of time that are shown one by one, and queries needed for each.
-_MAX_PERIODS, _MIN_PERIOD_QUERIES = 8, 10
+_P10 = METRICS.index("p10")
+_MAX_RANK = 10  # hits that are evaluated for each query
+_RESAMPLES = 1000  # bootstrap samples
+_CONFIDENCE_PERCENTILES = (2.5, 97.5)
+_MAX_PERIODS = 8
+_MIN_PERIOD_QUERIES = 10
 
 
 @dataclass(frozen=True)
 class MetricEstimate:
-    """A mean over queries with its 95 % interval."""
+    """The mean of a metric over queries, with its 95 % confidence interval."""
 
     value: float
     low: float
@@ -36,7 +45,10 @@ class MetricEstimate:
 
 @dataclass(frozen=True)
 class EvaluationPeriod:
-    """Queries of one span of time: from the first to the last, in microseconds, and the mean of each ranker."""
+    """The queries of a span of time, from the first to the last, in microseconds.
+
+    `p10`: the mean P@10 by ranker.
+    """
 
     first_ts: int
     last_ts: int
@@ -46,35 +58,45 @@ class EvaluationPeriod:
 
 @dataclass
 class Evaluation:
-    """Each ranker's metrics at each judged query, in time order."""
+    """The metrics of each ranker at each judged query, in time order."""
 
     queries: list[AlertContext] = field(default_factory=list)
     values: dict[str, list[tuple[float, ...]]] = field(default_factory=dict)
+    """By ranker: for each query, the values of `METRICS`."""
     candidates: list[int] = field(default_factory=list)
+    """The number of candidates of each query."""
 
     def estimates(self) -> dict[str, dict[str, MetricEstimate]]:
-        """By ranker and metric. Days are drawn again, not queries: those of one day are not independent."""
-        days = np.unique(
-            [from_micros(query.ts).date().toordinal() for query in self.queries],
-            return_inverse=True,
-        )[1]
-        return {
-            name: dict(zip(METRICS, _bootstrap_intervals(np.array(rows), days), strict=True))
-            for name, rows in self.values.items()
-        }
+        """By ranker and metric.
 
-    def over_time(self) -> list[EvaluationPeriod]:
-        """The same queries in parts of about equal size, old to new."""
-        number = max(1, min(_MAX_PERIODS, len(self.queries) // _MIN_PERIOD_QUERIES))
-        parts = []
-        for places in np.array_split(np.arange(len(self.queries)), number):
-            first, last = self.queries[places[0]].ts, self.queries[places[-1]].ts
-            p10 = {
-                name: float(np.mean([rows[i][2] for i in places]))
-                for name, rows in self.values.items()
-            }
-            parts.append(EvaluationPeriod(first, last, len(places), p10))
-        return parts
+        Intervals are bootstrapped over days, because the queries of a day are not independent.
+        """
+        ordinals = [from_micros(query.ts).date().toordinal() for query in self.queries]
+        days = np.unique(ordinals, return_inverse=True)[1]
+        estimates = {}
+        for name, rows in self.values.items():
+            intervals = _bootstrap_intervals(np.array(rows), days)
+            estimates[name] = dict(zip(METRICS, intervals, strict=True))
+        return estimates
+
+    def periods(self) -> list[EvaluationPeriod]:
+        """The queries in parts of about equal size, oldest first; empty without queries."""
+        if not self.queries:
+            return []
+        period_count = max(1, min(_MAX_PERIODS, len(self.queries) // _MIN_PERIOD_QUERIES))
+        p10 = {}
+        for name, rows in self.values.items():
+            p10[name] = np.array([row[_P10] for row in rows])
+        periods = []
+        for part in np.array_split(np.arange(len(self.queries)), period_count):
+            period = EvaluationPeriod(
+                first_ts=self.queries[part[0]].ts,
+                last_ts=self.queries[part[-1]].ts,
+                queries=len(part),
+                p10={name: float(np.mean(values[part])) for name, values in p10.items()},
+            )
+            periods.append(period)
+        return periods
 
 
 def evaluate(
@@ -83,52 +105,68 @@ def evaluate(
     rankers: Mapping[str, Ranker],
     gap: timedelta,
     leave_one_out: bool = False,
-    observe: Callable[[Iterable[CandidateSet]], Iterable[CandidateSet]] = lambda found: found,
+    observe: Callable[[Iterable[CandidateSet]], Iterable[CandidateSet]] = iter,
 ) -> Evaluation:
-    """Rank the candidates of each judged query by each ranker. `gains_of`: which candidates of a question help, and
-    how much; where none does, it is not judged. `watched`: looks on at what is asked."""
-    found = Evaluation(values={name: [] for name in rankers})
-    for question in observe(candidate_sets(alerts, gap, leave_one_out)):
-        gains = gains_of(question)
+    """Rank the candidates of each judged alert by each ranker.
+
+    `gains_of`: the gains of an alert's candidates; an alert without any is not judged. `gap` and
+    `leave_one_out`: see `iter_candidate_sets`. `observe`: passes the candidate sets on unchanged,
+    for example to show progress.
+    """
+    evaluation = Evaluation(values={name: [] for name in rankers})
+    for candidate_set in observe(iter_candidate_sets(alerts, gap, leave_one_out)):
+        gains = gains_of(candidate_set)
         if not gains:
             continue
-        ideal = sorted(gains.values(), reverse=True)[:K]
-        found.queries.append(question.alert)
-        found.candidates.append(question.candidate_count - len(question.excluded_rows))
+        ideal_gains = sorted(gains.values(), reverse=True)[:_MAX_RANK]
+        candidate_count = candidate_set.candidate_count - len(candidate_set.excluded_rows)
+        evaluation.queries.append(candidate_set.alert)
+        evaluation.candidates.append(candidate_count)
         for name, ranker in rankers.items():
-            hits = [gains.get(past.event_id, 0) for past, _ in question.rank(ranker, K).hits]
-            found.values[name].append(compute_metrics(hits, ideal))
-    return found
+            hits = candidate_set.rank(ranker, _MAX_RANK).hits
+            hit_gains = [gains.get(past.event_id, 0) for past, _ in hits]
+            evaluation.values[name].append(compute_metrics(hit_gains, ideal_gains))
+    return evaluation
 
 
 def compute_metrics(gains: Sequence[int], ideal_gains: Sequence[int]) -> tuple[float, ...]:
-    """`METRICS` of the gains of an answer, best first, beside those of the best answer there is."""
-    at = [sum(gain > 0 for gain in gains[:k]) / k for k in (1, 5, 10)]
-    first = next((rank for rank, gain in enumerate(gains[:K], start=1) if gain > 0), None)
+    """The values of `METRICS`.
+
+    `gains`: of the hits, best first, 0 if not relevant. `ideal_gains`: of the best possible answer.
+    """
+    relevant = np.array(gains[:_MAX_RANK]) > 0
+    reciprocal_rank = 0.0
+    if relevant.any():
+        reciprocal_rank = 1 / (int(np.argmax(relevant)) + 1)
     return (
-        *at,
-        _discounted_gain(gains[:K]) / _discounted_gain(ideal_gains),
-        0.0 if first is None else 1 / first,
+        int(np.count_nonzero(relevant[:1])) / 1,
+        int(np.count_nonzero(relevant[:5])) / 5,
+        int(np.count_nonzero(relevant)) / 10,
+        _discounted_gain(gains[:_MAX_RANK]) / _discounted_gain(ideal_gains),
+        reciprocal_rank,
     )
 
 
 def _discounted_gain(gains: Sequence[int]) -> float:
-    return float(sum((2.0**gain - 1) / np.log2(place + 2) for place, gain in enumerate(gains)))
+    total = 0.0
+    for rank, gain in enumerate(gains, start=1):
+        total += (2.0**gain - 1) / np.log2(rank + 1)
+    return float(total)
 
 
 def _bootstrap_intervals(values: Floats, groups: npt.NDArray[np.intp]) -> list[MetricEstimate]:
-    """The mean of each column, with percentiles of the means over groups drawn with replacement."""
-    number = int(groups.max(initial=-1)) + 1
-    if not number:
-        return [MetricEstimate(float("nan"), float("nan"), float("nan")) for _ in METRICS]
-    sums = np.zeros((number, values.shape[1]))
+    """The mean of each column, with percentiles of the means over resampled groups.
+
+    `groups`: the group of each row, numbered from 0.
+    """
+    group_count = int(groups.max(initial=-1)) + 1
+    if not group_count:
+        return [MetricEstimate(float("nan"), float("nan"), float("nan"))] * len(METRICS)
+    sums = np.zeros((group_count, values.shape[1]))
     np.add.at(sums, groups, values)
-    sizes = np.bincount(groups, minlength=number)
-    drawn = np.random.default_rng(0).integers(number, size=(_RESAMPLES, number))
-    means = sums[drawn].sum(axis=1) / sizes[drawn].sum(axis=1)[:, None]
-    lows, highs = np.percentile(means, [2.5, 97.5], axis=0)
-    whole = values.mean(axis=0)
-    return [
-        MetricEstimate(float(v), float(low), float(high))
-        for v, low, high in zip(whole, lows, highs, strict=True)
-    ]
+    sizes = np.bincount(groups, minlength=group_count)
+    samples = np.random.default_rng(0).integers(group_count, size=(_RESAMPLES, group_count))
+    means = sums[samples].sum(axis=1) / sizes[samples].sum(axis=1)[:, None]
+    lows, highs = np.percentile(means, _CONFIDENCE_PERCENTILES, axis=0)
+    columns = np.stack([values.mean(axis=0), lows, highs], axis=1)
+    return list(starmap(MetricEstimate, columns.tolist()))

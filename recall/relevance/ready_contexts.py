@@ -1,4 +1,7 @@
-"""Ready contexts through the similarity code, event by event as time went on (Moirae, CIDR 2007, §3.5)."""
+"""Similar alerts among alerts with ready contexts, in time order (Moirae, CIDR 2007, §3.5).
+
+Used for files of alerts and for evaluation, where contexts are known beforehand. No I/O.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -12,21 +15,22 @@ from recall.similarity import ContextVector, Corpus, CorpusCounts, Floats, Measu
 
 @dataclass(frozen=True, slots=True)
 class AlertContext:
-    """An event with its context: terms and how often each occurs. `ts` is in microseconds."""
+    """An alert with its context. `ts`: microseconds."""
 
     event_id: str
     event_type: str
     ts: int
     term_counts: Mapping[str, int]
+    """How often the context contains each term."""
     group: str | None = None
-    """Alerts of one group, such as one incident, never answer each other."""
+    """Alerts of one group, such as an incident, are never hits of each other."""
     location: str | None = None
-    """Where it was, such as a host."""
+    """Where the alert occurred, such as a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarAlerts:
-    """The past events most alike one alert, best first, with their scores."""
+    """The past alerts most similar to one alert, best first, with their scores."""
 
     query: AlertContext
     hits: list[tuple[AlertContext, float]]
@@ -39,7 +43,7 @@ def rank_similar(
     measure: Measure,
     leave_one_out: bool = False,
 ) -> Iterator[tuple[str, int, str, float]]:
-    """Rows (query, rank, event, score) for each alert, in time order; ranks count from 1."""
+    """Rows (query, rank, event, score) for each alert, in time order. Ranks begin at 1."""
     for answer in find_similar(alerts, gap, k, measure, leave_one_out):
         for rank, (past, score) in enumerate(answer.hits, start=1):
             yield answer.query.event_id, rank, past.event_id, score
@@ -53,70 +57,74 @@ def find_similar(
     leave_one_out: bool = False,
     event_ids: Container[str] | None = None,
 ) -> Iterator[SimilarAlerts]:
-    """An answer for each alert in time order, see `questions`."""
+    """The k best hits of each alert, in time order. For candidates see `iter_candidate_sets`."""
     ranker = rank_by(measure)
-    for question in candidate_sets(alerts, gap, leave_one_out, event_ids):
-        yield question.rank(ranker, k)
+    for candidate_set in iter_candidate_sets(alerts, gap, leave_one_out, event_ids):
+        yield candidate_set.rank(ranker, k)
 
 
-def candidate_sets(
+def iter_candidate_sets(
     alerts: Iterable[AlertContext],
     gap: timedelta,
     leave_one_out: bool = False,
     event_ids: Container[str] | None = None,
 ) -> Iterator["CandidateSet"]:
-    """A question for each alert in time order; equal times stay as they came. `only` these ids are asked for. A
-    question is to be answered before the next one is taken.
+    """The candidates of each alert, in time order; alerts of equal time keep their order.
 
-    Online, candidates are older alerts of the type, by `gap` at least, and E and C_k count up to and including the
-    alert. With `leave_one_out` candidates are all others of the type, and E and C_k count all: `gap` has no meaning.
+    Candidates are the alerts of the same type that are older by `gap` at least. E and C_k count the
+    alerts up to and including the query. With `leave_one_out`, candidates are all other alerts of
+    the type, E and C_k count all of them, and `gap` is ignored.
+
+    `event_ids`: only for these alerts; None: for all. A candidate set is valid until the next one
+    is requested.
     """
     ordered = sorted(alerts, key=lambda alert: alert.ts)
-    walk = (
-        _walk_leave_one_out(ordered)
-        if leave_one_out
-        else _walk_online(ordered, duration_to_micros(gap))
-    )
-    for question in walk:
-        if event_ids is None or question.alert.event_id in event_ids:
-            yield question
+    if leave_one_out:
+        candidate_sets = _iter_leave_one_out(ordered)
+    else:
+        candidate_sets = _iter_older(ordered, duration_to_micros(gap))
+    for candidate_set in candidate_sets:
+        if event_ids is None or candidate_set.alert.event_id in event_ids:
+            yield candidate_set
 
 
 @dataclass(slots=True)
 class _TypeHistory:
-    """The alerts of one type so far."""
+    """The alerts of one type so far, oldest first."""
 
     corpus: Corpus = field(default_factory=Corpus)
     alerts: list[AlertContext] = field(default_factory=list)
-    groups: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    rows_by_group: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, alert: AlertContext) -> ContextVector:
         if alert.group is not None:
-            self.groups[alert.group].append(len(self.alerts))
+            self.rows_by_group[alert.group].append(len(self.alerts))
         self.alerts.append(alert)
         return self.corpus.add(alert.ts, alert.term_counts)
 
     def group_rows(self, alert: AlertContext) -> list[int]:
-        return [] if alert.group is None else self.groups[alert.group]
+        """The rows of the alert's group; empty without a group."""
+        if alert.group is None:
+            return []
+        return self.rows_by_group[alert.group]
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """An alert, and the past alerts of its type that may answer it."""
+    """An alert, and the past alerts of its type that may be its hits."""
 
     alert: AlertContext
     context: ContextVector
     history: _TypeHistory
     candidate_count: int
-    """Candidates are the oldest so many alerts of the type,"""
+    """The candidates are this many of the oldest alerts of the type, except `excluded_rows`."""
     excluded_rows: list[int]
-    """less these."""
     pinned_counts: CorpusCounts | None = None
-    """E and C_k; None: as they are when the question is asked."""
+    """E and C_k; None: as they are when they are used."""
 
     @property
     def candidates(self) -> list[AlertContext]:
-        """Old to new, also those that are no candidates after all: their places count."""
+        """The candidates, oldest first, by row. Includes the excluded rows."""
         return self.history.alerts[: self.candidate_count]
 
     @property
@@ -135,45 +143,56 @@ class CandidateSet:
             scores = ranker(self)
             scores[self.excluded_rows] = 0
             top.add(range(self.candidate_count), scores)
-        return SimilarAlerts(
-            self.alert, [(self.history.alerts[hit.event], hit.score) for hit in top.hits]
-        )
+        hits = [(self.history.alerts[hit.event], hit.score) for hit in top.hits]
+        return SimilarAlerts(self.alert, hits)
 
 
-# A score for each of a question's `candidates`.
+# Returns a score for each of `CandidateSet.candidates`.
 Ranker = Callable[[CandidateSet], Floats]
 
 
 def rank_by(measure: Measure) -> Ranker:
-    """Rank by how alike the contexts are."""
-    return lambda question: measure.score_rows(question.context, question.contexts, question.counts)
+    """A ranker that scores contexts by a measure."""
+
+    def score_candidates(candidate_set: CandidateSet) -> Floats:
+        return measure.score_rows(
+            candidate_set.context, candidate_set.contexts, candidate_set.counts
+        )
+
+    return score_candidates
 
 
-def _walk_online(ordered: list[AlertContext], gap: int) -> Iterator[CandidateSet]:
-    types: dict[str, _TypeHistory] = defaultdict(_TypeHistory)
+def _iter_older(ordered: list[AlertContext], gap: int) -> Iterator[CandidateSet]:
+    """`gap`: microseconds."""
+    histories: dict[str, _TypeHistory] = defaultdict(_TypeHistory)
     for alert in ordered:
-        past = types[alert.event_type]
-        context = past.add(alert)
-        times = past.corpus.times
-        candidates = bisect_right(times, alert.ts - gap) if gap else bisect_left(times, alert.ts)
+        history = histories[alert.event_type]
+        context = history.add(alert)
+        times = history.corpus.times
+        if gap:
+            candidate_count = bisect_right(times, alert.ts - gap)
+        else:
+            candidate_count = bisect_left(times, alert.ts)
+        excluded_rows = [row for row in history.group_rows(alert) if row < candidate_count]
+        yield CandidateSet(alert, context, history, candidate_count, excluded_rows)
+
+
+def _iter_leave_one_out(ordered: list[AlertContext]) -> Iterator[CandidateSet]:
+    histories: dict[str, _TypeHistory] = defaultdict(_TypeHistory)
+    added_rows = []
+    for alert in ordered:
+        history = histories[alert.event_type]
+        row = len(history.alerts)
+        added_rows.append((alert, row, history.add(alert)))
+    counts = {event_type: history.corpus.counts() for event_type, history in histories.items()}
+    for alert, row, context in added_rows:
+        history = histories[alert.event_type]
+        excluded_rows = [row, *history.group_rows(alert)]
         yield CandidateSet(
             alert,
             context,
-            past,
-            candidates,
-            [row for row in past.group_rows(alert) if row < candidates],
-        )
-
-
-def _walk_leave_one_out(ordered: list[AlertContext]) -> Iterator[CandidateSet]:
-    types: dict[str, _TypeHistory] = defaultdict(_TypeHistory)
-    added = []
-    for alert in ordered:
-        past = types[alert.event_type]
-        added.append((alert, past, len(past.alerts), past.add(alert)))
-    counts = {name: past.corpus.counts() for name, past in types.items()}
-    for alert, past, row, context in added:
-        without = [row, *past.group_rows(alert)]
-        yield CandidateSet(
-            alert, context, past, len(past.alerts), without, counts[alert.event_type]
+            history,
+            candidate_count=len(history.alerts),
+            excluded_rows=excluded_rows,
+            pinned_counts=counts[alert.event_type],
         )

@@ -1,4 +1,4 @@
-"""Similarity of contexts by TF-IDF cosine (Moirae, CIDR 2007, section 3.5): arrays in, scores out."""
+"""Similarity of contexts by TF-IDF cosine (Moirae, CIDR 2007, §3.5): arrays in, scores out."""
 
 from recall.similarity.answer import (
     SimilarState,
@@ -6,17 +6,11 @@ from recall.similarity.answer import (
     count_hopeful_pieces,
     pieces_without_matches,
 )
-from recall.similarity.comparable import Calibration, answer_features
+from recall.similarity.calibration_model import Calibration, answer_features
+from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.corpus import ContextVector, Corpus, CorpusCounts, Floats, SparseRows
-from recall.similarity.index import (
-    Comparison,
-    CorpusEvent,
-    EventKey,
-    Index,
-    count_terms,
-    make_corpus_event,
-    restore_top,
-)
+from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES, Measure, TfIdfMeasure
 from recall.similarity.ranking import TopK
 from recall.similarity.segment import Segment

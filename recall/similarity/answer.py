@@ -1,42 +1,40 @@
-"""A similarity recall while it runs: the event's context, what it is counted with, and the best so far."""
+"""The state of one similarity recall, which can be stored between pieces and resumed. No I/O."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import orjson
 
 from recall.requests import RecallEvent, SimilarQuestion
-from recall.similarity.index import (
-    Comparison,
-    EventKey,
-    Index,
-    TimeSpan,
-    make_corpus_event,
-    restore_top,
-)
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.events import ContextTables, EventKey, make_corpus_event
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
-from recall.similarity.ranking import TopK, explain_score
+from recall.similarity.ranking import ScoreExplanation, TopK, explain_score
+from recall.similarity.spans import TimeSpan
 
-# Terms shown for each hit, of each sort.
+# Maximum number of terms shown for each hit, separately for shared terms and those of one side.
 _MAX_TERMS = 12
-# Two scores nearer than this may be one after rounding.
+# Scores whose ratio is above this may be equal after rounding.
 _TIE_FACTOR = 1 - 1e-9
 
 
 @dataclass
 class SimilarState:
-    """Everything between two pieces of history. E and C_k stay as they were at the first."""
+    """A comparison between two pieces of history. E and C_k stay as pinned at the first piece."""
 
     index: Index
-    """The corpus in which the comparison's terms and counts are numbered."""
+    """The corpus whose vocabulary numbers the comparison's terms."""
     comparison: Comparison
     seen_runs: list[tuple[int, int]] = field(default_factory=list)
-    """Up to which number of the corpus pieces were compared: how many pieces in a row, and the number."""
+    """For each run of compared pieces: their number, and the sequence number of the newest event
+    that was in the corpus."""
 
     @property
     def top(self) -> TopK[EventKey]:
-        """The best so far."""
+        """The best hits so far."""
         return self.comparison.top
 
     @classmethod
@@ -46,10 +44,13 @@ class SimilarState:
         question: SimilarQuestion,
         recall_event: RecallEvent,
         sequence: int,
-        contexts: Mapping[str, Sequence[Mapping[str, str | None]]],
+        contexts: ContextTables,
         stored: bytes | None,
     ) -> "SimilarState":
-        """Begin, or go on from what was kept. `number`: the corpus that is counted."""
+        """Begin a comparison, or continue from `stored`, the result of `dump`.
+
+        `sequence`: E and C_k count the events that entered the corpus up to this number.
+        """
         event = make_corpus_event(
             recall_event.ts,
             str(recall_event.eid),
@@ -58,26 +59,34 @@ class SimilarState:
             question.contexts,
             index.numeric,
         )
-        kept = {"hits": [], "seen": []} if stored is None else orjson.loads(stored)
-        hits = [tuple(hit) for hit in kept["hits"]]
-        newest = event.ts - question.gap + 1 if question.gap else event.ts
-        measure, top = MEASURES[question.measure], restore_top(question.k, hits)
-        comparison = Comparison(event, index.pin_counts(event), measure, top, newest, sequence)
-        return cls(index, comparison, [(pieces, seen) for pieces, seen in kept["seen"]])
+        state: dict[str, Any] = {"hits": [], "seen": []}
+        if stored is not None:
+            state = orjson.loads(stored)
+        before_ts = event.ts
+        if question.gap:
+            before_ts = event.ts - question.gap + 1
+        comparison = Comparison(
+            event=event,
+            pinned_counts=index.pin_counts(event),
+            measure=MEASURES[question.measure],
+            top=restore_top(question.k, list(map(tuple, state["hits"]))),
+            before_ts=before_ts,
+            max_sequence=sequence,
+        )
+        return cls(index, comparison, list(map(tuple, state["seen"])))
 
     def dump(self) -> bytes:
-        """What must be kept to go on."""
-        return orjson.dumps(
-            {"hits": [(*hit.event, hit.score) for hit in self.top.hits], "seen": self.seen_runs}
-        )
+        """What `resume` needs to continue, as JSON."""
+        hits = [(*hit.event, hit.score) for hit in self.top.hits]
+        return orjson.dumps({"hits": hits, "seen": self.seen_runs})
 
     def skip_pieces(self, pieces: int) -> None:
-        """So many pieces come before all others, and held nothing of use when the corpus was counted."""
+        """Record that the first pieces need no comparison: no event in them can be a hit."""
         if pieces:
             self.seen_runs.append((pieces, self.comparison.event.sequence))
 
     def record_piece(self, sequence: int) -> None:
-        """The next piece is compared with what has come in up to a number."""
+        """Record that the next piece is compared, with events up to a sequence number."""
         self.comparison.max_sequence = sequence
         if self.seen_runs and self.seen_runs[-1][1] == sequence:
             self.seen_runs[-1] = self.seen_runs[-1][0] + 1, sequence
@@ -85,27 +94,28 @@ class SimilarState:
             self.seen_runs.append((1, sequence))
 
     def build_answer(self, index: Index) -> list[dict[str, Any]]:
-        """The best so far, each with its reasons."""
-        one = self.comparison
-        query, counts = index.vocabulary.encode(one.event.term_counts), index.full_counts(one)
+        """The best hits so far as rows of JSON, each with an explanation of its score."""
+        comparison = self.comparison
+        query = index.vocabulary.encode(comparison.event.term_counts)
+        counts = index.full_counts(comparison)
         rows = []
-        for rank, hit in enumerate(one.top.hits, start=1):
-            why = explain_score(
-                one.measure, index.vocabulary, query, index.context(hit.event), counts
-            )
+        for rank, hit in enumerate(comparison.top.hits, start=1):
+            past = index.context(hit.event)
+            explanation = explain_score(comparison.measure, index.vocabulary, query, past, counts)
+            shared = _score_shares(index, comparison, hit.event, explanation)
             rows.append(
                 {
                     "rank": rank,
                     "past_eid": hit.event[1],
                     "past_ts": hit.event[0],
                     "score": hit.score,
-                    "shared": _score_shares(index, one, hit.event, why.shared_terms)[:_MAX_TERMS],
-                    "only_new": why.only_query[:_MAX_TERMS],
-                    "only_past": why.only_past[:_MAX_TERMS],
+                    "shared": shared[:_MAX_TERMS],
+                    "only_new": explanation.only_query[:_MAX_TERMS],
+                    "only_past": explanation.only_past[:_MAX_TERMS],
                     "corpus": {
-                        "events": why.event_count,
-                        "newest": why.newest_ts,
-                        "number": one.event.sequence,
+                        "events": explanation.event_count,
+                        "newest": explanation.newest_ts,
+                        "number": comparison.event.sequence,
                         "seen": self.seen_runs,
                     },
                 }
@@ -114,27 +124,32 @@ class SimilarState:
 
 
 def _score_shares(
-    index: Index, one: Comparison, hit: EventKey, terms: Mapping[str, float]
+    index: Index, comparison: Comparison, past_event: EventKey, explanation: ScoreExplanation
 ) -> list[tuple[str, float]]:
-    """What is shared, with its share of the score, the largest first: terms, and numbers with how near they are."""
-    parts = list(terms.items())
-    near = index.numeric_contributions(one, hit)
-    if near:
-        query, past = index.vocabulary.encode(one.event.term_counts), index.context(hit)
-        whole = float(one.measure.term_contributions(query, past, index.full_counts(one)).sum())
-        total = whole + sum(part for _, part in near) or 1.0
-        parts = [(term, share * whole / total) for term, share in parts]
-        parts += [(name, part / total) for name, part in near]
-    return sorted(
-        ((term, share) for term, share in parts if share > 0), key=lambda part: (-part[1], part[0])
-    )
+    """Shared terms and near numeric values with their share of the score, largest first."""
+    shares = list(explanation.shared_terms.items())
+    numeric = index.numeric_contributions(comparison, past_event)
+    if numeric:
+        query = index.vocabulary.encode(comparison.event.term_counts)
+        contributions = comparison.measure.term_contributions(
+            query, index.context(past_event), index.full_counts(comparison)
+        )
+        terms_total = float(contributions.sum())
+        total = terms_total + sum(contribution for _, contribution in numeric) or 1.0
+        shares = [(term, share * terms_total / total) for term, share in shares]
+        shares += [(label, contribution / total) for label, contribution in numeric]
+    positive = [pair for pair in shares if pair[1] > 0]
+    return sorted(positive, key=lambda pair: (-pair[1], pair[0]))
 
 
 def compare(
     index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
 ) -> list[tuple[int, bool]]:
-    """Compare each with the events of a piece of history, in one pass for all; for each how many there were, and
-    whether its best have changed. Events that were found since E and C_k were counted are candidates too."""
+    """Compare each event with the events of its piece of history, in one pass over the index.
+
+    Events that entered the corpus after E and C_k were pinned are candidates too. Returns for
+    each state the number of compared events and whether its best hits have changed.
+    """
     for state in states:
         state.record_piece(max(index.last_sequence, state.comparison.event.sequence))
     return index.score([state.comparison for state in states], spans)
@@ -143,14 +158,16 @@ def compare(
 def pieces_without_matches(
     index: Index, state: SimilarState, spans: Sequence[TimeSpan]
 ) -> list[bool]:
-    """For each of some pieces of history, whether none of its events shares anything with the new one."""
+    """For each piece of history, whether none of its events can score above 0."""
     return [bound == 0 for bound in index.score_bounds(state.comparison, spans)]
 
 
 def count_hopeful_pieces(index: Index, state: SimilarState, spans: Sequence[TimeSpan]) -> int:
-    """How many of some pieces of history may still change the best: those with an event that may reach the k-th
-    score. Where there are fewer than k hits, any event that scores at all does."""
-    least = state.top.min_score * _TIE_FACTOR
-    return sum(
-        bound > 0 and bound >= least for bound in index.score_bounds(state.comparison, spans)
-    )
+    """The number of pieces of history that may still change the best hits.
+
+    These are the pieces with an event that may reach the k-th score or, while there are fewer
+    than k hits, score above 0.
+    """
+    min_score = state.top.min_score * _TIE_FACTOR
+    bounds = np.array(index.score_bounds(state.comparison, spans))
+    return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))

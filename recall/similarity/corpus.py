@@ -1,6 +1,7 @@
-"""Contexts as bags of counted terms, and how many contexts hold each term (Moirae, CIDR 2007, §3.5).
+"""Contexts as term vectors, and how many contexts contain each term (Moirae, CIDR 2007, §3.5).
 
-A context is a document and `attribute=value` a term. Terms are numbers here, contexts rows of a sparse matrix.
+A context is a document and `attribute=value` a term. Terms are numbered by a vocabulary; contexts
+are rows of a sparse matrix. No I/O.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
 
+# Numbers of terms or attributes, or offsets into an array of terms.
 Ids = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 
-_INITIAL_CAPACITY = 1024
+_INITIAL_CAPACITY = 1024  # elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,101 +28,113 @@ class ContextVector:
     counts: Floats
 
     def to_binary(self) -> "ContextVector":
-        """The same terms, once each."""
+        """The same terms, each with count 1."""
         return replace(self, counts=np.ones(len(self.terms)))
 
 
 class Vocabulary:
-    """Terms as numbers, and their attributes, both in the order in which they were first seen."""
+    """Numbers of terms and of their attributes, from 0, in the order of first use."""
 
     def __init__(self) -> None:
         self._ids: dict[str, int] = {}
         self._terms: list[str] = []
         self._attribute_ids: dict[str, int] = {}
+        # The attribute of each term.
         self._attributes = _GrowableArray(np.int32)
 
     def __len__(self) -> int:
         return len(self._terms)
 
     def encode(self, term_counts: Mapping[str, int]) -> ContextVector:
-        """A bag of terms as numbers; terms not seen before are added."""
-        bag = sorted((self._term_id(term), count) for term, count in term_counts.items())
-        terms = np.array([term for term, _ in bag], dtype=np.int32)
-        return ContextVector(terms, np.array([count for _, count in bag], dtype=np.float64))
+        """The vector of counted terms. Unknown terms are added to the vocabulary."""
+        counts_by_id = sorted((self._term_id(term), count) for term, count in term_counts.items())
+        terms = np.array([term for term, _ in counts_by_id], dtype=np.int32)
+        counts = np.array([count for _, count in counts_by_id], dtype=np.float64)
+        return ContextVector(terms, counts)
 
     def encode_terms(self, terms: Iterable[str]) -> Ids:
-        """Terms as numbers; those not seen before are added."""
-        return np.fromiter((self._term_id(word) for word in terms), dtype=np.int32)
+        """The numbers of terms. Unknown terms are added to the vocabulary."""
+        return np.fromiter(map(self._term_id, terms), dtype=np.int32)
 
     def decode_terms(self, terms: Iterable[int]) -> list[str]:
-        """Numbers as terms."""
+        """The terms of some numbers."""
         return [self._terms[term] for term in terms]
 
     @property
     def attributes(self) -> Ids:
-        """The number of each term's attribute, which is what stands before its first `=`."""
+        """The number of each term's attribute: the text before the first `=`."""
         return self._attributes.prefix(len(self))
 
     def _term_id(self, term: str) -> int:
-        found = self._ids.setdefault(term, len(self._terms))
-        if found == len(self._terms):
+        term_id = self._ids.setdefault(term, len(self._terms))
+        if term_id == len(self._terms):
             self._terms.append(term)
-            name = term.partition("=")[0]
-            self._attributes.extend(
-                [self._attribute_ids.setdefault(name, len(self._attribute_ids))]
-            )
-        return found
+            attribute = term.partition("=")[0]
+            attribute_id = self._attribute_ids.setdefault(attribute, len(self._attribute_ids))
+            self._attributes.extend([attribute_id])
+        return term_id
 
 
 @dataclass(frozen=True)
 class SparseRows:
-    """Contexts, old to new, as compressed sparse rows: row i holds the terms from `starts[i]` to `starts[i + 1]`."""
+    """Contexts, oldest first, as compressed sparse rows.
+
+    Row i has the terms from `starts[i]` to before `starts[i + 1]`, with their counts and the
+    squares of these.
+    """
 
     starts: Ids
     terms: Ids
     counts: Floats
     squares: Floats
     width: int
-    """Terms are below this number."""
+    """All terms are below this number."""
 
     def __len__(self) -> int:
         return len(self.starts) - 1
 
     def slice_rows(self, first: int, last: int) -> "SparseRows":
-        """The rows from `first` to before `last`, their terms not copied."""
+        """The rows from `first` to before `last`. Terms and counts are views, not copies."""
         low, high = int(self.starts[first]), int(self.starts[last])
         starts = self.starts[first : last + 1] - self.starts[first]
         arrays = (self.terms[low:high], self.counts[low:high], self.squares[low:high])
         return SparseRows(starts, *arrays, self.width)
 
     def document_frequencies(self, width: int, rows: npt.NDArray[np.bool_] | None = None) -> Floats:
-        """For each term below `width`, how many rows hold it; `rows`: only of these."""
-        terms = self.terms if rows is None else self.terms[np.repeat(rows, np.diff(self.starts))]
+        """For each term below `width`, how many rows contain it.
+
+        `rows`: a mask of the rows to count; None: all.
+        """
+        terms = self.terms
+        if rows is not None:
+            terms = terms[np.repeat(rows, np.diff(self.starts))]
         return np.bincount(terms, minlength=width).astype(np.float64)
 
     def to_binary(self) -> "SparseRows":
-        """The same terms, once each."""
-        once = np.ones(len(self.terms))
-        return replace(self, counts=once, squares=once)
+        """The same terms, each with count 1."""
+        ones = np.ones(len(self.terms))
+        return replace(self, counts=ones, squares=ones)
 
     def weighted_sums(self, weights: Floats) -> Floats:
-        """For each row, the sum of the weights of its terms, each times its count."""
+        """For each row, the sum of count times weight over its terms. `weights`: by term."""
         return self._sums(self.counts, weights)
 
     def weighted_square_sums(self, weights: Floats) -> Floats:
-        """For each row, the sum of the weights of its terms, each times its count squared."""
+        """For each row, the sum of count² times weight over its terms. `weights`: by term."""
         return self._sums(self.squares, weights)
 
     def _sums(self, values: Floats, weights: Floats) -> Floats:
-        matrix = csr_array(
-            (values, self.terms, self.starts), shape=(len(self), len(weights)), copy=False
-        )
+        shape = (len(self), len(weights))
+        matrix = csr_array((values, self.terms, self.starts), shape=shape, copy=False)
         sums: Floats = matrix @ weights
         return sums
 
 
 class ContextVectors:
-    """Contexts, old to new. Adding one is O(its terms); rows given out before stay as they are."""
+    """Contexts, oldest first. Adding one costs O(its terms), amortised.
+
+    Rows that were returned before do not change.
+    """
 
     def __init__(self, contexts: Iterable[ContextVector] = ()) -> None:
         self._starts = _GrowableArray(np.int32)
@@ -141,7 +155,7 @@ class ContextVectors:
         return ContextVector(terms[starts[row] :], counts[starts[row] :])
 
     def add(self, context: ContextVector) -> None:
-        """Add the newest context."""
+        """Append the newest context."""
         self._terms.extend(context.terms)
         self._counts.extend(context.counts)
         self._squares.extend(context.counts**2)
@@ -150,7 +164,7 @@ class ContextVectors:
             self._width = max(self._width, int(context.terms[-1]) + 1)
 
     def oldest_rows(self, count: int) -> SparseRows:
-        """The first `rows` contexts, not copied."""
+        """The first `count` contexts, as views."""
         starts = self._starts.prefix(count + 1)
         size = int(starts[-1])
         arrays = (self._terms.prefix(size), self._counts.prefix(size), self._squares.prefix(size))
@@ -159,50 +173,51 @@ class ContextVectors:
 
 @dataclass(frozen=True)
 class CorpusCounts:
-    """E and C_k at one moment: what an answer is computed with, kept with it so that it can be repeated."""
+    """E and C_k at one moment. Stored with an answer, they make it reproducible."""
 
     event_count: int
-    """E."""
+    """E: how many events are counted."""
     document_frequencies: Floats
-    """C_k by term; terms seen later are beyond its end."""
+    """C_k by term. Terms that were seen later are beyond its end."""
     newest_ts: int | None
-    """Event time of the newest event counted."""
+    """Time of the newest counted event, microseconds; None: no event is counted."""
     attributes: Ids
     """The attribute of each term."""
 
     @cached_property
     def idf(self) -> Floats:
-        """log10(E / C_k). A term that no counted event holds weighs as if one did."""
+        """log10(E / C_k) by term. A term that no counted event contains weighs as if one did."""
         return self._idf(self.document_frequencies)
 
     def idf_up_to(self, width: int) -> Floats:
         """`idf` of the terms below `width`, which may be more than were counted."""
         missing = width - len(self.idf)
-        return (
-            self.idf if missing <= 0 else np.concatenate([self.idf, self._idf(np.zeros(missing))])
-        )
+        if missing <= 0:
+            return self.idf
+        return np.concatenate([self.idf, self._idf(np.zeros(missing))])
 
-    def _idf(self, holding: Floats) -> Floats:
-        weights: Floats = np.log10(max(self.event_count, 1) / np.maximum(holding, 1))
+    def _idf(self, document_frequencies: Floats) -> Floats:
+        weights: Floats = np.log10(max(self.event_count, 1) / np.maximum(document_frequencies, 1))
         return weights
 
 
 class Corpus:
-    """The contexts of one event type in (ts, id) order, with E and C_k of those added so far."""
+    """The contexts of one event type in (ts, ID) order, with E and C_k of all of them."""
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary()
         self.contexts = ContextVectors()
         self.times: list[int] = []
+        """Event times, microseconds."""
         self._document_frequencies = np.zeros(_INITIAL_CAPACITY)
 
     def __len__(self) -> int:
         return len(self.times)
 
     def add(self, ts: int, term_counts: Mapping[str, int]) -> ContextVector:
-        """Add the next event, which is not older than the last, and return its context."""
+        """Append an event and return its context. Raises `ValueError` if it is out of order."""
         if self.times and ts < self.times[-1]:
-            raise ValueError("events enter the corpus in the order of their times")
+            raise ValueError("events must be added in the order of their times")
         context = self.vocabulary.encode(term_counts)
         self.times.append(ts)
         self.contexts.add(context)
@@ -213,15 +228,20 @@ class Corpus:
         return context
 
     def counts(self) -> CorpusCounts:
-        """E and C_k as of now; they do not change when more is added."""
-        holding = self._document_frequencies[: len(self.vocabulary)].copy()
+        """E and C_k as of now. They do not change when events are added."""
+        newest_ts = None
+        if self.times:
+            newest_ts = self.times[-1]
         return CorpusCounts(
-            len(self), holding, self.times[-1] if self.times else None, self.vocabulary.attributes
+            event_count=len(self),
+            document_frequencies=self._document_frequencies[: len(self.vocabulary)].copy(),
+            newest_ts=newest_ts,
+            attributes=self.vocabulary.attributes,
         )
 
 
 class _GrowableArray:
-    """An array with room at its end."""
+    """An array with spare capacity at its end."""
 
     def __init__(self, dtype: Any) -> None:
         self._buffer = np.zeros(_INITIAL_CAPACITY, dtype=dtype)
@@ -237,11 +257,14 @@ class _GrowableArray:
         self._size = end
 
     def prefix(self, size: int) -> npt.NDArray[Any]:
+        """The first `size` elements, as a view."""
         return self._buffer[:size]
 
 
-def _ensure_capacity(held: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """The same array, or a longer copy with zeros at its end."""
-    if size <= len(held):
-        return held
-    return np.concatenate([held, np.zeros(max(size, 2 * len(held)) - len(held), dtype=held.dtype)])
+def _ensure_capacity(array: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
+    """The array itself if it has `size` elements, else a longer copy, padded with zeros."""
+    capacity = len(array)
+    if size <= capacity:
+        return array
+    padding = np.zeros(max(size, 2 * capacity) - capacity, dtype=array.dtype)
+    return np.concatenate([array, padding])

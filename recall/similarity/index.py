@@ -1,91 +1,54 @@
-"""The corpus of one rule's version, chunk by chunk: contexts of past events, ready to be compared.
+"""The corpus of one rule version, chunk by chunk: contexts of past events, ready to be compared.
 
-Each chunk is some segments; events that come in make a new one, and small ones are merged as in a log-structured tree
-(O'Neil et al. 1996), so that an event costs a logarithmic number of copies. E and C_k are kept for all of the corpus.
+Each chunk has several segments. New events make a new segment, and small ones are merged as in a
+log-structured merge tree (O'Neil et al. 1996), so that an event is copied a logarithmic number of
+times. E and C_k are counted over the whole corpus. No I/O.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from recall.similarity import kernel
-from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, SparseRows, Vocabulary
+from recall.similarity.comparison import Comparison
+from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
+from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.journal import Journal
-from recall.similarity.measure import BinaryMeasure, Measure, TfIdfMeasure, score_with_numbers
+from recall.similarity.measure import BinaryMeasure, TfIdfMeasure, score_with_numbers
 from recall.similarity.numeric import (
     NO_VALUES,
-    NumericValues,
     Scales,
     build_scales,
     flatten_values,
     numeric_products,
     numeric_squares,
 )
-from recall.similarity.ranking import RankedHit, TopK, top_rows
-from recall.similarity.segment import (
-    MAX_SEGMENT_ROWS,
-    CorpusEvent,
-    EventKey,
-    PinnedCounts,
-    SearchBuffers,
-    SearchQuery,
-    Segment,
-)
+from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
+from recall.similarity.ranking import top_rows
+from recall.similarity.segment import MAX_SEGMENT_ROWS, SearchBuffers, Segment
+from recall.similarity.segment_merge import merge_segments
+from recall.similarity.spans import TimeSpan, max_by_span
 
-__all__ = [
-    "Comparison",
-    "Index",
-    "EventKey",
-    "CorpusEvent",
-    "PinnedCounts",
-    "TimeSpan",
-    "count_terms",
-    "make_corpus_event",
-    "restore_top",
-]
-
-_NO_TERMS = np.empty(0, dtype=np.int32)
-
-# Rows of an event's contexts, by name: columns and their values as texts.
-ContextTables = Mapping[str, Sequence[Mapping[str, str | None]]]
-# From a time (None: the first) to before another, microseconds.
-TimeSpan = tuple[int | None, int]
-RowPositions = np.ndarray[tuple[int], np.dtype[np.int64]]
-
-
-@dataclass
-class Comparison:
-    """One event that is compared, with the counts of its question; the best so far go into `top`."""
-
-    event: CorpusEvent
-    pinned_counts: PinnedCounts
-    measure: Measure
-    top: TopK[EventKey]
-    before_ts: int
-    """Past events are older than this, microseconds."""
-    max_sequence: int
-    """Past events are those that came in up to this number."""
-    counts: CorpusCounts | None = None
-    """What is pinned for every term, once it was needed."""
-    scales: Scales | None = None
-    """What is pinned for numeric attributes, once it was needed."""
+_MIN_CAPACITY = 1024  # terms
 
 
 class Index:
-    """The corpus of one version of a rule, by some of its contexts. `numeric`: attributes compared as numbers, with
-    their bandwidths, None for that of Silverman's rule."""
+    """The corpus of one rule version, by some of its contexts.
+
+    `numeric`: attributes compared as numbers, with their bandwidths (None: Silverman's rule).
+    """
 
     def __init__(self, numeric: Mapping[str, float | None] | None = None) -> None:
         self.numeric = dict(sorted((numeric or {}).items()))
         self.vocabulary = Vocabulary()
         self.last_sequence = 0
-        """The last event that came in."""
+        """The sequence number of the newest event."""
         self.segments: list[Segment] = []
         self._event_count = 0
         self._newest_ts: int | None = None
+        # C_k by term, with spare capacity. Copied before a change once it was shared.
         self._document_frequencies = np.zeros(0)
         self._counts_shared = False
         self._journal = Journal()
@@ -94,137 +57,146 @@ class Index:
     def __len__(self) -> int:
         return self._event_count
 
-    # What comes in
+    # Adding events
 
     def add(self, chunk: int, events: Iterable[CorpusEvent]) -> None:
-        """Events that came into the corpus, of one chunk, in any order."""
-        new = sorted(events, key=lambda past: past.key)
-        for first in range(0, len(new), MAX_SEGMENT_ROWS):
-            self.add_segment(
-                Segment.from_events(chunk, new[first : first + MAX_SEGMENT_ROWS], self.vocabulary)
-            )
+        """Add events of one chunk, in any order."""
+        ordered = sorted(events, key=lambda event: event.key)
+        for first in range(0, len(ordered), MAX_SEGMENT_ROWS):
+            part = ordered[first : first + MAX_SEGMENT_ROWS]
+            self.add_segment(Segment.from_events(chunk, part, self.vocabulary))
 
     def add_segment(self, segment: Segment) -> None:
-        """A segment of new events, whose terms are numbered by this index's vocabulary."""
+        """Add a segment of new events, whose terms are numbered by this index's vocabulary."""
         self._make_counts_writable()
         self._document_frequencies[segment.term_ids] += segment.document_frequencies()
         if self._journal.is_full:
-            for known in self.segments:
-                self._refresh_segment_bounds(known, self._log_event_count)
-                known.journal_position = 0
+            for existing in self.segments:
+                self._refresh_segment_bounds(existing, self._log_event_count)
+                existing.journal_position = 0
             self._journal.clear()
         self._journal.record(segment.term_ids)
         self._event_count += len(segment)
-        newest = int(segment.arrays["ts"][-1])
-        self._newest_ts = newest if self._newest_ts is None else max(newest, self._newest_ts)
+        newest_ts = int(segment.arrays["ts"][-1])
+        if self._newest_ts is None or newest_ts > self._newest_ts:
+            self._newest_ts = newest_ts
         self.last_sequence = max(self.last_sequence, segment.newest_sequence)
         self.segments.append(segment)
-        self._merge_segments(segment.chunk)
-        self.segments.sort(key=lambda one: (one.chunk, one.key_range[0]))
+        self._merge_small_segments(segment.chunk)
+        self.segments.sort(key=lambda segment: (segment.chunk, segment.key_range[0]))
 
     def _make_counts_writable(self) -> None:
-        """C_k may be written to, and has room for all terms: what was given out stays as it is."""
-        width = len(self.vocabulary)
-        if self._counts_shared or len(self._document_frequencies) < width:
-            room = (
-                len(self._document_frequencies)
-                if width <= len(self._document_frequencies)
-                else max(width, 2 * len(self._document_frequencies), 1024)
-            )
-            self._document_frequencies = np.concatenate(
-                [self._document_frequencies, np.zeros(room - len(self._document_frequencies))]
-            )
-            self._counts_shared = False
+        """Have an unshared array of C_k with an element for every term."""
+        width, capacity = len(self.vocabulary), len(self._document_frequencies)
+        if capacity >= width and not self._counts_shared:
+            return
+        if capacity < width:
+            capacity = max(width, 2 * capacity, _MIN_CAPACITY)
+        writable = np.zeros(capacity)
+        writable[: len(self._document_frequencies)] = self._document_frequencies
+        self._document_frequencies = writable
+        self._counts_shared = False
 
-    def _merge_segments(self, chunk: int) -> None:
-        """The smallest segments of a chunk become one while it is less than twice their size together."""
+    def _merge_small_segments(self, chunk: int) -> None:
+        """Merge the two smallest segments of a chunk, until one is twice as large as the other."""
         while True:
-            mine = sorted((s for s in self.segments if s.chunk == chunk), key=len)
-            if (
-                len(mine) < 2
-                or len(mine[1]) >= 2 * len(mine[0])
-                or len(mine[0]) + len(mine[1]) > MAX_SEGMENT_ROWS
-            ):
+            segments = [segment for segment in self.segments if segment.chunk == chunk]
+            if len(segments) < 2:
                 return
-            merged = Segment.merge(mine[:2])
-            self.segments = [s for s in self.segments if s not in mine[:2]] + [merged]
+            smallest, second = sorted(segments, key=len)[:2]
+            if len(second) >= 2 * len(smallest):
+                return
+            if len(smallest) + len(second) > MAX_SEGMENT_ROWS:
+                return
+            merged = merge_segments([smallest, second])
+            self.segments.remove(smallest)
+            self.segments.remove(second)
+            self.segments.append(merged)
 
     # E and C_k
 
     def pin_counts(self, event: CorpusEvent) -> PinnedCounts:
-        """E and C_k up to and including an event, of what came in up to `event.number`.
+        """E and C_k of the events up to and including `event`, by (ts, event ID).
 
-        The event itself counts once, whether or not it is in the corpus yet.
+        Of these, the events that entered the corpus up to `event.sequence` are counted. The event
+        itself counts once, whether or not it is in the corpus yet.
         """
         width = len(self.vocabulary)
-        events, newest = self._event_count, self._newest_ts
-        less = None
+        event_count, newest_ts = self._event_count, self._newest_ts
+        excluded: Floats | None = None
         for segment in self.segments:
             counted = segment.counted_rows(event.key, event.sequence)
-            if counted is not None:
-                less = np.zeros(width) if less is None else less
-                less[segment.term_ids] -= segment.document_frequencies(~counted)
-                events -= int(np.count_nonzero(~counted))
-        changed, changes = _NO_TERMS, np.zeros(0)
-        if less is not None:
-            changed = np.flatnonzero(less).astype(np.int32)
-            changes = less[changed]
-            newest = max(
-                (t for s in self.segments if (t := _newest_counted_ts(s, event)) is not None),
-                default=None,
-            )
+            if counted is None:
+                continue
+            if excluded is None:
+                excluded = np.zeros(width)
+            excluded[segment.term_ids] += segment.document_frequencies(~counted)
+            event_count -= int(np.count_nonzero(~counted))
+        changed_terms, changes = np.empty(0, dtype=np.int32), np.zeros(0)
+        if excluded is not None:
+            changed_terms = np.flatnonzero(excluded).astype(np.int32)
+            changes = -excluded[changed_terms]
+            newest_ts = self._newest_counted_ts(event)
         if not self._contains(event):
-            events += 1
-            newest = event.ts
-            mine = self.vocabulary.encode(event.term_counts).terms
-            if len(changed):
-                both = np.union1d(changed, mine).astype(np.int32)
-                more = np.isin(both, mine).astype(np.float64)
-                more[np.searchsorted(both, changed)] += changes
-                changed, changes = both, more
-            else:
-                changed, changes = mine, np.ones(len(mine))
+            event_count += 1
+            newest_ts = event.ts
+            event_terms = self.vocabulary.encode(event.term_counts).terms
+            changed_terms, changes = _count_terms_once(changed_terms, changes, event_terms)
         self._counts_shared = True
-        return PinnedCounts(events, self._document_frequencies, changed, changes, newest)
+        return PinnedCounts(
+            event_count, self._document_frequencies, changed_terms, changes, newest_ts
+        )
+
+    def _newest_counted_ts(self, event: CorpusEvent) -> int | None:
+        """The newest time of the events that are counted for `event`; None: there are none."""
+        newest_ts: int | None = None
+        for segment in self.segments:
+            ts = segment.arrays["ts"]
+            counted = segment.counted_rows(event.key, event.sequence)
+            if counted is not None:
+                ts = ts[counted]
+            if len(ts) and (newest_ts is None or ts[-1] > newest_ts):
+                newest_ts = int(ts[-1])
+        return newest_ts
 
     def full_counts(self, comparison: Comparison) -> CorpusCounts:
-        """What is pinned, for every term."""
+        """The pinned counts of a comparison, for every term."""
         if comparison.counts is None:
             pinned = comparison.pinned_counts
-            holding = np.zeros(len(self.vocabulary))
-            size = min(len(holding), len(pinned.base_frequencies))
-            holding[:size] = pinned.base_frequencies[:size]
-            holding[pinned.changed_terms] += pinned.frequency_changes
+            frequencies = np.zeros(len(self.vocabulary))
+            size = min(len(frequencies), len(pinned.base_frequencies))
+            frequencies[:size] = pinned.base_frequencies[:size]
+            frequencies[pinned.changed_terms] += pinned.frequency_changes
             comparison.counts = CorpusCounts(
-                pinned.event_count, holding, pinned.newest_ts, self.vocabulary.attributes
+                pinned.event_count, frequencies, pinned.newest_ts, self.vocabulary.attributes
             )
         return comparison.counts
 
     def pinned_scales(self, comparison: Comparison) -> Scales:
-        """What is pinned for numeric attributes: the values up to and including the event's."""
+        """The scales of numeric attributes, from the values that are counted for a comparison."""
         if comparison.scales is None:
+            event = comparison.event
             parts = []
             for segment in self.segments:
-                counted = segment.counted_rows(comparison.event.key, comparison.event.sequence)
-                held = segment.values
-                mine = slice(None) if counted is None else counted[held.rows]
-                parts.append(
-                    NumericValues(held.rows[mine], held.attributes[mine], held.values[mine])
-                )
-            own = (
-                NO_VALUES
-                if self._contains(comparison.event)
-                else flatten_values([comparison.event.numeric_values])
-            )
-            comparison.scales = build_scales(parts, own, list(self.numeric.values()))
+                values = segment.values
+                counted = segment.counted_rows(event.key, event.sequence)
+                if counted is not None:
+                    values = values.select(counted[values.rows])
+                parts.append(values)
+            event_values = NO_VALUES
+            if not self._contains(event):
+                event_values = flatten_values([event.numeric_values])
+            comparison.scales = build_scales(parts, event_values, list(self.numeric.values()))
         return comparison.scales
 
     def _contains(self, event: CorpusEvent) -> bool:
-        return any(
-            int(s.arrays["numbers"][row]) <= event.sequence for s, row in self._find_rows(event.key)
-        )
+        """Whether the event is in the corpus and entered it up to `event.sequence`."""
+        for segment, row in self._find_rows(event.key):
+            if segment.arrays["numbers"][row] <= event.sequence:
+                return True
+        return False
 
-    def _find_rows(self, key: EventKey) -> Iterable[tuple[Segment, int]]:
+    def _find_rows(self, key: EventKey) -> Iterator[tuple[Segment, int]]:
         for segment in self.segments:
             if segment.key_range[0] <= key <= segment.key_range[1]:
                 row = segment.find_row(key)
@@ -232,7 +204,7 @@ class Index:
                     yield segment, row
 
     def context(self, key: EventKey) -> ContextVector:
-        """The context of an event of the corpus."""
+        """The context of an event. Raises `KeyError` if it is not in the corpus."""
         for segment, row in self._find_rows(key):
             return segment.context(row)
         raise KeyError(key)
@@ -242,244 +214,194 @@ class Index:
     def score(
         self, comparisons: Sequence[Comparison], spans: Sequence[TimeSpan]
     ) -> list[tuple[int, bool]]:
-        """Compare each event with past ones of a span of time, all in one pass.
+        """Compare each event with the past events of its span of time, in one pass.
 
-        Returns for each how many it was compared with, and whether its best have changed.
+        Returns for each comparison how many events it was compared with, and whether its best
+        hits have changed.
         """
         compared, changed = [0] * len(comparisons), [False] * len(comparisons)
-        queries = [self._search_query(one) for one in comparisons]
-        level = self._log_event_count
+        queries = map(self._search_query, comparisons)
+        jobs = list(zip(comparisons, queries, spans, strict=True))
+        log_event_count = self._log_event_count
         for segment in self.segments:
-            for at, (one, query, (low, high)) in enumerate(
-                zip(comparisons, queries, spans, strict=True)
-            ):
-                first, last = segment.rows_between(low, min(high, one.before_ts))
+            for number, (comparison, query, (low, high)) in enumerate(jobs):
+                first, last = segment.rows_between(low, min(high, comparison.before_ts))
                 if first >= last:
                     continue
-                compared[at] += last - first
+                compared[number] += last - first
                 if query is None:
-                    rows, scores = self._score_exhaustively(segment, one, first, last)
+                    rows, scores = self._score_exhaustively(segment, comparison, first, last)
                 else:
                     if not query.is_set:
-                        self._refresh_segment_bounds(segment, level)
-                    limits = (first, last), one.top.k, one.top.min_score
+                        self._refresh_segment_bounds(segment, log_event_count)
                     rows, scores = segment.search(
-                        query, one.pinned_counts, one.max_sequence, *limits, self._search_buffers
+                        query,
+                        comparison.pinned_counts,
+                        max_sequence=comparison.max_sequence,
+                        rows=(first, last),
+                        k=comparison.top.k,
+                        min_score=comparison.top.min_score,
+                        buffers=self._search_buffers,
                     )
                 if len(rows):
-                    changed[at] = (
-                        one.top.add_hits([segment.key(int(row)) for row in rows], scores)
-                        or changed[at]
-                    )
+                    keys = list(map(segment.key, rows.tolist()))
+                    if comparison.top.add_hits(keys, scores):
+                        changed[number] = True
         return list(zip(compared, changed, strict=True))
 
-    def _search_query(self, one: Comparison) -> SearchQuery | None:
-        """The event as the fast search takes it; None: its measure is another, or that is TF-IDF and there are numbers
-        or its counts lie too far back."""
-        context = self.vocabulary.encode(one.event.term_counts)
-        if isinstance(one.measure, BinaryMeasure):
-            return one.pinned_counts.set_query(context)
-        if (
-            not isinstance(one.measure, TfIdfMeasure)
-            or self.numeric
-            or one.pinned_counts.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG
-        ):
+    def _search_query(self, comparison: Comparison) -> SearchQuery | None:
+        """The event as a query of the compiled search; None: its rows must be compared one by one.
+
+        That is so for `attributes`, for TF-IDF with numeric attributes, and if E was pinned too
+        long ago for the bounds to hold.
+        """
+        pinned = comparison.pinned_counts
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        if isinstance(comparison.measure, BinaryMeasure):
+            return pinned.set_query(context)
+        if not isinstance(comparison.measure, TfIdfMeasure) or self.numeric:
             return None
-        return one.pinned_counts.weighted_query(context)
+        if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
+            return None
+        return pinned.weighted_query(context)
 
     @property
     def _log_event_count(self) -> float:
         return math.log10(max(self._event_count, 1))
 
     def _score_exhaustively(
-        self, segment: Segment, one: Comparison, first: int, last: int
-    ) -> tuple[RowPositions, Floats]:
-        """The best of some rows by any measure, from the scores of all."""
-        context = self.vocabulary.encode(one.event.term_counts)
-        if self.numeric and isinstance(one.measure, TfIdfMeasure):
-            scores = self._score_with_numbers(
+        self, segment: Segment, comparison: Comparison, first: int, last: int
+    ) -> tuple[npt.NDArray[np.intp], Floats]:
+        """The best of some rows by any measure, and their scores. Scores every row."""
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        rows = segment.sparse_rows(first, last)
+        counts = self.full_counts(comparison)
+        if self.numeric and isinstance(comparison.measure, TfIdfMeasure):
+            query_values = flatten_values([comparison.event.numeric_values])
+            values = segment.values.slice_rows(first, last)
+            scales = self.pinned_scales(comparison)
+            scores = score_with_numbers(
                 context,
-                segment.sparse_rows(first, last),
-                segment.values.slice_rows(first, last),
-                one,
+                rows,
+                counts,
+                numeric_products=numeric_products(query_values, values, scales, len(rows)),
+                query_numeric_squares=numeric_squares(query_values, scales, 1),
+                past_numeric_squares=numeric_squares(values, scales, len(rows)),
             )
         else:
-            scores = one.measure.score_rows(
-                context, segment.sparse_rows(first, last), self.full_counts(one)
-            )
-        scores[segment.arrays["numbers"][first:last] > one.max_sequence] = 0
-        rows = top_rows(scores, one.top.k)
-        return rows + first, scores[rows]
-
-    def _score_with_numbers(
-        self, context: ContextVector, rows: SparseRows, values: NumericValues, one: Comparison
-    ) -> Floats:
-        """TF-IDF of terms and numbers together."""
-        own, known = flatten_values([one.event.numeric_values]), self.pinned_scales(one)
-        near = (
-            numeric_products(own, values, known, len(rows)),
-            numeric_squares(own, known, 1),
-            numeric_squares(values, known, len(rows)),
-        )
-        return score_with_numbers(context, rows, self.full_counts(one), *near)
+            scores = comparison.measure.score_rows(context, rows, counts)
+        scores[segment.arrays["numbers"][first:last] > comparison.max_sequence] = 0
+        best_rows = top_rows(scores, comparison.top.k)
+        return best_rows + first, scores[best_rows]
 
     def numeric_contributions(
         self, comparison: Comparison, key: EventKey
     ) -> list[tuple[str, float]]:
-        """By numeric attribute, as `cpu=93.5~91.2`, what its values add to the product of the weights of an event and
-        a past one; empty where numbers are not compared."""
+        """What numeric attributes add to the product of the event and a past one.
+
+        Each attribute is labelled as `cpu=93.5~91.2`, the event's values first. Empty if numbers
+        are not compared.
+        """
         if not self.numeric or not isinstance(comparison.measure, TfIdfMeasure):
             return []
-        own, known = (
-            flatten_values([comparison.event.numeric_values]),
-            self.pinned_scales(comparison),
-        )
-        found = []
+        query_values = flatten_values([comparison.event.numeric_values])
+        scales = self.pinned_scales(comparison)
+        past_values = NO_VALUES
         for segment, row in self._find_rows(key):
-            there = segment.values.slice_rows(row, row + 1)
-            for place, name in enumerate(self.numeric):
-                mine, theirs = own.for_attribute(place), there.for_attribute(place)
-                if place in known and len(mine.values) and len(theirs.values):
-                    part = float(numeric_products(mine, theirs, {place: known[place]}, 1)[0])
-                    values = (
-                        " ".join(f"{value:.6g}" for value in side.values) for side in (mine, theirs)
-                    )
-                    found.append((f"{name}={'~'.join(values)}", part))
+            past_values = segment.values.slice_rows(row, row + 1)
             break
-        return found
+        contributions = []
+        for attribute, name in enumerate(self.numeric):
+            query = query_values.for_attribute(attribute)
+            past = past_values.for_attribute(attribute)
+            if attribute in scales and len(query.values) and len(past.values):
+                scale = {attribute: scales[attribute]}
+                product = float(numeric_products(query, past, scale, 1)[0])
+                label = f"{name}={_format_values(query.values)}~{_format_values(past.values)}"
+                contributions.append((label, product))
+        return contributions
 
     def refresh_bounds(self) -> None:
-        """Bring the bounds of all segments up to E and C_k of now."""
-        level = self._log_event_count
+        """Bring the bounds of all segments up to date with E and C_k."""
+        log_event_count = self._log_event_count
         for segment in self.segments:
-            self._refresh_segment_bounds(segment, level)
+            self._refresh_segment_bounds(segment, log_event_count)
 
-    def _refresh_segment_bounds(self, segment: Segment, level: float) -> None:
-        """Bring a segment's bounds up to E and C_k of now; `level`: log E."""
-        if segment.has_stale_bounds(level):
-            segment.rebuild_bounds(level, self._document_frequencies)
+    def _refresh_segment_bounds(self, segment: Segment, log_event_count: float) -> None:
+        if segment.has_stale_bounds(log_event_count):
+            segment.rebuild_bounds(log_event_count, self._document_frequencies)
         elif segment.journal_position < len(self._journal):
-            segment.update_bounds(
-                *self._journal.since(segment.journal_position, self._document_frequencies)
-            )
+            terms, logs = self._journal.since(segment.journal_position, self._document_frequencies)
+            segment.update_bounds(terms, logs)
         segment.journal_position = len(self._journal)
 
-    # What unread history can bring
+    # Bounds of unread history
 
     def score_bounds(self, comparison: Comparison, spans: Sequence[TimeSpan]) -> list[float]:
-        """For each span [low, high) of time, microseconds, the most that an event of it can score; 0: none can.
+        """For each span of time, an upper bound of the scores of its events; 0: no hits.
 
-        Computed from the segments' terms and bounds alone; it holds for what is in the index now.
+        Computed from the terms and bounds of segments alone. Events that are added later are not
+        covered.
         """
         query = self._search_query(comparison)
-        known = [
-            (segment, self._score_bound(segment, comparison, query)) for segment in self.segments
-        ]
-        return _max_by_span(known, spans, comparison.before_ts)
+        bounds = [self._score_bound(segment, comparison, query) for segment in self.segments]
+        return max_by_span(self.segments, bounds, spans, comparison.before_ts)
 
     def expected_scores(self, comparison: Comparison, spans: Sequence[TimeSpan]) -> list[float]:
-        """By which to rank spans of time: for each, what its terms' summaries let expect of its best. No bound."""
+        """For each span of time, an estimate of its best score, for ranking; not a bound."""
         context = self.vocabulary.encode(comparison.event.term_counts)
         query = comparison.pinned_counts.weighted_query(context)
         self.refresh_bounds()
-        known = [(segment, segment.expected_score(query)) for segment in self.segments]
-        return _max_by_span(known, spans, comparison.before_ts)
+        estimates = [segment.expected_score(query) for segment in self.segments]
+        return max_by_span(self.segments, estimates, spans, comparison.before_ts)
 
-    def _score_bound(self, segment: Segment, one: Comparison, query: SearchQuery | None) -> float:
-        context = self.vocabulary.encode(one.event.term_counts)
+    def _score_bound(
+        self, segment: Segment, comparison: Comparison, query: SearchQuery | None
+    ) -> float:
         if query is not None:
             if not query.is_set:
                 self._refresh_segment_bounds(segment, self._log_event_count)
             return segment.score_bound(query, known_norms=True)
-        if not isinstance(one.measure, TfIdfMeasure):
-            # Nothing in common is no hit, whatever the measure.
-            return math.inf if np.isin(context.terms, segment.term_ids).any() else 0.0
-        query = one.pinned_counts.weighted_query(context)
-        own, known = (
-            flatten_values([one.event.numeric_values]),
-            self.pinned_scales(one) if self.numeric else {},
-        )
-        both = {
-            at: scale for at, scale in known.items() if (segment.arrays["attributes"] == at).any()
-        }
-        most, norm = (float(numeric_squares(own, some, 1)[0]) for some in (both, known))
-        # By Cauchy–Schwarz: the part of the query that can have a counterpart there.
-        most += (segment.score_bound(query, known_norms=False) * query.norm) ** 2
-        norm += query.norm**2
-        return math.sqrt(most / norm) if norm > 0 else 0.0
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        if isinstance(comparison.measure, TfIdfMeasure):
+            return self._score_bound_without_norms(segment, comparison, context)
+        # By any measure, a context that shares no term scores 0.
+        if np.isin(context.terms, segment.term_ids).any():
+            return math.inf
+        return 0.0
+
+    def _score_bound_without_norms(
+        self, segment: Segment, comparison: Comparison, context: ContextVector
+    ) -> float:
+        """By Cauchy–Schwarz: the share of the query's norm that can have a counterpart."""
+        query = comparison.pinned_counts.weighted_query(context)
+        scales: Scales = {}
+        if self.numeric:
+            scales = self.pinned_scales(comparison)
+        attributes = segment.arrays["attributes"]
+        shared_scales = {}
+        for attribute, scale in scales.items():
+            if (attributes == attribute).any():
+                shared_scales[attribute] = scale
+        query_values = flatten_values([comparison.event.numeric_values])
+        shared_square = float(numeric_squares(query_values, shared_scales, 1)[0])
+        shared_square += (segment.score_bound(query, known_norms=False) * query.norm) ** 2
+        total_square = float(numeric_squares(query_values, scales, 1)[0])
+        total_square += query.norm**2
+        if total_square <= 0:
+            return 0.0
+        return math.sqrt(shared_square / total_square)
 
 
-def _max_by_span(
-    known: Sequence[tuple[Segment, float]], spans: Sequence[TimeSpan], newest: int
-) -> list[float]:
-    """For each span of time the most of those segments that have events in it before a time; 0: none has."""
-    some = [(segment, most) for segment, most in known if most > 0]
-    oldest, latest = (
-        np.array([segment.key_range[end][0] for segment, _ in some], dtype=np.int64)
-        for end in (0, 1)
-    )
-    found = []
-    for low, high in spans:
-        until = min(high, newest)
-        near = (oldest < until) if low is None else (oldest < until) & (latest >= low)
-        there = (some[at] for at in np.flatnonzero(near))
-        found.append(
-            max((most for segment, most in there if _has_rows(segment, low, until)), default=0.0)
-        )
-    return found
+def _count_terms_once(changed_terms: Ids, changes: Floats, event_terms: Ids) -> tuple[Ids, Floats]:
+    """Changes of C_k by which the terms of one more event are counted."""
+    if not len(changed_terms):
+        return event_terms, np.ones(len(event_terms))
+    terms = np.union1d(changed_terms, event_terms).astype(np.int32)
+    sums = np.isin(terms, event_terms).astype(np.float64)
+    sums[np.searchsorted(terms, changed_terms)] += changes
+    return terms, sums
 
 
-def _has_rows(segment: Segment, low: int | None, high: int) -> bool:
-    first, last = segment.rows_between(low, high)
-    return first < last
-
-
-def _newest_counted_ts(segment: Segment, event: CorpusEvent) -> int | None:
-    counted = segment.counted_rows(event.key, event.sequence)
-    ts = segment.arrays["ts"] if counted is None else segment.arrays["ts"][counted]
-    return int(ts[-1]) if len(ts) else None
-
-
-def restore_top(k: int, hits: Sequence[tuple[int, str, float]]) -> TopK[EventKey]:
-    """The best so far, as they were kept."""
-    top: TopK[EventKey] = TopK(k)
-    top.hits = [RankedHit((ts, eid), score) for ts, eid, score in hits]
-    return top
-
-
-def make_corpus_event(
-    ts: int,
-    eid: str,
-    sequence: int,
-    contexts: ContextTables,
-    names: Iterable[str],
-    numeric: Mapping[str, Any],
-) -> CorpusEvent:
-    """An event by some of its contexts: the terms `attribute=value`, with how often each occurs; of `numeric`
-    attributes the values that are numbers. NULL gives nothing."""
-    facts: dict[str, int] = {}
-    numbers: dict[int, list[float]] = {}
-    places = {attribute: place for place, attribute in enumerate(sorted(numeric))}
-    for name in names:
-        for row in contexts.get(name, ()):
-            for attribute, value in row.items():
-                number_of = _parse_number(value) if attribute in places else None
-                if number_of is not None:
-                    numbers.setdefault(places[attribute], []).append(number_of)
-                elif value is not None:
-                    term = f"{attribute}={value}"
-                    facts[term] = facts.get(term, 0) + 1
-    return CorpusEvent(ts, eid, sequence, facts, numbers)
-
-
-def count_terms(contexts: ContextTables, names: Iterable[str]) -> Mapping[str, int]:
-    """The terms of some of an event's contexts, numbers as their text."""
-    return make_corpus_event(0, "", 0, contexts, names, {}).term_counts
-
-
-def _parse_number(value: str | None) -> float | None:
-    try:
-        found = math.nan if value is None else float(value)
-    except ValueError:
-        return None
-    return found if math.isfinite(found) else None
+def _format_values(values: Floats) -> str:
+    return " ".join(f"{value:.6g}" for value in values)

@@ -1,18 +1,22 @@
-"""Which terms came to be held by more contexts, since each segment's bounds were made."""
+"""Which terms' document frequencies (C_k) have changed since a segment's bounds were computed."""
 
 import numpy as np
 
 from recall.similarity.corpus import Floats, Ids
 
-# Changes that are noted before all bounds have to be brought up to them.
+# Entries after which the bounds of all segments are brought up to date and the journal is cleared.
 _MAX_ENTRIES = 1000
 
 
 class Journal:
-    """Terms whose C_k has changed, piece by piece; a place in it is a number of pieces."""
+    """A log of changed terms. Each entry holds the terms of one added segment.
+
+    A position in the journal is a number of entries.
+    """
 
     def __init__(self) -> None:
         self._entries: list[Ids] = []
+        # Start and end position of the last call of `since`, and its result.
         self._last_result: tuple[tuple[int, int], tuple[Ids, Floats]] | None = None
 
     def __len__(self) -> int:
@@ -20,22 +24,27 @@ class Journal:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is to be cleared before more is noted."""
+        """Whether the journal must be cleared before the next entry."""
         return len(self._entries) >= _MAX_ENTRIES
 
     def record(self, terms: Ids) -> None:
-        """C_k of these has changed."""
+        """Append an entry: C_k of these terms has changed."""
         self._entries.append(terms)
 
     def clear(self) -> None:
-        """Begin anew: everybody knows what was noted."""
+        """Drop all entries. Every segment must have processed them."""
         self._entries.clear()
         self._last_result = None
 
     def since(self, position: int, document_frequencies: Floats) -> tuple[Ids, Floats]:
-        """Terms noted since a place, with the logarithm of their C_k, `held` by term; most segments ask the same."""
-        asked = position, len(self._entries)
-        if self._last_result is None or asked != self._last_result[0]:
+        """The terms recorded since a position, ascending, with log10 of their C_k now.
+
+        `document_frequencies`: C_k by term. The last result is cached, because most segments ask
+        for the same positions.
+        """
+        span = position, len(self._entries)
+        if self._last_result is None or span != self._last_result[0]:
             terms = np.unique(np.concatenate(self._entries[position:]))
-            self._last_result = asked, (terms, np.log10(np.maximum(document_frequencies[terms], 1)))
+            logs = np.log10(np.maximum(document_frequencies[terms], 1))
+            self._last_result = span, (terms, logs)
         return self._last_result[1]

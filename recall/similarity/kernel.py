@@ -1,13 +1,22 @@
-"""The inner loops of exact TF-IDF over inverted lists, compiled by numba. Arrays in, arrays out.
+"""The inner loops of exact TF-IDF search over inverted lists, compiled by numba. Arrays in and out.
 
-A search of one segment goes term by term, the rarest first (term-at-a-time with early termination: Turtle & Flood,
-Query Evaluation: Strategies and Optimizations, IPM 1995), and leaves the commonest terms' lists unread when what they
-can add is too little for the k-th place (Cauchy–Schwarz over the rest of the query, as in L2AP: Anastasiu & Karypis,
-ICDE 2014). Who may still get a place is scored from its own terms, in full precision.
+A search of one segment processes the query term by term, the rarest first (term-at-a-time with
+early termination: Turtle & Flood, Query Evaluation: Strategies and Optimizations, IPM 1995). It
+skips the inverted lists of the commonest terms if what they can add is too little for the k-th
+place (Cauchy–Schwarz over the rest of the query, as in L2AP: Anastasiu & Karypis, ICDE 2014). The
+remaining candidates are scored from their own terms, in double precision.
 
-A norm depends on E and on C_k of all its terms, which move with each event. Upper bounds of 1/norm are kept instead:
-E moves all by the identity norm² = L²·Σtf² − 2L·Σtf²·l_k + Σtf²·l_k² (L = log E, l_k = log C_k), C_k only the rows
-that hold its term, and only when log C_k has moved by more than `LAG`.
+A norm depends on E and on C_k of all its terms, which change with each event. Upper bounds of
+1/norm are maintained instead. With L = log10(E) and l_k = log10(C_k), E changes all norms by the
+identity norm² = L²·Σtf² − 2L·Σtf²·l_k + Σtf²·l_k². C_k changes only the rows that contain its term,
+and only when l_k has grown by more than `MAX_LOG_LAG`.
+
+Arrays of a segment have the names of `recall.similarity.segment.ARRAYS` and `BOUNDS`. Terms are
+numbered within the segment, except where a text says "vocabulary". `ids` are the segment's terms by
+their vocabulary numbers, ascending, and `order` their numbers within the segment.
+
+Functions that call each other stay in one file: numba's cache is invalidated by source file, so a
+caller in another file would keep the old machine code of a changed function.
 """
 
 # What numba compiles has no types for mypy.
@@ -19,79 +28,94 @@ from typing import Any
 import numba
 import numpy as np
 
-# How much log C_k may have grown, and log E may lie back, unheeded; by which bounds of norms are lowered for it.
+# How much log10(C_k) may grow before bounds are updated, and how far log10(E) may lie back.
 MAX_LOG_LAG = 0.005
+# By how much bounds of norms are lowered, relative to √Σtf², to allow for that lag.
 _SLACK = 2 * MAX_LOG_LAG
-# Sums in single precision may be off by so much.
+# Relative error of sums in single precision.
 _SINGLE_PRECISION_FACTOR = 1.0 + 1e-5
-# Two scores nearer than this may be one after rounding.
+# Scores whose ratio is above this may be equal after rounding.
 _TIE_FACTOR = 1.0 - 1e-11
-# Lists are left when the rest of the query is below this part of the k-th score: fewer candidates pay for more lists.
+# Inverted lists are skipped once the rest of the query is below this share of the k-th score. A
+# smaller share means more lists and fewer candidates.
 _STOP_SHARE = 0.2
-# Rows looked at together.
-_BLOCK_ROWS = 64
-# Of 52 bits of a score 40 stay, as in `recall.similarity.measure`.
-_ROUNDING_UNIT = np.int64(1 << 12)
+_BLOCK_ROWS = 64  # rows tested together
+# As in `recall.similarity.measure`: 40 of the 52 bits of a score remain.
+_ROUNDING_UNIT = np.int64(1 << 12)  # units in the last place
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile when first called; the machine code is kept beside the source, or where numba keeps it for the user."""
+    """Compile a function when it is first called.
+
+    The machine code is cached beside the source, or in the user's numba cache.
+    """
     try:
-        made: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
-    except RuntimeError:  # nowhere to keep it: compile at each start
-        made = numba.njit(nogil=True)(function)
-    return made
+        dispatcher: Callable[..., Any] = numba.njit(cache=True, nogil=True)(function)
+    except RuntimeError:  # no writable cache directory: compile at each start
+        dispatcher = numba.njit(nogil=True)(function)
+    return dispatcher
 
 
 @compiled
 def build_postings(starts, terms, counts, width, heads, docs, times):
-    """Rows of terms into lists of rows, ascending. `heads`: zeros, one more than terms."""
-    for place in range(len(terms)):
-        heads[terms[place] + 1] += 1
+    """Build inverted lists, ascending by row, into `heads` (zeros), `docs` and `times`.
+
+    `width`: the number of terms; `heads` has one element more.
+    """
+    for position in range(len(terms)):
+        heads[terms[position] + 1] += 1
     for term in range(width):
         heads[term + 1] += heads[term]
     ends = heads[:width].copy()
     for row in range(len(starts) - 1):
-        for place in range(starts[row], starts[row + 1]):
-            at = ends[terms[place]]
-            docs[at] = row
-            times[at] = counts[place]
-            ends[terms[place]] += 1
+        for position in range(starts[row], starts[row + 1]):
+            end = ends[terms[position]]
+            docs[end] = row
+            times[end] = counts[position]
+            ends[terms[position]] += 1
 
 
 @compiled
 def inverse_norm_bound(log_event_count, squares, once, twice):
-    """An upper bound of 1/norm, infinite for want of a better. `once`, `twice`: Σtf²·l_k, Σtf²·l_k²."""
-    norm = np.sqrt(
-        max(log_event_count * log_event_count * squares - 2.0 * log_event_count * once + twice, 0.0)
-    ) - _SLACK * np.sqrt(squares)
-    return _SINGLE_PRECISION_FACTOR / norm if norm > 1e-6 else np.inf
+    """An upper bound of 1/norm of a row; infinity if none is known.
+
+    `squares`, `once`, `twice`: Σtf², Σtf²·l_k and Σtf²·l_k².
+    """
+    square = log_event_count * log_event_count * squares - 2.0 * log_event_count * once + twice
+    norm = np.sqrt(max(square, 0.0)) - _SLACK * np.sqrt(squares)
+    if norm > 1e-6:
+        return _SINGLE_PRECISION_FACTOR / norm
+    return np.inf
 
 
 @compiled
 def build_bounds(
     log_event_count, starts, terms, counts, logs, squares, once, twice, inverses, impacts
 ):
-    """Bounds of all rows from nothing. `logs`: l_k by term. `impacts`: by term, the most that tf/norm can be."""
+    """Compute the bounds of all rows into the last five arrays.
+
+    `logs`: l_k by term. `impacts`: by term, the maximum of tf/norm.
+    """
     impacts[:] = 0.0
     for row in range(len(starts) - 1):
-        a = b = c = 0.0
-        for place in range(starts[row], starts[row + 1]):
-            square = float(counts[place]) * float(counts[place])
-            log = logs[terms[place]]
-            a += square
-            b += square * log
-            c += square * log * log
-        squares[row], once[row], twice[row] = a, b, c
-        bound = np.float32(inverse_norm_bound(log_event_count, a, b, c))
+        square_sum = once_sum = twice_sum = 0.0
+        for position in range(starts[row], starts[row + 1]):
+            square = float(counts[position]) * float(counts[position])
+            log = logs[terms[position]]
+            square_sum += square
+            once_sum += square * log
+            twice_sum += square * log * log
+        squares[row], once[row], twice[row] = square_sum, once_sum, twice_sum
+        bound = np.float32(inverse_norm_bound(log_event_count, square_sum, once_sum, twice_sum))
         inverses[row] = bound
-        for place in range(starts[row], starts[row + 1]):
-            impacts[terms[place]] = max(impacts[terms[place]], np.float32(counts[place]) * bound)
+        for position in range(starts[row], starts[row + 1]):
+            impact = np.float32(counts[position]) * bound
+            impacts[terms[position]] = max(impacts[terms[position]], impact)
 
 
 @compiled
 def find_term(ids, term):
-    """The place of a term in ascending ids, -1 for none."""
+    """The position of a term in ascending ids; -1 if it is not among them."""
     low, high = 0, len(ids)
     while low < high:
         middle = (low + high) // 2
@@ -99,7 +123,9 @@ def find_term(ids, term):
             low = middle + 1
         else:
             high = middle
-    return low if low < len(ids) and ids[low] == term else -1
+    if low < len(ids) and ids[low] == term:
+        return low
+    return -1
 
 
 @compiled
@@ -122,19 +148,22 @@ def update_bounds(
     inverses,
     impacts,
 ):
-    """Some terms are held by more: bounds of the rows that hold them. `targets`: their log C_k now."""
+    """Update the bounds of the rows that contain terms whose C_k has grown.
+
+    `changed_terms`: by their vocabulary numbers; `new_logs`: their l_k now.
+    """
     for number in range(len(changed_terms)):
-        place = find_term(ids, changed_terms[number])
-        if place < 0:
+        position = find_term(ids, changed_terms[number])
+        if position < 0:
             continue
-        term = order[place]
+        term = order[position]
         old, new = logs[term], min(new_logs[number], log_event_count)
         if new <= old + MAX_LOG_LAG:
             continue
         logs[term] = new
-        for at in range(heads[term], heads[term + 1]):
-            row = docs[at]
-            square = float(times[at]) * float(times[at])
+        for posting in range(heads[term], heads[term + 1]):
+            row = docs[posting]
+            square = float(times[posting]) * float(times[posting])
             once[row] += square * (new - old)
             twice[row] += square * (new * new - old * old)
             bound = np.float32(
@@ -142,33 +171,35 @@ def update_bounds(
             )
             if bound > inverses[row]:
                 inverses[row] = bound
-                for other in range(starts[row], starts[row + 1]):
-                    impacts[terms[other]] = max(
-                        impacts[terms[other]], np.float32(counts[other]) * bound
-                    )
+                for row_position in range(starts[row], starts[row + 1]):
+                    row_term = terms[row_position]
+                    impact = np.float32(counts[row_position]) * bound
+                    impacts[row_term] = max(impacts[row_term], impact)
 
 
 @compiled
 def remaining_bounds(
     query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining
 ):
-    """What the query's terms from each on can add to a score here; `local`: their numbers here, -1 for none.
+    """For each position in the query, what its terms from there on can add to a score.
 
-    `gains`: tf·idf² of the query's terms, `weights`: tf·idf. `impacts` empty: nothing is known of norms.
+    Written to `remaining`, which has one element more than the query; `local_terms` receives the
+    query's terms by their numbers in the segment, -1 for none. `query_terms`: by their vocabulary
+    numbers. `gains`: tf·idf², `weights`: tf·idf. Empty `impacts`: no bounds of norms hold.
     """
     square = linear = 0.0
     remaining[len(query_terms)] = 0.0
     for number in range(len(query_terms) - 1, -1, -1):
-        place = find_term(ids, query_terms[number])
+        position = find_term(ids, query_terms[number])
         local_terms[number] = -1
-        if place >= 0:
-            term = order[place]
+        if position >= 0:
+            term = order[position]
             local_terms[number] = term
             square += weights[number] * weights[number]
-            most = weights[number]
+            contribution = weights[number]
             if len(impacts):
-                most = min(most, gains[number] * float(impacts[term]))
-            linear += most
+                contribution = min(contribution, gains[number] * float(impacts[term]))
+            linear += contribution
         remaining[number] = min(np.sqrt(square), linear) / norm * _SINGLE_PRECISION_FACTOR
 
 
@@ -210,12 +241,16 @@ def search(
     rows,
     scores,
 ):
-    """The k best rows in [first, last) that score at least `least`, into `rows` and `scores`; returns how many.
+    """Write the k best rows in [first, last) into `rows` and `scores`; return how many there are.
 
-    The query's terms `asked`, rarest first, with their log C_k (`targets`), `gains` and `weights` as in `rests`;
-    `level`: see `weigh`; E, C_k (`holding`, and what is to be added to it, `changes` of the terms `changed`,
-    ascending). `known`: the ids of the segment's terms. `sums`, `mine`: room, zeros before and after. Of equal scores
-    the later row is the better one.
+    Rows score at least `min_score`; of equal scores the later row is the better one. Only rows with
+    a sequence number up to `max_sequence` are considered.
+
+    `query_terms`: by their vocabulary numbers, rarest first, with l_k (`query_logs`), `gains` and
+    `weights` as in `remaining_bounds`. `log_event_count`: L of the bounds. `event_count` is E, and
+    `document_frequencies` C_k by vocabulary number, to which `frequency_changes` of the ascending
+    `changed_terms` are added. `term_ids`: the vocabulary number of each term of the segment. `sums`
+    (by row) and `gain_by_term` are scratch: zeros before and after.
     """
     bounds_of = (
         starts,
@@ -232,195 +267,237 @@ def search(
         impacts,
     )
     update_bounds(query_terms, query_logs, log_event_count, ids, order, *bounds_of)
-    local = np.empty(len(query_terms), dtype=np.int64)
-    left = np.empty(len(query_terms) + 1)
-    remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local, left)
-    if left[0] <= 0.0 or left[0] < min_score * _TIE_FACTOR:
+    local_terms = np.empty(len(query_terms), dtype=np.int64)
+    remaining = np.empty(len(query_terms) + 1)
+    remaining_bounds(query_terms, gains, weights, norm, ids, order, impacts, local_terms, remaining)
+    if remaining[0] <= 0.0 or remaining[0] < min_score * _TIE_FACTOR:
         return 0
-    done = 0
-    while done < len(query_terms) and (min_score <= 0.0 or left[done] >= min_score * _STOP_SHARE):
-        term = local[done]
+    stop_bound = min_score * _STOP_SHARE
+    number = 0
+    while number < len(query_terms) and (min_score <= 0.0 or remaining[number] >= stop_bound):
+        term = local_terms[number]
         if term >= 0:
-            gain = np.float32(gains[done])
-            for at in range(heads[term], heads[term + 1]):
-                sums[docs[at]] += gain * np.float32(times[at])
-        done += 1
-    rest = left[done]
-    for one in range(len(query_terms)):
-        if local[one] >= 0:
-            gain_by_term[local[one]] = gains[one]
-    # The k that promise most come first: they set the bar for the others.
+            gain = np.float32(gains[number])
+            for posting in range(heads[term], heads[term + 1]):
+                sums[docs[posting]] += gain * np.float32(times[posting])
+        number += 1
+    # What the terms whose lists were skipped can add.
+    skipped_bound = remaining[number]
+    for number in range(len(query_terms)):
+        if local_terms[number] >= 0:
+            gain_by_term[local_terms[number]] = gains[number]
+    # The k rows with the highest bounds are scored first: their scores exclude most other rows.
     rows_of = starts, terms, counts
     weights_of = term_ids, event_count, document_frequencies, changed_terms, frequency_changes
-    promising = np.empty(k, dtype=np.int64)
-    found = _best_candidates(
+    candidates = np.empty(k, dtype=np.int64)
+    candidate_count = _best_candidates(
         sums,
         inverses,
         sequences,
         first,
         last,
         max_sequence,
-        _required_sum(min_score, rest, norm),
-        promising,
+        _required_sum(min_score, skipped_bound, norm),
+        candidates,
     )
-    best = 0
+    hit_count = 0
     cell = np.empty(1)
     bits = cell.view(np.int64)
-    for place in range(found):
-        row = promising[place]
+    for number in range(candidate_count):
+        row = candidates[number]
         score = _score_row(
-            row, min_score, rest, sums, inverses, gain_by_term, norm, rows_of, weights_of
+            row, min_score, skipped_bound, sums, inverses, gain_by_term, norm, rows_of, weights_of
         )
         sums[row] = 0.0
-        best = _insert_hit(row, score, k, min_score, best, rows, scores, cell, bits)
-    if found == k:
-        enough = max(min_score, scores[k - 1] if best == k else 0.0)
-        needed = _required_sum(enough, rest, norm)
+        hit_count = _insert_hit(row, score, k, min_score, hit_count, rows, scores, cell, bits)
+    if candidate_count == k:
+        required_score = min_score
+        if hit_count == k:
+            required_score = max(min_score, scores[k - 1])
+        required_sum = _required_sum(required_score, skipped_bound, norm)
         for begin in range(first, last, _BLOCK_ROWS):
             end = min(begin + _BLOCK_ROWS, last)
-            if not _any_candidate(sums[begin:end], inverses[begin:end], needed):
+            if not _any_candidate(sums[begin:end], inverses[begin:end], required_sum):
                 continue
             for row in range(begin, end):
-                if _is_candidate(row, sums, inverses, sequences, max_sequence, needed):
+                if _is_candidate(row, sums, inverses, sequences, max_sequence, required_sum):
                     score = _score_row(
-                        row, enough, rest, sums, inverses, gain_by_term, norm, rows_of, weights_of
+                        row,
+                        required_score,
+                        skipped_bound,
+                        sums,
+                        inverses,
+                        gain_by_term,
+                        norm,
+                        rows_of,
+                        weights_of,
                     )
-                    best = _insert_hit(row, score, k, min_score, best, rows, scores, cell, bits)
-                    if best == k and scores[k - 1] > enough:
-                        enough = scores[k - 1]
-                        needed = _required_sum(enough, rest, norm)
+                    hit_count = _insert_hit(
+                        row, score, k, min_score, hit_count, rows, scores, cell, bits
+                    )
+                    if hit_count == k and scores[k - 1] > required_score:
+                        required_score = scores[k - 1]
+                        required_sum = _required_sum(required_score, skipped_bound, norm)
     sums[: len(starts) - 1] = 0.0
-    for one in range(len(query_terms)):
-        if local[one] >= 0:
-            gain_by_term[local[one]] = 0.0
-    return best
+    for number in range(len(query_terms)):
+        if local_terms[number] >= 0:
+            gain_by_term[local_terms[number]] = 0.0
+    return hit_count
 
 
 @compiled
-def _required_sum(enough, rest, norm):
-    """What a row's sum by its bound of 1/norm is at least where its score may be `enough`."""
-    return np.float32(
-        (enough * _TIE_FACTOR - rest) * norm / _SINGLE_PRECISION_FACTOR / _SINGLE_PRECISION_FACTOR
+def _required_sum(required_score, skipped_bound, norm):
+    """The minimum of a row's sum times its bound of 1/norm if its score is `required_score`."""
+    product = (required_score * _TIE_FACTOR - skipped_bound) * norm
+    return np.float32(product / _SINGLE_PRECISION_FACTOR / _SINGLE_PRECISION_FACTOR)
+
+
+@compiled
+def _any_candidate(sums, inverses, required_sum):
+    """Whether any of the rows may score enough. Without branches, so that it is vectorised."""
+    count = 0
+    for row in range(len(sums)):
+        count += sums[row] * inverses[row] >= required_sum
+    return count > 0
+
+
+@compiled
+def _is_candidate(row, sums, inverses, sequences, max_sequence, required_sum):
+    """Whether a row may score enough, and entered the corpus up to `max_sequence`."""
+    return (
+        sums[row] * inverses[row] >= required_sum
+        and sums[row] > 0.0
+        and sequences[row] <= max_sequence
     )
 
 
 @compiled
-def _any_candidate(sums, inverses, needed):
-    """Whether any of some rows may score enough."""
-    many = 0
-    for at in range(len(sums)):
-        many += sums[at] * inverses[at] >= needed
-    return many > 0
+def _best_candidates(
+    sums, inverses, sequences, first, last, max_sequence, required_sum, candidates
+):
+    """Fill `candidates` with the rows in [first, last) of the highest bounds; return how many.
 
-
-@compiled
-def _is_candidate(row, sums, inverses, numbers, number, needed):
-    """Whether a row may score enough, and is one of those asked for."""
-    return sums[row] * inverses[row] >= needed and sums[row] > 0.0 and numbers[row] <= number
-
-
-@compiled
-def _best_candidates(sums, inverses, numbers, first, last, number, needed, promising):
-    """The rows in [first, last) of the largest bounds that are `needed` or more, as many as there is room for, in any
-    order; returns how many. They are kept as a heap, the least promising on top."""
-    room = len(promising)
-    bounds = np.empty(room, dtype=np.float32)
-    found = 0
+    Bounds are at least `required_sum`. The rows are in no order: they form a heap with the lowest
+    bound on top.
+    """
+    capacity = len(candidates)
+    bounds = np.empty(capacity, dtype=np.float32)
+    count = 0
     for begin in range(first, last, _BLOCK_ROWS):
         end = min(begin + _BLOCK_ROWS, last)
-        if not _any_candidate(sums[begin:end], inverses[begin:end], needed):
+        if not _any_candidate(sums[begin:end], inverses[begin:end], required_sum):
             continue
         for row in range(begin, end):
-            if not _is_candidate(row, sums, inverses, numbers, number, needed):
+            if not _is_candidate(row, sums, inverses, sequences, max_sequence, required_sum):
                 continue
             bound = sums[row] * inverses[row]
-            if found < room:
-                at = found
-                found += 1
-                while at > 0 and bounds[(at - 1) // 2] > bound:
-                    bounds[at], promising[at] = bounds[(at - 1) // 2], promising[(at - 1) // 2]
-                    at = (at - 1) // 2
+            if count < capacity:
+                node = count
+                count += 1
+                while node > 0 and bounds[(node - 1) // 2] > bound:
+                    parent = (node - 1) // 2
+                    bounds[node], candidates[node] = bounds[parent], candidates[parent]
+                    node = parent
             elif bound > bounds[0]:
-                at = 0
-                while 2 * at + 1 < room:
-                    child = 2 * at + 1
-                    if child + 1 < room and bounds[child + 1] < bounds[child]:
+                node = 0
+                while 2 * node + 1 < capacity:
+                    child = 2 * node + 1
+                    if child + 1 < capacity and bounds[child + 1] < bounds[child]:
                         child += 1
                     if bounds[child] >= bound:
                         break
-                    bounds[at], promising[at] = bounds[child], promising[child]
-                    at = child
+                    bounds[node], candidates[node] = bounds[child], candidates[child]
+                    node = child
             else:
                 continue
-            bounds[at], promising[at] = bound, row
-            if found == room:
-                needed = max(needed, bounds[0])
-    return found
+            bounds[node], candidates[node] = bound, row
+            if count == capacity:
+                required_sum = max(required_sum, bounds[0])
+    return count
 
 
 @compiled
-def _score_row(row, enough, rest, sums, inverses, mine, norm, rows_of, weights_of):
-    """What a row scores; 0 where that is less than enough for sure. `rest`: what the lists that were left may add."""
+def _score_row(
+    row, required_score, skipped_bound, sums, inverses, gain_by_term, norm, rows_of, weights_of
+):
+    """The score of a row; 0 if it is certainly below `required_score`.
+
+    `skipped_bound`: what the terms whose lists were skipped can add.
+    """
     starts, terms, counts = rows_of
     bound = float(inverses[row]) * _SINGLE_PRECISION_FACTOR / norm
-    if min(float(sums[row]) * bound, 1.001) + rest < enough * _TIE_FACTOR:
+    if min(float(sums[row]) * bound, 1.001) + skipped_bound < required_score * _TIE_FACTOR:
         return 0.0
-    if rest > 0.0:
+    if skipped_bound > 0.0:
         product = 0.0
-        for at in range(starts[row], starts[row + 1]):
-            product += mine[terms[at]] * float(counts[at])
-        if min(product * bound, 1.001) < enough * _TIE_FACTOR:
+        for position in range(starts[row], starts[row + 1]):
+            product += gain_by_term[terms[position]] * float(counts[position])
+        if min(product * bound, 1.001) < required_score * _TIE_FACTOR:
             return 0.0
-    return _exact_cosine(row, mine, norm, rows_of, weights_of)
+    return _exact_cosine(row, gain_by_term, norm, rows_of, weights_of)
 
 
 @compiled
-def _squared_idf(term, events, holding, changed, changes):
-    """IDF² of a term."""
-    held = holding[term] if term < len(holding) else 0.0
-    place = find_term(changed, term)
-    if place >= 0:
-        held += changes[place]
-    idf = np.log10(events / max(held, 1.0))
+def _squared_idf(term_id, event_count, document_frequencies, changed_terms, frequency_changes):
+    """IDF² of a term, by its vocabulary number."""
+    frequency = 0.0
+    if term_id < len(document_frequencies):
+        frequency = document_frequencies[term_id]
+    position = find_term(changed_terms, term_id)
+    if position >= 0:
+        frequency += frequency_changes[position]
+    idf = np.log10(event_count / max(frequency, 1.0))
     return idf * idf
 
 
 @compiled
-def _exact_cosine(row, mine, norm, rows_of, weights_of):
-    """The cosine, its sums compensated (Neumaier 1974), so that their order does not show."""
+def _exact_cosine(row, gain_by_term, norm, rows_of, weights_of):
+    """The cosine of a row and the query.
+
+    Sums are compensated (Neumaier 1974), so that the order of terms does not matter.
+    """
     starts, terms, counts = rows_of
-    known, events, holding, changed, changes = weights_of
-    product = norms = lost = missing = 0.0
-    for at in range(starts[row], starts[row + 1]):
-        tf = float(counts[at])
-        square = _squared_idf(known[terms[at]], events, holding, changed, changes)
-        part = tf * tf * square
-        total = norms + part
-        missing += (norms - total) + part if norms >= part else (part - total) + norms
-        norms = total
-        if mine[terms[at]] > 0.0:
-            part = mine[terms[at]] * tf
+    term_ids, event_count, document_frequencies, changed_terms, frequency_changes = weights_of
+    product = square = product_error = square_error = 0.0
+    for position in range(starts[row], starts[row + 1]):
+        term = terms[position]
+        tf = float(counts[position])
+        squared_idf = _squared_idf(
+            term_ids[term], event_count, document_frequencies, changed_terms, frequency_changes
+        )
+        part = tf * tf * squared_idf
+        total = square + part
+        square_error += (square - total) + part if square >= part else (part - total) + square
+        square = total
+        if gain_by_term[term] > 0.0:
+            part = gain_by_term[term] * tf
             total = product + part
-            lost += (product - total) + part if product >= part else (part - total) + product
+            product_error += (
+                (product - total) + part if product >= part else (part - total) + product
+            )
             product = total
-    product += lost
-    return product / np.sqrt((norms + missing) * (norm * norm)) if product > 0.0 else 0.0
+    product += product_error
+    if product > 0.0:
+        return product / np.sqrt((square + square_error) * (norm * norm))
+    return 0.0
 
 
 @compiled
-def _insert_hit(row, score, k, least, best, rows, scores, cell, bits):
-    """Put a row where it belongs among the best so far, if it scores at all; returns how many there are.
+def _insert_hit(row, score, k, min_score, hit_count, rows, scores, cell, bits):
+    """Insert a row among the best so far if it is one of them; return how many there are.
 
-    `cell`, `bits`: room to round a score in.
+    The score is rounded. `cell`, `bits`: one number of scratch memory, as float and as integer.
     """
     cell[0] = score
     bits[0] = (bits[0] + _ROUNDING_UNIT // 2) & -_ROUNDING_UNIT
     score = cell[0]
-    if score <= 0.0 or score < least or (best == k and (score, row) < (scores[k - 1], rows[k - 1])):
-        return best
-    at = min(best, k - 1)
-    while at > 0 and (scores[at - 1], rows[at - 1]) < (score, row):
-        scores[at], rows[at] = scores[at - 1], rows[at - 1]
-        at -= 1
-    scores[at], rows[at] = score, row
-    return min(best + 1, k)
+    if score <= 0.0 or score < min_score:
+        return hit_count
+    if hit_count == k and (score, row) < (scores[k - 1], rows[k - 1]):
+        return hit_count
+    position = min(hit_count, k - 1)
+    while position > 0 and (scores[position - 1], rows[position - 1]) < (score, row):
+        scores[position], rows[position] = scores[position - 1], rows[position - 1]
+        position -= 1
+    scores[position], rows[position] = score, row
+    return min(hit_count + 1, k)

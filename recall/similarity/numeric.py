@@ -1,8 +1,9 @@
 """Numeric attributes of contexts, compared by how near their values are (Moirae, CIDR 2007, §3.5).
 
-A value v weighs IDF(v) = log10(n / Σ exp(−½((v_i − v)/h)²)) over the n values of history; two values add the product of
-their weights times exp(−½((v1 − v2)/h)²) to a score. The bandwidth h is Silverman's rule of thumb unless it is given
-(Silverman, Density Estimation, 1986, eq. 3.31). History is a histogram.
+A value v weighs IDF(v) = log10(n / Σ exp(−½((v_i − v)/h)²)) over the n values of history. Two
+values add the product of their weights times exp(−½((v1 − v2)/h)²) to a score. The bandwidth h is
+declared in the rule or follows Silverman's rule of thumb (Silverman, Density Estimation, 1986,
+eq. 3.31). History is summarised as a histogram. No I/O.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,48 +15,62 @@ import numpy.typing as npt
 from recall.similarity.corpus import Floats
 from recall.similarity.kernel import compiled
 
-# Bins of a histogram that hold anything.
+# Maximum number of non-empty bins of a histogram.
 MAX_BINS = 4096
-# Bandwidths beyond which a value adds nothing that shows: exp(−32).
-_MAX_BANDWIDTHS = 8.0
+# Beyond this distance a value adds less than exp(−32).
+_MAX_DISTANCE = 8.0  # bandwidths
 
-RowIndexes = npt.NDArray[np.int64]
+Integers = npt.NDArray[np.int64]
+RowMask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class NumericValues:
-    """Numbers of some contexts: which row has which value of which attribute; by row, then attribute."""
+    """Numeric values of some contexts, as parallel arrays ordered by row, then attribute."""
 
-    rows: RowIndexes
-    attributes: RowIndexes
+    rows: Integers
+    attributes: Integers
     values: Floats
 
+    def select(self, mask: RowMask) -> "NumericValues":
+        """The values at which a mask is true."""
+        return NumericValues(self.rows[mask], self.attributes[mask], self.values[mask])
+
     def for_attribute(self, attribute: int) -> "NumericValues":
-        """Those of one attribute."""
-        mine = self.attributes == attribute
-        return NumericValues(self.rows[mine], self.attributes[mine], self.values[mine])
+        """The values of one attribute."""
+        return self.select(self.attributes == attribute)
 
     def slice_rows(self, first: int, last: int) -> "NumericValues":
-        """Those of rows from `first` to before `last`, which is row 0 then."""
+        """The values of the rows from `first` to before `last`, renumbered from 0."""
         low, high = np.searchsorted(self.rows, [first, last])
         return NumericValues(
             self.rows[low:high] - first, self.attributes[low:high], self.values[low:high]
         )
 
 
+NO_VALUES = NumericValues(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+
 @dataclass(frozen=True)
 class Histogram:
-    """A histogram whose bins are 2**exponent wide and begin at multiples of that: the smallest exponent at which at
-    most `BINS` bins hold anything. So it follows from the values alone, whatever order or parts they came in."""
+    """A histogram whose bins are 2**exponent wide and begin at multiples of that.
+
+    The exponent is the smallest at which at most `MAX_BINS` bins are not empty. The histogram
+    therefore depends on the values alone, not on their order or on how they were split. Exception:
+    a part that has no value other than 0 makes the bins of a merged histogram 2**-52 wide at least.
+    """
 
     exponent: int
-    keys: RowIndexes
+    keys: Integers
+    """The non-empty bins, ascending: a bin begins at key · 2**exponent."""
     counts: Floats
+    """The number of values by bin."""
     sums: Floats
+    """The sum of the values by bin."""
 
     @classmethod
     def from_values(cls, values: Floats) -> "Histogram":
-        """From finite values."""
+        """Build a histogram of finite values."""
         largest = float(np.abs(values).max(initial=0.0))
         exponent = max(int(np.frexp(largest)[1]) - 52, -1000)
         keys = np.floor(np.ldexp(values, -exponent)).astype(np.int64)
@@ -63,168 +78,175 @@ class Histogram:
 
     @classmethod
     def merge(cls, parts: Sequence["Histogram"]) -> "Histogram":
-        """Of the values of all."""
+        """Build the histogram of the values of all parts."""
         exponent = max(part.exponent for part in parts)
         keys = np.concatenate([part.keys >> min(exponent - part.exponent, 63) for part in parts])
-        counts, sums = (
-            np.concatenate([getattr(part, name) for part in parts]) for name in ("counts", "sums")
-        )
+        counts = np.concatenate([part.counts for part in parts])
+        sums = np.concatenate([part.sums for part in parts])
         return cls(exponent, keys, counts, sums)._rebinned()
 
     def _rebinned(self) -> "Histogram":
-        found = self
+        """Equal keys combined, with bins wide enough to satisfy `MAX_BINS`."""
+        exponent, bin_keys = self.exponent, self.keys
         while True:
-            keys, place = np.unique(found.keys, return_inverse=True)
+            keys, bins = np.unique(bin_keys, return_inverse=True)
             if len(keys) <= MAX_BINS:
-                return Histogram(
-                    found.exponent,
-                    keys,
-                    _sum_bins(place, found.counts),
-                    _sum_bins(place, found.sums),
-                )
-            found = Histogram(found.exponent + 1, found.keys >> 1, found.counts, found.sums)
+                counts, sums = _sum_by_bin(bins, self.counts), _sum_by_bin(bins, self.sums)
+                return Histogram(exponent, keys, counts, sums)
+            exponent, bin_keys = exponent + 1, bin_keys >> 1
 
     @property
     def value_count(self) -> float:
-        """How many values."""
         return float(self.counts.sum())
 
     @property
     def bin_width(self) -> float:
-        """Of a bin."""
         return float(np.ldexp(1.0, self.exponent))
 
     def bandwidth(self) -> float:
-        """Silverman's rule: 0.9 · min(standard deviation, interquartile range / 1.34) · n^(−1/5)."""
+        """Silverman's rule: 0.9 · min(standard deviation, interquartile range / 1.34) · n^(−1/5).
+
+        Always above 0, also if all values are equal.
+        """
         means = self.sums / self.counts
         mean = self.sums.sum() / self.value_count
-        deviation = float(
-            np.sqrt((self.counts * (means - mean) ** 2).sum() / max(self.value_count - 1, 1))
-        )
-        ends = np.cumsum(self.counts)
-        quarter, most = means[
-            np.searchsorted(ends, [0.25 * self.value_count, 0.75 * self.value_count])
-        ]
-        spread = min(deviation, float(most - quarter) / 1.34) or deviation
+        square_sum = (self.counts * (means - mean) ** 2).sum()
+        deviation = float(np.sqrt(square_sum / max(self.value_count - 1, 1)))
+        cumulative_counts = np.cumsum(self.counts)
+        ranks = [0.25 * self.value_count, 0.75 * self.value_count]
+        lower_quartile, upper_quartile = means[np.searchsorted(cumulative_counts, ranks)]
+        spread = min(deviation, float(upper_quartile - lower_quartile) / 1.34) or deviation
         smallest = max(float(np.abs(means).max(initial=0.0)), 1.0) * 1e-9
         return max(0.9 * spread * float(self.value_count**-0.2), smallest)
 
     def kernel_sums(self, values: Floats, bandwidth: float) -> Floats:
-        """Σ exp(−½((v_i − v)/h)²) for some v. Off by n·(width/h)²/8 at most: each value stands at its bin's mean."""
-        found = np.empty(len(values))
-        _kernel_sums(
-            values, self.sums / self.counts, self.counts, bandwidth, _MAX_BANDWIDTHS, found
-        )
-        return found
+        """Σ exp(−½((v_i − v)/h)²) over the histogram, for each v in `values`.
+
+        Values are replaced by the mean of their bin. The error is at most n·(bin width/h)²/8.
+        """
+        sums = np.empty(len(values))
+        means = self.sums / self.counts
+        _kernel_sums(values, means, self.counts, bandwidth, _MAX_DISTANCE, sums)
+        return sums
 
 
 @compiled
-def _kernel_sums(values, means, counts, h, far, found):  # type: ignore[no-untyped-def]
-    for place in range(len(values)):
-        value, total = values[place], 0.0
-        at = np.searchsorted(means, value - far * h)
-        while at < len(means) and means[at] <= value + far * h:
-            apart = (means[at] - value) / h
-            total += counts[at] * np.exp(-0.5 * apart * apart)
-            at += 1
-        found[place] = total
+def _kernel_sums(values, means, counts, bandwidth, max_distance, sums):  # type: ignore[no-untyped-def]
+    for number in range(len(values)):
+        value, total = values[number], 0.0
+        bin_number = np.searchsorted(means, value - max_distance * bandwidth)
+        while bin_number < len(means) and means[bin_number] <= value + max_distance * bandwidth:
+            distance = (means[bin_number] - value) / bandwidth
+            total += counts[bin_number] * np.exp(-0.5 * distance * distance)
+            bin_number += 1
+        sums[number] = total
 
 
-def _sum_bins(place: RowIndexes, values: Floats) -> Floats:
-    found = np.zeros(int(place.max(initial=-1)) + 1)
-    np.add.at(found, place, values)
-    return found
+def _sum_by_bin(bins: Integers, values: Floats) -> Floats:
+    """`bins`: the bin of each value."""
+    sums = np.zeros(int(bins.max(initial=-1)) + 1)
+    np.add.at(sums, bins, values)
+    return sums
 
 
 @dataclass(frozen=True)
 class AttributeScale:
-    """How the values of one attribute are weighed for one question."""
+    """How the values of one attribute are weighted for one question."""
 
     histogram: Histogram
+    """The values that are counted."""
     bandwidth: float
 
     def weights(self, values: Floats) -> Floats:
-        """IDF; the value itself is always counted."""
-        weights: Floats = np.log10(
-            self.histogram.value_count
-            / np.clip(
-                self.histogram.kernel_sums(values, self.bandwidth), 1, self.histogram.value_count
-            )
-        )
+        """IDF of each value. A value that was not counted weighs as if it were."""
+        value_count = self.histogram.value_count
+        near_counts = np.clip(self.histogram.kernel_sums(values, self.bandwidth), 1, value_count)
+        weights: Floats = np.log10(value_count / near_counts)
         return weights
 
-    def similarity(self, left: Floats, right: Floats) -> Floats:
-        """1 for equal values, less the further apart they are."""
-        found: Floats = np.exp(-0.5 * ((left - right) / self.bandwidth) ** 2)
-        return found
+    def similarity(self, left: Floats, right: Floats | float) -> Floats:
+        """exp(−½(distance/h)²): 1 for equal values, towards 0 for distant ones."""
+        similarities: Floats = np.exp(-0.5 * ((left - right) / self.bandwidth) ** 2)
+        return similarities
 
 
-# By the attribute's number, which is its place among the names.
+# By the attribute's number: its position among the sorted names.
 Scales = Mapping[int, AttributeScale]
-NO_VALUES = NumericValues(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
 
 
 def numeric_products(
-    query: NumericValues, past: NumericValues, scales: Scales, rows: int
+    query: NumericValues, past: NumericValues, scales: Scales, row_count: int
 ) -> Floats:
-    """What the values that are near each other add to the product of the weights of the query and of each row."""
-    found = np.zeros(rows)
+    """For each past row, what numeric values add to the product of query and row."""
+    products = np.zeros(row_count)
     for attribute, scale in scales.items():
-        mine, theirs = query.for_attribute(attribute), past.for_attribute(attribute)
-        weights = scale.weights(theirs.values) if len(mine.values) else np.empty(0)
-        for value, weight in zip(mine.values, scale.weights(mine.values), strict=True):
-            found += np.bincount(
-                theirs.rows, weight * weights * scale.similarity(theirs.values, value), rows
-            )
-    return found
+        query_values = query.for_attribute(attribute).values
+        past_values = past.for_attribute(attribute)
+        if not len(query_values):
+            continue
+        past_weights = scale.weights(past_values.values)
+        for value, weight in zip(query_values, scale.weights(query_values), strict=True):
+            pairs = weight * past_weights * scale.similarity(past_values.values, value)
+            products += np.bincount(past_values.rows, pairs, row_count)
+    return products
 
 
-def numeric_squares(values: NumericValues, scales: Scales, rows: int) -> Floats:
-    """What its values add to the square of the norm of each row. Several of one attribute are near each other too."""
-    found = np.zeros(rows)
+def numeric_squares(values: NumericValues, scales: Scales, row_count: int) -> Floats:
+    """For each row, what numeric values add to the square of its norm.
+
+    Several values of one attribute in a row are compared with each other too.
+    """
+    squares = np.zeros(row_count)
     for attribute, scale in scales.items():
-        mine = values.for_attribute(attribute)
-        weights = scale.weights(mine.values)
-        found += np.bincount(mine.rows, weights**2, rows)
-        apart = 1
-        while (same := mine.rows[apart:] == mine.rows[:-apart]).any():
-            pair = (
-                2
-                * weights[apart:]
-                * weights[:-apart]
-                * scale.similarity(mine.values[apart:], mine.values[:-apart])
-            )
-            found += np.bincount(mine.rows[apart:][same], pair[same], rows)
-            apart += 1
-    return found
+        own = values.for_attribute(attribute)
+        weights = scale.weights(own.values)
+        squares += np.bincount(own.rows, weights**2, row_count)
+        # Pairs of values that are `offset` apart in the arrays, as long as some share a row.
+        offset = 1
+        while (same_row := own.rows[offset:] == own.rows[:-offset]).any():
+            similarities = scale.similarity(own.values[offset:], own.values[:-offset])
+            pairs = 2 * weights[offset:] * weights[:-offset] * similarities
+            squares += np.bincount(own.rows[offset:][same_row], pairs[same_row], row_count)
+            offset += 1
+    return squares
 
 
 def build_scales(
     parts: Sequence[NumericValues], event_values: NumericValues, bandwidths: Sequence[float | None]
 ) -> dict[int, AttributeScale]:
-    """The scales of all attributes, by what is counted: some parts, and the event's own values."""
-    found = {}
-    for attribute, given in enumerate(bandwidths):
-        values = [
-            v for part in (*parts, event_values) if len(v := part.for_attribute(attribute).values)
-        ]
-        if values:
-            synopsis = Histogram.merge([Histogram.from_values(v) for v in values])
-            found[attribute] = AttributeScale(
-                synopsis, synopsis.bandwidth() if given is None else given
-            )
-    return found
+    """The scales of all attributes that have values, from the counted values.
+
+    These are the values of `parts` and the event's own. `bandwidths`: by attribute; None:
+    Silverman's rule.
+    """
+    scales = {}
+    for attribute, declared_bandwidth in enumerate(bandwidths):
+        histograms = []
+        for part in (*parts, event_values):
+            values = part.for_attribute(attribute).values
+            if len(values):
+                histograms.append(Histogram.from_values(values))
+        if histograms:
+            histogram = Histogram.merge(histograms)
+            bandwidth = declared_bandwidth
+            if bandwidth is None:
+                bandwidth = histogram.bandwidth()
+            scales[attribute] = AttributeScale(histogram, bandwidth)
+    return scales
 
 
-def flatten_values(numbers: Iterable[Mapping[int, Sequence[float]]]) -> NumericValues:
-    """The values of some contexts, row by row."""
-    found = [
-        (row, attribute, value)
-        for row, mine in enumerate(numbers)
-        for attribute in sorted(mine)
-        for value in mine[attribute]
-    ]
-    rows, attributes, values = zip(*found, strict=True) if found else ((), (), ())
+def flatten_values(rows: Iterable[Mapping[int, Sequence[float]]]) -> NumericValues:
+    """The values of some contexts. Each row maps attribute numbers to values."""
+    row_numbers: list[int] = []
+    attributes: list[int] = []
+    values: list[float] = []
+    for row_number, values_by_attribute in enumerate(rows):
+        for attribute, attribute_values in sorted(values_by_attribute.items()):
+            row_numbers += [row_number] * len(attribute_values)
+            attributes += [attribute] * len(attribute_values)
+            values += attribute_values
     return NumericValues(
-        np.array(rows, np.int64), np.array(attributes, np.int64), np.array(values, np.float64)
+        np.array(row_numbers, np.int64),
+        np.array(attributes, np.int64),
+        np.array(values, np.float64),
     )

@@ -1,4 +1,4 @@
-"""The k best of what was scored so far, and why each is there (Moirae, CIDR 2007, §3.5)."""
+"""The k best hits, and what their scores consist of (Moirae, CIDR 2007, §3.5). No I/O."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,77 +10,77 @@ import numpy.typing as npt
 from recall.similarity.corpus import ContextVector, ContextVectors, CorpusCounts, Floats, Vocabulary
 from recall.similarity.measure import Measure
 
-# How an event is named; the newer of two compares as the larger, as do (ts, id) or a position in time order.
+# An event's key: (ts, ID) or a position in time order. The newer of two events is the larger key.
 Event = TypeVar("Event")
 
 
 @dataclass(frozen=True, slots=True)
 class RankedHit(Generic[Event]):
-    """A past event and how alike its context is."""
+    """A past event with its score."""
 
     event: Event
     score: float
 
 
 class TopK(Generic[Event]):
-    """The k best hits, best first; of equals the newer comes first. Score 0 is no hit.
+    """The k best hits, best first; equal scores are ordered newest first. Score 0 is no hit.
 
-    Chunks may be added in any order and cut anywhere: the result is that of all events at once.
+    Events may be added in parts, in any order: the result is that of adding all at once.
     """
 
     def __init__(self, k: int) -> None:
         if k < 1:
-            raise ValueError("k is at least 1")
+            raise ValueError(f"k must be at least 1, not {k}")
         self.k = k
         self.hits: list[RankedHit[Event]] = []
 
     @property
     def min_score(self) -> float:
-        """What a score must reach, or beat where its event is older, to be among them."""
-        return self.hits[-1].score if len(self.hits) == self.k else 0.0
+        """The score an event must reach, or exceed if it is older than the last hit."""
+        if len(self.hits) < self.k:
+            return 0.0
+        return self.hits[-1].score
 
     def add(self, events: Sequence[Event], scores: Floats) -> bool:
-        """Add a chunk's events, old to new, none of which was added before; tells whether a hit has changed."""
+        """Add events, oldest first, each at most once. Returns whether the hits have changed."""
         rows = top_rows(scores, self.k)
         return self.add_hits([events[row] for row in rows], scores[rows])
 
     def add_hits(self, events: Sequence[Event], scores: Floats) -> bool:
-        """Add some events with scores above 0; tells whether a hit has changed."""
-        found = [
-            RankedHit(event, float(score)) for event, score in zip(events, scores, strict=True)
-        ]
-        ranked = sorted([*self.hits, *found], key=_hit_order, reverse=True)[: self.k]
-        changed = ranked != self.hits
-        self.hits = ranked
+        """Add events with scores above 0. Returns whether the hits have changed."""
+        hits = list(self.hits)
+        for event, score in zip(events, scores.tolist(), strict=True):
+            hits.append(RankedHit(event, score))
+        hits = sorted(hits, key=_hit_order, reverse=True)[: self.k]
+        changed = hits != self.hits
+        self.hits = hits
         return changed
 
 
-def _hit_order(hit: RankedHit[Any]) -> tuple[float, Any]:
-    return hit.score, hit.event
-
-
 def top_rows(scores: Floats, k: int) -> npt.NDArray[np.intp]:
-    """The rows of the k highest scores above 0, best first; of equals the later row comes first."""
+    """The rows of the k highest scores above 0, best first; of equal scores the later row first."""
     rows = np.flatnonzero(scores > 0)
     if len(rows) > k:
-        found = scores[rows]
-        rows = rows[found >= np.partition(found, -k)[-k]]
+        positive_scores = scores[rows]
+        rows = rows[positive_scores >= np.partition(positive_scores, -k)[-k]]
     return rows[np.lexsort((rows, scores[rows]))[::-1][:k]]
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreExplanation:
-    """Why a past event has its score."""
+    """What the score of a past event consists of."""
 
     score: float
     shared_terms: dict[str, float]
-    """Terms of both contexts with their share of the score, the largest first; shares sum to 1 where there is one."""
+    """Terms of both contexts with their share of the score, largest first; the sum is 1 or 0."""
     only_query: list[str]
+    """Terms of the query alone."""
     only_past: list[str]
+    """Terms of the past context alone."""
     event_count: int
-    """E, the corpus size behind the weights."""
+    """E, with which the terms were weighted."""
     newest_ts: int | None
-    """Event time up to which the corpus was counted."""
+    """Event time up to which the corpus was counted, microseconds."""
 
 
 def explain_score(
@@ -90,28 +90,34 @@ def explain_score(
     past: ContextVector,
     counts: CorpusCounts,
 ) -> ScoreExplanation:
-    """Take a score apart, with the counts it was computed with."""
+    """Explain a score. `counts`: those it was computed with."""
     score = float(measure.score_rows(query, ContextVectors([past]).oldest_rows(1), counts)[0])
     return ScoreExplanation(
-        score,
-        _term_shares(measure, vocabulary, query, past, counts),
-        vocabulary.decode_terms(np.setdiff1d(query.terms, past.terms)),
-        vocabulary.decode_terms(np.setdiff1d(past.terms, query.terms)),
-        counts.event_count,
-        counts.newest_ts,
+        score=score,
+        shared_terms=_term_shares(measure, vocabulary, query, past, counts),
+        only_query=vocabulary.decode_terms(np.setdiff1d(query.terms, past.terms)),
+        only_past=vocabulary.decode_terms(np.setdiff1d(past.terms, query.terms)),
+        event_count=counts.event_count,
+        newest_ts=counts.newest_ts,
     )
 
 
 def _term_shares(
     measure: Measure,
-    words: Vocabulary,
+    vocabulary: Vocabulary,
     query: ContextVector,
     past: ContextVector,
     counts: CorpusCounts,
 ) -> dict[str, float]:
     shared = np.isin(query.terms, past.terms)
-    parts = measure.term_contributions(query, past, counts)[shared]
-    whole = parts.sum()
-    shares = parts / whole if whole > 0 else parts
-    named = zip(words.decode_terms(query.terms[shared]), shares.tolist(), strict=True)
-    return dict(sorted(named, key=lambda pair: (-pair[1], pair[0])))
+    shares = measure.term_contributions(query, past, counts)[shared]
+    total = shares.sum()
+    if total > 0:
+        shares = shares / total
+    terms = vocabulary.decode_terms(query.terms[shared])
+    share_by_term = zip(terms, shares.tolist(), strict=True)
+    return dict(sorted(share_by_term, key=lambda pair: (-pair[1], pair[0])))
+
+
+def _hit_order(hit: RankedHit[Any]) -> tuple[float, Any]:
+    return hit.score, hit.event

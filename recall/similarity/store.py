@@ -1,9 +1,9 @@
-"""Segments on disk, so that a process that starts does not read the whole corpus again.
+"""Indexes on disk, so that a process does not read the whole corpus again when it starts.
 
-A folder for each rule's version and choice of contexts. Each segment is an Arrow IPC file of one row, each array a
-list; it is written once and read through the memory map. `manifest.json` names the files that are the corpus up to a
-number, with their sizes and checksums, and is replaced by renaming. Whatever is missing, damaged or of another format
-is no index: it is made again from the archive.
+Each rule version and choice of contexts has a folder. Each segment is an Arrow IPC file of one row,
+in which each array is a list; it is written once and memory-mapped. `manifest.json` names the files
+that make up the corpus up to a sequence number, with their sizes and checksums, and is replaced
+atomically. An index that is missing, damaged or of another format is rebuilt from the archive.
 """
 
 import hashlib
@@ -26,11 +26,11 @@ from recall.similarity.segment import ARRAYS, BOUNDS, Segment
 
 _FORMAT_VERSION = 1
 _MANIFEST = "manifest.json"
-# Seconds for which a file that no manifest names may still be on its way into one.
-_WRITE_GRACE = 3600.0
-# Seconds after which an index that nobody uses goes; should somebody ask after all, it is made again.
-_UNUSED_AFTER = 7 * 86_400.0
-_CHECKSUM_BLOCK = 1 << 20
+# Age after which a file that no manifest names is removed; a younger one may still be added.
+_UNREFERENCED_TIMEOUT = 3600.0  # seconds
+# Age of the last use after which an index is removed. It is rebuilt if it is needed again.
+_UNUSED_TIMEOUT = 7 * 86_400.0  # seconds
+_CHECKSUM_BLOCK = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -41,15 +41,21 @@ class IndexStore:
 
     @classmethod
     def for_corpus(cls, root: Path, rule: str, version: str, settings: Any) -> "IndexStore":
-        """Under `root`, by what the corpus is of; `choice`: which contexts, and how they are read."""
+        """The store of a rule version under `root`.
+
+        `settings`: which contexts are compared and how, as JSON.
+        """
         name = hashlib.blake2b(orjson.dumps([rule, version, settings]), digest_size=12).hexdigest()
         return cls(root / name)
 
     def load(self, numeric: Mapping[str, float | None] | None = None) -> Index | None:
-        """The index as it was last saved; None: there is none that can be used."""
+        """The index as last saved; None if it is missing, damaged or of another format.
+
+        `numeric`: see `Index`.
+        """
         try:
-            manifest = orjson.loads((self.path / _MANIFEST).read_bytes())
-            if manifest["format"] != _FORMAT_VERSION:
+            manifest = self._read_manifest()
+            if manifest is None:
                 return None
             index = Index(numeric)
             for name, size, checksum in manifest["segments"]:
@@ -59,29 +65,41 @@ class IndexStore:
         return index
 
     def last_sequence(self) -> int | None:
-        """The number of the last event in what was last saved; None: nothing was, in this format."""
-        return self._read_manifest("number")
+        """The sequence number of the newest saved event; None: there is no readable manifest."""
+        return self._read_manifest_number("number")
 
     def complete_sequence(self) -> int | None:
-        """The number up to which what was last saved has all events of the corpus; None: that is not known."""
-        return self._read_manifest("complete")
+        """The sequence number up to which all events of the corpus are saved; None: unknown."""
+        return self._read_manifest_number("complete")
 
-    def _read_manifest(self, what: str) -> int | None:
+    def _read_manifest_number(self, key: str) -> int | None:
         try:
-            manifest = orjson.loads((self.path / _MANIFEST).read_bytes())
-            return int(manifest[what]) if manifest["format"] == _FORMAT_VERSION else None
+            manifest = self._read_manifest()
+            if manifest is None:
+                return None
+            return int(manifest[key])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
+    def _read_manifest(self) -> dict[str, Any] | None:
+        """None if the format is another. Raises what reading and parsing raise."""
+        manifest: dict[str, Any] = orjson.loads((self.path / _MANIFEST).read_bytes())
+        if manifest["format"] != _FORMAT_VERSION:
+            return None
+        return manifest
+
     def save(self, index: Index, complete_sequence: int, now: float) -> None:
-        """Write the segments that are new, with what their terms promise, then say what belongs together, then forget
-        the others. `complete`: see there; `now`: as of the files' own times."""
+        """Write new segments with current bounds, then the manifest; then remove other files.
+
+        `complete_sequence`: see the method of that name. `now`: seconds since the epoch.
+        """
         index.refresh_bounds()
         self.path.mkdir(parents=True, exist_ok=True)
+        files = []
         for segment in index.segments:
             if segment.file is None or not (self.path / segment.file[0]).exists():
                 segment.file = _write_segment(self.path, segment, index)
-        files = [segment.file for segment in index.segments]
+            files.append(segment.file)
         manifest = {
             "format": _FORMAT_VERSION,
             "number": index.last_sequence,
@@ -89,39 +107,50 @@ class IndexStore:
             "segments": files,
         }
         _write_atomically(self.path / _MANIFEST, orjson.dumps(manifest))
-        named = {_MANIFEST, *(file[0] for file in files if file is not None)}
+        referenced = {_MANIFEST, *(name for name, _, _ in files)}
         for path in self.path.iterdir():
             with suppress(OSError):
-                if path.name not in named and path.stat().st_mtime < now - _WRITE_GRACE:
+                age = now - path.stat().st_mtime
+                if path.name not in referenced and age > _UNREFERENCED_TIMEOUT:
                     path.unlink()
 
     def touch(self, now: float) -> None:
-        """Somebody works with this index. `now`: as of the files' own times."""
+        """Record that the index is in use. `now`: seconds since the epoch."""
         with suppress(FileNotFoundError):
             os.utime(self.path / _MANIFEST, (now, now))
 
 
 def remove_unused(root: Path, now: float) -> None:
-    """Remove what under a root has long not been used, such as the corpora of earlier versions of rules."""
-    for folder in root.iterdir() if root.is_dir() else ():
-        manifest = folder / _MANIFEST
-        if now - (manifest if manifest.exists() else folder).stat().st_mtime > _UNUSED_AFTER:
+    """Remove the indexes under `root` that were not used for a week.
+
+    These are for example the corpora of earlier versions of rules. `now`: seconds since the epoch.
+    """
+    if not root.is_dir():
+        return
+    for folder in root.iterdir():
+        last_used = folder / _MANIFEST
+        if not last_used.exists():
+            last_used = folder
+        if now - last_used.stat().st_mtime > _UNUSED_TIMEOUT:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_segment(folder: Path, segment: Segment, index: Index) -> tuple[str, int, int]:
+    """Write a segment to a new file; return the file's name, size and checksum."""
     arrays: dict[str, Any] = {name: segment.arrays[name] for name in (*ARRAYS, *BOUNDS)}
     arrays["eids"] = arrays["eids"].view(np.uint8)
-    lists = {name: _single_row_list(pa.array(array)) for name, array in arrays.items()}
-    lists["words"] = _single_row_list(
-        pa.array(index.vocabulary.decode_terms(segment.term_ids.tolist()), pa.large_string())
-    )
-    known = {
+    columns = {}
+    for name, array in arrays.items():
+        columns[name] = _single_row_list(pa.array(array))
+    words = index.vocabulary.decode_terms(segment.term_ids.tolist())
+    columns["words"] = _single_row_list(pa.array(words, pa.large_string()))
+    description = {
         "chunk": segment.chunk,
         "level": segment.log_event_count,
         "width": segment.arrays["eids"].dtype.itemsize,
     }
-    batch = pa.record_batch(lists).replace_schema_metadata({"segment": orjson.dumps(known)})
+    batch = pa.record_batch(columns)
+    batch = batch.replace_schema_metadata({"segment": orjson.dumps(description)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -136,37 +165,41 @@ def _single_row_list(values: pa.Array) -> pa.Array:
 
 
 def _read_segment(path: Path, size: int, checksum: int, index: Index) -> Segment:
+    """Read a segment through a memory map. Raises `ValueError` if the file is damaged."""
     source = pa.memory_map(str(path))
     data = source.read_buffer()
-    if data.size != size or _checksum(data) != checksum:
-        raise ValueError(f"{path} is damaged")
+    if data.size != size or _compute_checksum(data) != checksum:
+        raise ValueError(f"{path}: size or checksum differs from the manifest")
     batch = pa.ipc.open_file(source).get_batch(0)
-    known: Mapping[str, Any] = orjson.loads(batch.schema.metadata[b"segment"])
-    columns = {name: batch.column(name).values for name in batch.schema.names}
-    ids = index.vocabulary.encode_terms(columns.pop("words").to_pylist())
-    arrays = {name: values.to_numpy(zero_copy_only=True) for name, values in columns.items()}
-    arrays["eids"] = arrays["eids"].view(f"S{known['width']}")
-    segment = Segment(known["chunk"], arrays, ids, known["level"])
+    description: Mapping[str, Any] = orjson.loads(batch.schema.metadata[b"segment"])
+    term_ids = index.vocabulary.encode_terms(batch.column("words").values.to_pylist())
+    arrays = {}
+    for name in batch.schema.names:
+        if name != "words":
+            arrays[name] = batch.column(name).values.to_numpy(zero_copy_only=True)
+    arrays["eids"] = arrays["eids"].view(f"S{description['width']}")
+    segment = Segment(description["chunk"], arrays, term_ids, description["level"])
     segment.file = path.name, size, checksum
     return segment
 
 
-def _checksum(data: pa.Buffer) -> int:
-    found = 0
+def _compute_checksum(data: pa.Buffer) -> int:
+    """CRC-32, block by block."""
+    checksum = 0
     view = memoryview(data)
     for first in range(0, len(view), _CHECKSUM_BLOCK):
-        found = zlib.crc32(view[first : first + _CHECKSUM_BLOCK], found)
-    return found
+        checksum = zlib.crc32(view[first : first + _CHECKSUM_BLOCK], checksum)
+    return checksum
 
 
 def _write_atomically(path: Path, data: Any) -> None:
-    """All of it or nothing, also when the machine falls."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
-    with new.open("wb") as file:
+    """Write all of a file or nothing, also in case of a power failure."""
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    with temporary.open("wb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
-    new.rename(path)
+    temporary.rename(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

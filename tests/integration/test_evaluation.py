@@ -206,7 +206,7 @@ def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
     assert "helps" in run(path, "similarity", "agree", asked, past, "--author", "ops")
     ((_, _, known),) = load_judged_corpora(connection, archive(path))
     assert known.judgements == {(asked, past): True}
-    with pytest.raises(UsageError, match="is no past event of the rule of"):
+    with pytest.raises(UsageError, match="is not a past event of the rule of"):
         run(path, "similarity", "agree", asked, asked)
 
 

@@ -24,7 +24,8 @@ from moirae.rules.definition import Definition
 from moirae.runtime import database
 from recall.corpora import Corpora
 from recall.requests import SimilarQuestion
-from recall.similarity.index import Comparison, make_corpus_event
+from recall.similarity.comparison import Comparison
+from recall.similarity.events import make_corpus_event
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK
 from tests.progress import Progress

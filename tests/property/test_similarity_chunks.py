@@ -1,9 +1,9 @@
-"""However history is cut into chunks, the best k are the same, and scores are those of the plain formula."""
+"""The best hits do not depend on how history is cut, and scores are those of the formula."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
-from math import log10, sqrt
+from math import hypot, log10
 from random import Random
 
 import numpy as np
@@ -16,75 +16,88 @@ from recall.similarity.corpus import ContextVectors, Corpus
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import TopK, explain_score
 
-Facts = dict[str, int]
+TermCounts = dict[str, int]
 
 terms = st.sampled_from([f"{name}={value}" for name in "abc" for value in range(4)])
-bags = st.dictionaries(terms, st.one_of(st.just(1), st.integers(1, 50)), max_size=8)
-# Those that `plain` knows.
+term_counts = st.dictionaries(terms, st.one_of(st.just(1), st.integers(1, 50)), max_size=8)
+events = st.lists(st.tuples(st.integers(0, 20), st.sampled_from("tu"), term_counts), max_size=25)
+# The measures that `_score_by_formula` implements.
 measures = st.sampled_from(["binary", "tfidf"])
 
 
-def plain(measure: str, query: Facts, past: Facts, counted: Sequence[Facts]) -> float:
-    """The formula as it stands in the paper."""
+def _score_by_formula(
+    measure: str, query: TermCounts, past: TermCounts, counted: Sequence[TermCounts]
+) -> float:
+    """The formula as in the paper. `counted`: the contexts behind E and C_k."""
 
-    def weights(bag: Facts) -> dict[str, float]:
+    def weights(context: TermCounts) -> dict[str, float]:
         if measure == "binary":
-            return dict.fromkeys(bag, 1.0)
-        held = {term: sum(term in other for other in counted) for term in bag}
-        return {
-            term: count * log10(len(counted) / max(held[term], 1)) for term, count in bag.items()
-        }
+            return dict.fromkeys(context, 1.0)
+        by_term = {}
+        for term, count in context.items():
+            frequency = sum(term in other for other in counted)
+            by_term[term] = count * log10(len(counted) / max(frequency, 1))
+        return by_term
 
-    ours, theirs = weights(query), weights(past)
-    product = sum(weight * theirs.get(term, 0) for term, weight in ours.items())
-    norms = (sum(weight**2 for weight in bag.values()) for bag in (ours, theirs))
-    return product / sqrt(np.prod(list(norms))) if product else 0.0
+    query_weights, past_weights = weights(query), weights(past)
+    product = sum(weight * past_weights.get(term, 0) for term, weight in query_weights.items())
+    if not product:
+        return 0.0
+    return product / (hypot(*query_weights.values()) * hypot(*past_weights.values()))
 
 
-def chunks(size: int, borders: Sequence[int]) -> list[range]:
+def _make_corpus(contexts: Sequence[TermCounts]) -> Corpus:
+    corpus = Corpus()
+    for ts, context in enumerate(contexts):
+        corpus.add(ts, context)
+    return corpus
+
+
+def _cut(size: int, borders: Sequence[int]) -> list[range]:
     cuts = [0, *sorted(border % (size + 1) for border in borders), size]
-    return [range(a, b) for a, b in pairwise(cuts)]
+    return [range(first, last) for first, last in pairwise(cuts)]
 
 
 @given(
-    st.lists(bags, min_size=1, max_size=40),
-    bags,
+    st.lists(term_counts, min_size=1, max_size=40),
+    term_counts,
     measures,
     st.integers(1, 12),
     st.lists(st.integers(0, 40), max_size=6),
     st.randoms(use_true_random=False),
 )
-def test_chunks_do_not_show(
-    past: list[Facts], query: Facts, measure: str, k: int, borders: list[int], random: Random
+def test_hits_do_not_depend_on_chunks(
+    past: list[TermCounts],
+    query: TermCounts,
+    measure_name: str,
+    k: int,
+    borders: list[int],
+    random: Random,
 ) -> None:
-    corpus = Corpus()
-    for ts, facts in enumerate([*past, query]):
-        corpus.add(ts, facts)
-    asked, counts = corpus.contexts[len(past)], corpus.counts()
-    whole: TopK[int] = TopK(k)
-    whole.add(
-        range(len(past)),
-        MEASURES[measure].score_rows(asked, corpus.contexts.oldest_rows(len(past)), counts),
-    )
+    measure = MEASURES[measure_name]
+    corpus = _make_corpus([*past, query])
+    context, counts = corpus.contexts[len(past)], corpus.counts()
+    at_once: TopK[int] = TopK(k)
+    all_rows = corpus.contexts.oldest_rows(len(past))
+    at_once.add(range(len(past)), measure.score_rows(context, all_rows, counts))
 
-    pieces = chunks(len(past), borders)
-    random.shuffle(pieces)
-    merged: TopK[int] = TopK(k)
-    for piece in pieces:
-        rows = ContextVectors(corpus.contexts[row] for row in piece).oldest_rows(len(piece))
-        before = list(merged.hits)
-        assert merged.add(piece, MEASURES[measure].score_rows(asked, rows, counts)) == (
-            merged.hits != before
-        )
-    assert merged.hits == whole.hits
+    chunks = _cut(len(past), borders)
+    random.shuffle(chunks)
+    by_chunk: TopK[int] = TopK(k)
+    for chunk in chunks:
+        rows = ContextVectors(corpus.contexts[row] for row in chunk).oldest_rows(len(chunk))
+        before = list(by_chunk.hits)
+        changed = by_chunk.add(chunk, measure.score_rows(context, rows, counts))
+        assert changed == (by_chunk.hits != before)
+    assert by_chunk.hits == at_once.hits
 
-    expected = [plain(measure, query, facts, [*past, query]) for facts in past]
-    assert [hit.score for hit in whole.hits] == pytest.approx(
-        sorted((score for score in expected if score > 0), reverse=True)[:k], abs=1e-9
-    )
-    assert [expected[hit.event] for hit in whole.hits] == pytest.approx(
-        [hit.score for hit in whole.hits], abs=1e-9
-    )
+    expected = []
+    for past_context in past:
+        expected.append(_score_by_formula(measure_name, query, past_context, [*past, query]))
+    hit_scores = [hit.score for hit in at_once.hits]
+    best_scores = sorted((score for score in expected if score > 0), reverse=True)[:k]
+    assert hit_scores == pytest.approx(best_scores, abs=1e-9)
+    assert [expected[hit.event] for hit in at_once.hits] == pytest.approx(hit_scores, abs=1e-9)
 
 
 @given(
@@ -92,60 +105,58 @@ def test_chunks_do_not_show(
     st.integers(1, 10),
     st.lists(st.integers(0, 60), max_size=8),
 )
-def test_ties_across_chunks_go_to_the_newer(levels: list[int], k: int, borders: list[int]) -> None:
+def test_equal_scores_of_different_chunks_are_ordered_newest_first(
+    levels: list[int], k: int, borders: list[int]
+) -> None:
     scores = np.array(levels, dtype=np.float64) / 4
     top: TopK[int] = TopK(k)
-    for piece in chunks(len(levels), borders):
-        top.add(piece, scores[piece.start : piece.stop])
-    rows = sorted(
-        (row for row, level in enumerate(levels) if level),
-        key=lambda row: (levels[row], row),
-        reverse=True,
-    )
-    assert [hit.event for hit in top.hits] == rows[:k]
-
-
-events = st.lists(st.tuples(st.integers(0, 20), st.sampled_from("tu"), bags), max_size=25)
+    for chunk in _cut(len(levels), borders):
+        top.add(chunk, scores[chunk.start : chunk.stop])
+    ranked = sorted(((level, row) for row, level in enumerate(levels) if level), reverse=True)
+    assert [hit.event for hit in top.hits] == [row for _, row in ranked[:k]]
 
 
 @given(events, st.integers(0, 6), measures, st.booleans())
-def test_a_run_is_the_plain_formula(
-    made: list[tuple[int, str, Facts]], gap: int, measure: str, leave_one_out: bool
+def test_scores_of_candidates_follow_the_formula(
+    drawn: list[tuple[int, str, TermCounts]], gap: int, measure: str, leave_one_out: bool
 ) -> None:
-    alerts = [AlertContext(str(i), kind, ts, facts) for i, (ts, kind, facts) in enumerate(made)]
+    alerts = []
+    for number, (ts, event_type, context) in enumerate(drawn):
+        alerts.append(AlertContext(str(number), event_type, ts, context))
     ordered = sorted(alerts, key=lambda alert: alert.ts)
-    span = timedelta(microseconds=gap)
-    found = list(find_similar(alerts, span, len(alerts) + 1, MEASURES[measure], leave_one_out))
-    assert [answer.query for answer in found] == ordered
-    for place, answer in enumerate(found):
+    gap_duration = timedelta(microseconds=gap)
+    answers = list(
+        find_similar(alerts, gap_duration, len(alerts) + 1, MEASURES[measure], leave_one_out)
+    )
+    assert [answer.query for answer in answers] == ordered
+    for position, answer in enumerate(answers):
         query = answer.query
-        kin = [other for other in ordered if other.event_type == query.event_type]
-        counted = (
-            kin
-            if leave_one_out
-            else [o for o in ordered[: place + 1] if o.event_type == query.event_type]
-        )
-        older = [o for o in kin if o.ts < query.ts and o.ts <= query.ts - gap]
-        candidates = [o for o in kin if o is not query] if leave_one_out else older
-        facts = [o.term_counts for o in counted]
-        expected = {
-            o.event_id: plain(measure, dict(query.term_counts), dict(o.term_counts), facts)
-            for o in candidates
-        }
+        counted = ordered if leave_one_out else ordered[: position + 1]
+        counted = [alert for alert in counted if alert.event_type == query.event_type]
+        counted_contexts = [dict(alert.term_counts) for alert in counted]
+        expected = {}
+        for alert in counted:
+            is_older = alert.ts < query.ts and alert.ts <= query.ts - gap
+            if alert is query or not (leave_one_out or is_older):
+                continue
+            score = _score_by_formula(
+                measure, dict(query.term_counts), dict(alert.term_counts), counted_contexts
+            )
+            if score > 0:
+                expected[alert.event_id] = score
         scores = {past.event_id: score for past, score in answer.hits}
-        assert scores == pytest.approx(
-            {name: score for name, score in expected.items() if score > 0}, abs=1e-9
-        )
+        assert scores == pytest.approx(expected, abs=1e-9)
 
 
-@given(st.lists(bags, min_size=2, max_size=15), measures)
-def test_shares_explain_the_whole_score(past: list[Facts], measure: str) -> None:
-    corpus = Corpus()
-    for ts, facts in enumerate(past):
-        corpus.add(ts, facts)
-    query, other = corpus.contexts[len(past) - 1], corpus.contexts[0]
-    found = explain_score(MEASURES[measure], corpus.vocabulary, query, other, corpus.counts())
-    assert set(found.shared_terms) == set(past[-1]) & set(past[0])
-    assert set(found.only_query) == set(past[-1]) - set(past[0])
-    assert set(found.only_past) == set(past[0]) - set(past[-1])
-    assert sum(found.shared_terms.values()) == pytest.approx(1 if found.score > 0 else 0)
+@given(st.lists(term_counts, min_size=2, max_size=15), measures)
+def test_shares_of_shared_terms_sum_to_one(contexts: list[TermCounts], measure: str) -> None:
+    corpus = _make_corpus(contexts)
+    newest, oldest = corpus.contexts[len(contexts) - 1], corpus.contexts[0]
+    explanation = explain_score(
+        MEASURES[measure], corpus.vocabulary, newest, oldest, corpus.counts()
+    )
+    assert set(explanation.shared_terms) == set(contexts[-1]) & set(contexts[0])
+    assert set(explanation.only_query) == set(contexts[-1]) - set(contexts[0])
+    assert set(explanation.only_past) == set(contexts[0]) - set(contexts[-1])
+    total = sum(explanation.shared_terms.values())
+    assert total == pytest.approx(1 if explanation.score > 0 else 0)

@@ -1,4 +1,4 @@
-"""The fast search finds what the plain formula finds, and its bounds are never wrong."""
+"""The search of inverted lists finds what the formula finds, and its bounds are never exceeded."""
 
 import random
 
@@ -6,106 +6,124 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recall.similarity.corpus import ContextVector, ContextVectors
-from recall.similarity.index import Comparison, CorpusEvent, EventKey, Index, TimeSpan, restore_top
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.corpus import ContextVectors
+from recall.similarity.events import CorpusEvent, EventKey
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
+from recall.similarity.spans import TimeSpan
 
-# Those that are searched in inverted lists.
-FAST = st.sampled_from([MEASURES["tfidf"], MEASURES["binary"]])
-ANY = st.sampled_from([MEASURES[name] for name in sorted(MEASURES)])
-_FAR = 1 << 60
-
-
-def _facts(rng: random.Random, width: int) -> dict[str, int]:
-    """Some terms are everywhere, some rare; now and then the same context again, to tie."""
-    words = {min(int(rng.paretovariate(0.6)), width) for _ in range(rng.randint(0, 8))}
-    return {f"{'tu'[word % 2]}={word}": rng.choice([1, 1, 1, 2, 300]) for word in words}
+# The measures that are searched in inverted lists.
+FAST_MEASURES = st.sampled_from([MEASURES["tfidf"], MEASURES["binary"]])
+ALL_MEASURES = st.sampled_from([MEASURES[name] for name in sorted(MEASURES)])
+END_OF_TIME = 1 << 60
 
 
-def _events(rng: random.Random, count: int, first: int) -> list[CorpusEvent]:
-    known: list[dict[str, int]] = [{}]
+def _draw_term_counts(rng: random.Random, width: int) -> dict[str, int]:
+    """Some terms are frequent and some are rare."""
+    numbers = {min(int(rng.paretovariate(0.6)), width) for _ in range(rng.randint(0, 8))}
+    term_counts = {}
+    for number in numbers:
+        term_counts[f"{'tu'[number % 2]}={number}"] = rng.choice([1, 1, 1, 2, 300])
+    return term_counts
+
+
+def _draw_events(rng: random.Random, count: int, first_sequence: int) -> list[CorpusEvent]:
+    """Some contexts occur repeatedly, so that scores tie."""
+    contexts: list[dict[str, int]] = [{}]
     events = []
-    for number in range(first, first + count):
-        facts = rng.choice(known) if rng.random() < 0.3 else _facts(rng, 50)
-        known.append(facts)
-        events.append(CorpusEvent(rng.randint(0, 10_000), f"e{number:06}", number, facts))
+    for sequence in range(first_sequence, first_sequence + count):
+        term_counts = rng.choice(contexts) if rng.random() < 0.3 else _draw_term_counts(rng, 50)
+        contexts.append(term_counts)
+        events.append(CorpusEvent(rng.randint(0, 10_000), f"e{sequence:06}", sequence, term_counts))
     return events
 
 
-def _enter(
-    index: Index, world: list[CorpusEvent], events: list[CorpusEvent], borders: list[int]
-) -> None:
-    """Half of them together, the others one by one."""
-    world += events
-    for part in [events[: len(events) // 2], *([past] for past in events[len(events) // 2 :])]:
-        for chunk in range(len(borders) + 1):
-            index.add(
-                chunk,
-                [past for past in part if sum(border <= past.ts for border in borders) == chunk],
-            )
+def _add_events(index: Index, events: list[CorpusEvent], borders: list[int]) -> None:
+    """Add half of the events together and the others one by one."""
+    half = len(events) // 2
+    for part in [events[:half], *([event] for event in events[half:])]:
+        parts_by_chunk: dict[int, list[CorpusEvent]] = {}
+        for event in part:
+            chunk = sum(border <= event.ts for border in borders)
+            parts_by_chunk.setdefault(chunk, []).append(event)
+        for chunk in sorted(parts_by_chunk):
+            index.add(chunk, parts_by_chunk[chunk])
 
 
-def _plain(
-    index: Index, world: list[CorpusEvent], one: Comparison, low: int | None, high: int
+def _expected_hits(
+    index: Index, events: list[CorpusEvent], comparison: Comparison, low: int | None, high: int
 ) -> list[tuple[EventKey, float]]:
-    """The best by the formula, over everything."""
-    end = min(high, one.before_ts)
-    past = sorted(p for p in ((p.key, p) for p in world if p.sequence <= one.event.sequence))
-    candidates = [p for _, p in past if p.ts < end and (low is None or p.ts >= low)]
+    """The best hits by the formula, from all events."""
+    end = min(high, comparison.before_ts)
+    candidates = []
+    for event in sorted(events, key=lambda event: event.key):
+        in_span = event.ts < end and (low is None or event.ts >= low)
+        if in_span and event.sequence <= comparison.event.sequence:
+            candidates.append(event)
     if not candidates:
         return []
-    rows: list[ContextVector] = [index.vocabulary.encode(p.term_counts) for p in candidates]
-    scores = one.measure.score_rows(
-        index.vocabulary.encode(one.event.term_counts),
+    encode = index.vocabulary.encode
+    rows = [encode(event.term_counts) for event in candidates]
+    scores = comparison.measure.score_rows(
+        encode(comparison.event.term_counts),
         ContextVectors(rows).oldest_rows(len(rows)),
-        index.full_counts(one),
+        index.full_counts(comparison),
     )
-    top: TopK[EventKey] = TopK(one.top.k)
-    top.add([p.key for p in candidates], scores)
+    top: TopK[EventKey] = TopK(comparison.top.k)
+    top.add([event.key for event in candidates], scores)
     return [(hit.event, hit.score) for hit in top.hits]
 
 
-def _spans(borders: list[int]) -> list[TimeSpan]:
-    return list(zip([None, *borders], [*borders, _FAR], strict=True))
+def _split_time(borders: list[int]) -> list[TimeSpan]:
+    return list(zip([None, *borders], [*borders, END_OF_TIME], strict=True))
 
 
-def _found(one: Comparison) -> list[tuple[EventKey, float]]:
-    return [(hit.event, hit.score) for hit in one.top.hits]
-
-
-def _asked(
-    index: Index, rng: random.Random, number: int, measure: Measure, k: int = 3
+def _draw_comparison(
+    index: Index, rng: random.Random, sequence: int, measure: Measure, k: int = 3
 ) -> Comparison:
-    event = CorpusEvent(rng.choice([5000, 20_000]), "q", number, _facts(rng, 50))
-    return Comparison(event, index.pin_counts(event), measure, restore_top(k, []), event.ts, number)
+    event = CorpusEvent(rng.choice([5000, 20_000]), "q", sequence, _draw_term_counts(rng, 50))
+    return Comparison(
+        event=event,
+        pinned_counts=index.pin_counts(event),
+        measure=measure,
+        top=restore_top(k, []),
+        before_ts=event.ts,
+        max_sequence=sequence,
+    )
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.integers(0, 2**32), st.integers(1, 60), st.lists(st.integers(0, 10_000), max_size=4), FAST
+    st.integers(0, 2**32),
+    st.integers(1, 60),
+    st.lists(st.integers(0, 10_000), max_size=4),
+    FAST_MEASURES,
 )
-def test_fast_is_plain_while_events_come_in(
+def test_search_finds_the_hits_of_the_formula_while_events_are_added(
     seed: int, count: int, cuts: list[int], measure: Measure
 ) -> None:
-    """Bounds are made once, then moved on with E and C_k; pieces are read in any order; several are asked at once."""
+    """Bounds are built once, then updated. Chunks are searched in any order, for several events."""
     rng = random.Random(seed)
     borders = sorted(set(cuts))
-    index, world = Index(), []
+    index, events = Index(), []
     for _ in range(3):
-        _enter(index, world, _events(rng, rng.randint(1, count), len(world) + 1), borders)
-        asked = [
-            _asked(index, rng, rng.choice([len(world), len(world) // 2]), measure) for _ in range(3)
-        ]
-        spans = _spans(borders)
+        new_events = _draw_events(rng, rng.randint(1, count), len(events) + 1)
+        events += new_events
+        _add_events(index, new_events, borders)
+        comparisons = []
+        for _ in range(3):
+            sequence = rng.choice([len(events), len(events) // 2])
+            comparisons.append(_draw_comparison(index, rng, sequence, measure))
+        spans = _split_time(borders)
         rng.shuffle(spans)
         for span in spans:
-            index.score(asked, [span] * len(asked))
-        for one in asked:
-            assert _found(one) == [
-                (key, pytest.approx(s, abs=1e-9))
-                for key, s in _plain(index, world, one, None, _FAR)
-            ]
+            index.score(comparisons, [span] * len(comparisons))
+        for comparison in comparisons:
+            hits = [(hit.event, hit.score) for hit in comparison.top.hits]
+            expected = _expected_hits(index, events, comparison, None, END_OF_TIME)
+            assert hits == [(key, pytest.approx(score, abs=1e-9)) for key, score in expected]
 
 
 @settings(max_examples=40, deadline=None)
@@ -113,25 +131,26 @@ def test_fast_is_plain_while_events_come_in(
     st.integers(0, 2**32),
     st.integers(1, 40),
     st.lists(st.integers(0, 10_000), min_size=1, max_size=6),
-    ANY,
+    ALL_MEASURES,
 )
-def test_no_unread_chunk_beats_its_bound(
+def test_no_chunk_exceeds_its_bound(
     seed: int, count: int, cuts: list[int], measure: Measure
 ) -> None:
-    """Also while events come in between the question and the look, and for questions pinned in the past."""
+    """Also if events are added after the counts were pinned, and if they were pinned long ago."""
     rng = random.Random(seed)
     borders = sorted(set(cuts))
-    index, world = Index(), []
-    asked: list[Comparison] = []
+    index, events = Index(), []
+    comparisons: list[Comparison] = []
     for _ in range(3):
-        _enter(index, world, _events(rng, rng.randint(1, count), len(world) + 1), borders)
-        asked += [
-            _asked(index, rng, len(world), measure),
-            _asked(index, rng, len(world) // 2, measure),
-        ]
-        for one in asked:
-            spans = _spans(borders)
-            for (low, high), bound in zip(spans, index.score_bounds(one, spans), strict=True):
-                best = _plain(index, world, one, low, high)
-                if best:
-                    assert best[0][1] <= bound
+        new_events = _draw_events(rng, rng.randint(1, count), len(events) + 1)
+        events += new_events
+        _add_events(index, new_events, borders)
+        for sequence in (len(events), len(events) // 2):
+            comparisons.append(_draw_comparison(index, rng, sequence, measure))
+        for comparison in comparisons:
+            spans = _split_time(borders)
+            bounds = index.score_bounds(comparison, spans)
+            for (low, high), bound in zip(spans, bounds, strict=True):
+                hits = _expected_hits(index, events, comparison, low, high)
+                if hits:
+                    assert hits[0][1] <= bound

@@ -1,5 +1,0 @@
-"""What the scores of similarity recalls are worth, as it was learned from resolved alerts."""
-
-from recall.confidence import learned as known
-
-__all__ = ["known"]

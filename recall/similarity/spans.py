@@ -1,0 +1,39 @@
+"""Scores of segments summarised by spans of event time. No I/O."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from recall.similarity.segment import Segment
+
+# Event times from `low` (None: no limit) to before `high`, microseconds.
+TimeSpan = tuple[int | None, int]
+
+
+def max_by_span(
+    segments: Sequence[Segment],
+    scores: Sequence[float],
+    spans: Sequence[TimeSpan],
+    before_ts: int,
+) -> list[float]:
+    """For each span, the maximum of the positive scores of segments with events in it; 0: none.
+
+    `scores`: by segment. Only events before `before_ts` (microseconds) are considered.
+    """
+    ranges = [segment.key_range for segment in segments]
+    oldest = np.array([first[0] for first, _ in ranges], dtype=np.int64)
+    newest = np.array([last[0] for _, last in ranges], dtype=np.int64)
+    positive = np.array(scores) > 0
+    maxima = []
+    for low, high in spans:
+        end = min(high, before_ts)
+        overlapping = positive & (oldest < end)
+        if low is not None:
+            overlapping &= newest >= low
+        maximum = 0.0
+        for position in np.flatnonzero(overlapping).tolist():
+            first, last = segments[position].rows_between(low, end)
+            if first < last:
+                maximum = max(maximum, scores[position])
+        maxima.append(maximum)
+    return maxima

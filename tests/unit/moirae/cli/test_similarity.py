@@ -1,0 +1,86 @@
+"""`moirae similarity run`: files of alerts in, CSV out."""
+
+import gzip
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from moirae.cli import app
+from moirae.errors import MoiraeError, UsageError
+from recall.relevance.ready_contexts import rank_similar
+from recall.similarity.measure import MEASURES
+from tests.unit.recall.contexts import E1, E2, E3, make_alerts
+
+TFIDF, BINARY = MEASURES["tfidf"], MEASURES["binary"]
+NO_GAP = timedelta(0)
+ALERTS = [
+    {"event_id": "e1", "event_type": "t", "ts": "2024-05-01T01:00:00Z", "host": "h", "facts": E1},
+    {"event_id": "e2", "event_type": "t", "ts": "2024-05-01T02:00:00Z", "host": "h", "facts": E2},
+    {"event_id": "e3", "event_type": "t", "ts": "2024-05-01T03:00:00Z", "host": "h", "facts": E3},
+]
+
+
+def _write_lines(path: Path, rows: Iterable[object]) -> Path:
+    data = b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+    return path
+
+
+def _run(*arguments: object) -> str:
+    command = ["similarity", "run", *map(str, arguments)]
+    result = CliRunner().invoke(app, command, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def _first_columns(output: str) -> list[list[str]]:
+    """Query, rank and event of each row."""
+    return [line.split(",")[:3] for line in output.splitlines()[1:]]
+
+
+@pytest.mark.parametrize("name", ["alerts.jsonl", "alerts.jsonl.gz"])
+def test_rows_have_scores_in_full_precision(tmp_path: Path, name: str) -> None:
+    events = _write_lines(tmp_path / name, ALERTS)
+    header, *rows = _run("--events", events, "--leave-one-out", "--k", 1).splitlines()
+    assert header == "query,rank,event,score"
+    expected = rank_similar(make_alerts(E1, E2, E3), NO_GAP, 1, TFIDF, leave_one_out=True)
+    assert rows == [f"{query},{rank},{past},{score!r}" for query, rank, past, score in expected]
+
+
+def test_gap_and_measure_are_applied_and_rows_go_to_the_file(tmp_path: Path) -> None:
+    events, out = _write_lines(tmp_path / "a.jsonl", ALERTS), tmp_path / "run.csv"
+    options = ["--events", events, "--measure", "binary", "--out", out]
+    assert _run(*options, "--gap", "1h") == ""
+    [(_, _, _, e2_score)] = rank_similar(make_alerts(E2, E3), NO_GAP, 1, BINARY)
+    [(_, _, _, e1_score)] = rank_similar(make_alerts(E1, E3), NO_GAP, 1, BINARY)
+    assert out.read_text().splitlines()[1:] == [f"e3,1,e2,{e2_score!r}", f"e3,2,e1,{e1_score!r}"]
+    _run(*options, "--gap", "61m")
+    assert _first_columns(out.read_text()) == [["e3", "1", "e1"]]
+
+
+def test_events_of_one_group_are_not_compared(tmp_path: Path) -> None:
+    events = _write_lines(tmp_path / "a.jsonl", ALERTS)
+    groups = tmp_path / "groups.csv"
+    groups.write_text("event_id,label,group\ne1,x,\ne2,x,g\ne3,y,g\n")
+    options = ["--leave-one-out", "--measure", "binary", "--groups", groups]
+    output = _run("--events", events, *options)
+    assert _first_columns(output) == [["e1", "1", "e3"], ["e3", "1", "e1"]]
+
+
+def test_wrong_options_are_usage_errors(tmp_path: Path) -> None:
+    events = _write_lines(tmp_path / "a.jsonl", ALERTS)
+    message = "no measure 'jaccard'; there are attributes, binary, tfidf"
+    with pytest.raises(UsageError, match=message):
+        _run("--events", events, "--measure", "jaccard")
+    with pytest.raises(UsageError, match="--gap '6' is not a duration"):
+        _run("--events", events, "--gap", "6")
+
+
+def test_unwritable_output_is_an_error(tmp_path: Path) -> None:
+    events = _write_lines(tmp_path / "a.jsonl", ALERTS)
+    with pytest.raises(MoiraeError, match="No such file"):
+        _run("--events", events, "--out", tmp_path / "none" / "run.csv")

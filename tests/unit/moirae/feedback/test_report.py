@@ -1,0 +1,86 @@
+"""Reports of evaluations as JSON, table rows and charts."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from moirae.feedback.report import EvaluationReport, draw_reports
+from recall.relevance.baselines import BASELINES
+from recall.relevance.calibration import Reliability, ReliabilityBin
+from recall.relevance.quality import METRICS, Evaluation, evaluate
+from recall.relevance.ready_contexts import rank_by
+from recall.similarity.measure import MEASURES
+from tests.unit.recall.relevance.incidents import make_incidents
+
+RELIABILITY = Reliability(70, 30, 0.1, 0.2, [ReliabilityBin(0.9, 1.0, 30, 0.95, 0.9)])
+
+
+@pytest.fixture(name="report", scope="module")
+def _report() -> EvaluationReport:
+    corpus = make_incidents(10)
+    rankers = {"tfidf": rank_by(MEASURES["tfidf"]), "recency": BASELINES["recency"]}
+    evaluation = evaluate(corpus.alerts, corpus.gains_of, rankers, corpus.gap)
+    return EvaluationReport("incidents", evaluation, "tfidf", RELIABILITY)
+
+
+def test_json_has_all_figures(report: EvaluationReport) -> None:
+    figures = report.to_json()
+    assert figures["queries"] == report.query_count > 30
+    assert figures["rankers"].keys() == {"tfidf", "recency"}
+    assert tuple(figures["rankers"]["tfidf"]) == METRICS
+    assert figures["rankers"]["tfidf"]["p10"].keys() == {"value", "low", "high"}
+    assert [period.keys() for period in figures["over_time"]] == [
+        {"from", "to", "queries", "p10"}
+    ] * len(report.evaluation.periods())
+    assert figures["reliability"] == {
+        "training_cases": 70,
+        "test_cases": 30,
+        "brier_score": 0.1,
+        "baseline_brier_score": 0.2,
+        "bins": [
+            {
+                "low": 0.9,
+                "high": 1.0,
+                "cases": 30,
+                "mean_predicted": 0.95,
+                "observed_share": 0.9,
+            }
+        ],
+    }
+
+
+def test_json_of_an_evaluation_without_judged_events_is_empty() -> None:
+    corpus = make_incidents(1)
+    evaluation = evaluate(corpus.alerts, lambda _: {}, {}, timedelta(0))
+    assert EvaluationReport("none", evaluation, "tfidf", None).to_json() == {
+        "name": "none",
+        "queries": 0,
+        "candidates": None,
+        "measure": "tfidf",
+        "rankers": {},
+        "over_time": [],
+        "reliability": None,
+    }
+
+
+def test_rows_are_formatted_for_tables(report: EvaluationReport) -> None:
+    names = [row[0] for row in report.ranker_rows()]
+    assert names == ["tfidf", "recency"]
+    assert all(len(row) == 1 + len(METRICS) for row in report.ranker_rows())
+    titles, rows = report.period_rows()
+    assert titles == ["from", "to", "queries", "tfidf", "recency"]
+    assert rows[0][0] == "1970-01-01"
+    assert report.reliability_rows() == [["90%–100%", "30", "95%", "90%"]]
+
+
+def test_untested_probabilities_have_no_rows() -> None:
+    assert EvaluationReport("none", Evaluation(), "tfidf", None).reliability_rows() == []
+
+
+def test_chart_is_written_in_the_format_of_its_suffix(
+    report: EvaluationReport, tmp_path: Path
+) -> None:
+    path = tmp_path / "report.svg"
+    draw_reports([report], path)
+    assert b"<svg" in path.read_bytes()

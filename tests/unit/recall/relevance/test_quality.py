@@ -1,0 +1,69 @@
+"""Metrics of answers, and the evaluation of rankers."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import ndcg_score
+
+from recall.relevance.baselines import BASELINES
+from recall.relevance.quality import METRICS, Evaluation, compute_metrics, evaluate
+from recall.relevance.ready_contexts import rank_by
+from recall.similarity.measure import MEASURES
+from tests.unit.recall.relevance.incidents import make_incidents
+
+RANKERS = {**{name: rank_by(measure) for name, measure in MEASURES.items()}, **BASELINES}
+
+
+@given(
+    st.lists(st.integers(0, 3), min_size=10, max_size=10),
+    st.lists(st.integers(1, 3), min_size=1, max_size=5),
+)
+def test_metrics_agree_with_their_definitions(hit_gains: list[int], missed: list[int]) -> None:
+    all_gains = [*hit_gains, *missed]
+    ideal_gains = sorted(all_gains, reverse=True)[:10]
+    metrics = dict(zip(METRICS, compute_metrics(hit_gains, ideal_gains), strict=True))
+    relevances = [2.0**gain - 1 for gain in all_gains]
+    ranking = list(range(len(all_gains), 0, -1))
+    assert metrics["ndcg10"] == pytest.approx(ndcg_score([relevances], [ranking], k=10))
+    assert metrics["p10"] == sum(gain > 0 for gain in hit_gains) / 10
+    assert metrics["p5"] == sum(gain > 0 for gain in hit_gains[:5]) / 5
+    assert metrics["p1"] == (hit_gains[0] > 0)
+    first = next((rank for rank, gain in enumerate(hit_gains, start=1) if gain), None)
+    assert metrics["mrr10"] == (1 / first if first else 0)
+
+
+def test_answer_without_hits_scores_zero() -> None:
+    assert compute_metrics([], [2, 1]) == (0, 0, 0, 0, 0)
+
+
+def test_measure_is_better_than_chance_on_incidents() -> None:
+    corpus = make_incidents(60)
+    evaluation = evaluate(corpus.alerts, corpus.gains_of, RANKERS, corpus.gap)
+    estimates = evaluation.estimates()
+    assert len(evaluation.queries) == len(evaluation.candidates) > 230
+    assert estimates["tfidf"]["p10"].value > estimates["chance"]["p10"].value + 0.15
+    for estimates_by_metric in estimates.values():
+        for estimate in estimates_by_metric.values():
+            assert estimate.low <= estimate.value <= estimate.high
+            assert 0.005 < estimate.high - estimate.low < 0.3
+
+
+def test_periods_cover_all_queries_once() -> None:
+    corpus = make_incidents(60)
+    evaluation = evaluate(corpus.alerts, corpus.gains_of, RANKERS, corpus.gap)
+    periods = evaluation.periods()
+    query_count = len(evaluation.queries)
+    assert len(periods) == 8
+    assert sum(period.queries for period in periods) == query_count
+    mean = sum(period.p10["tfidf"] * period.queries for period in periods) / query_count
+    assert mean == pytest.approx(evaluation.estimates()["tfidf"]["p10"].value)
+
+
+def test_evaluation_without_judged_queries_has_no_periods() -> None:
+    corpus = make_incidents(1)
+    evaluation = evaluate(corpus.alerts, lambda _: {}, RANKERS, timedelta(0))
+    assert evaluation.queries == []
+    assert evaluation.periods() == []
+    assert Evaluation().periods() == []

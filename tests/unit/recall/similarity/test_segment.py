@@ -1,0 +1,87 @@
+"""Segments of a chunk, their rows and inverted lists, and merging them."""
+
+import numpy as np
+import pytest
+
+from recall.similarity.corpus import Vocabulary
+from recall.similarity.events import CorpusEvent
+from recall.similarity.segment import Segment
+from recall.similarity.segment_merge import merge_segments
+from recall.similarity.spans import max_by_span
+
+EVENTS = [
+    CorpusEvent(20, "b", 2, {"x=1": 1, "y=1": 300}, {0: [2.0]}),
+    CorpusEvent(10, "a", 3, {"x=1": 2}, {0: [1.0, 1.5]}),
+    CorpusEvent(20, "a", 1, {"z=1": 1}),
+]
+
+
+@pytest.fixture(name="vocabulary")
+def _vocabulary() -> Vocabulary:
+    vocabulary = Vocabulary()
+    vocabulary.encode_terms(["unused=1", "z=1", "y=1", "x=1"])
+    return vocabulary
+
+
+def test_rows_are_ordered_by_time_and_id(vocabulary: Vocabulary) -> None:
+    segment = Segment.from_events(0, EVENTS, vocabulary)
+    assert [segment.key(row) for row in range(3)] == [(10, "a"), (20, "a"), (20, "b")]
+    assert segment.key_range == ((10, "a"), (20, "b"))
+    assert segment.newest_sequence == 3
+    assert segment.find_row((20, "a")) == 1
+    assert segment.find_row((20, "c")) == 3
+
+
+def test_context_of_a_row_has_terms_of_the_vocabulary(vocabulary: Vocabulary) -> None:
+    segment = Segment.from_events(0, EVENTS, vocabulary)
+    context = segment.context(2)
+    assert vocabulary.decode_terms(context.terms) == ["y=1", "x=1"]
+    assert context.counts.tolist() == [300, 1]
+
+
+def test_rows_between_times_exclude_the_end(vocabulary: Vocabulary) -> None:
+    segment = Segment.from_events(0, EVENTS, vocabulary)
+    assert segment.rows_between(None, 20) == (0, 1)
+    assert segment.rows_between(11, 21) == (1, 3)
+    assert segment.rows_between(21, 30) == (3, 3)
+
+
+def test_counted_rows_are_limited_by_key_and_sequence(vocabulary: Vocabulary) -> None:
+    segment = Segment.from_events(0, EVENTS, vocabulary)
+    assert segment.counted_rows((20, "b"), 3) is None
+    by_key = segment.counted_rows((20, "a"), 3)
+    by_sequence = segment.counted_rows((99, ""), 2)
+    assert by_key is not None and by_key.tolist() == [True, True, False]
+    assert by_sequence is not None and by_sequence.tolist() == [False, True, True]
+
+
+def test_document_frequencies_are_by_the_terms_of_the_segment(vocabulary: Vocabulary) -> None:
+    segment = Segment.from_events(0, EVENTS, vocabulary)
+    assert vocabulary.decode_terms(segment.term_ids) == ["z=1", "y=1", "x=1"]
+    assert segment.document_frequencies().tolist() == [1, 1, 2]
+    mask = np.array([True, False, False])
+    assert segment.document_frequencies(mask).tolist() == [0, 0, 1]
+
+
+def test_merged_segment_equals_one_of_all_events(vocabulary: Vocabulary) -> None:
+    parts = [Segment.from_events(5, [event], vocabulary) for event in EVENTS]
+    merged = merge_segments(parts)
+    expected = Segment.from_events(5, EVENTS, vocabulary)
+    assert merged.chunk == 5
+    assert merged.term_ids.tolist() == expected.term_ids.tolist()
+    for name, array in expected.arrays.items():
+        assert merged.arrays[name].tolist() == array.tolist(), name
+
+
+def test_maximum_by_span_considers_only_segments_with_events_in_it(
+    vocabulary: Vocabulary,
+) -> None:
+    segments = [Segment.from_events(0, [event], vocabulary) for event in EVENTS[:2]]
+    spans = [(None, 15), (15, 30), (11, 20), (None, 99)]
+    scores = [0.5, 0.9]
+    assert max_by_span(segments, scores, spans, before_ts=30) == [0.9, 0.5, 0.0, 0.9]
+    assert max_by_span(segments, scores, spans, before_ts=20) == [0.9, 0.0, 0.0, 0.9]
+
+
+def test_maximum_by_span_of_no_segments_is_zero() -> None:
+    assert max_by_span([], [], [(None, 5)], before_ts=9) == [0.0]
