@@ -1,4 +1,4 @@
-"""The recall process of a workspace."""
+"""The recall process of a workspace: builds the configuration of the worker and runs it."""
 
 import threading
 import time
@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import Connection
 
 from archiver.ingest import Catalog
+from archiver.storage import StorageRoot
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.feedback import CalibrationTask
@@ -16,65 +17,76 @@ from moirae.live import Relations
 from moirae.rules import SqlRecall
 from moirae.runtime import Role, connect_database, failure_recorded, open_storage, watch_parent
 from recall.ledger import SchedulingPolicy
-from recall.worker import RecallConfig
-from recall.worker import run_worker as serve
+from recall.worker import RecallConfig, run_worker
 
-# Seconds between two signs of life; processes that share the work.
-_HEARTBEAT_INTERVAL, _MAX_PROCESSES = 2.0, 8
+_HEARTBEAT_INTERVAL = 2.0  # seconds
+_MAX_PROCESSES = 8  # recall processes of one workspace
+_MIB = 1 << 20  # bytes
 
 
 def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
-    """Serve recalls until `stop` is set. `parent`: the process with which this one ends."""
+    """Serve recalls until `stop` is set, or until the process `parent_pid` ends."""
     watch_parent(parent_pid, stop)
     connection = connect_database(settings, "recall")
     role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
-    home = Path(settings.home)
-    root, schemas = (
-        open_storage(settings),
-        [stream_schema(name, declared) for name, declared in settings.streams.items()],
-    )
-    relations = Relations(connect_database(settings, "recall relations"), settings.relations)
-    looking, working = (
-        connect_database(settings, f"recall views {what}") for what in ("look", "work")
-    )
+    root = open_storage(settings)
+    config = _build_config(settings, connection, root)
+    last_heartbeat = 0.0
 
-    related = RelationVersions(relations.table, frozenset(settings.relations))
-    place = RecallConfig(
-        root,
-        schemas,
-        relations.table,
-        settings.spark.master,
-        home / "warehouse-recall",
-        settings.spark.conf,
-        (settings.recall.history_queries_least, settings.recall.history_queries),
-        settings.recall.query_timeout.total_seconds(),
-        settings.recall.engine,
-        SchedulingPolicy(settings.recall.tickets_per_result, settings.recall.feedback_timeout),
-        Catalog(connect_database(settings, "recall present")).present_chunks,
-        settings.recall.present_memory << 20,
-        _has_sql_recalls(connection),
-        lambda: connect_database(settings, "recall worker"),
-        HistoryBuilder(looking, working, root, schemas, related),
-    )
-    beaten = 0.0
-
-    def beat() -> None:
-        nonlocal beaten
-        if time.monotonic() - beaten > _HEARTBEAT_INTERVAL:
-            beaten = time.monotonic()
+    def heartbeat() -> None:
+        nonlocal last_heartbeat
+        if time.monotonic() - last_heartbeat > _HEARTBEAT_INTERVAL:
+            last_heartbeat = time.monotonic()
             role.heartbeat("running")
 
-    learner = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
+    calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
     try:
         with failure_recorded(role):
-            serve(place, connection, stop, beat)
+            run_worker(config, connection, stop, heartbeat)
     finally:
-        learner.stop()
+        calibration.stop()
     role.heartbeat("ended")
 
 
+def _build_config(
+    settings: Settings, connection: Connection[Any], root: StorageRoot
+) -> RecallConfig:
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    relations = Relations(connect_database(settings, "recall relations"), settings.relations)
+    history_builder = HistoryBuilder(
+        connect_database(settings, "recall views look"),
+        connect_database(settings, "recall views work"),
+        root,
+        schemas,
+        RelationVersions(relations.table, frozenset(settings.relations)),
+    )
+    return RecallConfig(
+        root=root,
+        schemas=schemas,
+        relations=relations.table,
+        spark_master=settings.spark.master,
+        warehouse=Path(settings.home) / "warehouse-recall",
+        spark_settings=settings.spark.conf,
+        min_history_queries=settings.recall.history_queries_least,
+        max_history_queries=settings.recall.history_queries,
+        query_timeout=settings.recall.query_timeout.total_seconds(),
+        engine=settings.recall.engine,
+        policy=SchedulingPolicy(
+            tickets_per_result=settings.recall.tickets_per_result,
+            feedback_timeout=settings.recall.feedback_timeout,
+        ),
+        present_chunks=Catalog(connect_database(settings, "recall present")).present_chunks,
+        present_memory_bytes=settings.recall.present_memory * _MIB,
+        start_spark_eagerly=_has_sql_recalls(connection),
+        connect=lambda: connect_database(settings, "recall worker"),
+        background=history_builder,
+    )
+
+
 def _has_sql_recalls(connection: Connection[Any]) -> bool:
-    """Whether any deployed rule asks history in SQL."""
-    specs = [definition.rule.spec for definition in RuleRegistry(connection).desired_rules()]
-    return any(isinstance(recall, SqlRecall) for spec in specs for recall in spec.recall.values())
+    """Whether any deployed rule has an SQL recall."""
+    for definition in RuleRegistry(connection).desired_rules():
+        if any(isinstance(recall, SqlRecall) for recall in definition.rule.spec.recall.values()):
+            return True
+    return False

@@ -1,7 +1,8 @@
-"""How likely the best hit of a similarity answer is of the same kind as its event, as it was known at a time.
+"""The probability that the best hit of a similarity answer is of the same kind as its event.
 
-What is learned from resolved alerts changes, and so do the tags of the hits. The probability of a final answer is
-therefore stored with it. See `recall.similarity.comparable` for how it is computed.
+It is computed from the calibration that is current when the answer becomes final, and stored with
+the answer: calibrations and the tags of hits change later. `recall.similarity.comparable` has the
+model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,44 +18,43 @@ _QUERIES = sql.load("judgements")
 _LOG = structlog.get_logger()
 
 
-def learned(
+def load_calibration(
     connection: Connection[Any], rule: str, version: str, recall: str
 ) -> Calibration | None:
-    """What was learned for a recall, if anything."""
+    """The calibration of a recall; None if there is none yet."""
     values = {"rule": rule, "version": version, "recall": recall}
     row = connection.execute(_QUERIES["calibration"], values).fetchone()
     return None if row is None else Calibration.from_json(row[0])
 
 
-def probability(
+def match_probability(
     connection: Connection[Any],
     rule: str,
     version: str,
     recall: str,
     hits: Sequence[Mapping[str, Any]],
 ) -> float | None:
-    """Of a similarity answer, its hits best first, by what is known now. None: there is no hit, or too little was
-    learned."""
+    """The probability for a similarity answer.
+
+    `hits` are ordered best first. None if there is no hit, no calibration, or if the computation
+    fails: that is logged, and the answer is stored without a probability.
+    """
     if not hits:
         return None
     try:
-        model = learned(connection, rule, version, recall)
-        if model is None:
+        calibration = load_calibration(connection, rule, version, recall)
+        if calibration is None:
             return None
-        tags = dict(
-            connection.execute(
-                _QUERIES["kinds"], {"eids": [hit["past_eid"] for hit in hits]}
-            ).fetchall()
-        )
-        kinds = [tags.get(hit["past_eid"]) for hit in hits]
-        return model.probability(
-            answer_features([hit["score"] for hit in hits], kinds, hits[0]["corpus"]["events"])
-        )
+        eids = [hit["past_eid"] for hit in hits]
+        tags = dict(connection.execute(_QUERIES["kinds"], {"eids": eids}).fetchall())
+        kinds = list(map(tags.get, eids))
+        scores = [hit["score"] for hit in hits]
+        features = answer_features(scores, kinds, hits[0]["corpus"]["events"])
+        return calibration.probability(features)
     except (KeyError, TypeError, ValueError) as error:
-        # An answer is worth more than what is said about it.
         _LOG.warning(
-            "no probability",
-            action="confidence_failed",
+            "match probability not computed",
+            action="match_probability_failed",
             rule=rule,
             recall=recall,
             error=repr(error),

@@ -1,4 +1,8 @@
-"""The corpora of deployed rules, kept up with what live settles: from files, else the archive, then the newest rows."""
+"""The corpora of deployed rules: past events with their contexts, indexed for similarity search.
+
+An index is loaded from its file, or else built from the archive, and brought up to date with the
+rows of the database that are not archived yet.
+"""
 
 import math
 import time
@@ -31,17 +35,21 @@ from recall.similarity import (
 
 _LOG = structlog.get_logger()
 _QUERIES = sql.load("contexts")
-# A corpus is written down when so many events came in since, or this part of it.
-_SAVE_MIN_EVENTS, _SAVE_MIN_SHARE = 500, 1 / 20
-# Seconds after which a corpus that nobody asks for is no longer held in memory.
-_IDLE_TIMEOUT = 600.0
-# Where they are written down, and seconds between two looks for those that nobody uses any more.
-_INDEX_FOLDER, _CLEANUP_INTERVAL = "indexes", 3600.0
+# An index is saved again once it has grown by this many events and by this share.
+_SAVE_MIN_EVENTS = 500
+_SAVE_MIN_SHARE = 1 / 20
+# An index that was not used for this long is dropped from memory.
+_IDLE_TIMEOUT = 600.0  # seconds
+_INDEX_FOLDER = "indexes"
+# Between two searches for unused index files.
+_CLEANUP_INTERVAL = 3600.0  # seconds
 
 
 class CorpusKey(NamedTuple):
-    """What is compared with one another: events of a rule's version by some contexts, and what of these as numbers,
-    with its bandwidth."""
+    """The identity of a corpus: a version of a rule, and what is compared of its events.
+
+    `numeric`: columns compared as numbers, each with its bandwidth (None: by Silverman's rule).
+    """
 
     rule: str
     version: str
@@ -50,16 +58,17 @@ class CorpusKey(NamedTuple):
 
 
 def build_corpus_key(rule: str, version: str, question: SimilarQuestion) -> CorpusKey:
-    """The corpus that a question is about."""
+    """The corpus that a question compares with."""
     numeric = question.numeric if question.measure == TfIdfMeasure.name else {}
     return CorpusKey(rule, version, question.contexts, tuple(sorted(numeric.items())))
 
 
 class Corpora:
-    """One index for each rule's version and choice of contexts, read when it is first asked for.
+    """The indexes of this process, one for each corpus, loaded when first used.
 
-    Written down beside the archive, so that a process that starts goes on from there; what is not asked for any more,
-    such as the corpora of earlier versions, is freed, and some days later removed.
+    Indexes are saved next to the archive, so that the next process starts from them. An index that
+    is no longer used, such as that of an earlier rule version, is dropped from memory, and its file
+    is deleted some days later.
     """
 
     def __init__(self, connection: Connection[Any], root: StorageRoot) -> None:
@@ -68,44 +77,47 @@ class Corpora:
         self._indexes: dict[CorpusKey, Index] = {}
         self._last_used: dict[CorpusKey, float] = {}
         self._saved_sizes: dict[CorpusKey, int] = {}
-        # Up to which number of all corpora it was looked for what is of each.
+        # The sequence number up to which an index is complete. Numbers are shared by all corpora.
         self._updated_to: dict[CorpusKey, int] = {}
         self._last_cleanup = -math.inf
 
     def load_index(self, rule: str, version: str, question: SimilarQuestion) -> Index:
-        """The corpus with all that is settled by now, as a question compares it."""
-        name = build_corpus_key(rule, version, question)
-        known = self._updated_index(name)
-        self._save_if_grown(known, name)
-        self._evict_idle(name)
-        return known
+        """The index of a question's corpus, with all events that are settled now."""
+        key = build_corpus_key(rule, version, question)
+        index = self._updated_index(key)
+        self._save_if_grown(index, key)
+        self._evict_idle(key)
+        return index
 
     def saved_number(self, key: CorpusKey) -> int | None:
-        """The number of the last event that a corpus on disk has; None: there is none."""
+        """The sequence number of the last event in the saved index; None if none is saved."""
         return self._store(key).last_sequence()
 
     def save_current(self, key: CorpusKey) -> int:
-        """Have a corpus on disk with all that is settled by now; returns how many events that is."""
+        """Save the index with all events that are settled now; returns the number of events."""
         index = self._updated_index(key)
         if self._saved_sizes[key] < len(index):
             self._save(index, key)
         return len(index)
 
-    def _updated_index(self, name: CorpusKey) -> Index:
-        known = self._indexes.get(name)
-        if known is None:
-            known = self._indexes[name] = self._open_index(name)
-        self._update(known, name)
-        return known
+    def _updated_index(self, key: CorpusKey) -> Index:
+        index = self._indexes.get(key)
+        if index is None:
+            index = self._open_index(key)
+            self._indexes[key] = index
+        self._update(index, key)
+        return index
 
     def begin_comparison(self, task: Task) -> SimilarState:
-        """A comparison, with the counts that were pinned for it, from its event's context and what was kept of it."""
+        """Start or resume the comparison of a task's event with its corpus.
+
+        Uses the counts that are pinned for the task, the context of its event, and the partial
+        answer stored so far.
+        """
         question = task.question
         assert task.corpus is not None and isinstance(question, SimilarQuestion)
         index = self.load_index(task.rule, task.version, question)
-        found = self._connection.execute(_QUERIES["context"], {"eids": [task.event.eid]}).fetchall()
-        mine = [row[4] for row in found if row[0] == task.rule and row[1] == task.version]
-        context = mine[0] if mine else {}
+        context = self._load_context(task)
         state = SimilarState.resume(
             index, question, task.event, task.corpus, context, task.partial_answer
         )
@@ -113,130 +125,150 @@ class Corpora:
             state.skip_pieces(task.skipped)
         return state
 
-    def rank_by_upper_bound(self, task: Task) -> list[Piece]:
-        """The pieces of a task, those first in which most may be alike; of equal ones as they were."""
+    def _load_context(self, task: Task) -> Any:
+        """The contexts of a task's event as stored; empty if they have expired."""
+        rows = self._connection.execute(_QUERIES["context"], {"eids": [task.event.eid]})
+        for rule, version, _, _, contexts, *_ in rows:
+            if (rule, version) == (task.rule, task.version):
+                return contexts
+        return {}
+
+    def rank_by_expected_score(self, task: Task) -> list[Piece]:
+        """The task's pieces by the expected score of their best event, highest first (stable)."""
         assert task.pieces is not None and isinstance(task.question, SimilarQuestion)
         index = self.load_index(task.rule, task.version, task.question)
-        promises = index.expected_scores(
-            self.begin_comparison(task).comparison, [piece[1:] for piece in task.pieces]
-        )
-        order = sorted(range(len(promises)), key=lambda place: -promises[place])
-        return [task.pieces[place] for place in order]
+        comparison = self.begin_comparison(task).comparison
+        spans = [piece[1:] for piece in task.pieces]
+        scores = index.expected_scores(comparison, spans)
+        order = np.argsort(-np.asarray(scores), kind="stable")
+        return [task.pieces[number] for number in order]
 
-    def _open_index(self, name: CorpusKey) -> Index:
-        index = self._store(name).load(dict(name.numeric))
+    def _open_index(self, key: CorpusKey) -> Index:
+        store = self._store(key)
+        index = store.load(dict(key.numeric))
         if index is None:
-            index = self._build_from_archive(name)
-            self._saved_sizes[name] = 0
-            _LOG.info("corpus read", action="corpus_read", rule=name.rule, events=len(index))
+            index = self._build_from_archive(key)
+            self._saved_sizes[key] = 0
+            _LOG.info("corpus read", action="corpus_read", rule=key.rule, events=len(index))
         else:
-            self._saved_sizes[name] = len(index)
-            self._updated_to[name] = self._store(name).complete_sequence() or index.last_sequence
+            self._saved_sizes[key] = len(index)
+            self._updated_to[key] = store.complete_sequence() or index.last_sequence
         return index
 
-    def _store(self, name: CorpusKey) -> IndexStore:
-        return IndexStore.for_corpus(
-            as_storage(self._root).work_folder / _INDEX_FOLDER, name.rule, name.version, name[2:]
-        )
+    def _store(self, key: CorpusKey) -> IndexStore:
+        folder = as_storage(self._root).work_folder / _INDEX_FOLDER
+        return IndexStore.for_corpus(folder, key.rule, key.version, key[2:])
 
-    def _build_from_archive(self, name: CorpusKey) -> Index:
-        index = Index(dict(name.numeric))
+    def _build_from_archive(self, key: CorpusKey) -> Index:
+        index = Index(dict(key.numeric))
         if not SequencedTable.exists(self._root, CONTEXTS):
             return index
         table = SequencedTable(self._root, CONTEXTS)
-        self._updated_to[name] = table.last_number()
-        self._add_events(index, self._read_archived_events(table, index, name))
+        self._updated_to[key] = table.last_number()
+        _add_events(index, self._read_archived_events(table, index, key))
         return index
 
     def _read_archived_events(
-        self, table: SequencedTable, index: Index, name: CorpusKey
+        self, table: SequencedTable, index: Index, key: CorpusKey
     ) -> list[tuple[int, CorpusEvent]]:
-        """What the archive has beyond what the index knows, with its chunks."""
-        rows = table.read(name.rule, name.version)
-        after, ts = index.last_sequence, micros_column(rows, "ts").tolist()
-        texts = (rows[text].to_pylist() for text in ("chunk", "eid", "number", "contexts"))
-        return [
-            (
-                chunk,
-                make_corpus_event(
-                    moment, eid, int(number), orjson.loads(found), name.contexts, index.numeric
-                ),
-            )
-            for moment, chunk, eid, number, found in zip(ts, *texts, strict=True)
-            if int(number) > after
-        ]
+        """The archived events that the index does not have, each with its chunk."""
+        rows = table.read(key.rule, key.version)
+        columns = (
+            micros_column(rows, "ts").tolist(),
+            rows["chunk"].to_pylist(),
+            rows["eid"].to_pylist(),
+            rows["number"].to_pylist(),
+            rows["contexts"].to_pylist(),
+        )
+        events = []
+        for ts, chunk, eid, number, contexts in zip(*columns, strict=True):
+            if int(number) > index.last_sequence:
+                event = make_corpus_event(
+                    ts, eid, int(number), orjson.loads(contexts), key.contexts, index.numeric
+                )
+                events.append((chunk, event))
+        return events
 
-    def _add_events(self, index: Index, events: Sequence[tuple[int, CorpusEvent]]) -> None:
-        chunks: dict[int, list[CorpusEvent]] = {}
-        for chunk, event in events:
-            chunks.setdefault(chunk, []).append(event)
-        for chunk, held in chunks.items():
-            index.add(chunk, held)
+    def _update(self, index: Index, key: CorpusKey) -> None:
+        """Add the events that were settled since.
 
-    def _update(self, index: Index, name: CorpusKey) -> None:
-        """What has come in since. Numbers come in order: those up to the last one that was there before are known."""
-        rule, version, contexts, _ = name
-        last = self._query_number("last_number")
+        Sequence numbers become visible in order: all up to the last one read before are complete.
+        """
+        rule, version, contexts, _ = key
+        last_number = self._query_number("last_number")
         values = {"after": index.last_sequence, "rule": rule, "version": version}
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERIES["tail"], values).fetchall()
-        # Asked after the rows: what left them before they were read is told by then.
-        forgotten = self._query_number("forgotten")
+        # Queried after the rows: it covers every row that was moved to the archive before the read.
+        last_archived = self._query_number("forgotten")
         events: list[tuple[int, CorpusEvent]] = []
-        looked = forgotten > self._updated_to.get(name, index.last_sequence)
-        if looked:
-            events = self._read_archived_events(SequencedTable(self._root, CONTEXTS), index, name)
-        known = {event.sequence for _, event in events}
-        rows = [row for row in rows if row["number"] not in known]
+        archive_is_ahead = last_archived > self._updated_to.get(key, index.last_sequence)
+        if archive_is_ahead:
+            events = self._read_archived_events(SequencedTable(self._root, CONTEXTS), index, key)
+        archived = {event.sequence for _, event in events}
+        rows = [row for row in rows if row["number"] not in archived]
         if rows:
-            parts = locate(
-                Catalog(self._connection).chunks(),
-                np.array([row["ts"] for row in rows], dtype=np.int64),
-            )
-            rest = contexts, index.numeric
-            new = [
-                make_corpus_event(r["ts"], str(r["eid"]), r["number"], r["contexts"], *rest)
-                for r in rows
-            ]
-            events += zip(parts.tolist(), new, strict=True)
-        self._add_events(index, events)
-        self._updated_to[name] = max(last, forgotten)
-        if looked and not events and self._saved_sizes[name] == len(index):
-            self._try_to_save(index, name)  # so that nobody looks for it again
+            times = np.array([row["ts"] for row in rows], dtype=np.int64)
+            chunks = locate(Catalog(self._connection).chunks(), times).tolist()
+            for chunk, row in zip(chunks, rows, strict=True):
+                event = make_corpus_event(
+                    row["ts"],
+                    str(row["eid"]),
+                    row["number"],
+                    row["contexts"],
+                    contexts,
+                    index.numeric,
+                )
+                events.append((chunk, event))
+        _add_events(index, events)
+        self._updated_to[key] = max(last_number, last_archived)
+        if archive_is_ahead and not events and self._saved_sizes[key] == len(index):
+            # Records that the archive has nothing new, so that it is not read again.
+            self._try_to_save(index, key)
 
     def _query_number(self, query: str) -> int:
         row = self._connection.execute(_QUERIES[query]).fetchone()
         assert row is not None
         return int(row[0])
 
-    def _save_if_grown(self, index: Index, name: CorpusKey) -> None:
-        new = len(index) - self._saved_sizes[name]
-        if new >= max(_SAVE_MIN_EVENTS, len(index) * _SAVE_MIN_SHARE):
-            self._try_to_save(index, name)
+    def _save_if_grown(self, index: Index, key: CorpusKey) -> None:
+        growth = len(index) - self._saved_sizes[key]
+        if growth >= max(_SAVE_MIN_EVENTS, len(index) * _SAVE_MIN_SHARE):
+            self._try_to_save(index, key)
 
-    def _try_to_save(self, index: Index, name: CorpusKey) -> None:
+    def _try_to_save(self, index: Index, key: CorpusKey) -> None:
         try:
-            self._save(index, name)
-        except OSError as error:  # such as a full disk: the archive has all of it
+            self._save(index, key)
+        except OSError as error:  # such as a full disk: the index can be built from the archive
             _LOG.warning(
-                "corpus not written", action="corpus_not_written", rule=name.rule, error=str(error)
+                "corpus index not saved",
+                action="corpus_not_written",
+                rule=key.rule,
+                error=str(error),
             )
-            self._saved_sizes[name] = len(index)
+            self._saved_sizes[key] = len(index)
 
-    def _save(self, index: Index, name: CorpusKey) -> None:
-        self._store(name).save(index, self._updated_to[name], time.time())
-        self._saved_sizes[name] = len(index)
+    def _save(self, index: Index, key: CorpusKey) -> None:
+        self._store(key).save(index, self._updated_to[key], time.time())
+        self._saved_sizes[key] = len(index)
 
-    def _evict_idle(self, name: CorpusKey) -> None:
+    def _evict_idle(self, used_key: CorpusKey) -> None:
         now = time.monotonic()
-        self._last_used[name] = now
-        for idle in [
-            other for other, asked in self._last_used.items() if now - asked > _IDLE_TIMEOUT
-        ]:
-            del self._indexes[idle], self._last_used[idle], self._saved_sizes[idle]
-            self._updated_to.pop(idle, None)
+        self._last_used[used_key] = now
+        for key, last_used in list(self._last_used.items()):
+            if now - last_used > _IDLE_TIMEOUT:
+                del self._indexes[key], self._last_used[key], self._saved_sizes[key]
+                self._updated_to.pop(key, None)
         if now - self._last_cleanup > _CLEANUP_INTERVAL:
             self._last_cleanup = now
-            for used in self._indexes:
-                self._store(used).touch(time.time())
+            for key in self._indexes:
+                self._store(key).touch(time.time())
             remove_unused(as_storage(self._root).work_folder / _INDEX_FOLDER, time.time())
+
+
+def _add_events(index: Index, events: Sequence[tuple[int, CorpusEvent]]) -> None:
+    events_by_chunk: dict[int, list[CorpusEvent]] = {}
+    for chunk, event in events:
+        events_by_chunk.setdefault(chunk, []).append(event)
+    for chunk, chunk_events in events_by_chunk.items():
+        index.add(chunk, chunk_events)

@@ -1,50 +1,53 @@
-"""What can go wrong with recalls.
+"""Exceptions of recalls and their queries.
 
 RecallError
-├── EngineLost    the JVM is gone
-├── Exceeded      an answer is larger than a recall's may be
-├── GivenUp       a query was ended before its time
-├── KeyTaken      a command's key was used for another command
-├── NotPlain      a query is not one that this process evaluates
-├── NotServed     a recall is not one that this process answers
-├── Refusal       a query is not allowed
-└── Unsupported   a query cannot be taken apart: see `recall.query.shape`
+├── Cancelled            a query was cancelled before it finished
+├── CommandKeyConflict   a command's idempotency key was used for another command
+├── EngineLost           the JVM has exited
+├── LimitExceeded        an answer is larger than the limit of a recall
+├── NotPlain             a query is outside the part of SQL evaluated in this process
+├── QueryRejected        a query is not allowed
+├── SparkRequired        the local engine cannot answer; Spark can
+└── Unsupported          a query cannot be split: see `recall.query.shape`
 """
 
 from dataclasses import dataclass
 
 
 class RecallError(Exception):
-    """An error of recalls and their queries."""
+    """Base class of the errors of recalls and their queries."""
 
 
 class SparkRequired(RecallError):
-    """This engine cannot answer; Spark can."""
+    """The local engine cannot answer; Spark can. The message is the reason."""
 
 
 class NotPlain(RecallError):
-    """A query, or a part of it, whose meaning is left to Spark."""
+    """A query, or a part of it, that is left to Spark."""
 
 
 class LimitExceeded(RecallError):
-    """A recall holds more than it may. More of history can only make it worse."""
+    """A partial answer exceeds a limit. Reading more history cannot make it smaller."""
 
 
 class CommandKeyConflict(RecallError, ValueError):
-    """The key of a command names another one."""
+    """The idempotency key of a command belongs to a different command."""
 
 
 class EngineLost(RecallError):
-    """The JVM is gone, and this process with it: the next one goes on."""
+    """The JVM has exited. The recall process exits too; the next process resumes its tasks."""
 
 
 class Cancelled(RecallError):
-    """A query was ended before its time."""
+    """A query was cancelled before it finished."""
 
 
 @dataclass
 class QueryRejected(RecallError):
-    """Why a query is refused, and the line and column (from 1) in its text; `fragment`: the part at fault."""
+    """A query is not allowed.
+
+    `line` and `column` count from 1 in the text of the query; `fragment` is the rejected part.
+    """
 
     message: str
     line: int = 1

@@ -11,7 +11,7 @@ from psycopg.rows import dict_row
 
 import sql
 from archiver.times import from_micros
-from recall.confidence import learned
+from recall.confidence import load_calibration
 from recall.ledger import Ledger
 from recall.query import order_columns
 from recall.similarity import answer_features
@@ -119,7 +119,7 @@ def _comparable_probability(
     if row["comparable"] is not None:
         return float(row["comparable"])
     model = (
-        learned(connection, row["rule"], row["version"], row["recall"])
+        load_calibration(connection, row["rule"], row["version"], row["recall"])
         if row["coverage"]["final"]
         else None
     )

@@ -9,16 +9,8 @@ from recall.ledger.commands import (
     fetch_effect,
     submit_command,
 )
-from recall.ledger.tasks import (
-    LEASE_DURATION,
-    Ledger,
-    Revision,
-    SchedulingPolicy,
-    Task,
-    TurnResult,
-    pinned_chunks,
-    retry_on_deadlock,
-)
+from recall.ledger.records import Revision, SchedulingPolicy, Task, TurnResult
+from recall.ledger.tasks import LEASE_DURATION, Ledger, pinned_chunks, retry_on_deadlock
 
 __all__ = [
     "ACCELERATION_FACTOR",

@@ -1,4 +1,7 @@
-"""What people ask of recalls that go on, and what comes of it. One of the recall processes carries a command out."""
+"""Commands of operators on recalls: cancel, finalize, accelerate, refine.
+
+A command is stored in the ledger; one of the recall processes executes it and stores its effect.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
@@ -12,9 +15,10 @@ from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 import sql
-from recall.confidence import probability
+from recall.confidence import match_probability
 from recall.errors import CommandKeyConflict
-from recall.ledger.tasks import Revision, put_revision, retry_on_deadlock
+from recall.ledger.records import Revision
+from recall.ledger.tasks import put_revision, retry_on_deadlock
 from recall.requests import Coverage
 from recall.scheduling import RemainingWork, forecast_finishes
 
@@ -23,14 +27,17 @@ _QUERIES = sql.load("recalls")
 
 Verb = Literal["cancel", "finalize", "accelerate", "refine"]
 VERBS: tuple[Verb, ...] = ("cancel", "finalize", "accelerate", "refine")
-# What `accelerate` does to tickets, and where it ends.
-ACCELERATION_FACTOR, _MAX_TICKETS = 10, 100_000
+# `accelerate` multiplies the tickets of a task by this, up to the maximum.
+ACCELERATION_FACTOR = 10
+_MAX_TICKETS = 100_000
 
 
 @dataclass(frozen=True)
 class Target:
-    """Which recalls are meant: all that is given must hold. `before`: asked for before that time; `rule` with or
-    without its group."""
+    """Which recalls a command applies to: those that match all fields that are set.
+
+    `before`: created before that time. `rule`: with or without its group.
+    """
 
     eid: str | None = None
     task: str | None = None
@@ -38,15 +45,19 @@ class Target:
     before: str | None = None
 
     def to_json(self) -> dict[str, str]:
-        """As stored."""
+        """The fields that are set, as stored."""
         return {name: value for name, value in vars(self).items() if value is not None}
 
 
 @dataclass(frozen=True)
 class Effect:
-    """What a command has done: to how many recalls, with how many chunks left (before it), and in how many seconds the
-    last of them will have ended, had nothing been asked and now (0: it has ended; None: it waits for feedback).
-    `unanswered`: of those that were finalized, how many had no answer."""
+    """What a command has changed.
+
+    `recalls`: the number of recalls. `chunks_left`: what they had left to read before the command.
+    `seconds_before`, `seconds_after`: the forecast of when the last of them ends, without and with
+    the command (0: it has ended; None: it waits for feedback). `unanswered`: how many of the
+    finalized recalls had no answer.
+    """
 
     recalls: int
     chunks_left: int
@@ -63,79 +74,93 @@ def submit_command(
     author: str,
     min_age: float | None = None,
 ) -> int:
-    """Ask for something, once for each key; returns its number. `older`: only recalls asked for so many seconds ago
-    or longer. Raises `KeyTaken`."""
-    asked = {**target.to_json(), **({} if min_age is None else {"older": min_age})}
+    """Store a command for execution; returns its number.
+
+    `key` makes it idempotent: the same command under the same key is stored once. `min_age`: only
+    recalls created at least this many seconds ago. Raises `CommandKeyConflict`.
+    """
+    stored_target: dict[str, Any] = target.to_json()
+    if min_age is not None:
+        stored_target["older"] = min_age
     values = {
         "key": key,
         "command": command,
-        "target": Jsonb(asked),
+        "target": Jsonb(stored_target),
         "author": author,
         "older": min_age,
     }
     row = connection.execute(_QUERIES["command"], values).fetchone()
     if row is not None:
         return int(row[0])
-    known = connection.execute(_QUERIES["known_command"], {"key": key}).fetchone()
-    assert known is not None
-    number, verb, was, _ = known
-    if verb != command or {name: value for name, value in was.items() if name != "before"} != asked:
-        raise CommandKeyConflict(f"the key {key!r} was used for another command")
+    existing = connection.execute(_QUERIES["known_command"], {"key": key}).fetchone()
+    assert existing is not None
+    number, existing_verb, existing_target, _ = existing
+    existing_target.pop("before", None)  # computed from the age by the database
+    if (existing_verb, existing_target) != (command, stored_target):
+        raise CommandKeyConflict(f"the idempotency key {key!r} belongs to a different command")
     return int(number)
 
 
 def fetch_effect(connection: Connection[Any], command_id: int) -> Effect | None:
-    """What a command has done; None: it waits to be carried out."""
+    """The effect of a command; None if it has not been executed yet."""
     row = connection.execute(_QUERIES["command_effect"], {"id": command_id}).fetchone()
     return None if row is None or row[0] is None else Effect(**row[0])
 
 
 class CommandExecutor:
-    """The commands of one workspace. `places`: history queries that run at once."""
+    """Executes commands. `concurrency`: history queries that run at once, for forecasts."""
 
     def __init__(self, connection: Connection[Any], concurrency: int) -> None:
         self._connection = connection
         self._concurrency = concurrency
 
     def execute_pending(self) -> bool:
-        """Carry out what is asked, in order; returns whether there was anything."""
-        waiting = [row[0] for row in self._connection.execute(_QUERIES["open_commands"])]
-        for number in waiting:
+        """Execute pending commands, oldest first; returns whether there were any."""
+        numbers = [row[0] for row in self._connection.execute(_QUERIES["open_commands"])]
+        for number in numbers:
             retry_on_deadlock(partial(self._execute, number))
-        return bool(waiting)
+        return bool(numbers)
 
     def _execute(self, number: int) -> None:
         with self._connection.transaction():
             row = self._connection.execute(_QUERIES["lock_command"], {"id": number}).fetchone()
             if row is None:
-                return  # another process carries it out
-            verb, target = row[0], {field.name: row[1].get(field.name) for field in fields(Target)}
+                return  # another process executes it
+            verb, stored_target = row
+            target = {field.name: stored_target.get(field.name) for field in fields(Target)}
             tasks = self._select_task_ids("meant", target)
             before = self._forecast(tasks)
             unanswered = self._apply(verb, tasks)
             after = self._forecast(tasks) if verb in ("accelerate", "refine") else {}
-            done = Effect(
-                len(tasks),
-                sum(one.pieces_left or 0 for one, _ in before.values()),
-                _last_finish([seconds for _, seconds in before.values()]),
-                _last_finish([seconds for _, seconds in after.values()]),
-                unanswered,
+            effect = Effect(
+                recalls=len(tasks),
+                chunks_left=sum(remaining.pieces_left or 0 for remaining, _ in before.values()),
+                seconds_before=_last_finish([seconds for _, seconds in before.values()]),
+                seconds_after=_last_finish([seconds for _, seconds in after.values()]),
+                unanswered=unanswered,
             )
-            self._connection.execute(
-                _QUERIES["command_done"], {"id": number, "effect": Jsonb(asdict(done))}
-            )
-        _LOG.info("command", action=verb, recalls=len(tasks), **target)
+            values = {"id": number, "effect": Jsonb(asdict(effect))}
+            self._connection.execute(_QUERIES["command_done"], values)
+        _LOG.info(
+            "command executed",
+            action="command_executed",
+            command=verb,
+            recalls=len(tasks),
+            **target,
+        )
 
     def finalize_without_feedback(self, ignore_deadline: bool = False) -> bool:
-        """End tasks of events for which feedback was waited in vain, or of all that wait: their last answers stay.
-        Returns whether there were any."""
+        """Finalize the suspended tasks that got no feedback in time; returns whether any did.
+
+        `ignore_deadline`: finalize all suspended tasks, whether or not their time is over.
+        """
         return retry_on_deadlock(lambda: self._finalize_without_feedback(ignore_deadline))
 
-    def _finalize_without_feedback(self, everything: bool) -> bool:
+    def _finalize_without_feedback(self, ignore_deadline: bool) -> bool:
         with self._connection.transaction():
-            tasks = self._select_task_ids("silent", {"all": everything})
+            tasks = self._select_task_ids("silent", {"all": ignore_deadline})
             if tasks:
-                _LOG.info("no feedback", action="no_feedback", recalls=len(tasks))
+                _LOG.info("feedback deadline passed", action="no_feedback", recalls=len(tasks))
                 self._finalize(tasks, "ended without feedback")
         return bool(tasks)
 
@@ -143,51 +168,68 @@ class CommandExecutor:
         return [row[0] for row in self._connection.execute(_QUERIES[query], values)]
 
     def _apply(self, verb: Verb, tasks: Sequence[UUID]) -> int:
-        """Returns how many have ended without an answer that they might have kept."""
+        """Apply a command; returns how many tasks were finalized without an answer."""
         if verb == "finalize":
             return self._finalize(tasks, None)
-        self._connection.execute(
-            _QUERIES[verb], {"ids": tasks, "factor": ACCELERATION_FACTOR, "most": _MAX_TICKETS}
-        )
+        values = {"ids": tasks, "factor": ACCELERATION_FACTOR, "most": _MAX_TICKETS}
+        self._connection.execute(_QUERIES[verb], values)
         return 0
 
     def _finalize(self, tasks: Sequence[UUID], reason: str | None) -> int:
-        """End tasks; their last answers become final, as partial as they are. Returns how many have none."""
+        """End tasks and make their last answers final, even if partial.
+
+        Returns how many have no answer.
+        """
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERIES["finalize"], {"ids": tasks, "reason": reason}).fetchall()
+        unanswered = 0
         for row in rows:
-            if row["number"] is not None:
-                stopped = Coverage(**{**row["coverage"], "final": True})
-                comparable = None
-                if row["kind"] == "similar":
-                    about = row["rule"], row["version"], row["recall"]
-                    comparable = probability(self._connection, *about, row["answer"])
-                put_revision(
-                    self._connection,
-                    row["id"],
-                    row["number"] + 1,
-                    Revision(stopped, row["answer"], row["estimates"] or (), comparable),
-                )
-        return sum(row["number"] is None for row in rows)
+            if row["number"] is None:
+                unanswered += 1
+            else:
+                self._put_final_revision(row)
+        return unanswered
+
+    def _put_final_revision(self, row: Mapping[str, Any]) -> None:
+        """Store the last revision of a task again as its final one; `row`: of `finalize`."""
+        comparable = None
+        if row["kind"] == "similar":
+            comparable = match_probability(
+                self._connection, row["rule"], row["version"], row["recall"], row["answer"]
+            )
+        revision = Revision(
+            coverage=Coverage(**{**row["coverage"], "final": True}),
+            answer=row["answer"],
+            estimates=row["estimates"] or (),
+            comparable=comparable,
+        )
+        put_revision(self._connection, row["id"], row["number"] + 1, revision)
 
     def _forecast(
         self, tasks: Sequence[UUID]
     ) -> dict[UUID, tuple[RemainingWork[UUID], float | None]]:
-        """What some tasks still read, and in how many seconds they will have; None: suspended."""
+        """What each task still reads, and in how many seconds it ends; None: suspended."""
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_QUERIES["ahead"], {"ids": tasks}).fetchall()
-        ahead = {
-            row["id"]: RemainingWork(
+        remaining_by_task: dict[UUID, RemainingWork[UUID]] = {}
+        active: list[RemainingWork[UUID]] = []
+        for row in rows:
+            remaining = RemainingWork(
                 row["id"], row["level"], row["tickets"], row["left"], row["each"]
             )
-            for row in rows
+            remaining_by_task[row["id"]] = remaining
+            if row["goes_on"]:
+                active.append(remaining)
+        finishes = forecast_finishes(active, self._concurrency)
+        return {
+            task: (remaining_by_task[task], finishes.get(task))
+            for task in tasks
+            if task in remaining_by_task
         }
-        ends = forecast_finishes(
-            [ahead[row["id"]] for row in rows if row["goes_on"]], self._concurrency
-        )
-        return {task: (ahead[task], ends.get(task)) for task in tasks if task in ahead}
 
 
-def _last_finish(ends: Sequence[float | None]) -> float | None:
-    known = [one for one in ends if one is not None]
-    return None if len(known) < len(ends) else round(max(known, default=0.0), 3)
+def _last_finish(finishes: Sequence[float | None]) -> float | None:
+    """The latest of some times in seconds, 0 for none; None if one of them is unknown."""
+    if None in finishes:
+        return None
+    return round(max(filter(None, finishes), default=0.0), 3)

@@ -1,4 +1,4 @@
-"""Answers of recalls computed again from the versions that were stored with them."""
+"""Replay: compute the stored answers of recalls again from the inputs recorded with them."""
 
 from recall.replay.outcome import ReplayedAnswer, Replayer, replay
 from recall.replay.similar_answers import SimilarReplayer

@@ -1,4 +1,4 @@
-"""Answers of recalls, computed again from what was stored with them: the same, or it is known why not."""
+"""Compute stored answers of recalls again and compare them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +12,17 @@ import sql
 
 _RECALLS = sql.load("recalls")
 
+# What a task has read: from piece, to piece (exclusive), appends of each stream (None: failed).
+StoredRead = tuple[int, int, Mapping[str, int] | None]
+
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """What came of asking again. `equal`: None where that cannot be known; `why`: what has expired, or where the
-    answers differ."""
+    """The recomputed answer, and whether it equals the stored one.
+
+    `equal` is None if the answer cannot be computed again. `reason`: which input is unavailable, or
+    the first difference.
+    """
 
     answer: Sequence[Mapping[str, Any]]
     equal: bool | None
@@ -24,20 +30,24 @@ class ReplayResult:
 
 
 def not_reproducible(reason: str) -> ReplayResult:
-    """It cannot be asked again."""
+    """The result for an answer that cannot be computed again."""
     return ReplayResult([], None, reason)
 
 
 class Replayer(Protocol):
-    """Computes an answer again; `row`: of the query `to_repeat`."""
+    """Computes one answer again; `row` is a row of the query `to_repeat`."""
 
     def __call__(self, row: Mapping[str, Any]) -> ReplayResult: ...
 
 
 @dataclass(frozen=True)
 class ReplayedAnswer:
-    """The outcome for a recall's last revision. What it came from: `version` of the rule; the `corpus` that E and C_k
-    count, or how many `appends` of each stream were there, at least and at most, when its pieces were read."""
+    """The outcome for the last revision of a recall. `moirae repeat -o json` prints these fields.
+
+    `version` is that of the rule. `corpus`: the sequence number up to which events count for
+    E and C_k. `appends`: by stream, how many appends existed when pieces were read (lowest,
+    highest).
+    """
 
     task: UUID
     recall: str
@@ -54,30 +64,33 @@ class ReplayedAnswer:
 def replay(
     connection: Connection[Any], event_or_task_id: UUID, replayers: Mapping[str, Replayer]
 ) -> Iterator[ReplayedAnswer]:
-    """The last answers of an event's recalls, or of the one recall with this id, again; `asks`: who asks, by the kind
-    of question."""
+    """Compute the last answers of an event's recalls again, or of one recall by its task ID.
+
+    `replayers`: by kind of question, `sql` and `similar`.
+    """
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(_RECALLS["to_repeat"], {"id": event_or_task_id}).fetchall()
     for row in rows:
-        again = replayers[row["request"]["kind"]](row)
-        about = (
-            row["id"],
-            row["recall"],
-            row["rule"],
-            row["version"],
-            row["corpus"],
-            _append_bounds(row["seen"]),
+        result = replayers[row["request"]["kind"]](row)
+        yield ReplayedAnswer(
+            task=row["id"],
+            recall=row["recall"],
+            rule=row["rule"],
+            version=row["version"],
+            corpus=row["corpus"],
+            appends=append_bounds(row["seen"]),
+            revision=row["number"],
+            equal=result.equal,
+            why=result.reason,
+            answer=result.answer,
         )
-        yield ReplayedAnswer(*about, row["number"], again.equal, again.reason, again.answer)
 
 
-def _append_bounds(
-    seen: Sequence[tuple[int, int, Mapping[str, int] | None]],
-) -> dict[str, tuple[int, int]]:
-    known = [appends for _, _, appends in seen if appends is not None]
-    counts = {
-        stream: [appends[stream] for appends in known if stream in appends]
-        for one in known
-        for stream in one
-    }
-    return {stream: (min(found), max(found)) for stream, found in counts.items()}
+def append_bounds(reads: Sequence[StoredRead]) -> dict[str, tuple[int, int]]:
+    """By stream, the lowest and the highest number of appends of some reads."""
+    bounds: dict[str, tuple[int, int]] = {}
+    for _, _, append_counts in reads:
+        for stream, count in (append_counts or {}).items():
+            lowest, highest = bounds.get(stream, (count, count))
+            bounds[stream] = min(lowest, count), max(highest, count)
+    return bounds

@@ -1,7 +1,8 @@
-"""Similarity answers computed again.
+"""Compute similarity answers again.
 
-An answer follows from the question, the version of its rule, the event's context, the pieces of history that were read,
-the number of the corpus that E and C_k count, and for each piece the number up to which events were known.
+An answer is a function of the question, the version of its rule, the event's context, the pieces of
+history that were read, the sequence number up to which events count for E and C_k, and for each
+piece the sequence number up to which events were settled when it was read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,59 +17,68 @@ from recall.requests import RecallEvent, SimilarQuestion, parse_question
 from recall.similarity import Index, SimilarState
 
 _CONTEXTS = sql.load("contexts")
-# Scores are equal when they are this near.
+# Scores that differ by less are equal.
 _SCORE_TOLERANCE = 1e-9
 
 
 class SimilarReplayer:
-    """See `recall.replay.outcome.Asks`."""
+    """Computes similarity answers again: a `recall.replay.outcome.Replayer`."""
 
     def __init__(self, connection: Connection[Any], corpora: Corpora) -> None:
         self._connection = connection
         self._corpora = corpora
 
     def __call__(self, row: Mapping[str, Any]) -> ReplayResult:
-        asking = parse_question(row["request"])
-        assert isinstance(asking, SimilarQuestion)
-        found = self._connection.execute(_CONTEXTS["context"], {"eids": [row["eid"]]}).fetchall()
-        contexts = [one[4] for one in found if (one[0], one[1]) == (row["rule"], row["version"])]
+        question = parse_question(row["request"])
+        assert isinstance(question, SimilarQuestion)
+        stored = self._connection.execute(_CONTEXTS["context"], {"eids": [row["eid"]]}).fetchall()
+        rule_version = row["rule"], row["version"]
+        contexts = [context_row[4] for context_row in stored if context_row[:2] == rule_version]
         if not contexts:
             return not_reproducible("the event's context has expired")
-        index = self._corpora.load_index(row["rule"], row["version"], asking)
-        asked = RecallEvent.from_json(row["eid"], row["event"])
-        state = SimilarState.resume(index, asking, asked, row["corpus"], contexts[0], None)
-        counted = row["answer"][0]["corpus"] if row["answer"] else None
-        if counted is not None and state.comparison.pinned_counts.event_count != counted["events"]:
-            now = state.comparison.pinned_counts.event_count
+        index = self._corpora.load_index(row["rule"], row["version"], question)
+        event = RecallEvent.from_json(row["eid"], row["event"])
+        state = SimilarState.resume(index, question, event, row["corpus"], contexts[0], None)
+        corpus = row["answer"][0]["corpus"] if row["answer"] else None
+        event_count = state.comparison.pinned_counts.event_count
+        if corpus is not None and event_count != corpus["events"]:
             return not_reproducible(
-                f"of {counted['events']} events that were counted {now} are left: the others have expired"
+                f"{corpus['events'] - event_count} of the {corpus['events']} events"
+                " that the answer counted have expired"
             )
-        _replay_reads(index, state, row, counted)
+        _replay_reads(index, state, row, corpus)
         answer = state.build_answer(index)
-        why = _describe_difference(row["answer"], answer)
-        return ReplayResult(answer, why is None, why)
+        difference = describe_difference(row["answer"], answer)
+        return ReplayResult(answer, difference is None, difference)
 
 
 def _replay_reads(
-    index: Index, state: SimilarState, row: Mapping[str, Any], counted: Mapping[str, Any] | None
+    index: Index, state: SimilarState, row: Mapping[str, Any], corpus: Mapping[str, Any] | None
 ) -> None:
-    done = sum(row["coverage"][part] for part in ("by_summary", "read", "failed"))
-    seen = [
-        number for pieces, number in (counted["seen"] if counted else ()) for _ in range(pieces)
-    ]
-    for place, (_, low, high) in enumerate(row["pieces"][:done]):
-        state.record_piece(seen[place] if place < len(seen) else row["corpus"])
+    """Compare with the pieces that the answer covers, each as far as it was settled then."""
+    coverage = row["coverage"]
+    pieces_done = coverage["by_summary"] + coverage["read"] + coverage["failed"]
+    sequence_numbers: list[int] = []
+    if corpus is not None:
+        for piece_count, number in corpus["seen"]:
+            sequence_numbers += [number] * piece_count
+    # Pieces without a number of their own were read up to the number that the task pinned.
+    sequence_numbers += [row["corpus"]] * (pieces_done - len(sequence_numbers))
+    pieces = row["pieces"][:pieces_done]
+    for (_, low, high), number in zip(pieces, sequence_numbers, strict=False):
+        state.record_piece(number)
         index.score([state.comparison], [(low, high)])
 
 
-def _describe_difference(
+def describe_difference(
     before: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
 ) -> str | None:
+    """The first difference between two lists of hits; None if they are equal."""
     if len(before) != len(now):
-        return f"there were {len(before)} hits, now there are {len(now)}"
+        return f"the stored answer has {len(before)} hits, the replayed one {len(now)}"
     for old, new in zip(before, now, strict=True):
         if old["past_eid"] != new["past_eid"]:
             return f"hit {old['rank']} was {old['past_eid']}, now it is {new['past_eid']}"
         if abs(old["score"] - new["score"]) > _SCORE_TOLERANCE:
-            return f"hit {old['rank']} scored {old['score']}, now {new['score']}"
+            return f"hit {old['rank']} had the score {old['score']}, now {new['score']}"
     return None

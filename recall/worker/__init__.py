@@ -1,4 +1,4 @@
-"""The recall worker: active tasks, their history queries and comparisons, and the loop that runs them."""
+"""The recall worker: active tasks, their history queries and comparisons, and the main loop."""
 
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import RecallManager

@@ -1,4 +1,4 @@
-"""The tasks that this process works on: taken from the ledger, put back into it piece by piece."""
+"""The tasks that this process works on: claimed from the ledger, recorded in it after each turn."""
 
 import time
 from collections import Counter
@@ -23,33 +23,38 @@ from recall.worker.query_slots import summarise_error
 
 _LOG = structlog.get_logger()
 
-# Tasks on the desk, of each level; and of each rule.
-_MAX_TASKS_PER_LEVEL, _MAX_TASKS_PER_RULE = 500, 250
-# Seconds between two looks whether others wait for a first answer.
-_CHECK_INTERVAL = 0.5
-# Tasks of a recall that have needed too much, one after the other, before it is not asked again for an hour.
+# Active tasks of each level, and of each rule.
+_MAX_TASKS_PER_LEVEL = 500
+_MAX_TASKS_PER_RULE = 250
+# Between two checks for a backlog of first answers, and for quarantined recalls.
+_CHECK_INTERVAL = 0.5  # seconds
+# Tasks of a recall in a row that exceed a limit before its tasks fail unread for an hour.
 _QUARANTINE_THRESHOLD = 3
-# How often a process may fall over the same piece of a task before the task is given up.
+# How often a process may fail at one piece of a task before the task fails.
 MAX_ATTEMPTS = 3
-_TOO_MANY_ATTEMPTS = "failed {} times over one piece of history: needs too much memory or time"
+
+# A chunk: ID, from, to; microseconds, None: open.
+_ChunkRange = tuple[int, int | None, int | None]
 
 
 @dataclass
 class ActiveTask:
-    """A task on the desk."""
+    """A claimed task and the state of its turns."""
 
     task: Task
     template: Template | None
+    """Its query; None for a comparison."""
     comparison: SimilarState | None = None
-    """Of a comparison, once it has begun."""
+    """The state of a comparison that has begun."""
     revised_at: float = 0.0
+    """Time of the last revision by the monotonic clock, in seconds."""
     is_busy: bool = False
     turn_end: int = 0
-    """How many pieces are read when the query at hand is done."""
+    """The cursor after the current turn: how many pieces are done then."""
     seconds_per_piece: float | None = None
     """Seconds that each piece of the last query took."""
     has_improved: bool = False
-    """Whether more is known than the last revision says."""
+    """Whether the best hits have changed since the last revision."""
 
     @property
     def is_background(self) -> bool:
@@ -57,7 +62,7 @@ class ActiveTask:
 
     @property
     def pieces_left(self) -> int:
-        """Pieces that the task has not read."""
+        """How many pieces the task has not read."""
         return len(self.task.pieces or ()) - self.task.next
 
     @property
@@ -67,21 +72,24 @@ class ActiveTask:
 
     @property
     def expected_seconds(self) -> float:
-        """What the query at hand is expected to take."""
+        """How long the current turn is expected to take."""
         return (self.seconds_per_piece or 0.0) * (self.turn_end - self.task.next)
 
-    def cursor_after(self, count: int) -> int:
-        """How far the cursor gets with at most so many pieces that follow one another in time."""
+    def run_end(self, max_pieces: int) -> int:
+        """The cursor after at most `max_pieces` pieces that are adjacent in time, at least one."""
         assert self.task.pieces is not None
-        left = self.task.pieces[self.task.next : self.task.next + count]
-        together = 1
-        while together < len(left) and _are_adjacent(left[together - 1], left[together]):
-            together += 1
-        return self.task.next + min(together, len(left))
+        pieces = self.task.pieces[self.task.next : self.task.next + max_pieces]
+        length = 1
+        while length < len(pieces) and _are_adjacent(pieces[length - 1], pieces[length]):
+            length += 1
+        return self.task.next + min(length, len(pieces))
 
     def is_answer_due(self, now: float) -> bool:
-        """Whether an answer is due after the query at hand: the first, then where somebody may wait one every `every`,
-        and the last."""
+        """Whether the current turn produces a revision.
+
+        The first and the last turn do; in between, those of interactive tasks every `every`
+        seconds.
+        """
         task = self.task
         assert task.pieces is not None
         return (
@@ -91,18 +99,18 @@ class ActiveTask:
         )
 
     def turn_piece(self) -> Piece:
-        """The pieces that the query at hand reads, as one."""
+        """The pieces of the current turn as one."""
         assert self.task.pieces is not None
-        taken = self.task.pieces[self.task.next : self.turn_end]
-        return taken[0][0], *enclosing_range(taken)
+        pieces = self.task.pieces[self.task.next : self.turn_end]
+        return pieces[0][0], *enclosing_range(pieces)
 
 
-def _are_adjacent(a: Piece, b: Piece) -> bool:
-    return a[1] == b[2] or a[2] == b[1]
+def _are_adjacent(left: Piece, right: Piece) -> bool:
+    return left[1] == right[2] or left[2] == right[1]
 
 
 class ActiveTasks:
-    """Tasks at hand and whose turn it is."""
+    """The active tasks, by ID, and the scheduler that picks the next one."""
 
     def __init__(
         self,
@@ -119,126 +127,137 @@ class ActiveTasks:
         self._corpora = corpora
         self._key_counts = key_counts
         self._templates: LruCache[str, Template] = LruCache()
+        # By (rule, version, recall): when it was checked, and whether it is quarantined.
         self._quarantine_checks: dict[tuple[str, str, str], tuple[float, bool]] = {}
         self._last_backlog_check = 0.0
         self._has_backlog = False
 
     def idle_task_ids(self) -> list[UUID]:
-        """Tasks that can use a turn."""
-        return [number for number, work in self.tasks.items() if not work.is_busy]
+        """The tasks that wait for a turn."""
+        return [task_id for task_id, active_task in self.tasks.items() if not active_task.is_busy]
 
-    # From the ledger
+    # Claiming
 
     def claim(self) -> None:
-        """Take tasks that nobody works on, as many as there is room for."""
+        """Claim free tasks up to the limits."""
         for level in (0, 1):
-            held = Counter(
-                work.task.rule for work in self.tasks.values() if work.is_background == (level > 0)
-            )
-            full = [rule for rule, count in held.items() if count >= _MAX_TASKS_PER_RULE]
-            room = _MAX_TASKS_PER_LEVEL - held.total()
-            if level == 0 and time.monotonic() - self._last_backlog_check > _CHECK_INTERVAL:
-                self._last_backlog_check = time.monotonic()
-                self._has_backlog = self._ledger.has_unanswered() if room <= 0 or full else False
-            claimed = self._ledger.claim(level, room, _MAX_TASKS_PER_RULE, full) if room > 0 else []
-            chunks = (
-                self._unexpired_chunks() if any(task.pieces is None for task in claimed) else []
-            )
-            for task in claimed:
+            tasks = self._claim_level(level)
+            chunks: list[_ChunkRange] = []
+            if any(task.pieces is None for task in tasks):
+                chunks = self._unexpired_chunks()
+            for task in tasks:
                 try:
                     self._activate(task, chunks)
                 except psycopg.Error:
                     raise
-                except Exception as error:  # what is odd about one task is its own
+                except Exception as error:  # a fault of this task must not stop the others
                     self.fail(task, summarise_error(error))
 
-    def _unexpired_chunks(self) -> list[tuple[int, int | None, int | None]]:
-        """All of history, oldest first."""
+    def _claim_level(self, level: int) -> list[Task]:
+        tasks_by_rule = Counter(
+            active_task.task.rule
+            for active_task in self.tasks.values()
+            if active_task.is_background == (level > 0)
+        )
+        full_rules = [rule for rule, count in tasks_by_rule.items() if count >= _MAX_TASKS_PER_RULE]
+        limit = _MAX_TASKS_PER_LEVEL - tasks_by_rule.total()
+        if level == 0 and time.monotonic() - self._last_backlog_check > _CHECK_INTERVAL:
+            self._last_backlog_check = time.monotonic()
+            at_limit = limit <= 0 or bool(full_rules)
+            self._has_backlog = at_limit and self._ledger.has_unanswered()
+        if limit <= 0:
+            return []
+        return self._ledger.claim(level, limit, _MAX_TASKS_PER_RULE, full_rules)
+
+    def _unexpired_chunks(self) -> list[_ChunkRange]:
+        """The chunks of all of history, oldest first."""
         return [
-            (c.id, c.from_ts, c.to_ts)
-            for c in Catalog(self._connection).chunks()
-            if c.state != "expired"
+            (chunk.id, chunk.from_ts, chunk.to_ts)
+            for chunk in Catalog(self._connection).chunks()
+            if chunk.state != "expired"
         ]
 
-    def _activate(self, task: Task, chunks: Sequence[tuple[int, int | None, int | None]]) -> None:
+    def _activate(self, task: Task, chunks: Sequence[_ChunkRange]) -> None:
         if task.tries >= MAX_ATTEMPTS:
-            self.fail(task, _TOO_MANY_ATTEMPTS.format(task.tries), exceeded=True)
+            self._fail_after_attempts(task)
             return
         if self._is_quarantined(task):
             self.fail(
                 task,
-                f"not asked: {_QUARANTINE_THRESHOLD} recalls of this name have needed too much memory or time of late",
+                f"not started: the last {_QUARANTINE_THRESHOLD} tasks of this recall"
+                " needed too much memory or time",
             )
             return
-        template = self._template_for(task.question)
+        template: Template | None = None
+        if isinstance(task.question, SqlQuestion):
+            template = self._template_for(task.question)
         if task.pieces is None:
-            task.pieces, task.skipped = plan_pieces(chunks, task.event.ts, task.question), 0
-            if isinstance(task.question, SimilarQuestion):
-                index = self._corpora.load_index(task.rule, task.version, task.question)
-                task.corpus = index.last_sequence
-                if task.question.order in ("promising", "mixed"):
-                    hopeful = self._corpora.rank_by_upper_bound(task)
-                    task.pieces = (
-                        hopeful
-                        if task.question.order == "promising"
-                        else interleave(task.pieces, hopeful)
-                    )
-            if template is not None:
-                promises = self._key_counts.upper_bounds(template, task.event, task.pieces)
-                task.pieces, task.skipped = rank_pieces(task.pieces, promises, task.question.order)
+            self._plan(task, template, chunks)
             self._ledger.pin_pieces(task)
         self.tasks[task.id] = ActiveTask(task, template)
         self.stride.join(task.id, task.tickets, task.level)
 
-    def _is_quarantined(self, task: Task) -> bool:
-        recall = (task.rule, task.version, task.recall)
-        known = self._quarantine_checks.get(recall)
-        now = time.monotonic()
-        if known is None or now - known[0] > _CHECK_INTERVAL:
-            known = now, self._ledger.count_exceeded(*recall) >= _QUARANTINE_THRESHOLD
-            self._quarantine_checks = {
-                one: old
-                for one, old in self._quarantine_checks.items()
-                if now - old[0] <= _CHECK_INTERVAL
-            }
-            self._quarantine_checks[recall] = known
-        return known[1]
+    def _plan(self, task: Task, template: Template | None, chunks: Sequence[_ChunkRange]) -> None:
+        """Decide which pieces a task reads, and in which order."""
+        task.pieces = plan_pieces(chunks, task.event.ts, task.question)
+        task.skipped = 0
+        if isinstance(task.question, SimilarQuestion):
+            index = self._corpora.load_index(task.rule, task.version, task.question)
+            task.corpus = index.last_sequence
+            if task.question.order in ("promising", "mixed"):
+                ranked = self._corpora.rank_by_expected_score(task)
+                if task.question.order == "mixed":
+                    ranked = interleave(task.pieces, ranked)
+                task.pieces = ranked
+        if template is not None:
+            bounds = self._key_counts.upper_bounds(template, task.event, task.pieces)
+            task.pieces, task.skipped = rank_pieces(task.pieces, bounds, task.question.order)
 
-    def _template_for(self, question: Any) -> Template | None:
-        if not isinstance(question, SqlQuestion):
-            return None
+    def _is_quarantined(self, task: Task) -> bool:
+        """Whether the latest tasks of a recall have all exceeded a limit; cached for a moment."""
+        recall = (task.rule, task.version, task.recall)
+        now = time.monotonic()
+        for key, (checked_at, _) in list(self._quarantine_checks.items()):
+            if now - checked_at > _CHECK_INTERVAL:
+                del self._quarantine_checks[key]
+        if recall not in self._quarantine_checks:
+            quarantined = self._ledger.count_exceeded(*recall) >= _QUARANTINE_THRESHOLD
+            self._quarantine_checks[recall] = now, quarantined
+        return self._quarantine_checks[recall][1]
+
+    def _template_for(self, question: SqlQuestion) -> Template:
         return self._templates.get_or_create(repr(question), lambda: Template(question))
 
     def sync_with_ledger(self) -> None:
-        """What commands, other processes and late events have made of the tasks in the ledger holds here too."""
-        standing = self._ledger.claimed_tasks()
-        for number, work in list(self.tasks.items()):
-            now, task = standing.get(number), work.task
-            if now is None or now.fence != task.fence:
-                self.drop(number)
-            elif (now.level, now.tickets) != (task.level, task.tickets):
-                task.level, task.tickets = now.level, now.tickets
-                self.stride.join(number, now.tickets, now.level)
+        """Apply the changes that commands, other processes and late events made to the tasks."""
+        claims = self._ledger.claimed_tasks()
+        for task_id, active_task in list(self.tasks.items()):
+            task, claim = active_task.task, claims.get(task_id)
+            if claim is None or claim.fence != task.fence:
+                self.drop(task_id)
+            elif (claim.level, claim.tickets) != (task.level, task.tickets):
+                task.level, task.tickets = claim.level, claim.tickets
+                self.stride.join(task_id, claim.tickets, claim.level)
 
     def is_current(self, active_task: ActiveTask) -> bool:
-        """Whether this is still what is done for its task."""
+        """Whether a task is still active, under the same claim."""
         return self.tasks.get(active_task.task.id) is active_task
 
     def requeue(self, active_tasks: Iterable[ActiveTask]) -> None:
-        """A query was given up: those of its tasks that go on wait for another."""
-        for work in active_tasks:
-            work.is_busy = False
-            if self.is_current(work) and work.task.tries >= MAX_ATTEMPTS:
-                self.fail(work.task, _TOO_MANY_ATTEMPTS.format(work.task.tries), exceeded=True)
+        """Let tasks wait for another turn; those with too many failed attempts fail."""
+        for active_task in active_tasks:
+            active_task.is_busy = False
+            if self.is_current(active_task) and active_task.task.tries >= MAX_ATTEMPTS:
+                self._fail_after_attempts(active_task.task)
 
-    # Back into the ledger
+    # Recording
 
     def record(self, active_task: ActiveTask, result: TurnResult) -> bool:
-        """Store what a history query has brought. True: that was the task's end."""
+        """Store the result of a turn; returns whether the task has ended with it."""
         task = active_task.task
         if not self.is_current(active_task):
             return False
-        before, pieces = task.tickets, result.next - task.next
+        tickets, pieces_read = task.tickets, result.next - task.next
         try:
             state = self._ledger.advance(result)
         except (
@@ -247,25 +266,25 @@ class ActiveTasks:
             psycopg.DataError,
             psycopg.errors.ProgramLimitExceeded,
         ) as error:
-            self.fail(task, f"the answer cannot be stored: {summarise_error(error)}")
+            self.fail(task, f"cannot store the answer: {summarise_error(error)}")
             return False
-        active_task.seconds_per_piece = (
-            result.query_seconds / pieces if pieces else active_task.seconds_per_piece
-        )
+        if pieces_read:
+            active_task.seconds_per_piece = result.query_seconds / pieces_read
         if result.revision is not None:
-            active_task.revised_at, active_task.has_improved = time.monotonic(), False
+            active_task.revised_at = time.monotonic()
+            active_task.has_improved = False
         if state != "running":
             self.drop(task.id)
         elif self._has_backlog and task.revision > 0 and not active_task.is_background:
-            # In a storm everybody gets a first answer before anybody gets another.
+            # First answers of waiting tasks come before further revisions of this one.
             self._ledger.defer([task.id])
             self.drop(task.id)
-        elif task.tickets != before:
+        elif task.tickets != tickets:
             self.stride.join(task.id, task.tickets, task.level)
         return state is not None and state not in ("running", "suspended")
 
     def fail(self, task: Task, reason: str, exceeded: bool = False) -> None:
-        """End a task with its reason; `exceeded`: it needs too much memory or time."""
+        """End a task as failed; `exceeded`: because it needs too much memory or time."""
         _LOG.error(
             "recall failed",
             action="recall_failed",
@@ -273,23 +292,26 @@ class ActiveTasks:
             recall=task.recall,
             error=reason,
         )
-        self._ledger.advance(
-            TurnResult(
-                task,
-                task.next,
-                task.failed,
-                None,
-                0,
-                0,
-                0.0,
-                "failed",
-                error=reason,
-                exceeded=exceeded,
-            )
+        result = TurnResult(
+            task=task,
+            next=task.next,
+            failed=task.failed,
+            partial_answer=None,
+            rows=0,
+            results=0,
+            seconds=0.0,
+            state="failed",
+            error=reason,
+            exceeded=exceeded,
         )
+        self._ledger.advance(result)
         self.drop(task.id)
 
+    def _fail_after_attempts(self, task: Task) -> None:
+        reason = f"failed {task.tries} times at one piece: needs too much memory or time"
+        self.fail(task, reason, exceeded=True)
+
     def drop(self, task_id: UUID) -> None:
-        """A task is no longer at hand."""
+        """Remove a task from the active ones."""
         self.tasks.pop(task_id, None)
         self.stride.leave(task_id)

@@ -1,9 +1,8 @@
-"""Similarity recalls, compared with a piece of the corpus in memory: no engine is asked."""
+"""Turns of similarity recalls: events compared with pieces of a corpus in memory, no engine."""
 
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from itertools import takewhile
 
 from recall.corpora import Corpora
 from recall.ledger import Ledger, Revision, Task, TurnResult
@@ -21,7 +20,7 @@ from recall.worker.active_tasks import ActiveTask
 
 
 class ComparisonRunner:
-    """Events compared with the corpora of their rules."""
+    """Compares events with the corpora of their rules."""
 
     def __init__(
         self,
@@ -30,134 +29,149 @@ class ComparisonRunner:
         incomplete_chunks: Callable[[Task], Collection[int]],
         abandoned_chunks: Callable[[Task], Collection[int]],
     ) -> None:
-        """`missing`: the chunks of which the corpus of a task's rule is not whole yet; `lost`: nor will it ever be."""
+        """Both callables take a task and return chunks of the corpus of its rule.
+
+        `incomplete_chunks`: whose events have not all been found yet. `abandoned_chunks`: those of
+        them that will never be complete.
+        """
         self._corpora = corpora
         self._ledger = ledger
-        self._incomplete_chunks, self._abandoned_chunks = incomplete_chunks, abandoned_chunks
+        self._incomplete_chunks = incomplete_chunks
+        self._abandoned_chunks = abandoned_chunks
 
     def compare(self, active_tasks: Sequence[ActiveTask]) -> list[TurnResult]:
-        """Compare the events of some tasks of one rule, each with its next pieces of history, in one pass."""
+        """Run one turn of some tasks of one question, in one pass over the corpus."""
         began = time.monotonic()
         task = active_tasks[0].task
         assert isinstance(task.question, SimilarQuestion)
-        # Asked before the corpus is brought up to now: what is found in between is looked at none the less.
-        missing, lost = self._incomplete_chunks(task), self._abandoned_chunks(task)
+        # Read before the index is updated: events found in between are compared all the same.
+        incomplete = self._incomplete_chunks(task)
+        abandoned = self._abandoned_chunks(task)
         index = self._corpora.load_index(task.rule, task.version, task.question)
-        before = [self._begin_and_list_hits(work, index, missing) for work in active_tasks]
-        compared = self._compare_pieces(active_tasks, index)
-        took = time.monotonic() - began
-        found = zip(active_tasks, before, compared, strict=True)
-        return [
-            replace(
-                self._build_result(
-                    work, index, (missing, lost), known, count, took / len(active_tasks)
-                ),
-                query_seconds=took,
-            )
-            for work, known, count in found
+        previous_hits = [
+            self._begin_and_list_hits(active_task, index, incomplete)
+            for active_task in active_tasks
         ]
+        event_counts = self._compare_pieces(active_tasks, index)
+        seconds = time.monotonic() - began
+        results = []
+        turns = zip(active_tasks, previous_hits, event_counts, strict=True)
+        for active_task, hits, event_count in turns:
+            result = self._build_result(
+                active_task,
+                index,
+                incomplete=incomplete,
+                abandoned=abandoned,
+                previous_hits=hits,
+                event_count=event_count,
+                seconds=seconds / len(active_tasks),
+            )
+            results.append(replace(result, query_seconds=seconds))
+        return results
 
     def _begin_and_list_hits(
-        self, work: ActiveTask, index: Index, missing: Collection[int]
+        self, active_task: ActiveTask, index: Index, incomplete: Collection[int]
     ) -> set[EventKey]:
-        """The best so far; a task that is new here begins, or goes on from what was kept."""
-        if work.comparison is not None and work.comparison.index is not index:
-            work.comparison = (
-                None  # the corpus was freed meanwhile, and its terms have other numbers now
-            )
-        if work.comparison is None:
-            begins = work.task.next == 0
-            if begins:
-                # Now its first piece is ready: what there is counts.
-                work.task.corpus = index.last_sequence
-            work.comparison = self._corpora.begin_comparison(work.task)
-            if begins:
-                self._skip_irrelevant_pieces(work, work.comparison, missing)
-        return {hit.event for hit in work.comparison.top.hits}
+        """The best hits so far. Starts or resumes the comparison if it is not in memory."""
+        comparison = active_task.comparison
+        if comparison is None or comparison.index is not index:
+            # A different index: the old one was evicted, and term numbers have changed.
+            is_first_turn = active_task.task.next == 0
+            if is_first_turn:
+                # Its history is prepared now: all events settled by now count.
+                active_task.task.corpus = index.last_sequence
+            comparison = self._corpora.begin_comparison(active_task.task)
+            active_task.comparison = comparison
+            if is_first_turn:
+                self._skip_irrelevant_pieces(active_task, comparison, incomplete)
+        return {hit.event for hit in comparison.top.hits}
 
     def _skip_irrelevant_pieces(
-        self, work: ActiveTask, state: SimilarState, unknown: Collection[int]
+        self, active_task: ActiveTask, state: SimilarState, incomplete: Collection[int]
     ) -> None:
-        """Pieces without anything in common with the event come first, and need not be read. Of those whose past is not
-        found yet nothing is known."""
-        task = work.task
+        """Skip the pieces without a possible match: they are moved to the front, unread.
+
+        Pieces of incomplete chunks are never skipped. The turn is shortened to pieces that were
+        prepared for it.
+        """
+        task = active_task.task
         assert task.pieces is not None
-        ready = set(task.pieces[: work.turn_end])
-        told = pieces_without_matches(
-            state.index, state, [(low, high) for _, low, high in task.pieces]
-        )
-        promises = [
-            0.0 if none and piece[0] not in unknown else None
-            for piece, none in zip(task.pieces, told, strict=True)
-        ]
-        task.pieces, task.skipped = rank_pieces(
-            task.pieces, promises, "newest"
-        )  # the rest stay in the order they have
+        prepared = set(task.pieces[: active_task.turn_end])
+        spans = [(low, high) for _, low, high in task.pieces]
+        irrelevant = pieces_without_matches(state.index, state, spans)
+        bounds: list[float | None] = []
+        for (chunk, _, _), is_irrelevant in zip(task.pieces, irrelevant, strict=True):
+            bounds.append(0.0 if is_irrelevant and chunk not in incomplete else None)
+        # Bounds of 0 come first; the other pieces keep their order.
+        task.pieces, task.skipped = rank_pieces(task.pieces, bounds, "newest")
         self._ledger.pin_pieces(task)
         state.skip_pieces(task.skipped)
-        # This turn reads as many as it would have, but none that was not made ready for it.
-        able = takewhile(
-            lambda piece: piece in ready or piece[0] not in unknown,
-            task.pieces[task.skipped :][: len(ready)],
-        )
-        work.turn_end = task.next + sum(1 for _ in able)
+        active_task.turn_end = task.next
+        for piece in task.pieces[task.skipped : task.skipped + len(prepared)]:
+            if piece not in prepared and piece[0] in incomplete:
+                break
+            active_task.turn_end += 1
 
-    def _compare_pieces(self, works: Sequence[ActiveTask], index: Index) -> list[int]:
-        """Compare, piece by piece; with how many events each."""
-        compared = [0] * len(works)
-        for turn in range(max(work.turn_end - work.task.next for work in works)):
-            there = [
-                (at, work) for at, work in enumerate(works) if work.task.next + turn < work.turn_end
-            ]
-            spans = [
-                work.task.pieces[work.task.next + turn][1:] for _, work in there if work.task.pieces
-            ]
-            states = [work.comparison for _, work in there if work.comparison is not None]
-            for (at, work), (more, better) in zip(
-                there, compare(index, states, spans), strict=True
-            ):
-                compared[at] += more
-                work.has_improved = work.has_improved or better
-        return compared
+    def _compare_pieces(self, active_tasks: Sequence[ActiveTask], index: Index) -> list[int]:
+        """Compare piece by piece; returns the number of events compared for each task."""
+        event_counts = [0] * len(active_tasks)
+        turn_lengths = [
+            active_task.turn_end - active_task.task.next for active_task in active_tasks
+        ]
+        for step in range(max(turn_lengths)):
+            positions = []
+            spans = []
+            states = []
+            for position, active_task in enumerate(active_tasks):
+                pieces, comparison = active_task.task.pieces, active_task.comparison
+                if step < turn_lengths[position] and pieces and comparison is not None:
+                    positions.append(position)
+                    spans.append(pieces[active_task.task.next + step][1:])
+                    states.append(comparison)
+            compared = compare(index, states, spans)
+            for position, (event_count, improved) in zip(positions, compared, strict=True):
+                event_counts[position] += event_count
+                active_tasks[position].has_improved |= improved
+        return event_counts
 
     def _build_result(
         self,
-        work: ActiveTask,
+        active_task: ActiveTask,
         index: Index,
-        unprepared: tuple[Collection[int], Collection[int]],
-        before: set[EventKey],
-        compared: int,
+        *,
+        incomplete: Collection[int],
+        abandoned: Collection[int],
+        previous_hits: set[EventKey],
+        event_count: int,
         seconds: float,
     ) -> TurnResult:
-        task, state = work.task, work.comparison
+        task, state, turn_end = active_task.task, active_task.comparison, active_task.turn_end
         assert task.pieces is not None and state is not None
-        changes = sum(hit.event not in before for hit in state.top.hits)
-        missing, lost = unprepared
-        failed = task.failed + sum(
-            chunk in lost for chunk, _, _ in task.pieces[task.next : work.turn_end]
-        )
-        covered = compute_coverage(task.pieces, work.turn_end, failed, task.skipped)
-        # Where the next piece must be prepared first, all that is ready may have been passed over.
-        looked = covered.read + failed > 0
-        due = covered.final or (
-            looked
-            and (task.revision == 0 or (work.has_improved and work.is_answer_due(time.monotonic())))
-        )
+        turn_chunks = [chunk for chunk, _, _ in task.pieces[task.next : turn_end]]
+        failed = task.failed + sum(chunk in abandoned for chunk in turn_chunks)
+        coverage = compute_coverage(task.pieces, turn_end, failed, task.skipped)
+        # While the first piece is being prepared, a turn may only have skipped pieces.
+        has_read = coverage.read + failed > 0
+        improved = active_task.has_improved and active_task.is_answer_due(time.monotonic())
         revision = None
-        if due:
-            left = [
+        if coverage.final or (has_read and (task.revision == 0 or improved)):
+            spans_left = [
                 (low, high)
-                for chunk, low, high in task.pieces[work.turn_end :]
-                if chunk not in missing
+                for chunk, low, high in task.pieces[turn_end:]
+                if chunk not in incomplete
             ]
-            # Of chunks whose past is not found yet nothing is known: each may hold anything.
-            unknown = len(task.pieces) - work.turn_end - len(left)
-            revision = Revision(
-                replace(covered, hopeful=count_hopeful_pieces(index, state, left) + unknown),
-                state.build_answer(index),
-            )
-        held = None if covered.final else state.dump()
-        ended = "done" if covered.final else "running"
+            # Pieces of incomplete chunks may hold anything: each of them may change the answer.
+            unknown = len(task.pieces) - turn_end - len(spans_left)
+            hopeful = count_hopeful_pieces(index, state, spans_left) + unknown
+            revision = Revision(replace(coverage, hopeful=hopeful), state.build_answer(index))
         return TurnResult(
-            task, work.turn_end, failed, held, compared, changes, seconds, ended, revision
+            task=task,
+            next=turn_end,
+            failed=failed,
+            partial_answer=None if coverage.final else state.dump(),
+            rows=event_count,
+            results=sum(hit.event not in previous_hits for hit in state.top.hits),
+            seconds=seconds,
+            state="done" if coverage.final else "running",
+            revision=revision,
         )

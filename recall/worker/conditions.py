@@ -1,4 +1,4 @@
-"""Conditions (`where`): judged once the recalls that they name are answered."""
+"""Conditions (`where`) of rules, evaluated once the recalls that they name are answered."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -16,14 +16,21 @@ from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
 
 _LOG = structlog.get_logger()
 
-# Seconds: between two looks for alerts that wait for their condition; until a condition may take the last place.
-_SEARCH_INTERVAL, _LAST_SLOT_DELAY = 2.0, 2.0
+# Between two searches for ended tasks without a verdict.
+_SEARCH_INTERVAL = 2.0  # seconds
+# How long a condition waits before it may use the last free slot.
+_LAST_SLOT_DELAY = 2.0  # seconds
 _VERDICTS = {True: "kept", False: "held back", None: "no history"}
+_OPEN_STATES = ("waiting", "running", "suspended")
 
 
 @dataclass(frozen=True)
 class _PendingCondition:
-    """A condition that waits for an engine. `answers`: of the recalls that it names, with the types of columns."""
+    """A condition that waits for an engine.
+
+    `answers`: of the recalls that it names, each with the types of its columns. `waiting_since`: by
+    the monotonic clock, in seconds.
+    """
 
     task: Task
     question: SqlQuestion
@@ -31,17 +38,18 @@ class _PendingCondition:
     waiting_since: float = field(default_factory=time.monotonic)
 
     def evaluate(self, slot: QuerySlot) -> bool | None:
+        """The verdict; None: there is no history to decide by."""
         try:
             return slot.engines.spark.evaluate_condition(
                 self.question, self.task.event, self.answers
             )
-        except Exception as fault:
-            slot.raise_if_interrupted(fault)
+        except Exception as error:
+            slot.raise_if_interrupted(error)
             raise
 
 
 class ConditionEvaluator:
-    """Alerts held to their history: at once, where that is sure in this process, else by an engine."""
+    """Evaluates conditions: at once in this process where possible, else on an engine."""
 
     def __init__(self, ledger: Ledger, workers: Workers) -> None:
         self.jobs: list[Job[bool | None]] = []
@@ -51,62 +59,53 @@ class ConditionEvaluator:
         self._last_search = 0.0
 
     def add_ended(self, tasks: Iterable[Task]) -> None:
-        """Tasks have ended: where all recalls that the rule's `where` names are answered, it can be judged."""
+        """Evaluate the conditions of ended tasks whose other recalls are answered too."""
         for task in tasks:
-            self._add_ended(task, all_there=False)
+            self._add_ended(task, all_started=False)
 
-    def _add_ended(self, task: Task, all_there: bool) -> None:
-        """`all_there`: recalls of the event that have not begun will not."""
+    def _add_ended(self, task: Task, all_started: bool) -> None:
+        """`all_started`: recalls of the event that do not exist yet never will."""
         question = task.question
         if not isinstance(question, SqlQuestion) or question.where is None:
             return
         if task.tries >= MAX_ATTEMPTS:
             self._record_failure(task, "needs too much memory or time")
             return
-        answers = self._ledger.latest_answers(task.event.eid)
-        named = {name: answers.get(name) for name in question.judged}
-        if all_there and None in named.values():
-            self._record_failure(task, "a recall that it names was never asked")
+        latest_answers = self._ledger.latest_answers(task.event.eid)
+        if all_started and not question.judged.keys() <= latest_answers.keys():
+            self._record_failure(task, "a recall that it names was never started")
             return
-        if any(
-            one is None or one["state"] in ("waiting", "running", "suspended")
-            for one in named.values()
-        ):
-            return
-        known = {
-            name: ((one["answer"] if one else None) or [], question.judged[name])
-            for name, one in named.items()
-        }
+        answers = {}
+        for name, column_types in question.judged.items():
+            recall = latest_answers.get(name)
+            if recall is None or recall["state"] in _OPEN_STATES:
+                return
+            answers[name] = recall["answer"] or [], column_types
         try:
             if not self._workers.has_local_engine:
-                raise SparkRequired("Spark judges all")
-            self._ledger.set_verdict(
-                task.rule,
-                task.event.eid,
-                _VERDICTS[evaluate_condition(question, task.event, known)],
-            )
+                raise SparkRequired("the workspace uses Spark only")
+            verdict = evaluate_condition(question, task.event, answers)
+            self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[verdict])
         except SparkRequired:
-            self._pending.append(_PendingCondition(task, question, known))
+            self._pending.append(_PendingCondition(task, question, answers))
 
     def evaluate_pending(self) -> None:
-        """Give conditions that wait a free engine, and take in what was found."""
+        """Start pending conditions on free slots and record the verdicts of finished ones."""
         now = time.monotonic()
         if now - self._last_search > _SEARCH_INTERVAL and not self._pending and not self.jobs:
             self._last_search = now
-            for (
-                task
-            ) in self._ledger.undecided_tasks():  # ended by a command, or by the fall of a process
-                self._add_ended(task, all_there=True)
+            # Tasks that a command or another process has ended.
+            for task in self._ledger.undecided_tasks():
+                self._add_ended(task, all_started=True)
         while self._pending and self._workers.free_slots:
             condition = self._pending[0]
-            # One at a time may take the last place: Spark may only be starting for the first.
-            if not self._workers.background_slots and (
-                self.jobs or now - condition.waiting_since < _LAST_SLOT_DELAY
-            ):
+            # Only one condition may use the last slot: Spark may still be starting for it.
+            waited = now - condition.waiting_since
+            if not self._workers.background_slots and (self.jobs or waited < _LAST_SLOT_DELAY):
                 break
-            self.jobs.append(
-                self._workers.start([condition.task], "condition", self._pending.pop(0).evaluate)
-            )
+            del self._pending[0]
+            job = self._workers.start([condition.task], "condition", condition.evaluate)
+            self.jobs.append(job)
         for job in self._workers.pop_finished(self.jobs):
             self.jobs.remove(job)
             self._record(job)
@@ -114,17 +113,17 @@ class ConditionEvaluator:
     def _record(self, job: Job[bool | None]) -> None:
         (task,) = job.tasks
         try:
-            found = job.future.result()
+            verdict = job.future.result()
         except EngineLost:
-            self._workers.count_failed_attempt([task], "engine lost")
+            self._workers.count_failed_attempt([task], job.description, "engine_lost")
             raise
         except Cancelled:
-            return  # it is found again, and tried again as often as may be
+            return  # the next search finds it again, until it has failed too often
         except Exception as error:
             self._record_failure(task, summarise_error(error))
             return
-        self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[found])
+        self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[verdict])
 
     def _record_failure(self, task: Task, error: str) -> None:
-        _LOG.error("where failed", action="where_failed", rule=task.rule, error=error)
+        _LOG.error("condition failed", action="condition_failed", rule=task.rule, error=error)
         self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[None])

@@ -1,10 +1,9 @@
-"""Turns: which tasks read which piece of history next, together where they ask the same of the same chunk."""
+"""The dispatcher: gives tasks turns, together if they read the same chunk, and records results."""
 
 import math
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Any
-from uuid import UUID
 
 import psycopg
 from psycopg import Connection
@@ -24,14 +23,14 @@ from recall.worker.query_slots import Job, Workers, summarise_error
 
 _CONTEXTS = sql.load("contexts")
 
-# Most tasks in one query; and of those that are compared with a piece of the corpus in one pass.
+# Tasks in one query, or in one pass of comparisons.
 _MAX_TASKS_PER_QUERY = 200
-# Pieces that one query reads in the background.
+# Pieces that one background query reads.
 _BACKGROUND_RUN_LENGTH = 32
 
 
 class Dispatcher:
-    """History queries of the tasks on a desk, at most as many at once as there are engines."""
+    """Starts the turns of active tasks, with at most one history query per engine."""
 
     def __init__(
         self,
@@ -51,279 +50,326 @@ class Dispatcher:
         self._workers = workers
         self._tasks_by_job: dict[int, list[ActiveTask]] = {}
 
-    # Giving
+    # Starting turns
 
     def dispatch(self) -> list[Task] | None:
-        """Give the next task its turn; returns what ended with it, None: there is no task, or no room."""
-        able = [
-            number
-            for number in self._active_tasks.idle_task_ids()
-            if number not in self._preparation.waiting_task_ids
+        """Give the next task its turn.
+
+        Returns the tasks that have ended with it; None if no task is ready or no slot is free.
+        """
+        waiting = self._preparation.waiting_task_ids
+        ready = [
+            active_task
+            for task_id, active_task in self._active_tasks.tasks.items()
+            if not active_task.is_busy and task_id not in waiting
         ]
+        comparisons = list(filter(_is_comparison, ready))
         if not self._workers.free_slots:
-            able = [number for number in able if self._is_comparison(number)]
-        ended = self._dispatch_one(able)
-        if ended is None:
-            # What waits for an engine, or must be alone with them, does not hold up what needs none.
-            free = [number for number in able if self._is_comparison(number)]
-            ended = self._dispatch_one(free) if 0 < len(free) < len(able) else None
+            return self._dispatch_one(comparisons)
+        ended = self._dispatch_one(ready)
+        if ended is None and 0 < len(comparisons) < len(ready):
+            # A task that waits for an engine must not delay those that need none.
+            ended = self._dispatch_one(comparisons)
         return ended
 
-    def _is_comparison(self, number: UUID) -> bool:
-        return isinstance(self._active_tasks.tasks[number].task.question, SimilarQuestion)
-
-    def _dispatch_one(self, able: list[UUID]) -> list[Task] | None:
-        number = self._active_tasks.stride.next_task(self._suspect_ids(able) or able)
-        if number is None:
+    def _dispatch_one(self, ready: Sequence[ActiveTask]) -> list[Task] | None:
+        candidates = _suspects(ready) or ready
+        task_ids = [candidate.task.id for candidate in candidates]
+        task_id = self._active_tasks.stride.next_task(task_ids)
+        if task_id is None:
             return None
-        work = self._active_tasks.tasks[number]
-        if work.is_background:
-            # Nobody waits: the newest piece first, where others join in on the way down.
-            first = self._suspect_ids(able) or able
-            others = [
-                w for w in map(self._active_tasks.tasks.__getitem__, first) if w.is_background
-            ]
-            work = max(others, key=lambda w: (_next_piece_end(w.task), w.task.created_at))
-        # Tasks that are read together anyway are one.
+        active_task = self._active_tasks.tasks[task_id]
+        if active_task.is_background:
+            # Nobody waits: read the newest piece first, so that other tasks can join on the way.
+            background = [candidate for candidate in candidates if candidate.is_background]
+            active_task = max(background, key=_background_priority)
+        # Tasks of the same question are read together: they do not compete.
         alone = not self.jobs and all(
-            _have_same_question(work, self._active_tasks.tasks[other]) for other in able
+            _have_same_question(active_task, candidate) for candidate in ready
         )
-        self._set_turn_end(work, alone)
+        self._set_turn_end(active_task, alone)
         try:
-            return self._start_turn(work, able)
+            return self._start_turn(active_task, ready)
         except (psycopg.Error, EngineLost):
             raise
-        except Exception as error:  # what is odd about one task is its own
-            self._active_tasks.fail(work.task, summarise_error(error))
+        except Exception as error:  # a fault of this task must not stop the others
+            self._active_tasks.fail(active_task.task, summarise_error(error))
             return []
 
-    def _suspect_ids(self, able: Sequence[UUID]) -> list[UUID]:
-        """Of the tasks that wait at the level whose turn it is, those over which the process fell most often: they come
-        first. Whom it was killed over by chance has gone on when it is killed again."""
-        works = [self._active_tasks.tasks[number] for number in able]
-        tried = [
-            work
-            for work in works
-            if work.task.tries and work.is_background == all(w.is_background for w in works)
-        ]
-        most = max((work.task.tries for work in tried), default=0)
-        return [work.task.id for work in tried if work.task.tries == most]
-
-    def _start_turn(self, work: ActiveTask, able: Iterable[UUID]) -> list[Task] | None:
-        workers = self._workers
-        if work.template is None:
-            if self._preparation.prepare_next_piece(work):
+    def _start_turn(
+        self, active_task: ActiveTask, ready: Sequence[ActiveTask]
+    ) -> list[Task] | None:
+        if active_task.template is None:
+            if self._preparation.prepare_next_piece(active_task):
                 return []
-            works = self._tasks_of_same_question(work, able)
-            self._active_tasks.stride.charge_pieces(
-                {one.task.id: max(one.turn_end - one.task.next, 1) for one in works}
-            )
-            return self._compare(works)
-        if not workers.free_slots or (work.is_background and not workers.background_slots):
+            compared_tasks = self._tasks_of_same_question(active_task, ready)
+            self._charge(compared_tasks)
+            return self._compare(compared_tasks)
+        if not self._workers.free_slots:
             return None
-        suspects = [task for job in self.jobs for task in job.tasks if task.tries]
-        if suspects or (work.task.tries and self.jobs):
-            return None  # over what the process may fall, it works alone
-        readings = self._batch_queries(work, list(able))
-        works = [one for reading in readings for one in reading.active_tasks]
-        for one in works:
-            one.is_busy = True
-        tasks = [one.task for one in works]
-        self._active_tasks.stride.charge_pieces(
-            {one.task.id: max(one.turn_end - one.task.next, 1) for one in works}
-        )
-        job = workers.start(tasks, "history query", lambda asking: read_batches(asking, readings))
-        self.jobs.append(job)
-        self._tasks_by_job[id(job)] = works
+        if active_task.is_background and not self._workers.background_slots:
+            return None
+        # A task that may crash the process runs alone.
+        if active_task.task.tries and self.jobs:
+            return None
+        if any(task.tries for job in self.jobs for task in job.tasks):
+            return None
+        self._start_query(self._batch_queries(active_task, ready))
         return []
 
-    def _batch_queries(self, work: ActiveTask, able: Sequence[UUID]) -> list[ReadBatch]:
-        """The tasks that one history query serves, by question: those of the task's question; and of others about the
-        same stream those that wait for the same chunk, if their turn comes before this one's next.
+    def _start_query(self, batches: Sequence[ReadBatch]) -> None:
+        active_tasks: list[ActiveTask] = []
+        for batch in batches:
+            active_tasks += batch.active_tasks
+        for active_task in active_tasks:
+            active_task.is_busy = True
+        self._charge(active_tasks)
+        job = self._workers.start(
+            [active_task.task for active_task in active_tasks],
+            "history query",
+            lambda slot: read_batches(slot, batches),
+        )
+        self.jobs.append(job)
+        self._tasks_by_job[id(job)] = active_tasks
 
-        Nobody joins while anybody waits for a first answer, which would take longer. Nor do more join than leave an
-        even part to each engine that is free.
+    def _charge(self, active_tasks: Iterable[ActiveTask]) -> None:
+        """Charge tasks for the pieces of their turn, at least one."""
+        pieces_by_task = {
+            active_task.task.id: max(active_task.turn_end - active_task.task.next, 1)
+            for active_task in active_tasks
+        }
+        self._active_tasks.stride.charge_pieces(pieces_by_task)
+
+    def _batch_queries(
+        self, active_task: ActiveTask, ready: Sequence[ActiveTask]
+    ) -> list[ReadBatch]:
+        """What one history query reads, by question: first for the tasks of the task's question.
+
+        Other questions about the same stream join if they wait for the same chunks and their turn
+        comes before this one's next. None joins while a task waits for its first answer, which
+        would be delayed; and no more join than leave an equal share to each free engine.
         """
-        works = self._tasks_of_same_question(work, able)
-        found = [ReadBatch(works, self._load_event_tables(works))]
-        waited_for = any(not one.is_answered for one in self._active_tasks.tasks.values())
-        if work.task.tries or waited_for or not all(one.pieces_left for one in works):
-            return found
-        others: dict[int, ActiveTask] = {}
-        for other in map(self._active_tasks.tasks.__getitem__, able):
-            if self._can_join(work, other):
-                others.setdefault(id(other.template), other)
-        part = math.ceil((1 + len(others)) / self._workers.free_slots)
-        seconds = work.expected_seconds
-        for other in list(others.values())[: part - 1]:
-            other.turn_end = other.cursor_after(work.turn_end - work.task.next)
-            seconds += other.expected_seconds
-            if seconds > MAX_RUN_SECONDS:
+        same_question = self._tasks_of_same_question(active_task, ready)
+        batches = [ReadBatch(same_question, self._load_event_tables(same_question))]
+        all_answered = all(other.is_answered for other in self._active_tasks.tasks.values())
+        all_reading = all(other.pieces_left for other in same_question)
+        if active_task.task.tries or not all_answered or not all_reading:
+            return batches
+        candidates: dict[int, ActiveTask] = {}  # one task of each question
+        for candidate in ready:
+            if self._can_join(active_task, candidate):
+                candidates.setdefault(id(candidate.template), candidate)
+        share = math.ceil((1 + len(candidates)) / self._workers.free_slots)
+        expected_seconds = active_task.expected_seconds
+        for candidate in list(candidates.values())[: share - 1]:
+            candidate.turn_end = candidate.run_end(active_task.turn_end - active_task.task.next)
+            expected_seconds += candidate.expected_seconds
+            if expected_seconds > MAX_RUN_SECONDS:
                 break
-            found.append(ReadBatch(self._tasks_of_same_question(other, able), {}))
-        return found
+            batches.append(ReadBatch(self._tasks_of_same_question(candidate, ready), {}))
+        return batches
 
-    def _can_join(self, work: ActiveTask, other: ActiveTask) -> bool:
-        """Whether a task of another question can be read for together with one."""
-        if (
-            other.template is None
-            or _have_same_question(work, other)
-            or other.task.tries
-            or not other.pieces_left
-        ):
+    def _can_join(self, active_task: ActiveTask, candidate: ActiveTask) -> bool:
+        """Whether a task of another question can be read together with `active_task`."""
+        if candidate.template is None or candidate.task.tries or not candidate.pieces_left:
             return False
-        pieces = work.turn_end - work.task.next
+        if _have_same_question(active_task, candidate):
+            return False
+        pieces = active_task.turn_end - active_task.task.next
         return (
-            _next_chunks(work, pieces) == _next_chunks(other, pieces)
-            and other.is_background == work.is_background
-            and self._active_tasks.stride.is_due_before(other.task.id, work.task.id, pieces)
-            and self._read_same_stream(work, other)
+            _next_chunks(active_task, pieces) == _next_chunks(candidate, pieces)
+            and candidate.is_background == active_task.is_background
+            and self._active_tasks.stride.is_due_before(
+                candidate.task.id, active_task.task.id, pieces
+            )
+            and self._read_same_stream(active_task, candidate)
         )
 
-    def _read_same_stream(self, work: ActiveTask, other: ActiveTask) -> bool:
-        """Whether both are answered in this process, from the rows of one stream and nothing else."""
-        assert work.template is not None and other.template is not None
+    def _read_same_stream(self, active_task: ActiveTask, candidate: ActiveTask) -> bool:
+        """Whether the local engine answers both from the rows of one stream and nothing else."""
+        assert active_task.template is not None and candidate.template is not None
         try:
-            stream = self._workers.shared_scan_stream(work.template)
-            return stream is not None and self._workers.shared_scan_stream(other.template) == stream
-        except Exception:  # what is odd about one of them is told when it is asked by itself
+            stream = self._workers.shared_scan_stream(active_task.template)
+            if stream is None:
+                return False
+            return self._workers.shared_scan_stream(candidate.template) == stream
+        except Exception:  # reported when the query at fault runs by itself
             return False
 
-    def _tasks_of_same_question(self, work: ActiveTask, able: Iterable[UUID]) -> list[ActiveTask]:
-        """The task and others of the same question: those that wait for the same chunk; in the background, where
-        several chunks are read at once, all that come by there."""
-        if work.task.tries:
-            return [work]
-        chunks = set(_next_chunks(work, work.turn_end - work.task.next))
-        same: list[ActiveTask] = []
-        events = {work.task.event.eid}  # rows of a query are told apart by event
-        for other in map(self._active_tasks.tasks.__getitem__, able):
-            if (
-                other is not work
-                and _have_same_question(work, other)
-                and not other.task.tries
-                and other.pieces_left
-            ):
-                assert other.task.pieces is not None
-                rest = other.task.pieces[other.task.next :]
-                same_level = other.is_background == work.is_background
-                if rest[0][0] in chunks and same_level and other.task.event.eid not in events:
-                    events.add(other.task.event.eid)
-                    other.turn_end = other.cursor_after(
-                        sum(1 for _ in takewhile(lambda piece: piece[0] in chunks, rest))
-                    )
-                    same.append(other)
-        return [work, *same[: _MAX_TASKS_PER_QUERY - 1]]
+    def _tasks_of_same_question(
+        self, active_task: ActiveTask, ready: Iterable[ActiveTask]
+    ) -> list[ActiveTask]:
+        """The task, and others of the same question and level that wait for a chunk of its turn.
 
-    def _compare(self, works: list[ActiveTask]) -> list[Task]:
-        """What needs no engine: similarity over the index in memory, for all that wait for the same chunk. A comparison
-        that fails is tried for each task by itself."""
+        Sets the end of the turn of the others. At most one task of each event: a query tells its
+        rows apart by event.
+        """
+        if active_task.task.tries:
+            return [active_task]
+        chunks = set(_next_chunks(active_task, active_task.turn_end - active_task.task.next))
+        same = [active_task]
+        events = {active_task.task.event.eid}
+        for candidate in ready:
+            if (
+                candidate is not active_task
+                and _have_same_question(active_task, candidate)
+                and candidate.is_background == active_task.is_background
+                and not candidate.task.tries
+                and candidate.pieces_left
+                and candidate.task.event.eid not in events
+            ):
+                shared_pieces = _count_leading_pieces(candidate, chunks)
+                if shared_pieces:
+                    events.add(candidate.task.event.eid)
+                    candidate.turn_end = candidate.run_end(shared_pieces)
+                    same.append(candidate)
+        return same[:_MAX_TASKS_PER_QUERY]
+
+    def _compare(self, active_tasks: list[ActiveTask]) -> list[Task]:
+        """Compare in this thread, without an engine; returns the tasks that have ended.
+
+        If a comparison fails, it is repeated for each task by itself.
+        """
         try:
-            steps = self._comparisons.compare(works)
+            results = self._comparisons.compare(active_tasks)
         except psycopg.Error:
             raise
         except Exception as error:
-            for one in works:
-                one.comparison = None  # some are compared, some not: they go on from what was kept
-            if len(works) > 1:
-                return [ended for one in works for ended in self._compare([one])]
-            self._active_tasks.fail(works[0].task, summarise_error(error))
-            return []
-        return self._record(works, steps)
+            for active_task in active_tasks:
+                # Some tasks were compared, some were not: all resume from what is stored.
+                active_task.comparison = None
+            if len(active_tasks) == 1:
+                self._active_tasks.fail(active_tasks[0].task, summarise_error(error))
+                return []
+            ended = []
+            for active_task in active_tasks:
+                ended += self._compare([active_task])
+            return ended
+        return self._record(active_tasks, results)
 
-    def _load_event_tables(self, works: list[ActiveTask]) -> EventTables:
-        """The rows of the rule's own tables that a question names, for some events."""
-        template = works[0].template
+    def _load_event_tables(self, active_tasks: Sequence[ActiveTask]) -> EventTables:
+        """The rows of the contexts and surroundings that a question names, for its events."""
+        template = active_tasks[0].template
         assert template is not None
         if not template.reads_event_tables:
             return {}
-        tables: dict[str, dict[str, Any]] = {
-            n: {} for n in template.partial.inputs.event_tables | template.merge.inputs.event_tables
-        }
-        tables.pop(MERGED_TABLE, None)
-        if tables:
-            eids = [work.task.event.eid for work in works]
-            found = self._connection.execute(_CONTEXTS["context"], {"eids": eids}).fetchall()
-            for _, _, eid, _, contexts, surroundings, _ in found:
-                for name in tables:
-                    tables[name][str(eid)] = contexts.get(name) or surroundings.get(name) or []
+        names = template.partial.inputs.event_tables | template.merge.inputs.event_tables
+        tables: dict[str, dict[str, Any]] = {name: {} for name in names - {MERGED_TABLE}}
+        if not tables:
+            return {}
+        eids = [active_task.task.event.eid for active_task in active_tasks]
+        rows = self._connection.execute(_CONTEXTS["context"], {"eids": eids}).fetchall()
+        for _, _, eid, _, contexts, surroundings, _ in rows:
+            for name, rows_by_event in tables.items():
+                rows_by_event[str(eid)] = contexts.get(name) or surroundings.get(name) or []
         return tables
 
-    # Taking in
+    # Recording results
 
     def cancel_unwanted(self) -> None:
-        """End queries whose answers nobody wants any more."""
+        """Cancel queries none of whose tasks is active any more."""
         for job in self.jobs:
-            if not any(self._active_tasks.is_current(work) for work in self._tasks_by_job[id(job)]):
+            active_tasks = self._tasks_by_job[id(job)]
+            if not any(map(self._active_tasks.is_current, active_tasks)):
                 job.cancel()
 
     def collect_finished(self) -> list[Task]:
-        """Take in what queries have brought; returns the tasks that have ended."""
-        found = []
+        """Record the results of finished queries; returns the tasks that have ended."""
+        ended = []
         for job in self._workers.pop_finished(self.jobs):
             self.jobs.remove(job)
-            works = self._tasks_by_job.pop(id(job))
+            active_tasks = self._tasks_by_job.pop(id(job))
             try:
-                steps = job.future.result()
+                results = job.future.result()
             except EngineLost:
-                self._workers.count_failed_attempt(job.tasks, "engine lost")
+                self._workers.count_failed_attempt(job.tasks, job.description, "engine_lost")
                 raise
             except Cancelled:
-                self._active_tasks.requeue(works)
+                self._active_tasks.requeue(active_tasks)
                 continue
-            found += self._record(works, steps)
-        return found
+            ended += self._record(active_tasks, results)
+        return ended
 
-    def _record(self, works: Sequence[ActiveTask], steps: Sequence[TurnResult]) -> list[Task]:
-        """Store what a query has brought for all its tasks, with one commit; returns those that have ended."""
-        return retry_on_deadlock(lambda: self._record_in_transaction(works, steps))
+    def _record(
+        self, active_tasks: Sequence[ActiveTask], results: Sequence[TurnResult]
+    ) -> list[Task]:
+        """Store the results of one query in one transaction; returns the tasks that have ended."""
+        return retry_on_deadlock(lambda: self._record_in_transaction(active_tasks, results))
 
     def _record_in_transaction(
-        self, works: Sequence[ActiveTask], steps: Sequence[TurnResult]
+        self, active_tasks: Sequence[ActiveTask], results: Sequence[TurnResult]
     ) -> list[Task]:
         ended = []
         with self._connection.transaction():
-            if len(works) > 1:
-                self._ledger.lock_tasks(work.task for work in works)
-            for work, step in zip(works, steps, strict=True):
-                work.is_busy = False
-                if self._active_tasks.record(work, step):
-                    ended.append(work.task)
+            if len(active_tasks) > 1:
+                self._ledger.lock_tasks(active_task.task for active_task in active_tasks)
+            for active_task, result in zip(active_tasks, results, strict=True):
+                active_task.is_busy = False
+                if self._active_tasks.record(active_task, result):
+                    ended.append(active_task.task)
         return ended
 
-    def _set_turn_end(self, work: ActiveTask, alone: bool) -> None:
-        """One piece or a run of them; in the background, where nobody waits for answers on the way, many."""
-        task, total = work.task, len(work.task.pieces or ())
-        done = task.next - task.skipped
-        # Where nothing else can begin beside it, it should end soon.
-        most = _BACKGROUND_RUN_LENGTH if self._workers.concurrency > 1 else 1
-        work.turn_end = work.cursor_after(
-            most
-            if work.is_background
-            else choose_run_length(done, total - task.next, work.seconds_per_piece, alone)
-        )
+    def _set_turn_end(self, active_task: ActiveTask, alone: bool) -> None:
+        """How many pieces a turn reads: one or a run of them; background tasks read many."""
+        task = active_task.task
+        if not active_task.is_background:
+            pieces_read = task.next - task.skipped
+            run_length = choose_run_length(
+                pieces_read, active_task.pieces_left, active_task.seconds_per_piece, alone
+            )
+        elif self._workers.concurrency > 1:
+            run_length = _BACKGROUND_RUN_LENGTH
+        else:
+            run_length = 1  # nothing else can run next to it: it should end soon
+        active_task.turn_end = active_task.run_end(run_length)
 
 
-def _have_same_question(work: ActiveTask, other: ActiveTask) -> bool:
-    """Whether two tasks ask the same, of the same corpus where they compare."""
-    if work.template is not None or other.template is not None:
-        return other.template is work.template
-    mine, theirs = work.task, other.task
-    return (mine.rule, mine.version, mine.question) == (
-        theirs.rule,
-        theirs.version,
-        theirs.question,
-    )
+def _is_comparison(active_task: ActiveTask) -> bool:
+    return isinstance(active_task.task.question, SimilarQuestion)
 
 
-def _next_chunks(work: ActiveTask, pieces: int) -> list[int]:
-    """Those of the pieces that a task reads next."""
-    return [
-        chunk for chunk, _, _ in (work.task.pieces or ())[work.task.next : work.task.next + pieces]
+def _suspects(ready: Sequence[ActiveTask]) -> list[ActiveTask]:
+    """Of the tasks at the level that is served next, those with the most failed attempts.
+
+    They come first: a task that was charged by chance succeeds, and its count is reset.
+    """
+    only_background = all(active_task.is_background for active_task in ready)
+    tried = [
+        active_task
+        for active_task in ready
+        if active_task.task.tries and active_task.is_background == only_background
     ]
+    max_tries = max((active_task.task.tries for active_task in tried), default=0)
+    return [active_task for active_task in tried if active_task.task.tries == max_tries]
 
 
-def _next_piece_end(task: Task) -> int:
-    return (
-        task.pieces[task.next][2] if task.pieces and task.next < len(task.pieces) else task.event.ts
+def _background_priority(active_task: ActiveTask) -> tuple[Any, ...]:
+    """The end of the next piece, then the age of the task: the greatest is read first."""
+    task = active_task.task
+    next_piece_end = task.event.ts
+    if task.pieces and task.next < len(task.pieces):
+        next_piece_end = task.pieces[task.next][2]
+    return next_piece_end, task.created_at
+
+
+def _have_same_question(left: ActiveTask, right: ActiveTask) -> bool:
+    """Whether two tasks have the same query, or compare with the same corpus."""
+    if left.template is not None or right.template is not None:
+        return left.template is right.template
+    return (left.task.rule, left.task.version, left.task.question) == (
+        right.task.rule,
+        right.task.version,
+        right.task.question,
     )
+
+
+def _next_chunks(active_task: ActiveTask, pieces: int) -> list[int]:
+    """The chunks of the next pieces of a task."""
+    task = active_task.task
+    return [chunk for chunk, _, _ in (task.pieces or ())[task.next : task.next + pieces]]
+
+
+def _count_leading_pieces(active_task: ActiveTask, chunks: set[int]) -> int:
+    """How many of the next pieces of a task are of some chunks, without a gap."""
+    next_chunks = _next_chunks(active_task, active_task.pieces_left)
+    return sum(1 for _ in takewhile(chunks.__contains__, next_chunks))

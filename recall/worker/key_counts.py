@@ -1,4 +1,7 @@
-"""Which keys a piece of history holds, known from files that were looked through while nobody asked anything."""
+"""Row counts per key of the archive's files, collected while the process is idle.
+
+They bound how many rows of a piece can match an event, and so decide the order of reading.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,15 +19,21 @@ from recall.requests import Piece, RecallEvent
 
 _LOG = structlog.get_logger()
 
-# Keys of a file, beyond which it is not summarised; files in memory.
-_MAX_KEYS_PER_FILE, _MAX_FILES = 4096, 20_000
+# A file with more keys is not indexed.
+_MAX_KEYS_PER_FILE = 4096
+# Files in memory.
+_MAX_FILES = 20_000
 
 
 class KeyCounts:
-    """How many rows each file has of each key; files never change. `None`: too many keys, or it cannot be read."""
+    """How many rows each file has of each key; files never change.
+
+    The counts of a file are None if it has too many keys or cannot be read.
+    """
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        # (stream, column) pairs in the order of their first use.
         self._requested_columns: dict[tuple[str, str], None] = {}
         self._counts_by_file: dict[tuple[str, str], Mapping[str, int] | None] = {}
         self._last_error = ""
@@ -33,71 +42,74 @@ class KeyCounts:
     def upper_bounds(
         self, template: Template, event: RecallEvent, pieces: Sequence[Piece]
     ) -> list[float | None]:
-        """How many rows with the event's key each piece holds at most; None: not known."""
-        pin = self._find_key_column(template)
-        if pin is None:
+        """How many rows with the event's key each piece has at most; None: not known."""
+        key_column = self._find_key_column(template)
+        if key_column is None:
             return [None] * len(pieces)
-        stream, column, attribute = pin
+        stream, column, attribute = key_column
         value = event.attributes.get(attribute)
         self._requested_columns[stream, column] = None
         try:
             self._reader.refresh([stream])
-            return [self._max_rows(stream, column, value, piece) for piece in pieces]
+            return [self._upper_bound(stream, column, value, piece) for piece in pieces]
         except (ArchiverError, DeltaError, OSError) as error:
             self._log_once(error)
             return [None] * len(pieces)
 
     def _find_key_column(self, template: Template) -> tuple[str, str, str] | None:
-        """(stream, column, attribute) where rows of one stream with one key are all that counts."""
-        used, types = template.partial.inputs, template.question.attributes
-        if len(used.streams) != 1 or used.derived:
+        """(stream, column, attribute) if only the rows of one stream with one key matter."""
+        inputs, types = template.partial.inputs, template.question.attributes
+        if len(inputs.streams) != 1 or inputs.derived:
             return None
-        (stream,) = used.streams
-        columns = self._reader.schema(stream).columns
-        pins = (
-            pin
-            for pin in used.attribute_filters
-            if pin[0] == stream and columns.get(pin[1]) == types.get(pin[2]) == "string"
-        )
-        return next(pins, None)
+        (only_stream,) = inputs.streams
+        columns = self._reader.schema(only_stream).columns
+        for stream, column, attribute in inputs.attribute_filters:
+            if stream == only_stream and columns.get(column) == types.get(attribute) == "string":
+                return stream, column, attribute
+        return None
 
-    def _max_rows(self, stream: str, column: str, value: str | None, piece: Piece) -> float | None:
+    def _upper_bound(
+        self, stream: str, column: str, value: str | None, piece: Piece
+    ) -> float | None:
         total = 0
         chunk, low, high = piece
         for file in self._reader.local_paths(stream, low, high, chunk):
-            found = self._counts_by_file.get((file, column))
-            if found is None:
+            counts = self._counts_by_file.get((file, column))
+            if counts is None:
                 return None
-            total += found.get(value, 0) if value is not None else 0
+            if value is not None:
+                total += counts.get(value, 0)
         return float(total)
 
     def index_next_file(self) -> bool:
-        """Look through one more file; False: there is none. What cannot be read is for the queries to say."""
+        """Count the keys of one more file, newest files first; False: none is left.
+
+        Errors are logged once; a query of the same file reports them.
+        """
         try:
             if self._unopened_streams:
-                self._reader.table(self._unopened_streams[-1])  # before somebody waits for it
+                # Loads the table's log before a query has to wait for it.
+                self._reader.table(self._unopened_streams[-1])
                 self._unopened_streams.pop()
                 return True
-            self._reader.refresh({stream for stream, _ in self._requested_columns})
-            files = {
-                stream: self._reader.local_paths(stream, None, None)
-                for stream, _ in self._requested_columns
+            streams = {stream for stream, _ in self._requested_columns}
+            self._reader.refresh(streams)
+            files_by_stream = {
+                stream: self._reader.local_paths(stream, None, None) for stream in streams
             }
         except (ArchiverError, DeltaError, OSError) as error:
             self._log_once(error)
             return False
+        current = set()
         for stream, column in self._requested_columns:
-            for file in reversed(files[stream]):
-                if (file, column) not in self._counts_by_file and len(
-                    self._counts_by_file
-                ) < _MAX_FILES:
-                    self._counts_by_file[file, column] = self._count_file(stream, file, column)
+            for file in reversed(files_by_stream[stream]):
+                key = file, column
+                if key not in self._counts_by_file and len(self._counts_by_file) < _MAX_FILES:
+                    self._counts_by_file[key] = self._count_file(stream, file, column)
                     return True
-        there = {
-            (file, column) for stream, column in self._requested_columns for file in files[stream]
-        }
-        for gone in self._counts_by_file.keys() - there:
-            del self._counts_by_file[gone]
+                current.add(key)
+        for removed in self._counts_by_file.keys() - current:
+            del self._counts_by_file[removed]
         return False
 
     def _count_file(self, stream: str, file: str, column: str) -> dict[str, int] | None:
@@ -110,10 +122,13 @@ class KeyCounts:
     def _log_once(self, error: Exception) -> None:
         if str(error) != self._last_error:
             self._last_error = str(error)
-            _LOG.warning("history is not summarised", action="keys_failed", error=self._last_error)
+            _LOG.warning(
+                "keys of a file not counted", action="key_count_failed", error=self._last_error
+            )
 
 
 def _count_keys(file: Any, column: str) -> dict[str, int] | None:
+    """Rows by value of a string column, without NULL; None: too many values."""
     if column not in pq.read_schema(file).names:
         return {}
     with pq.ParquetFile(file, read_dictionary=[column]) as parquet:
@@ -122,5 +137,7 @@ def _count_keys(file: Any, column: str) -> dict[str, int] | None:
     if len(counts) > _MAX_KEYS_PER_FILE:
         return None
     return {
-        str(one["values"]): one["counts"] for one in counts.to_pylist() if one["values"] is not None
+        str(entry["values"]): entry["counts"]
+        for entry in counts.to_pylist()
+        if entry["values"] is not None
     }

@@ -1,4 +1,4 @@
-"""How busy this machine and its live process are, looked at now and then."""
+"""The number of concurrent history queries, adjusted to the load of the machine."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +13,10 @@ _QUERIES = sql.load("recalls")
 
 
 class LoadMonitor:
-    """`least`, `most`: bounds of the number of history queries at once."""
+    """Measures the CPU load and the delay of the live process.
+
+    `min_queries`, `max_queries`: bounds of the number of concurrent history queries.
+    """
 
     def __init__(self, connection: Connection[Any], min_queries: int, max_queries: int) -> None:
         self._connection = connection
@@ -22,27 +25,26 @@ class LoadMonitor:
         self._last_cpu_times = _read_cpu_times()
 
     def update_concurrency(self) -> int:
-        """How many history queries may run at once from here on."""
-        now = _read_cpu_times()
-        busy = (
-            0.0
-            if now is None or self._last_cpu_times is None
-            else now.urgent_share_since(self._last_cpu_times)
-        )
+        """Measure the load since the last call; returns how many history queries may run now."""
+        cpu_times = _read_cpu_times()
+        urgent_share = 0.0
+        if cpu_times is not None and self._last_cpu_times is not None:
+            urgent_share = cpu_times.urgent_share_since(self._last_cpu_times)
+        self._last_cpu_times = cpu_times
         row = self._connection.execute(_QUERIES["live_silent"]).fetchone()
-        self._last_cpu_times = now
+        live_silent_seconds = None if row is None else row[0]
         self._concurrency = adjust_concurrency(
             self._concurrency,
             self._min_queries,
             self._max_queries,
-            busy,
-            None if row is None else row[0],
+            urgent_share,
+            live_silent_seconds,
         )
         return self._concurrency
 
 
 def _read_cpu_times() -> CpuTimes | None:
-    """None where the system is not Linux."""
+    """None if the system is not Linux."""
     with suppress(OSError):
         return CpuTimes.parse(Path("/proc/stat").read_text().partition("\n")[0])
     return None

@@ -1,8 +1,8 @@
-"""The Recall Manager: who reads which piece of history next, and what becomes of what was read.
+"""The Recall Manager: the main loop of a recall process.
 
-One loop: carry out commands, claim tasks, give turns (at most N history queries at once), take results in. Each result
-moves its task's cursor, partial answer and revision in one transaction, so that a piece counts once whenever the
-process is killed.
+The loop executes commands, claims tasks, gives turns (up to N history queries at once) and records
+results. Each result moves its task's cursor, partial answer and revision in one transaction, so
+that a piece counts once even if the process is killed.
 """
 
 import threading
@@ -26,30 +26,25 @@ from recall.worker.load import LoadMonitor
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers, wait_for_any
 
-# All in seconds. Between two looks for what is new; the longest stretch of turns that need no engine; between two
-# looks at what has become of tasks; at what is left lying, or waits for feedback in vain; at how busy the machine is;
-# between two signs of life.
-(
-    _POLL_INTERVAL,
-    _DISPATCH_TIME_LIMIT,
-    _SYNC_INTERVAL,
-    _RECLAIM_INTERVAL,
-    _LOAD_INTERVAL,
-    _HEARTBEAT_INTERVAL,
-) = (
-    0.05,
-    0.05,
-    0.25,
-    1.0,
-    2.0,
-    LEASE_DURATION.total_seconds() / 3,
-)
+# Between two rounds of an idle loop.
+_POLL_INTERVAL = 0.05  # seconds
+# Limit for turns without an engine in one round.
+_DISPATCH_TIME_LIMIT = 0.05  # seconds
+# Between two checks which claimed tasks have changed in the ledger.
+_SYNC_INTERVAL = 0.25  # seconds
+# Between two searches for abandoned tasks and missed feedback deadlines.
+_RECLAIM_INTERVAL = 1.0  # seconds
+_LOAD_INTERVAL = 2.0  # seconds
+_HEARTBEAT_INTERVAL = LEASE_DURATION.total_seconds() / 3  # seconds
 
 
 class RecallManager:
-    """The loop of one process. `engines`: a Spark session each, as many as may be in use at once; `least`: how many may
-    be however busy the machine is (absent: all). `stuck`: seconds that a history query may take. `background`: what is
-    to be done with history beside recalls."""
+    """The main loop of one process.
+
+    `engines`: one for each history query that may run at once. `min_queries`: how many may run
+    however busy the machine is (None: all). `query_timeout`: seconds that a history query may take.
+    `background`: work on history apart from recalls.
+    """
 
     def __init__(
         self,
@@ -64,31 +59,39 @@ class RecallManager:
         background: BackgroundWork | None = None,
     ) -> None:
         self._ledger = ledger
+        self._key_counts = key_counts
         self._workers = Workers(engines, ledger, query_timeout)
         self._active_tasks = ActiveTasks(
             connection,
             ledger,
             corpora,
-            key_counts,
-            stride if stride is not None else StrideScheduler(),
+            key_counts=key_counts,
+            stride=stride if stride is not None else StrideScheduler(),
         )
         self._preparation = HistoryPreparation(self._active_tasks, self._workers, background)
         comparisons = ComparisonRunner(
-            corpora, ledger, self._preparation.incomplete_chunks, self._preparation.abandoned_chunks
+            corpora,
+            ledger,
+            incomplete_chunks=self._preparation.incomplete_chunks,
+            abandoned_chunks=self._preparation.abandoned_chunks,
         )
         self._dispatcher = Dispatcher(
-            connection, ledger, self._active_tasks, comparisons, self._preparation, self._workers
+            connection,
+            ledger,
+            self._active_tasks,
+            comparisons=comparisons,
+            preparation=self._preparation,
+            workers=self._workers,
         )
         self._conditions = ConditionEvaluator(ledger, self._workers)
         self._commands = CommandExecutor(connection, len(engines))
-        self._load_monitor = (
-            None if min_queries is None else LoadMonitor(connection, min_queries, len(engines))
-        )
-        self._key_counts = key_counts
+        self._load_monitor: LoadMonitor | None = None
+        if min_queries is not None:
+            self._load_monitor = LoadMonitor(connection, min_queries, len(engines))
         self._next_runs: dict[str, float] = {}
 
     def run(self, stop: threading.Event, heartbeat: Callable[[], None]) -> None:
-        """Until told to stop. `beat` is called again and again."""
+        """Run until `stop` is set. `heartbeat` is called in every round."""
         while not stop.is_set():
             self.run_once()
             heartbeat()
@@ -102,22 +105,22 @@ class RecallManager:
         self._ledger.release_all()
 
     def wait_for_query(self) -> bool:
-        """Until a query that is under way has ended; False: there is none."""
+        """Wait briefly for a running query to end; returns whether any is running."""
         return wait_for_any(self._running_jobs(), _POLL_INTERVAL)
 
     def shut_down(self) -> None:
-        """Begin nothing more; what is under way counts for nothing, and is read again by the next process."""
+        """Start no more queries. Results of running ones are discarded and read again later."""
         self._preparation.shut_down()
         self._workers.close()
 
     def run_once(self) -> None:
-        """One look at everything."""
-        if self._is_due("sign", _HEARTBEAT_INTERVAL):
+        """One round of the loop."""
+        if self._is_due("renew lease", _HEARTBEAT_INTERVAL):
             self._ledger.renew_lease()
-        if self._is_due("sweep", _RECLAIM_INTERVAL):
+        if self._is_due("reclaim", _RECLAIM_INTERVAL):
             self._ledger.reclaim_abandoned()
             self._commands.finalize_without_feedback()
-        if self._commands.execute_pending() or self._is_due("follow", _SYNC_INTERVAL):
+        if self._commands.execute_pending() or self._is_due("sync", _SYNC_INTERVAL):
             self._active_tasks.sync_with_ledger()
             self._dispatcher.cancel_unwanted()
         if self._load_monitor is not None and self._is_due("load", _LOAD_INTERVAL):
@@ -127,20 +130,20 @@ class RecallManager:
         self._preparation.collect_finished()
         self._conditions.add_ended(self._dispatcher.collect_finished())
         self._conditions.evaluate_pending()
-        enough = time.monotonic() + _DISPATCH_TIME_LIMIT
-        while time.monotonic() < enough:
-            ended = self._dispatcher.dispatch()
-            if ended is None:
+        deadline = time.monotonic() + _DISPATCH_TIME_LIMIT
+        while time.monotonic() < deadline:
+            ended_tasks = self._dispatcher.dispatch()
+            if ended_tasks is None:
                 break
-            self._conditions.add_ended(ended)
+            self._conditions.add_ended(ended_tasks)
         self._preparation.prepare_when_idle()
 
-    def _is_due(self, what: str, seconds: float) -> bool:
-        """Whether it is time again for what is done now and then."""
+    def _is_due(self, activity: str, interval: float) -> bool:
+        """Whether an activity is due; if so, schedules it again after `interval` seconds."""
         now = time.monotonic()
-        if now < self._next_runs.get(what, 0.0):
+        if now < self._next_runs.get(activity, 0.0):
             return False
-        self._next_runs[what] = now + seconds
+        self._next_runs[activity] = now + interval
         return True
 
     def _running_jobs(self) -> list[Job[Any]]:

@@ -1,6 +1,7 @@
-"""History prepared for comparisons: as the turn of a task whose next piece needs it, else while no recall has a turn.
+"""When to prepare history for comparisons.
 
-What is prepared, and how, is known to whoever gives the `Background`; here is only when.
+History is prepared as part of the turn of a task whose next piece needs it, or else while no recall
+is waiting. What is prepared, and how, is up to the `BackgroundWork`.
 """
 
 from collections.abc import Callable, Collection
@@ -19,37 +20,42 @@ _LOG = structlog.get_logger()
 
 
 class BackgroundWork(Protocol):
-    """Work on history beside recalls. What it looks for is asked in one thread, and done in another, one at a time."""
+    """Work on history apart from recalls.
+
+    Planning methods are called in one thread; `execute` in another, one call at a time.
+    """
 
     def next_task(self) -> Any | None:
-        """What should be done while nobody asks anything; None: nothing."""
+        """Work to do while the process is idle; None if there is none."""
 
     def required_task(self, rule: str, version: str, chunk: int) -> Any | None:
-        """What must be done before an event of a rule can be compared with those of a chunk; None: nothing."""
+        """Work required before events of a rule can be compared with those of a chunk; or None."""
 
     def incomplete_chunks(self, rule: str, version: str) -> Collection[int]:
-        """The chunks in which events of a rule may lie that are not found yet."""
+        """The chunks whose events of a rule have not all been found yet."""
 
     def abandoned_chunks(self, rule: str, version: str) -> Collection[int]:
-        """Those of them in which nobody will look for events of the rule any more: it has failed too often."""
+        """The incomplete chunks that will never be searched: it has failed too often."""
 
     def execute(self, task: Any, session: Callable[[], SparkSession]) -> None:
-        """Do it; `session`: Spark, started where it is needed. What cannot be done is not raised but kept, and not
-        wanted again."""
+        """Do the work; `session` starts Spark if needed.
+
+        Failures are recorded, not raised; work that failed too often is not returned again.
+        """
 
     def shut_down(self) -> None:
-        """Nothing more is done; what is under way fails, which says nothing of it."""
+        """Start no more work. Running work fails; that does not count as a failed attempt."""
 
 
 class HistoryPreparation:
-    """`background` None: there is nothing to prepare."""
+    """Schedules the background work. `background` None: there is nothing to prepare."""
 
     def __init__(
         self, active_tasks: ActiveTasks, workers: Workers, background: BackgroundWork | None
     ) -> None:
         self.jobs: list[Job[None]] = []
         self.waiting_task_ids: set[UUID] = set()
-        """Tasks that can have no turn before there is room to prepare."""
+        """Tasks that cannot have a turn until there is a slot to prepare their next piece."""
         self._active_tasks = active_tasks
         self._workers = workers
         self._background = background
@@ -57,73 +63,74 @@ class HistoryPreparation:
 
     def incomplete_chunks(self, task: Task) -> Collection[int]:
         """The chunks that are not prepared for a task's comparison."""
-        return (
-            ()
-            if self._background is None
-            else self._background.incomplete_chunks(task.rule, task.version)
-        )
+        if self._background is None:
+            return ()
+        return self._background.incomplete_chunks(task.rule, task.version)
 
     def abandoned_chunks(self, task: Task) -> Collection[int]:
-        """Those that will never be."""
-        return (
-            ()
-            if self._background is None
-            else self._background.abandoned_chunks(task.rule, task.version)
-        )
+        """The chunks that will never be prepared for a task's comparison."""
+        if self._background is None:
+            return ()
+        return self._background.abandoned_chunks(task.rule, task.version)
 
     def prepare_next_piece(self, active_task: ActiveTask) -> bool:
-        """Whether something must be prepared before the next piece of a comparison: it is, or waits, as its turn.
+        """Whether the next piece of a comparison must be prepared first.
 
-        A later piece of the same turn that is not prepared is left for another turn.
+        If so, that starts, or the task waits for a slot, as its turn. If a later piece of the turn
+        is not prepared, the turn ends before it.
         """
         task = active_task.task
         if self._background is None or not task.pieces:
             return False
-        for place in range(task.next, active_task.turn_end):
-            needed = self._background.required_task(task.rule, task.version, task.pieces[place][0])
-            if needed is not None:
-                active_task.turn_end = place
-                return place == task.next and self._begin_turn(active_task, needed)
+        for number in range(task.next, active_task.turn_end):
+            chunk = task.pieces[number][0]
+            required = self._background.required_task(task.rule, task.version, chunk)
+            if required is not None:
+                active_task.turn_end = number
+                if number > task.next:
+                    return False
+                self._begin_turn(active_task, required)
+                return True
         return False
 
-    def _begin_turn(self, work: ActiveTask, needed: Any) -> bool:
-        workers = self._workers
-        if self.jobs or not (
-            workers.background_slots if work.is_background else workers.free_slots
-        ):
-            self.waiting_task_ids.add(work.task.id)
-        else:
-            self._active_tasks.stride.charge_pieces({work.task.id: 1})
-            work.is_busy, self._current = True, work
-            self._start(needed)
-        return True
+    def _begin_turn(self, active_task: ActiveTask, required: Any) -> None:
+        slots = self._workers.free_slots
+        if active_task.is_background:
+            slots = self._workers.background_slots
+        if self.jobs or not slots:
+            self.waiting_task_ids.add(active_task.task.id)
+            return
+        self._active_tasks.stride.charge_pieces({active_task.task.id: 1})
+        active_task.is_busy = True
+        self._current = active_task
+        self._start(required)
 
     def prepare_when_idle(self) -> None:
-        """Prepare what nobody has asked for, unless somebody may be waiting for something."""
+        """Start background work unless an interactive task is active."""
         if self._background is None or self.jobs or not self._workers.background_slots:
             return
-        if all(work.is_background for work in self._active_tasks.tasks.values()):
-            needed = self._background.next_task()
-            if needed is not None:
-                self._start(needed)
+        if all(active_task.is_background for active_task in self._active_tasks.tasks.values()):
+            work = self._background.next_task()
+            if work is not None:
+                self._start(work)
 
-    def _start(self, needed: Any) -> None:
+    def _start(self, work: Any) -> None:
         background = self._background
         assert background is not None
 
-        def make(asking: QuerySlot) -> None:
-            background.execute(needed, asking.engines.spark.session)
+        def execute(slot: QuerySlot) -> None:
+            background.execute(work, slot.engines.spark.session)
 
-        # Whoever falls over it, no task is charged: what is prepared has its own count.
-        self.jobs.append(self._workers.start([], "preparing history", make))
+        # Without tasks: failed attempts are counted by the background work itself.
+        self.jobs.append(self._workers.start([], "history preparation", execute))
 
     def shut_down(self) -> None:
-        """Prepare nothing more."""
+        """Start no more background work."""
         if self._background is not None:
             self._background.shut_down()
 
     def collect_finished(self) -> None:
-        """What was prepared is there: its task may go on, and others may have theirs prepared."""
+        """Requeue the tasks whose history is prepared, and those that waited for a slot."""
         self.waiting_task_ids.clear()
         for job in list(self._workers.pop_finished(self.jobs)):
             self.jobs.remove(job)
@@ -136,5 +143,7 @@ class HistoryPreparation:
                 if not job.slot.engines.spark.is_alive():
                     raise EngineLost from error
                 _LOG.error(
-                    "history not prepared", action="preparing_failed", error=summarise_error(error)
+                    "history preparation failed",
+                    action="history_preparation_failed",
+                    error=summarise_error(error),
                 )

@@ -1,4 +1,4 @@
-"""The engines of this process, each for one query at a time, and the threads that ask them."""
+"""The engines of this process, each for one query at a time, and the threads that run queries."""
 
 import os
 import re
@@ -18,21 +18,23 @@ from recall.ledger import Ledger, Task
 Result = TypeVar("Result")
 
 _LOG = structlog.get_logger()
-# Seconds for a query that was given up to end.
-_CANCEL_GRACE = 10.0
-# A fault of the software, as sysexits.h names it.
-_EXIT_SOFTWARE_ERROR = 70
+# How long a cancelled query may take to end.
+_CANCEL_GRACE = 10.0  # seconds
+_EXIT_SOFTWARE_ERROR = 70  # EX_SOFTWARE of sysexits.h
+# Spark names its error class in brackets, somewhere in a long message.
+_SPARK_ERROR = re.compile(r"\[[A-Z][A-Z_.0-9]+\] [^\n]+")
+_MAX_ERROR_LENGTH = 1000  # characters
 
 
 @dataclass(frozen=True)
 class QuerySlot:
-    """What a query needs: an engine, and whether its answer is still wanted."""
+    """What a query runs on: an engine, and the flag that it was cancelled."""
 
     engines: EngineRouter
     cancelled: threading.Event = field(default_factory=threading.Event)
 
     def raise_if_interrupted(self, error: Exception) -> None:
-        """To be called where a query has failed: raises `GivenUp` or `EngineLost` where that is why."""
+        """Raise `EngineLost` or `Cancelled` if that is why a query failed with `error`."""
         if not self.engines.spark.is_alive():
             raise EngineLost from error
         if self.cancelled.is_set():
@@ -41,7 +43,7 @@ class QuerySlot:
 
 @dataclass(frozen=True)
 class Job(Generic[Result]):
-    """A query under way, for some tasks."""
+    """A running query for some tasks. `started_at`: by the monotonic clock, in seconds."""
 
     tasks: Sequence[Task]
     description: str
@@ -50,21 +52,24 @@ class Job(Generic[Result]):
     started_at: float = field(default_factory=time.monotonic)
 
     def cancel(self) -> None:
-        """End it as soon as may be."""
+        """Cancel the query; it ends soon after."""
         if not self.slot.cancelled.is_set():
             self.slot.cancelled.set()
             self.slot.engines.cancel()
 
 
 class Workers:
-    """`stuck`: seconds that a query may take. `places`: queries that may run at once, at most as many as engines.
-    `here`, `stream`: see `Engines`."""
+    """The engines and the thread pool of a process.
+
+    `query_timeout`: seconds that a query may take. `concurrency`: queries that may run at once, at
+    most the number of engines; may be changed at any time.
+    """
 
     def __init__(
         self, engines: Sequence[EngineRouter], ledger: Ledger, query_timeout: float
     ) -> None:
         self.concurrency = len(engines)
-        self.has_local_engine = all(one.has_local_engine for one in engines)
+        self.has_local_engine = all(router.has_local_engine for router in engines)
         self.shared_scan_stream = engines[0].shared_scan_stream
         self._idle_engines = list(engines)
         self._engine_count = len(engines)
@@ -74,66 +79,86 @@ class Workers:
 
     @property
     def free_slots(self) -> int:
-        """How many queries may begin now."""
-        return max(self.concurrency - (self._engine_count - len(self._idle_engines)), 0)
+        """How many queries may start now."""
+        busy = self._engine_count - len(self._idle_engines)
+        return max(self.concurrency - busy, 0)
 
     @property
     def background_slots(self) -> int:
-        """How many of these the background, and what judges conditions, may take: first answers need not wait for
-        them, so the last place is not theirs."""
-        return max(self.free_slots - 1, 0) if self.concurrency > 1 else self.free_slots
+        """How many of the free slots background tasks and conditions may use.
+
+        The last slot is reserved for first answers.
+        """
+        if self.concurrency > 1:
+            return max(self.free_slots - 1, 0)
+        return self.free_slots
 
     def start(
         self, tasks: Sequence[Task], description: str, run_query: Callable[[QuerySlot], Result]
     ) -> Job[Result]:
-        """Ask a free engine something."""
+        """Run a query on an idle engine, in a thread."""
         if tasks:
             self._ledger.mark_query_started(tasks)
-        asking = QuerySlot(self._idle_engines.pop())
-        return Job(tasks, description, asking, self._pool.submit(run_query, asking))
+        slot = QuerySlot(self._idle_engines.pop())
+        return Job(tasks, description, slot, self._pool.submit(run_query, slot))
 
     def pop_finished(self, jobs: Iterable[Job[Result]]) -> Iterator[Job[Result]]:
-        """Of some jobs those that have ended; their engines are free again."""
-        for job in [job for job in jobs if job.future.done()]:
+        """The finished ones of some jobs; frees their engines."""
+        finished = [job for job in jobs if job.future.done()]
+        for job in finished:
             self._idle_engines.append(job.slot.engines)
             yield job
 
     def enforce_timeouts(self, jobs: Iterable[Job[Result]]) -> None:
-        """End queries that take too long; and the process, where one is stuck that Spark cannot end."""
+        """Cancel queries that take too long.
+
+        Exits the process if a cancelled query does not end.
+        """
         for job in jobs:
-            over = time.monotonic() - job.started_at - self._query_timeout
-            if over > 0 and not job.slot.cancelled.is_set():
-                self.count_failed_attempt(job.tasks, f"{job.description} too long")
+            overtime = time.monotonic() - job.started_at - self._query_timeout
+            if overtime > 0 and not job.slot.cancelled.is_set():
+                self.count_failed_attempt(job.tasks, job.description, "query_timed_out")
                 job.cancel()
-            elif over > _CANCEL_GRACE and job.slot.cancelled.is_set():
-                _LOG.error("history query", action=f"{job.description} stuck")
+            elif overtime > _CANCEL_GRACE and job.slot.cancelled.is_set():
+                _LOG.error(
+                    "query does not end after cancellation, process exits",
+                    action="query_stuck",
+                    query=job.description,
+                )
                 os._exit(_EXIT_SOFTWARE_ERROR)
 
-    def count_failed_attempt(self, tasks: Iterable[Task], action: str) -> None:
-        """The process falls over this query: its tasks are tried again alone, and given up after some times."""
-        charged = list(tasks)
-        self._ledger.count_failed_attempt(charged)
-        for task in charged:
+    def count_failed_attempt(self, tasks: Iterable[Task], description: str, action: str) -> None:
+        """Count and log a failed attempt; the tasks are retried alone, a limited number of times.
+
+        `action`: `query_timed_out` or `engine_lost`.
+        """
+        tasks = list(tasks)
+        self._ledger.count_failed_attempt(tasks)
+        for task in tasks:
             task.tries += 1
-        _LOG.error("history query", action=action, recalls=[str(task.id) for task in charged])
+        ids = [str(task.id) for task in tasks]
+        _LOG.error("query failed", action=action, query=description, recalls=ids)
 
     def close(self) -> None:
-        """Begin nothing more; what is under way counts for nothing, and is read again by the next process."""
+        """Start no more queries; the results of running ones are discarded."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def wait_for_any(jobs: Iterable[Job[Result]], seconds: float) -> bool:
-    """Until a query has ended, or for some time; False: there is none."""
-    under_way = [job.future for job in jobs]
-    if under_way:
-        wait(under_way, timeout=seconds, return_when=FIRST_COMPLETED)
-    return bool(under_way)
+    """Wait for one of some queries to end, up to a time limit; returns whether there are any."""
+    futures = [job.future for job in jobs]
+    if futures:
+        wait(futures, timeout=seconds, return_when=FIRST_COMPLETED)
+    return bool(futures)
 
 
 def summarise_error(error: Exception) -> str:
-    """What is wrong, in a line: Spark names it in brackets, somewhere in many lines."""
-    text = (
-        f"{type(error).__name__}: {error}" if isinstance(error, LookupError) else str(error).strip()
-    )
-    named = re.search(r"\[[A-Z][A-Z_.0-9]+\] [^\n]+", text)
-    return (named[0] if named else (text.splitlines() or [type(error).__name__])[0])[:1000]
+    """An error in one line of at most 1,000 characters."""
+    text = str(error).strip()
+    if isinstance(error, LookupError):
+        text = f"{type(error).__name__}: {error}"
+    spark_error = _SPARK_ERROR.search(text)
+    if spark_error is not None:
+        return spark_error[0][:_MAX_ERROR_LENGTH]
+    first_line = text.splitlines()[0] if text else type(error).__name__
+    return first_line[:_MAX_ERROR_LENGTH]

@@ -1,4 +1,7 @@
-"""The recall process: one workspace's Recall Manager, out of the way of what is live."""
+"""The recall process: builds the engines of a workspace and runs its Recall Manager.
+
+It has a lower priority than the live process.
+"""
 
 import os
 import threading
@@ -35,48 +38,57 @@ from recall.engines import (
 )
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.sandbox import harden_session
-from recall.similarity import compile_kernels as warm_up_search
+from recall.similarity import compile_kernels
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import RecallManager
 from recall.worker.preparation import BackgroundWork
 
 _LOG = structlog.get_logger()
 
-# Live work goes first: less of the processor for this process and its JVM, and these are the ones to go when memory
-# ends.
-_NICENESS, _OOM_SCORE = 10, "500"
-# Seconds: for Spark to end in order; between two looks at what was archived, and after one that failed.
-_SHUTDOWN_TIMEOUT, _FOLLOW_INTERVAL, _RETRY_DELAY = 5.0, 0.2, 2.0
-# A chunk is large where a micro-batch is small: here compiling a whole stage pays.
+# Live processes come first: this process and its JVM get less CPU time, and the kernel kills them
+# first when memory runs out.
+_NICENESS = 10
+_OOM_SCORE = "500"
+# Limit for an orderly shutdown of Spark.
+_SHUTDOWN_TIMEOUT = 5.0  # seconds
+# Between two reads of newly archived rows, and after a read that failed.
+_PRESENT_REFRESH_INTERVAL = 0.2  # seconds
+_RETRY_DELAY = 2.0  # seconds
+# Chunks are large compared with micro-batches: whole-stage compilation pays off.
 _SPARK_SETTINGS = {"spark.sql.codegen.wholeStage": "true", "spark.sql.shuffle.partitions": "1"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RecallConfig:
-    """What of a workspace the recall process needs. `relations` gives all versions of a relation, as a table."""
+    """The configuration of a recall process."""
 
     root: StorageRoot
+    """Where the archive is."""
     schemas: Sequence[StreamSchema]
     relations: Callable[[str], pa.Table]
-    master: str
+    """Returns all versions of a relation."""
+    spark_master: str
+    spark_settings: Mapping[str, str]
     warehouse: Path
-    conf: Mapping[str, str]
-    history_queries: tuple[int, int]
-    """How many may run at once: at least, at most."""
+    """Spark's warehouse directory."""
+    min_history_queries: int
+    """Concurrent history queries on a busy machine."""
+    max_history_queries: int
+    """Concurrent history queries on an idle machine."""
     query_timeout: float
-    """Seconds, after which a history query is stuck."""
+    """Seconds after which a history query is cancelled."""
     engine: EngineSetting
     policy: SchedulingPolicy
     present_chunks: Callable[[], Collection[int]]
-    """The chunks that are present now."""
+    """Returns the chunks that are in the state `present`."""
     present_memory_bytes: int
-    """Bytes of their rows to keep in memory."""
+    """How much of their rows is cached in memory."""
     start_spark_eagerly: bool
-    """Whether a question that only Spark can answer is to be expected."""
+    """Whether a question that needs Spark is likely."""
     connect: Callable[[], Connection[Any]]
-    """To the control plane, for a worker."""
+    """Opens a database connection for a worker."""
     background: BackgroundWork
-    """What is to be done with history beside recalls."""
+    """Work on history apart from recalls."""
 
 
 def run_worker(
@@ -88,58 +100,55 @@ def run_worker(
     """Serve recalls until `stop` is set."""
     prefer_for_oom_kill()
     sessions = _SparkSessions(config)
-    reader, kept, costs = (
-        Reader(config.root, config.schemas, config.present_memory_bytes),
-        PartialCache(),
-        EngineCosts(),
-    )
-    threading.Thread(
-        target=_follow_present, args=(config, reader, stop), daemon=True, name="present"
-    ).start()
+    reader = Reader(config.root, config.schemas, config.present_memory_bytes)
+    _start_thread("present", lambda: _follow_present(config, reader, stop))
+    partial_cache = PartialCache()
+    costs = EngineCosts()
     engines = [
-        _create_engines(config, sessions, reader, kept, costs)
-        for _ in range(config.history_queries[1])
+        _create_engines(config, sessions, reader, partial_cache, costs)
+        for _ in range(config.max_history_queries)
     ]
     if config.start_spark_eagerly:
-        threading.Thread(
-            target=_warm_up_spark, args=(config, sessions, reader), daemon=True, name="spark"
-        ).start()
+        _start_thread("spark", lambda: _warm_up_spark(config, sessions, reader))
     else:
         lower_priority(os.getpid())
-    # Loads what was compiled when this was installed, before somebody waits for it.
-    threading.Thread(target=warm_up_search, daemon=True, name="similarity").start()
-    corpora = Corpora(connection, config.root)
-    ledger = Ledger(connection, Ledger.acquire_lease(connection), config.policy)
-    keys, least = KeyCounts(Reader(config.root, config.schemas)), config.history_queries[0]
+    # Loads the kernels that were compiled at installation, before the first comparison needs them.
+    _start_thread("similarity", compile_kernels)
     manager = RecallManager(
         connection,
-        ledger,
-        corpora,
-        keys,
-        engines,
-        config.query_timeout,
-        least,
+        Ledger(connection, Ledger.acquire_lease(connection), config.policy),
+        Corpora(connection, config.root),
+        key_counts=KeyCounts(Reader(config.root, config.schemas)),
+        engines=engines,
+        query_timeout=config.query_timeout,
+        min_queries=config.min_history_queries,
         background=config.background,
     )
     manager.run(stop, heartbeat)
-    # A query that is under way may hold this up; the next process need not wait for it.
-    ending = threading.Thread(target=sessions.stop, daemon=True)
-    ending.start()
-    ending.join(_SHUTDOWN_TIMEOUT)
+    # A running query may delay this; the next process need not wait for it.
+    _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
 
 
-def _follow_present(place: RecallConfig, reader: Reader, stop: threading.Event) -> None:
-    """Have what was just archived at hand before anybody asks for it."""
-    while not stop.wait(_FOLLOW_INTERVAL):
+def _start_thread(name: str, target: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=target, daemon=True, name=name)
+    thread.start()
+    return thread
+
+
+def _follow_present(config: RecallConfig, reader: Reader, stop: threading.Event) -> None:
+    """Load newly archived rows into memory before a question needs them."""
+    while not stop.wait(_PRESENT_REFRESH_INTERVAL):
         try:
-            reader.refresh_present(place.present_chunks())
+            reader.refresh_present(config.present_chunks())
         except (ArchiverError, DeltaError, OSError, psycopg.Error) as error:
-            _LOG.warning("the present is not followed", action="follow_failed", error=str(error))
+            _LOG.warning(
+                "present rows not refreshed", action="present_refresh_failed", error=str(error)
+            )
             stop.wait(_RETRY_DELAY)
 
 
 class _SparkSessions:
-    """Spark sessions on one JVM, which is started with the first: many workspaces never need it here."""
+    """Spark sessions on one JVM, which starts with the first: many workspaces never need Spark."""
 
     def __init__(self, config: RecallConfig) -> None:
         self._config = config
@@ -147,65 +156,77 @@ class _SparkSessions:
         self._spark: SparkSession | None = None
 
     def create(self) -> SparkSession:
-        """A session with views of its own."""
+        """A session with temporary views of its own."""
         with self._lock:
             if self._spark is None:
-                place = self._config
-                conf = {**_SPARK_SETTINGS, **place.conf}
-                self._spark = start_session("moirae recall", place.master, place.warehouse, conf)
+                settings = {**_SPARK_SETTINGS, **self._config.spark_settings}
+                self._spark = start_session(
+                    "moirae recall", self._config.spark_master, self._config.warehouse, settings
+                )
             return harden_session(self._spark.newSession())
 
     def stop(self) -> None:
-        """End the JVM, if there is one."""
+        """Stop the JVM if it was started."""
         with self._lock:
             if self._spark is not None:
                 self._spark.stop()
 
 
-def _warm_up_spark(place: RecallConfig, sessions: _SparkSessions, reader: Reader) -> None:
-    """Start Spark, then step aside: a start that gets the processor's leavings takes minutes while live is busy."""
+def _warm_up_spark(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> None:
+    """Start Spark, then lower the priority of this process and the JVM.
+
+    At low priority the start would take minutes while live processes are busy.
+    """
     try:
         with suppress(PySparkException, Py4JError):
-            for schema in place.schemas[:1]:
-                warm_up_spark(SparkEngine(sessions.create, reader, place.relations), schema)
+            for schema in config.schemas[:1]:
+                warm_up_spark(SparkEngine(sessions.create, reader, config.relations), schema)
     finally:
         process = jvm_process()
-        lower_priority(os.getpid(), *([] if process is None else [process.pid]))
+        if process is not None:
+            lower_priority(os.getpid(), process.pid)
+        else:
+            lower_priority(os.getpid())
 
 
 def _create_engines(
-    place: RecallConfig,
+    config: RecallConfig,
     sessions: _SparkSessions,
     reader: Reader,
-    kept: PartialCache,
+    partial_cache: PartialCache,
     costs: EngineCosts,
 ) -> EngineRouter:
-    derived = DerivedStreamReader(place.connect(), place.root, reader)
-    local = None if place.engine == "spark" else LocalEngine(derived.reader)
-    spark = SparkEngine(sessions.create, derived.reader, place.relations)
-    return EngineRouter(spark, local, kept, costs, place.engine, derived)
+    derived = DerivedStreamReader(config.connect(), config.root, reader)
+    return EngineRouter(
+        spark=SparkEngine(sessions.create, derived.reader, config.relations),
+        local=None if config.engine == "spark" else LocalEngine(derived.reader),
+        partial_cache=partial_cache,
+        costs=costs,
+        setting=config.engine,
+        derived=derived,
+    )
 
 
 def prefer_for_oom_kill() -> None:
-    """Of all processes, this one and its JVM are to be ended when memory ends."""
+    """Make the kernel kill this process and its JVM first when memory runs out."""
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE)
 
 
 def lower_priority(*pids: int) -> None:
-    """Make processes and what they start give way to live ones; one of them is this."""
+    """Lower the priority of this process and of others, and of what they start."""
     for process in pids:
         for thread in _thread_ids(process):
             with suppress(OSError):  # it may have ended
                 os.setpriority(os.PRIO_PROCESS, thread, _NICENESS)
     if os.getsid(0) == os.getpid():
-        # Where Linux shares processors out by session, that weighs within a session only: the session steps aside too.
+        # With Linux autogroups, niceness counts within a session only: lower the session's too.
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(str(_NICENESS))
 
 
 def _thread_ids(process: int) -> list[int]:
-    """Linux has a priority for each thread; elsewhere it is the process's."""
+    """Linux has a priority per thread; elsewhere the process ID stands for all threads."""
     try:
         return [int(name) for name in os.listdir(f"/proc/{process}/task")]
     except FileNotFoundError:

@@ -147,18 +147,16 @@ def test_what_has_expired_is_told_and_since_when(past: History) -> None:
         one = again(past, whole)
         assert one.equal is None and one.why is not None
         assert re.fullmatch(
-            r"chunk 0, event time up to 2026-01-01 00:01:39Z, has expired: since \d{4}-.*Z", one.why
+            r"chunk 0 \(event time up to 2026-01-01 00:01:39Z\) expired at \d{4}-.*Z", one.why
         )
         assert command(past, whole) == 3
         assert again(past, newest).equal is True and command(past, newest) == 0
     past.connection.execute("DELETE FROM chunks WHERE id = 0")
-    assert (
-        again(past, whole).why
-        == "chunk 0 has expired, so long ago that nothing more is known of it"
-    )
+    assert again(past, whole).why == "chunk 0 has expired and its record was removed"
     past.connection.execute("UPDATE tasks SET seen = '[]' WHERE id = %s", (newest,))
     assert (
-        again(past, newest).why == "it was asked by a version that did not keep which rows it read"
+        again(past, newest).why
+        == "it was answered by a version that did not record which rows it read"
     )
 
 
@@ -239,6 +237,6 @@ def test_a_difference_is_put_down_to_what_else_has_changed(
     relate("h2")
     first, second = (again(past, task, spark.newSession, relations) for task in tasks)
     assert first.equal is None and first.why is not None
-    assert first.why.startswith("the event's contexts are others since 20")
+    assert first.why.startswith("the event's contexts changed at 20")
     assert second.equal is None and second.why is not None
-    assert second.why.startswith("the relation sites has other rows for the event's time since 20")
+    assert second.why.startswith("the relation sites changed for the event's time at 20")

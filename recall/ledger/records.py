@@ -1,0 +1,127 @@
+"""Values of the recall ledger: tasks, the results of their turns, revisions. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from recall.requests import AnyQuestion, Coverage, Piece, RecallEvent, parse_question
+
+
+@dataclass
+class Task:
+    """A task that this process has claimed.
+
+    `level` 0: interactive, 1: background. `pieces`: what it reads, in order; None until pinned.
+    `corpus`: the sequence number up to which events count. `next`: how many pieces are done,
+    `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
+    stored. `tries`: how often a process failed at the next piece. `fence`: the number of the claim.
+    """
+
+    id: UUID
+    rule: str
+    version: str
+    recall: str
+    question: AnyQuestion
+    event: RecallEvent
+    level: int
+    tickets: int
+    pieces: list[Piece] | None
+    corpus: int | None
+    next: int
+    failed: int
+    skipped: int
+    partial_answer: bytes | None
+    revision: int
+    tries: int
+    fence: int
+    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Revision:
+    """An answer to store as the next revision of a task.
+
+    `estimates`: for each row, by output column, the estimate for the full range of the question.
+    `comparable`: the match probability of a final similarity answer, see `recall.confidence`.
+    """
+
+    coverage: Coverage
+    answer: Sequence[Mapping[str, Any]]
+    estimates: Sequence[Mapping[str, Any]] = ()
+    comparable: float | None = None
+
+
+@dataclass(frozen=True)
+class TurnResult:
+    """The outcome of one turn of a task: its new cursor and partial answer, and a revision if due.
+
+    `rows`: rows of partial answers, or events compared; `results`: how many of them were new.
+    """
+
+    task: Task
+    next: int
+    failed: int
+    partial_answer: bytes | None
+    rows: int
+    results: int
+    seconds: float
+    """The task's share of the time that the query took."""
+    state: str
+    revision: Revision | None = None
+    error: str | None = None
+    exceeded: bool = False
+    """Whether the task was abandoned because it needs too much memory or time."""
+    append_counts: Mapping[str, int] | None = None
+    """Appends of each stream that existed when SQL was run; None: its pieces failed."""
+    query_seconds: float = 0.0
+    """The time that the query took for all its tasks."""
+
+
+@dataclass(frozen=True)
+class ClaimState:
+    """The fields of a claimed task that other processes may change."""
+
+    fence: int
+    level: int
+    tickets: int
+
+
+@dataclass(frozen=True)
+class SchedulingPolicy:
+    """Settings for all tasks.
+
+    `tickets_per_result`: tickets that a task loses for each result. `feedback_timeout`: how long a
+    suspended task waits for feedback.
+    """
+
+    tickets_per_result: int = 1
+    feedback_timeout: timedelta = timedelta(minutes=10)
+
+
+def parse_task(row: Mapping[str, Any]) -> Task:
+    """Parse a row of the ledger. Raises what is wrong with a row of an incompatible version."""
+    pieces: list[Piece] | None = None
+    if row["pieces"] is not None:
+        pieces = [(chunk, low, high) for chunk, low, high in row["pieces"]]
+    return Task(
+        id=row["id"],
+        rule=row["rule"],
+        version=row["version"],
+        recall=row["recall"],
+        question=parse_question(row["request"]),
+        event=RecallEvent.from_json(row["eid"], row["event"]),
+        level=row["level"],
+        tickets=row["tickets"],
+        pieces=pieces,
+        corpus=row["corpus"],
+        next=row["next"],
+        failed=row["failed"],
+        skipped=row["skipped"],
+        partial_answer=None if row["held"] is None else bytes(row["held"]),
+        revision=row["revision"],
+        tries=row["tries"],
+        fence=row["fence"],
+        created_at=row["created_at"],
+    )
