@@ -14,7 +14,7 @@ from moirae.evaluation.plan import (
     build_branches,
     view_name,
 )
-from recall.query import DuckDBDialect, NotPlain, PlainQuery, SparkDialect, to_plain
+from recall.query.plain import DuckDBDialect, NotPlain, PlainQuery, SparkDialect, to_plain
 
 # Plans of sets of rules that are remembered: which rules are judged together changes from batch to batch.
 _MAX_PLANS = 64

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from recall.operators.arrow_types import arrow_type
 from recall.operators.kinds import MERGE_FUNCTIONS, Parts, final_value, group_key
 from recall.operators.moments import moment_columns, read_sample, with_moments, with_sample
-from recall.query import LIST_KINDS, SKETCH_KINDS, Split, SplitAggregate
+from recall.query.split import LIST_KINDS, SKETCH_KINDS, Split, SplitAggregate
 
 # What a recall of one event may hold: rows (groups) of its partial answer, values in these (all that DISTINCT or a
 # percentile must keep), bytes of sketches.

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recall.query import SplitAggregate
+from recall.query.split import SplitAggregate
 
 Parts = tuple[Any, ...]
 

@@ -20,7 +20,7 @@ from recall.operators.estimate import (
     exact_estimate,
 )
 from recall.operators.kinds import group_key
-from recall.query import Split, SplitAggregate
+from recall.query.split import Split, SplitAggregate
 
 _SAMPLE_KEY = b"sample"
 _MOMENT_COUNTS = {"count": 2, "sum": 2, "avg": 3, "exact_avg": 3}

@@ -12,7 +12,7 @@ from psycopg import Connection
 import sql
 from recall.engines import EventTables
 from recall.ledger import Ledger, Task, TurnResult, retry_on_deadlock
-from recall.query import MERGED_TABLE
+from recall.query import sql_names
 from recall.requests import SimilarQuestion
 from recall.scheduling import MAX_RUN_SECONDS, choose_run_length
 from recall.worker.active_tasks import ActiveTask, ActiveTasks
@@ -239,7 +239,7 @@ class Dispatcher:
         tables: dict[str, dict[str, Any]] = {
             n: {} for n in template.partial.inputs.event_tables | template.merge.inputs.event_tables
         }
-        tables.pop(MERGED_TABLE, None)
+        tables.pop(sql_names.MERGED_TABLE, None)
         if tables:
             eids = [work.task.event.eid for work in works]
             found = self._connection.execute(_CONTEXTS["context"], {"eids": eids}).fetchall()

@@ -7,8 +7,9 @@ from sqlglot import exp
 from recall.operators.aggregates import MAX_ROWS, MAX_VALUES, LimitExceeded, merge_tables
 from recall.query.bind import PhysicalTables
 from recall.query.lift import EventScope, TableBindings, lift_query
-from recall.query.shape import Tables, Unsupported
-from recall.query.split import order_columns, split_query
+from recall.query.parsing import Unsupported, order_columns
+from recall.query.shape import Tables
+from recall.query.split import split_query
 
 TABLES = Tables(
     {"cpu": "ts", "ping": "at"},
@@ -26,12 +27,12 @@ TABLES = Tables(
         ("SELECT mode(host) AS n FROM cpu", "use GROUP BY"),
         ("SELECT regr_slope(cpu, cpu) AS n FROM cpu", "regr_slope cannot be split"),
         ("SELECT stddev(DISTINCT cpu) AS n FROM cpu", "group by its value"),
-        ("SELECT percentile(cpu, cpu) AS p FROM cpu", "plain numbers between 0 and 1"),
+        ("SELECT percentile(cpu, cpu) AS p FROM cpu", "must be literals between 0 and 1"),
         (
             "SELECT percentile_cont(0.5) WITHIN GROUP (ORDER BY cpu) AS p FROM cpu",
             "use percentile(x, 0.5)",
         ),
-        ("SELECT max_by(cpu, ts, 3) AS p FROM cpu", "two values"),
+        ("SELECT max_by(cpu, ts, 3) AS p FROM cpu", "two arguments"),
         ("SELECT listagg(host) AS p FROM cpu", "array_join"),
         ("SELECT host FROM cpu ORDER BY ts LIMIT 3 OFFSET 2", "OFFSET"),
         ("SELECT cpu FROM cpu", "needs a LIMIT"),
@@ -113,7 +114,7 @@ def test_plain_outputs_need_no_query_to_merge() -> None:
         ("SELECT host FROM cpu WHERE EXISTS (SELECT 1 FROM ping)", "EXISTS"),
         ("SELECT (SELECT max(cpu) FROM cpu) AS x FROM ping", "FROM only"),
         ("SELECT host FROM cpu RIGHT JOIN hosts USING (host)", "RIGHT"),
-        ("SELECT host FROM cpu AS event", "new event"),
+        ("SELECT host FROM cpu AS event", "reserved for the new event"),
         ("SELECT DISTINCT host FROM cpu LIMIT 3", "DISTINCT"),
     ],
 )
