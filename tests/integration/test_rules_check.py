@@ -217,7 +217,7 @@ def test_a_rule_with_questions_is_sound_and_knows_its_answers(
         ("event.cpu > norm.mean", "event.cpu > 95", "belongs in expr"),
         ("event.cpu > norm.mean", "similar.score > 0.5", "SQL recalls"),
         ("event.cpu > norm.mean", "event.cpu > (norm.mean", "SQL syntax"),
-        ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "one SELECT"),
+        ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "single SELECT"),
     ],
 )
 def test_wrong_questions_are_refused_with_rule_and_place(

@@ -9,7 +9,7 @@ import pytest
 from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import SchedulingPolicy
-from recall.operators.aggregates import LimitExceeded
+from recall.operators import LimitExceeded
 from recall.requests import Piece
 from tests.integration.history import COUNT, History, go_on
 

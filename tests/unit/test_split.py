@@ -4,7 +4,8 @@ import pyarrow as pa
 import pytest
 from sqlglot import exp
 
-from recall.operators.aggregates import MAX_ROWS, MAX_VALUES, LimitExceeded, merge_tables
+from recall.operators.aggregates import merge_tables
+from recall.operators.limits import MAX_ROWS, MAX_VALUES, LimitExceeded
 from recall.query.bind import PhysicalTables
 from recall.query.lift import EventScope, TableBindings, lift_query
 from recall.query.parsing import Unsupported, order_columns
@@ -164,7 +165,7 @@ def test_what_is_held_is_limited() -> None:
     with pytest.raises(LimitExceeded, match="100,000 groups"):
         merge_tables(parts, None, pa.table({**many, "_a0_0": [[1]] * (MAX_ROWS + 1)}))
     with pytest.raises(
-        LimitExceeded, match=r"COUNT\(DISTINCT cpu\) keeps .* approx_count_distinct"
+        LimitExceeded, match=r"COUNT\(DISTINCT cpu\) exceeds .* approx_count_distinct"
     ):
         merge_tables(
             parts,
