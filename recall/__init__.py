@@ -1,1 +1,1 @@
-"""Asking the past."""
+"""Recalls: queries over the history of streams, answered chunk by chunk."""

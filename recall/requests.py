@@ -1,24 +1,30 @@
-"""What is asked of the past, and about which event: the words of the ledger."""
+"""What a recall asks of history and about which event, as stored in the ledger. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
-# A piece of history: the chunk that it is cut from, and [low, high) in microseconds; low None: from the first row.
+# A piece of history: the id of the chunk that it is cut from, and the range [low, high) of event
+# time in microseconds. low None: from the first row on.
 Piece = tuple[int, int | None, int]
 
-# Identities of tasks follow from what they are about.
-_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
+# The order in which pieces are read: by time, or by the summaries of chunks; see
+# `recall.scheduling.chunk_order`.
+Order = Literal["newest", "oldest", "promising", "mixed"]
+
+# Task ids are derived from what a task is about, so that a repeated request finds the same task.
+_TASK_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
 DEFAULT_TICKETS = 100
-
-Order = Literal["newest", "oldest", "promising", "mixed"]
 
 
 @dataclass(frozen=True)
 class RecallEvent:
-    """The event that a question is about. `ts` in microseconds; `key`: what its answer's rows carry."""
+    """The event that a recall is about.
+
+    `ts` is in microseconds; `key` holds the values that each row of its answers carries.
+    """
 
     eid: UUID
     ts: int
@@ -26,20 +32,26 @@ class RecallEvent:
     attributes: Mapping[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        """As stored; the eid stands beside it."""
+        """The stored form, without the eid, which has a column of its own."""
         return {"ts": self.ts, "key": dict(self.key), "attributes": dict(self.attributes)}
 
     @classmethod
     def from_json(cls, eid: UUID, stored: Mapping[str, Any]) -> "RecallEvent":
-        """From what was stored."""
+        """The inverse of `to_json`."""
         return cls(eid, stored["ts"], stored["key"], stored["attributes"])
+
+
+# The fields of questions are keys of the stored JSON: do not rename them.
 
 
 @dataclass(frozen=True)
 class RecallQuestion:
-    """What the two kinds of recall have in common. `range` in microseconds (None: all of history before the event),
-    `every` in seconds by the clock; `order` of reading; `feedback`: seconds by the clock after which it is suspended
-    (None: never)."""
+    """What both kinds of recall have in common.
+
+    `range`: how far before the event history is read, in microseconds; None: to its beginning.
+    `every`: the interval between intermediate answers, in seconds. `order`: of reading.
+    `feedback`: seconds without feedback after which the recall is suspended; None: never.
+    """
 
     range: int | None
     every: float
@@ -49,11 +61,16 @@ class RecallQuestion:
 
 @dataclass(frozen=True)
 class SqlQuestion(RecallQuestion):
-    """SQL over history. `tables`: streams with their time, relations, derived streams with their SQL;
-    `attributes`: of the event, with their Spark types; `own`: the rule's contexts and surroundings, with the types
-    of their columns; `columns`: of the answer, with their types; `where`: the rule's condition, judged when this and
-    the other recalls that it names (`judged`, with the types of their columns) are answered; `types`: of its groups
-    and aggregates (see `recall.query.split.Split.typing`)."""
+    """SQL over history.
+
+    `streams`: with their time column; `derived`: derived streams with their SQL.
+    `attributes`: of the event, with Spark's types.
+    `own`: the rule's contexts and surroundings, with the types of their columns.
+    `columns`: of the answer, with their types.
+    `where`: the rule's condition, evaluated once this recall and those in `judged` are answered.
+    `judged`: the other recalls that `where` names, with the types of their columns.
+    `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
+    """
 
     sql: str
     streams: Mapping[str, str]
@@ -70,8 +87,11 @@ class SqlQuestion(RecallQuestion):
 
 @dataclass(frozen=True)
 class SimilarQuestion(RecallQuestion):
-    """The `k` past events most alike by some `contexts`, by a `measure`; older by `gap` microseconds at least.
-    `numeric`: columns that are compared as numbers, with their bandwidths (None: by Silverman's rule)."""
+    """The `k` past events most similar by some `contexts`, by a `measure`.
+
+    They are older than the event by at least `gap` microseconds. `numeric`: columns that are
+    compared as numbers, with their bandwidths; None: by Silverman's rule.
+    """
 
     contexts: tuple[str, ...]
     k: int
@@ -86,7 +106,10 @@ AnyQuestion = SqlQuestion | SimilarQuestion
 
 @dataclass(frozen=True)
 class RecallRequest:
-    """A recall to begin: whose, about what. `level` 0: somebody may be waiting; 1: the event is long past."""
+    """A recall to start, for a version of a rule.
+
+    `level`: 0 if a user may be waiting for the answer, 1 if the event is long past.
+    """
 
     rule: str
     version: str
@@ -97,43 +120,81 @@ class RecallRequest:
 
 
 def parse_question(stored: Mapping[str, Any]) -> AnyQuestion:
-    """A question as stored (`vars`)."""
-    kinds: dict[str, type[SqlQuestion] | type[SimilarQuestion]] = {
-        "sql": SqlQuestion,
-        "similar": SimilarQuestion,
-    }
-    lists = {n: tuple(stored[n]) for n in ("relations", "contexts") if n in stored}
-    return kinds[stored["kind"]](**{**stored, **lists})
+    """A question from its stored form, the JSON of its fields."""
+    fields = dict(stored)
+    for name in ("relations", "contexts"):
+        if name in fields:
+            fields[name] = tuple(fields[name])
+    match fields["kind"]:
+        case "sql":
+            return SqlQuestion(**fields)
+        case "similar":
+            return SimilarQuestion(**fields)
+        case kind:
+            raise ValueError(f"unknown kind of recall {kind!r}")
 
 
 def task_id(rule: str, version: str, recall: str, eid: UUID) -> UUID:
-    """The one task of a recall of a rule's version about an event."""
-    return uuid5(_NAMESPACE, f"{rule} {version} {recall} {eid}")
+    """The id of the one task of a recall of a rule's version about an event."""
+    return uuid5(_TASK_NAMESPACE, f"{rule} {version} {recall} {eid}")
+
+
+# Pieces
 
 
 def plan_pieces(
     chunks: Iterable[tuple[int, int | None, int | None]], event_ts: int, question: RecallQuestion
 ) -> list[Piece]:
-    """Which pieces of history are read, in order: the chunks (id, from, to; oldest first), cut to what lies before
-    the event and in its range."""
-    since = None if question.range is None else event_ts - question.range
-    found: list[Piece] = []
+    """The pieces of history that a recall reads: oldest first for that order, else newest first.
+
+    `chunks`: (id, start, end), oldest first. They are cut to what lies before the event and within
+    the question's range. start None: from the first row on; end None: the chunk is still open.
+    """
+    earliest = None if question.range is None else event_ts - question.range
+    pieces: list[Piece] = []
     for chunk, start, end in chunks:
-        low = since if start is None else start if since is None else max(start, since)
+        bounds = [bound for bound in (start, earliest) if bound is not None]
+        low = max(bounds, default=None)
         high = event_ts if end is None else min(end, event_ts)
         if low is None or low < high:
-            found.append((chunk, low, high))
-    return found if question.order == "oldest" else found[::-1]
+            pieces.append((chunk, low, high))
+    if question.order != "oldest":
+        pieces.reverse()
+    return pieces
+
+
+def enclosing_range(pieces: Iterable[Piece]) -> tuple[int | None, int]:
+    """The range of time [low, high) that spans some pieces, of which there is at least one.
+
+    low None: from the first row on.
+    """
+    _, lows, highs = zip(*pieces, strict=True)
+    return _lowest_bound(lows), max(highs)
+
+
+def _lowest_bound(lows: Sequence[int | None]) -> int | None:
+    """The lowest of some bounds; None if there are none, or if one of them is open."""
+    lowest: int | None = None
+    for low in lows:
+        if low is None:
+            return None
+        lowest = low if lowest is None else min(lowest, low)
+    return lowest
+
+
+# Coverage
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What an answer was computed from.
+    """What an answer was computed from. The fields are keys of stored and exported JSON.
 
-    Times in microseconds of event time: asked for from (None: from the first row), read from and to. Pieces of
-    history: read, left, failed, and those known by their summaries to hold nothing of use (`by_summary`). `final`:
-    there will be no other answer; `partial`: not all that was asked for is in; `hopeful`: of a similarity recall, how
-    many of the pieces left may still change the answer, None where that is not known.
+    Times are event time in microseconds. `asked_from`: where the requested range begins; None: with
+    the first row. `read_from`, `read_to`: the range that was read.
+    Numbers of pieces: `read`, `left`, `failed`, and `by_summary`: those that need not be read as
+    their summaries show that they hold nothing of use. `hopeful`: of a similarity recall, how many
+    of the pieces left may still change the answer; None: not known.
+    `final`: there will be no further answer. `partial`: part of the requested range is missing.
     """
 
     asked_from: int | None
@@ -151,28 +212,21 @@ class Coverage:
 def compute_coverage(
     ordered_pieces: Sequence[Piece], pieces_done: int, failed: int, skipped: int = 0
 ) -> Coverage:
-    """The coverage after `done` pieces, `failed` of which gave nothing; the first `skipped` need not be read."""
-    final = pieces_done == len(ordered_pieces)
-    # In the end what a summary has ruled out is covered as well.
-    read = ordered_pieces if final else ordered_pieces[skipped:pieces_done]
+    """The coverage after the first `pieces_done` pieces.
+
+    Of these, `failed` could not be read and the first `skipped` need not be read.
+    """
+    is_final = pieces_done == len(ordered_pieces)
+    # In the end the pieces that summaries rule out are covered as well.
+    covered_pieces = ordered_pieces if is_final else ordered_pieces[skipped:pieces_done]
     return Coverage(
         asked_from=_lowest_bound([low for _, low, _ in ordered_pieces]),
-        read_from=_lowest_bound([low for _, low, _ in read]),
-        read_to=max((high for _, _, high in read), default=None),
+        read_from=_lowest_bound([low for _, low, _ in covered_pieces]),
+        read_to=max((high for _, _, high in covered_pieces), default=None),
         read=pieces_done - failed - skipped,
         left=len(ordered_pieces) - pieces_done,
         failed=failed,
-        final=final,
-        partial=failed > 0 or pieces_done < len(ordered_pieces),
+        final=is_final,
+        partial=failed > 0 or not is_final,
         by_summary=skipped,
     )
-
-
-def enclosing_range(pieces: Iterable[Piece]) -> tuple[int | None, int]:
-    """From the first of some pieces to the end of the last; there is one at least."""
-    taken = list(pieces)
-    return _lowest_bound([low for _, low, _ in taken]), max(high for _, _, high in taken)
-
-
-def _lowest_bound(lows: Sequence[int | None]) -> int | None:
-    return None if None in lows else min((low for low in lows if low is not None), default=None)

@@ -1,36 +1,47 @@
-"""A contract for import-linter: a folder's modules are imported from outside through its `__init__` only."""
+"""A contract for import-linter: a folder is entered through its front door."""
+
+from collections.abc import Iterable
 
 from grimp import ImportGraph
-from importlinter import Contract, ContractCheck, output
+from importlinter import Contract, ContractCheck, fields, output
 
 
 class FrontDoors(Contract):
-    """Outside of `package.folder`, `package.folder.module` is not imported; `package.folder` is."""
+    """Outside of `package.folder`, import `package.folder` and not `package.folder.module`.
+
+    `doors` names further modules that may be imported from outside of their folder: nested folders
+    with a front door of their own, and modules that a front door exports as a namespace.
+    """
 
     type_name = "front_doors"
+    doors = fields.ListField(subfield=fields.StringField(), required=False, default=[])
 
     def check(self, graph: ImportGraph, verbose: bool) -> ContractCheck:
-        """Every import that goes past a front door."""
+        """Every import of a module past the front door of its folder."""
         packages = self.session_options["root_packages"]
-        violations: list[tuple[str, str]] = []
+        doors = set(self.doors)
+        violations: list[tuple[str, str, str]] = []
         for module in graph.modules:
-            folder, _, rest = _split_folder(module)
-            if not rest or module.split(".")[0] not in packages:
+            door = _find_door(module, doors)
+            if door == module or module.split(".")[0] not in packages:
                 continue
             for importer in graph.find_modules_that_directly_import(module):
-                if _split_folder(importer)[0] != folder:
-                    violations.append((importer, module))
+                if importer != door and not importer.startswith(f"{door}."):
+                    violations.append((importer, module, door))
         return ContractCheck(kept=not violations, metadata={"violations": sorted(violations)})
 
     def render_broken_contract(self, check: ContractCheck) -> None:
         """Print each violation."""
-        for importer, module in check.metadata["violations"]:
-            folder = _split_folder(module)[0]
-            output.print_error(f"{importer} imports {module}: import it from {folder}", bold=False)
+        for importer, module, door in check.metadata["violations"]:
+            output.print_error(f"{importer} imports {module}: import it from {door}", bold=False)
 
 
-def _split_folder(module: str) -> tuple[str, str, str]:
-    """`archiver.delta.log` -> ("archiver.delta", ".", "log")."""
-    package, _, path = module.partition(".")
-    folder, dot, rest = path.partition(".")
-    return f"{package}.{folder}", dot, rest
+def _find_door(module: str, doors: Iterable[str]) -> str:
+    """The innermost door that a module is or lies behind; its folder if no other."""
+    folder = ".".join(module.split(".")[:2])
+    door = folder
+    for candidate in doors:
+        is_behind = module == candidate or module.startswith(f"{candidate}.")
+        if is_behind and len(candidate) > len(door):
+            door = candidate
+    return door

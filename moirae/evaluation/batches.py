@@ -15,7 +15,7 @@ from moirae.evaluation.plan import (
     view_name,
 )
 from recall.errors import NotPlain
-from recall.query import DuckDBDialect, PlainQuery, SparkDialect, to_plain
+from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
 # Plans of sets of rules that are remembered: which rules are judged together changes from batch to batch.
 _MAX_PLANS = 64

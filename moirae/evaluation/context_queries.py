@@ -21,7 +21,7 @@ from moirae.evaluation.limits import CONTEXT_ROWS
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
 from recall.engines import JSON_OPTIONS, PendingEvent, create_pending_frame
-from recall.query import EVENT_TS, HIGH, LOW, LiftedQuery, PhysicalTables, TableBindings
+from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent
 
 _LOG = structlog.get_logger()
@@ -231,8 +231,8 @@ class ContextEvaluator:
                     (asking.context_query.delay + 1) / 1e6,
                 )
                 bounds = {
-                    LOW: F.expr(f"{EVENT_TS} - INTERVAL '{within:.6f}' SECOND"),
-                    HIGH: F.expr(f"{EVENT_TS} + INTERVAL '{delay:.6f}' SECOND"),
+                    sql_names.LOW: F.expr(f"{sql_names.EVENT_TS} - INTERVAL '{within:.6f}' SECOND"),
+                    sql_names.HIGH: F.expr(f"{sql_names.EVENT_TS} + INTERVAL '{delay:.6f}' SECOND"),
                 }
                 frame.withColumns(bounds).createOrReplaceTempView(asking.pending_view)
                 branches.append(_build_context_branch(number, asking))

@@ -17,7 +17,8 @@ import structlog
 from moirae.evaluation.batches import RuleBatch, RuleBatches
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
 from moirae.evaluation.plan import ActiveRule, RuleSlice
-from recall.query import PANES_TABLE, PanedQuery
+from recall.query import sql_names
+from recall.query.plain import PanedQuery
 
 _LOG = structlog.get_logger()
 
@@ -224,7 +225,7 @@ class PaneCache:
         return parse_event_rows(
             wanted.batch,
             self._local.query(
-                sql, {PANES_TABLE: rows[0]}, {"low": low, "high": wanted.until - size}
+                sql, {sql_names.PANES_TABLE: rows[0]}, {"low": low, "high": wanted.until - size}
             ),
         )
 

@@ -15,7 +15,8 @@ from moirae.rules import (
     rule_tables,
 )
 from recall.engines import Template, explain_engine
-from recall.query import PlainQuery, window_specs
+from recall.query import window_specs
+from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
 
 _MICROS_PER_SECOND = 1_000_000

@@ -15,7 +15,7 @@ from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_table import TableRelationReader
-from recall.query import VALID_FROM, VALID_TO
+from recall.query import sql_names
 
 _QUERIES = sql.load("relations")
 
@@ -131,8 +131,8 @@ class Relations:
             for column, kind in relation.columns.items()
         }
         moment = ARROW_TYPES["timestamp"]
-        columns[VALID_FROM] = pa.array([since for _, since, _ in kept], moment)
-        columns[VALID_TO] = pa.array([until for _, _, until in kept], moment)
+        columns[sql_names.VALID_FROM] = pa.array([since for _, since, _ in kept], moment)
+        columns[sql_names.VALID_TO] = pa.array([until for _, _, until in kept], moment)
         return pa.table(columns)
 
 

@@ -19,22 +19,15 @@ from moirae.rules.requests import (
 )
 from recall.errors import QueryRejected
 from recall.query import (
-    EID,
-    EVENT_TS,
-    HIGH,
-    LOW,
-    MERGED_TABLE,
-    VALID_FROM,
-    VALID_TO,
     PhysicalTables,
     TableBindings,
     Tables,
     Unsupported,
-    attribute_column,
     check_table_count,
     lift_query,
-    split_query,
+    sql_names,
 )
+from recall.query.split import split_query
 from recall.sandbox import validate_query
 from recall.similarity import MEASURES
 
@@ -71,10 +64,17 @@ class _QuestionChecker:
     def _physical_names(self) -> Mapping[str, str]:
         """The views of streams and relations by name, made when first needed: most rules ask nothing."""
         for name, relation in self._relations.items():
-            valid = {VALID_FROM: "timestamp", VALID_TO: "timestamp"}
+            valid = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
             self._create_view(f"asked_{name}", {**relation.columns, **valid})
-        pending = {EID: "string", EVENT_TS: "timestamp", LOW: "timestamp", HIGH: "timestamp"}
-        attributes = {attribute_column(name): kind for name, kind in self.definition.types.items()}
+        pending = {
+            sql_names.EID: "string",
+            sql_names.EVENT_TS: "timestamp",
+            sql_names.LOW: "timestamp",
+            sql_names.HIGH: "timestamp",
+        }
+        attributes = {
+            sql_names.attribute_column(name): kind for name, kind in self.definition.types.items()
+        }
         self._create_view(_PENDING_VIEW, {**pending, **attributes})
         return {
             **{name: name for name in self._tables.streams},
@@ -124,9 +124,12 @@ class _QuestionChecker:
     def _check_sql_recall(self, name: str, recall: SqlRecall) -> None:
         own = {*self._rule.spec.context, *self._rule.spec.surroundings}
         for table in own:
-            self._create_view(f"own_{table}", {EID: "string", **self.definition.columns_of(table)})
+            self._create_view(
+                f"own_{table}", {sql_names.EID: "string", **self.definition.columns_of(table)}
+            )
         names = self._build_names(
-            {table: f"own_{table}" for table in own} | {MERGED_TABLE: f"asked{MERGED_TABLE}"}
+            {table: f"own_{table}" for table in own}
+            | {sql_names.MERGED_TABLE: f"asked{sql_names.MERGED_TABLE}"}
         )
         check_table_count(recall.sql, self._tables.derived)
         parts = split_query(recall.sql, self._tables)
@@ -149,11 +152,14 @@ class _QuestionChecker:
             recall.sql,
         )
         self._create_view(
-            f"asked{MERGED_TABLE}", {EID: "string", **(partial if parts.selects_rows else types)}
+            f"asked{sql_names.MERGED_TABLE}",
+            {sql_names.EID: "string", **(partial if parts.selects_rows else types)},
         )
         found = self._validated_columns(
             lift_query(
-                parts.merge, build_scope(self.definition, self._tables, {*own, MERGED_TABLE}), names
+                parts.merge,
+                build_scope(self.definition, self._tables, {*own, sql_names.MERGED_TABLE}),
+                names,
             ).sql,
             recall.sql,
         )
@@ -231,7 +237,9 @@ class _QuestionChecker:
         except QueryRejected as error:
             line, column = _locate_fragment(written, error)
             raise QueryRejected(_restore_event_names(error.message), line, column) from error
-        found = {f.name: f.dataType.simpleString() for f in columns.fields if f.name != EID}
+        found = {
+            f.name: f.dataType.simpleString() for f in columns.fields if f.name != sql_names.EID
+        }
         if len(found) < len(columns.fields) - 1:
             raise QueryRejected("two columns of the result have the same name; name them with AS")
         return found

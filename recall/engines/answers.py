@@ -14,7 +14,7 @@ import pyarrow as pa
 from recall.engines.template import Template
 from recall.errors import SparkRequired
 from recall.operators import aggregate_values
-from recall.query import EID
+from recall.query import sql_names
 from recall.requests import RecallEvent
 
 # An answer: rows of columns.
@@ -53,7 +53,7 @@ def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict
     for table in tables:
         for row in table.to_pylist():
             shown = {name: to_json_value(row[column]) for name, column in outputs.items()}
-            found.setdefault(row[EID], []).append(shown)
+            found.setdefault(row[sql_names.EID], []).append(shown)
     return {eid: order_rows([(0, row) for row in rows]) for eid, rows in found.items()}
 
 

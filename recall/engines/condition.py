@@ -12,7 +12,7 @@ from recall.engines.duckdb_session import connect_duckdb
 from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
 from recall.engines.portable import TypeChecker
 from recall.errors import SparkRequired
-from recall.query import EVENT, parse
+from recall.query import parse, sql_names
 from recall.requests import RecallEvent, SqlQuestion
 
 # Rows of answers, and the types of their columns, by the recall's name.
@@ -42,7 +42,7 @@ def evaluate_condition(
     words = sqlglot.transpile(condition.sql(dialect="spark"), read="spark", write="duckdb")[0]
     try:
         with connect_duckdb() as duck:
-            duck.register(EVENT, pa.table(event))
+            duck.register(sql_names.EVENT, pa.table(event))
             for name, kinds in tables.items():
                 rows = answers[name][0]
                 duck.register(
@@ -51,7 +51,7 @@ def evaluate_condition(
                         {"_row": pa.nulls(len(rows), pa.bool_()), **_arrow_columns(rows, kinds)}
                     ),
                 )
-            found = duck.execute(f'SELECT {words} FROM "{EVENT}" {joins}').fetchall()
+            found = duck.execute(f'SELECT {words} FROM "{sql_names.EVENT}" {joins}').fetchall()
     except (duckdb.Error, pa.ArrowException, ValueError) as error:
         raise SparkRequired(str(error)) from error
     decided = [bool(row[0]) for row in found if row[0] is not None]
@@ -74,7 +74,7 @@ class _AnswerTypeChecker(TypeChecker):
 
     def __init__(self, event: Mapping[str, str], tables: Mapping[str, Mapping[str, str]]) -> None:
         super().__init__({}, event)
-        every = {**tables, EVENT: event}
+        every = {**tables, sql_names.EVENT: event}
         self._types_by_column = {
             (t.lower(), c.lower()): kind for t, found in every.items() for c, kind in found.items()
         }

@@ -27,7 +27,8 @@ from recall.engines.template import (
     split_by_event,
 )
 from recall.errors import SparkRequired
-from recall.query import EID, VARIANCE_KINDS
+from recall.query import sql_names
+from recall.query.split import VARIANCE_KINDS
 from recall.requests import Piece, RecallEvent, enclosing_range
 
 
@@ -249,7 +250,7 @@ def _to_spark_types(template: Template, found: pa.Table) -> pa.Table:
             kind = pa.float64()
         elif pa.types.is_timestamp(kind):
             kind = pa.timestamp("us", tz="UTC")
-        fields.append(pa.field(field.name, pa.string() if field.name == EID else kind))
+        fields.append(pa.field(field.name, pa.string() if field.name == sql_names.EID else kind))
     return found.cast(pa.schema(fields))
 
 

@@ -16,7 +16,7 @@ from recall.engines.answers import AnswerRows, order_rows, to_json_value
 from recall.engines.duckdb_session import fetch_table
 from recall.engines.pending_events import PLAIN_TYPES, PendingEvent, create_pending_table
 from recall.engines.template import PENDING_TABLE, Template
-from recall.query import EID, MERGED_TABLE
+from recall.query import sql_names
 from recall.requests import RecallEvent
 
 _PORTABLE_NODES = (
@@ -52,7 +52,11 @@ _PORTABLE_NODES = (
 def is_portable(template: Template) -> bool:
     """Whether the merge is of the parts of SQL that are known to be the same here."""
     used, question = template.merge.inputs, template.question
-    if template.split.has_sketches or used.relations or used.event_tables - {MERGED_TABLE}:
+    if (
+        template.split.has_sketches
+        or used.relations
+        or used.event_tables - {sql_names.MERGED_TABLE}
+    ):
         return False
     if any(kind not in PLAIN_TYPES for kind in question.attributes.values()):
         return False
@@ -91,7 +95,7 @@ def run_merge(
     values: pa.Table,
 ) -> dict[str, AnswerRows] | None:
     """The answers of all events, by eid; None where Spark is to be asked. `sql`: see `in_duckdb`."""
-    kinds = {field.name: field.type for field in values.schema if field.name != EID}
+    kinds = {field.name: field.type for field in values.schema if field.name != sql_names.EID}
     if not all(_is_plain_type(kind) for kind in kinds.values()):
         return None
     for column in template.split.merge.find_all(exp.Column):
@@ -100,7 +104,7 @@ def run_merge(
         number = kind is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
         if not number and not isinstance(column.parent, exp.Alias | exp.Select | exp.Ordered):
             return None
-    duck.register(MERGED_TABLE, values)
+    duck.register(sql_names.MERGED_TABLE, values)
     duck.register(
         PENDING_TABLE,
         create_pending_table(
@@ -123,10 +127,10 @@ def _is_plain_type(kind: pa.DataType) -> bool:
 
 
 def _rows_by_event(found: pa.Table) -> dict[str, AnswerRows]:
-    names = [name for name in found.column_names if name not in (EID, "_row")]
+    names = [name for name in found.column_names if name not in (sql_names.EID, "_row")]
     rows: dict[str, list[tuple[int, dict[str, object]]]] = {}
     for row in found.to_pylist():
-        rows.setdefault(row[EID], []).append(
+        rows.setdefault(row[sql_names.EID], []).append(
             (row.get("_row", 0), {name: to_json_value(row[name]) for name in names})
         )
     return {eid: order_rows(mine) for eid, mine in rows.items()}

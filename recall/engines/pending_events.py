@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from recall.query import EID, EVENT_TS, HIGH, LOW, attribute_column
+from recall.query import sql_names
 from recall.requests import RecallEvent
 
 # The first moment that Spark knows, in microseconds.
@@ -53,25 +53,25 @@ def create_pending_frame(
     frame = spark.createDataFrame(table.append_column("_json", texts))
     frame = frame.withColumn("_json", F.from_json("_json", ddl, JSON_OPTIONS))
     return frame.withColumns(
-        {attribute_column(name): F.col("_json").getField(name) for name in other}
+        {sql_names.attribute_column(name): F.col("_json").getField(name) for name in other}
     ).drop("_json")
 
 
 def create_pending_table(events: Sequence[PendingEvent], attributes: Mapping[str, str]) -> pa.Table:
     """The same, where all attributes are of `PLAIN` types."""
     columns = {
-        EID: pa.array([str(event.event.eid) for event in events]),
-        EVENT_TS: pa.array([event.event.ts for event in events], _TIMESTAMP_TYPE),
-        LOW: pa.array(
+        sql_names.EID: pa.array([str(event.event.eid) for event in events]),
+        sql_names.EVENT_TS: pa.array([event.event.ts for event in events], _TIMESTAMP_TYPE),
+        sql_names.LOW: pa.array(
             [_MIN_TIMESTAMP if event.low is None else event.low for event in events],
             _TIMESTAMP_TYPE,
         ),
-        HIGH: pa.array([event.high for event in events], _TIMESTAMP_TYPE),
+        sql_names.HIGH: pa.array([event.high for event in events], _TIMESTAMP_TYPE),
     }
     for name, type_name in attributes.items():
         kind = PLAIN_TYPES[type_name]
         values = [to_arrow_value(event.event.attributes.get(name), kind) for event in events]
-        columns[attribute_column(name)] = pa.array(values, kind)
+        columns[sql_names.attribute_column(name)] = pa.array(values, kind)
     return pa.table(columns)
 
 
@@ -87,7 +87,7 @@ def create_event_table(
     flat = [(eid, orjson.dumps(dict(row)).decode()) for eid, found in rows.items() for row in found]
     table = pa.table(
         {
-            EID: pa.array([e for e, _ in flat], pa.string()),
+            sql_names.EID: pa.array([e for e, _ in flat], pa.string()),
             "_json": pa.array([j for _, j in flat], pa.string()),
         }
     )
@@ -95,4 +95,6 @@ def create_event_table(
     frame = spark.createDataFrame(table).withColumn(
         "_json", F.from_json("_json", ddl, JSON_OPTIONS)
     )
-    return frame.select(EID, *[F.col("_json").getField(name).alias(name) for name in columns])
+    return frame.select(
+        sql_names.EID, *[F.col("_json").getField(name).alias(name) for name in columns]
+    )

@@ -16,7 +16,8 @@ from sqlglot.dialects.duckdb import DuckDB
 from recall.engines.pending_events import PLAIN_TYPES
 from recall.engines.template import Template
 from recall.errors import SparkRequired
-from recall.query import EVENT, LIST_KINDS
+from recall.query import sql_names
+from recall.query.split import LIST_KINDS
 
 TypeClass = Literal["number", "string", "boolean", "timestamp", "null"]
 
@@ -135,9 +136,9 @@ class TypeChecker:
         """The type of a column."""
         if not isinstance(node, exp.Column) or node.db:
             return None
-        return (self._event_columns if node.table.lower() == EVENT else self._columns).get(
-            node.name.lower()
-        )
+        return (
+            self._event_columns if node.table.lower() == sql_names.EVENT else self._columns
+        ).get(node.name.lower())
 
     def type_class(self, node: exp.Expr) -> TypeClass:
         """Raises `NotServed` for what is not known to be the same everywhere."""

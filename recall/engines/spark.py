@@ -33,7 +33,8 @@ from recall.engines.template import (
     row_limit,
     split_by_event,
 )
-from recall.query import EID, EVENT, MERGED_TABLE, SKETCH_KINDS, Split, SplitAggregate
+from recall.query import sql_names
+from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 from recall.requests import RecallEvent, SqlQuestion, enclosing_range
 from recall.sandbox import validate_query
 
@@ -162,13 +163,13 @@ class SparkEngine:
         frame = self._spark.createDataFrame(values)
         if template.split.has_sketches:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
-        frame.createOrReplaceTempView(MERGED_TABLE)
+        frame.createOrReplaceTempView(sql_names.MERGED_TABLE)
         self._register_events(
             [PendingEvent(asked, None, asked.ts) for asked in events], template.question
         )
         self._register_tables(
             template.merge.inputs.relations,
-            template.merge.inputs.event_tables - {MERGED_TABLE},
+            template.merge.inputs.event_tables - {sql_names.MERGED_TABLE},
             template.question,
             event_tables,
         )
@@ -191,10 +192,10 @@ class SparkEngine:
                 self._spark, {str(recall_event.eid): rows}, columns
             ).createOrReplaceTempView(f"_answer_{name}")
             names.append(
-                f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{EID} = `{EVENT}`.{EID}"
+                f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = `{sql_names.EVENT}`.{sql_names.EID}"
             )
         attributes = ", ".join(f"`_event_{name}` AS `{name}`" for name in question.attributes)
-        event = f"(SELECT {EID}, _event_ts AS ts{', ' if attributes else ''}{attributes} FROM {PENDING_TABLE}) AS `{EVENT}`"
+        event = f"(SELECT {sql_names.EID}, _event_ts AS ts{', ' if attributes else ''}{attributes} FROM {PENDING_TABLE}) AS `{sql_names.EVENT}`"
         query = f"SELECT ({question.where}) AS verdict FROM {event} {' '.join(names)}"
         found = [row.verdict for row in self._run_query(query).collect()]
         decided = [bool(one) for one in found if one is not None]
@@ -280,14 +281,14 @@ def _sketch_estimate_sql(aggregate: SplitAggregate) -> str:
 
 
 def _collect_rows(frame: DataFrame) -> dict[str, AnswerRows]:
-    columns = [name for name in frame.columns if name not in (EID, "_row")]
+    columns = [name for name in frame.columns if name not in (sql_names.EID, "_row")]
     order = F.col("_row") if "_row" in frame.columns else F.lit(0).alias("_row")
     shown = frame.select(
-        EID,
+        sql_names.EID,
         order,
         F.to_json(F.struct(*[F.col(f"`{c}`") for c in columns]), JSON_WRITE_OPTIONS).alias("_json"),
     )
     found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
     for row in shown.collect():
-        found.setdefault(row[EID], []).append((row["_row"], orjson.loads(row["_json"])))
+        found.setdefault(row[sql_names.EID], []).append((row["_row"], orjson.loads(row["_json"])))
     return {eid: order_rows(rows) for eid, rows in found.items()}

@@ -11,18 +11,15 @@ from sqlglot import exp
 from recall.errors import LimitExceeded
 from recall.operators import MAX_ROWS, check_limits, merge_tables
 from recall.query import (
-    EID,
-    EVENT,
-    MERGED_TABLE,
     EventScope,
     LiftedQuery,
     PhysicalTables,
-    Split,
     TableBindings,
     Tables,
     lift_query,
-    split_query,
+    sql_names,
 )
+from recall.query.split import Split, split_query
 from recall.requests import Piece, RecallEvent, SqlQuestion
 
 # The rows of the rule's own tables: by table, by event.
@@ -62,7 +59,7 @@ class Template:
         found = (
             column
             for column in self.split.partial.find_all(exp.Column)
-            if column.table.lower() == EVENT
+            if column.table.lower() == sql_names.EVENT
         )
         # Groups by the event keep events apart, and say nothing of it.
         columns = [
@@ -92,7 +89,7 @@ class Template:
         """For the merged partial answers."""
         return lift_query(
             self.split.merge,
-            self._scope(frozenset({MERGED_TABLE})),
+            self._scope(frozenset({sql_names.MERGED_TABLE})),
             self._bindings,
             number_rows=True,
         )
@@ -126,7 +123,7 @@ class Template:
             n: f"_in_{n}" for n in question.relations
         }
         return TableBindings(
-            PhysicalTables({**tables, MERGED_TABLE: MERGED_TABLE}),
+            PhysicalTables({**tables, sql_names.MERGED_TABLE: sql_names.MERGED_TABLE}),
             PhysicalTables(inputs),
             PENDING_TABLE,
         )
@@ -163,7 +160,7 @@ def split_by_event(template: Template, rows_table: pa.Table, events: int) -> dic
             f"its answer has more than {row_limit(events) - 1:,} rows or groups: the limit; narrow it with WHERE"
         )
     rows: dict[str, list[int]] = {}
-    for place, eid in enumerate(rows_table[EID].to_pylist()):
+    for place, eid in enumerate(rows_table[sql_names.EID].to_pylist()):
         rows.setdefault(eid, []).append(place)
     tables = {eid: rows_table.take(places) for eid, places in rows.items()}
     for table in tables.values():
@@ -173,11 +170,11 @@ def split_by_event(template: Template, rows_table: pa.Table, events: int) -> dic
 
 def relabel_event(eid: str, rows_table: pa.Table) -> pa.Table:
     """The same rows for another event."""
-    place = rows_table.schema.get_field_index(EID)
+    place = rows_table.schema.get_field_index(sql_names.EID)
     return rows_table.set_column(
         place,
-        rows_table.schema.field(EID),
-        pa.array([eid] * len(rows_table), rows_table.schema.field(EID).type),
+        rows_table.schema.field(sql_names.EID),
+        pa.array([eid] * len(rows_table), rows_table.schema.field(sql_names.EID).type),
     )
 
 

@@ -1,8 +1,9 @@
-"""Operators over partial answers: merging, limits and estimates."""
+"""Operators over partial answers: merging, limits, final values and estimates. No I/O."""
 
-from recall.operators.aggregates import MAX_ROWS, aggregate_values, check_limits, merge_tables
+from recall.operators.aggregates import aggregate_values, merge_tables
 from recall.operators.estimate import piece_seconds
-from recall.operators.moments import estimate_rows
+from recall.operators.limits import MAX_ROWS, check_limits
+from recall.operators.row_estimates import estimate_rows
 
 __all__ = [
     "MAX_ROWS",

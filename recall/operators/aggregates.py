@@ -1,25 +1,30 @@
-"""Partial answers of many groups as tables, merged piece by piece; how large they may become. Pure."""
+"""Partial answers of many groups as tables: merging them piece by piece, and their final values."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from recall.errors import LimitExceeded
 from recall.operators.arrow_types import arrow_type
 from recall.operators.kinds import MERGE_FUNCTIONS, Parts, final_value, group_key
+from recall.operators.limits import check_limits
 from recall.operators.moments import moment_columns, read_sample, with_moments, with_sample
-from recall.query import LIST_KINDS, SKETCH_KINDS, Split, SplitAggregate
+from recall.query import sql_names
+from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 
-# What a recall of one event may hold: rows (groups) of its partial answer, values in these (all that DISTINCT or a
-# percentile must keep), bytes of sketches.
-MAX_ROWS, MAX_VALUES, MAX_SKETCH_BYTES = 100_000, 200_000, 32 << 20
-_EID = "_eid"
-_ALTERNATIVES = {
-    "count_distinct": "use approx_count_distinct",
-    "percentile": "use approx_percentile",
-}
+# Aggregates whose value has the type of their first part.
+_PART_TYPED_KINDS = (
+    "sum",
+    "min",
+    "max",
+    "min_by",
+    "max_by",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "collect_list",
+    "collect_set",
+)
 
 
 def merge_tables(
@@ -28,15 +33,19 @@ def merge_tables(
     partial: pa.Table | None,
     piece_seconds: float | None = None,
 ) -> pa.Table | None:
-    """Two tables of partial answers (`_eid`, groups, parts) as one, a row for each event and group.
+    """Merge two tables of partial answers into one, with a row for each event and group.
 
-    Rows of a query without groups and aggregates are kept side by side: its `merge` cuts them. `length`: of the piece
-    that `more` comes from (None: nothing was found there), in seconds, where estimates are wanted. Raises `Exceeded`.
+    The tables have the columns `_eid`, groups and parts of aggregates. Plain rows are concatenated;
+    the `merge` of their query cuts them.
+
+    `partial`: of one piece of history; None: nothing was found there. `piece_seconds`: the length
+    of that piece, if estimates are needed. Raises `LimitExceeded`.
     """
     sample = read_sample(accumulator)
     if piece_seconds is not None:
         sample = sample.add_piece(piece_seconds)
-        partial = None if partial is None else with_moments(split, partial, piece_seconds)
+        if partial is not None:
+            partial = with_moments(split, partial, piece_seconds)
     if accumulator is None or not accumulator.num_columns:
         merged = partial
     elif partial is None:
@@ -44,121 +53,117 @@ def merge_tables(
     elif split.selects_rows:
         merged = pa.concat_tables([accumulator, partial.cast(accumulator.schema)])
     else:
-        merged = _merge_rows(split, accumulator, partial)
+        merged = _merge_groups(split, accumulator, partial)
     if merged is not None:
         check_limits(split, merged)
-    return (
-        merged
-        if piece_seconds is None
-        else with_sample(pa.table({}) if merged is None else merged, sample)
-    )
+    if piece_seconds is None:
+        return merged
+    if merged is None:
+        merged = pa.table({})
+    return with_sample(merged, sample)
 
 
-def _merge_rows(split: Split, held: pa.Table, more: pa.Table) -> pa.Table:
-    moments = [
-        name
-        for name in moment_columns(split)
-        if name in held.column_names and name in more.column_names
-    ]
-    found: dict[tuple[Any, ...], list[Parts]] = {}
-    for table in (held, more):
+class _GroupMerger:
+    """Merges rows of one event and group. `moments`: columns that are added up."""
+
+    def __init__(self, split: Split, moments: Sequence[str]) -> None:
+        self._aggregates = split.aggregates
+        self._key_columns = [sql_names.EID, *split.groups]
+        self._moments = moments
+        self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+
+    def add(self, row: dict[str, Any]) -> None:
+        key = tuple(group_key(row[name]) for name in self._key_columns)
+        merged = self._rows.get(key)
+        if merged is None:
+            self._rows[key] = row
+            return
+        for aggregate in self._aggregates:
+            columns = aggregate.part_columns
+            merge = MERGE_FUNCTIONS[aggregate.kind]
+            parts = merge(_parts(merged, columns), _parts(row, columns))
+            merged.update(zip(columns, parts, strict=True))
+        for name in self._moments:
+            merged[name] += row[name]
+
+    def to_table(self, schema: pa.Schema) -> pa.Table:
+        rows = list(self._rows.values())
+        for aggregate in self._aggregates:
+            if aggregate.kind not in SKETCH_KINDS:
+                continue
+            column = aggregate.part_columns[0]
+            for row in rows:
+                if isinstance(row[column], bytes):
+                    row[column] = [row[column]]
+        return pa.Table.from_pylist(rows, schema=schema)
+
+
+def _parts(row: Mapping[str, Any], columns: Sequence[str]) -> Parts:
+    return tuple(row[column] for column in columns)
+
+
+def _merge_groups(split: Split, accumulator: pa.Table, partial: pa.Table) -> pa.Table:
+    moments = []
+    for name in moment_columns(split):
+        if name in accumulator.column_names and name in partial.column_names:
+            moments.append(name)
+    merger = _GroupMerger(split, moments)
+    for table in (accumulator, partial):
         for row in table.to_pylist():
-            key = tuple(group_key(row[name]) for name in (_EID, *split.groups))
-            mine = found.get(key)
-            theirs = [
-                tuple(row[part] for part in aggregate.part_columns)
-                for aggregate in split.aggregates
-            ]
-            sums = [row[name] for name in moments]
-            if mine is None:
-                found[key] = [
-                    (row[_EID], *(row[name] for name in split.groups)),
-                    *theirs,
-                    tuple(sums),
-                ]
-            else:
-                pairs = zip(split.aggregates, mine[1:-1], theirs, strict=True)
-                both = tuple(a + b for a, b in zip(mine[-1], sums, strict=True))
-                mine[1:] = [
-                    *(MERGE_FUNCTIONS[aggregate.kind](a, b) for aggregate, a, b in pairs),
-                    both,
-                ]
-    parts = [part for aggregate in split.aggregates for part in aggregate.part_columns]
-    names = [_EID, *split.groups, *parts, *moments]
-    schema = _accumulator_schema(split, pa.schema([held.schema.field(name) for name in names]))
-    rows = [
-        dict(zip(names, (value for part in one for value in part), strict=True))
-        for one in found.values()
-    ]
-    for row in rows:
-        for aggregate in split.aggregates:
-            if aggregate.kind in SKETCH_KINDS and isinstance(row[aggregate.part_columns[0]], bytes):
-                row[aggregate.part_columns[0]] = [row[aggregate.part_columns[0]]]
-    return pa.Table.from_pylist(rows, schema=schema)
-
-
-def _accumulator_schema(split: Split, schema: pa.Schema) -> pa.Schema:
-    """The columns of what is held: sketches are kept side by side."""
+            merger.add(row)
+    columns = [sql_names.EID, *split.groups]
     for aggregate in split.aggregates:
-        place = schema.get_field_index(aggregate.part_columns[0])
-        if aggregate.kind in SKETCH_KINDS and not pa.types.is_list(schema.field(place).type):
-            schema = schema.set(place, pa.field(aggregate.part_columns[0], pa.list_(pa.binary())))
+        columns.extend(aggregate.part_columns)
+    columns.extend(moments)
+    schema = pa.schema([accumulator.schema.field(name) for name in columns])
+    return merger.to_table(_with_sketch_lists(split, schema))
+
+
+def _with_sketch_lists(split: Split, schema: pa.Schema) -> pa.Schema:
+    """The schema of merged partial answers, in which sketches are collected in lists."""
+    for aggregate in split.aggregates:
+        column = aggregate.part_columns[0]
+        index = schema.get_field_index(column)
+        if aggregate.kind in SKETCH_KINDS and not pa.types.is_list(schema.field(index).type):
+            schema = schema.set(index, pa.field(column, pa.list_(pa.binary())))
     return schema
 
 
-def check_limits(split: Split, accumulator: pa.Table) -> None:
-    """Raises `Exceeded` for a partial answer that is too large to be held."""
-    if len(accumulator) > MAX_ROWS:
-        what = "rows" if split.selects_rows else "groups"
-        raise LimitExceeded(
-            f"its answer has more than {MAX_ROWS:,} {what}: the limit of a recall; narrow it with WHERE"
-        )
-    for aggregate in split.aggregates:
-        column = accumulator[aggregate.part_columns[0]]
-        if (
-            aggregate.kind in LIST_KINDS
-            and (pc.sum(pc.list_value_length(column)).as_py() or 0) > MAX_VALUES
-        ):
-            hint = _ALTERNATIVES.get(aggregate.kind, "narrow it with WHERE")
-            raise LimitExceeded(
-                f"{aggregate.text} keeps more than {MAX_VALUES:,} values: the limit of a recall; {hint}"
-            )
-        if aggregate.kind in SKETCH_KINDS and column.nbytes > MAX_SKETCH_BYTES:
-            raise LimitExceeded(
-                f"{aggregate.text} keeps more than {MAX_SKETCH_BYTES >> 20} MiB of sketches; use fewer groups"
-            )
+# Final values
 
 
 def aggregate_values(
     split: Split, accumulator: pa.Table | None, event: str, types: Mapping[str, str]
 ) -> pa.Table | None:
-    """The table that `merge` of a split reads, for one event: `_eid`, groups and values of aggregates; or plain rows.
+    """The table that `merge` of a split query reads, for one event; None: it has no rows.
 
-    Without groups there is a row also where nothing was found. None: there is no row. `types`: see `Split.typing`.
-    A value that is read off sketches is a list of these.
+    Its columns are `_eid`, groups and values of aggregates; or those of plain rows. A value that is
+    computed from sketches is the list of these. Without groups there is always a row.
+    `types`: Spark's types by column, as far as known; see `Split.type_probe`.
     """
     if accumulator is None or not len(accumulator):
         return _empty_values(split, event, types) if split.is_global_aggregate else None
     if split.selects_rows:
         return accumulator
-    columns: dict[str, pa.ChunkedArray | pa.Array] = {
-        name: accumulator[name] for name in (_EID, *split.groups)
-    }
+    columns: dict[str, pa.ChunkedArray | pa.Array] = {}
+    for name in (sql_names.EID, *split.groups):
+        columns[name] = accumulator[name]
     for aggregate in split.aggregates:
-        kind = _declared_type(aggregate, types) or _inferred_type(aggregate, accumulator)
-        parts = [accumulator[part].to_pylist() for part in aggregate.part_columns]
-        found = [final_value(aggregate, row, kind) for row in zip(*parts, strict=True)]
-        columns[aggregate.value_column] = pa.array(found, kind)
+        value_type = _declared_type(aggregate, types) or _inferred_type(aggregate, accumulator)
+        parts = [accumulator[column].to_pylist() for column in aggregate.part_columns]
+        values = [final_value(aggregate, row, value_type) for row in zip(*parts, strict=True)]
+        columns[aggregate.value_column] = pa.array(values, value_type)
     return pa.table(columns)
 
 
 def _empty_values(split: Split, event: str, types: Mapping[str, str]) -> pa.Table:
-    """Aggregates over no rows: counts are 0, lists empty, the others NULL."""
-    columns = {_EID: pa.array([event])}
+    """Aggregates over no rows: counts are 0, lists are empty, other values are NULL."""
+    columns = {sql_names.EID: pa.array([event])}
     for aggregate in split.aggregates:
-        kind = _declared_type(aggregate, types)
-        nothing = final_value(aggregate, (None,) * len(aggregate.part_columns), kind)
-        columns[aggregate.value_column] = pa.array([nothing], kind)
+        value_type = _declared_type(aggregate, types)
+        parts = (None,) * len(aggregate.part_columns)
+        value = final_value(aggregate, parts, value_type)
+        columns[aggregate.value_column] = pa.array([value], value_type)
     return pa.table(columns)
 
 
@@ -167,25 +172,19 @@ def _declared_type(aggregate: SplitAggregate, types: Mapping[str, str]) -> pa.Da
         return pa.list_(pa.binary())
     if aggregate.kind in ("count", "count_distinct"):
         return pa.int64()
-    return arrow_type(types[aggregate.value_column]) if aggregate.value_column in types else None
+    if aggregate.value_column not in types:
+        return None
+    return arrow_type(types[aggregate.value_column])
 
 
-def _inferred_type(aggregate: SplitAggregate, held: pa.Table) -> pa.DataType:
-    """The type of a value by that of its parts, where nobody has said."""
-    part = held.schema.field(aggregate.part_columns[0]).type
-    if aggregate.kind in ("sum", "min", "max", "min_by", "max_by", "bit_and", "bit_or", "bit_xor"):
-        return part
-    if aggregate.kind in ("collect_list", "collect_set"):
-        return part
+def _inferred_type(aggregate: SplitAggregate, accumulator: pa.Table) -> pa.DataType:
+    """The type of a value, from the type of its first part."""
+    part_type = accumulator.schema.field(aggregate.part_columns[0]).type
+    if aggregate.kind in _PART_TYPED_KINDS:
+        return part_type
     if aggregate.kind == "sum_distinct":
-        item = part.value_type
-        return (
-            pa.float64()
-            if pa.types.is_floating(item)
-            else item
-            if pa.types.is_decimal(item)
-            else pa.int64()
-        )
-    if aggregate.returns_array:
-        return pa.list_(pa.float64())
-    return pa.float64()
+        value_type = part_type.value_type
+        if pa.types.is_floating(value_type):
+            return pa.float64()
+        return value_type if pa.types.is_decimal(value_type) else pa.int64()
+    return pa.list_(pa.float64()) if aggregate.returns_array else pa.float64()

@@ -1,7 +1,9 @@
-"""Spark's types as Arrow's."""
+"""Arrow types for Spark's types."""
 
 import pyarrow as pa
 from sqlglot import exp
+
+_DEFAULT_PRECISION = 10  # digits of a Spark decimal without arguments
 
 _ARROW_TYPES: dict[exp.DType, pa.DataType] = {
     exp.DType.BOOLEAN: pa.bool_(),
@@ -23,22 +25,35 @@ _ARROW_TYPES: dict[exp.DType, pa.DataType] = {
 
 
 def arrow_type(name: str) -> pa.DataType | None:
-    """The Arrow type of what Spark calls so; None for one that is not known here (intervals, …)."""
+    """The Arrow type for Spark's name of a type; None for types without one, such as intervals."""
     return _to_arrow(exp.DataType.build(name, dialect="spark", udt=True))
 
 
-def _to_arrow(kind: exp.DataType) -> pa.DataType | None:
-    inner = kind.expressions
-    if kind.this == exp.DType.DECIMAL:
-        precision, scale = (int(one.name) for one in inner) if inner else (10, 0)
-        return pa.decimal128(precision, scale)
-    if kind.this == exp.DType.ARRAY:
-        item = _to_arrow(inner[0])
-        return None if item is None else pa.list_(item)
-    if kind.this == exp.DType.STRUCT:
-        fields = [(one.name, _to_arrow(one.args["kind"])) for one in inner]
-        return None if any(one is None for _, one in fields) else pa.struct(fields)
-    if kind.this == exp.DType.MAP:
-        key, value = (_to_arrow(one) for one in inner)
-        return None if key is None or value is None else pa.map_(key, value)
-    return _ARROW_TYPES.get(kind.this)
+def _to_arrow(data_type: exp.DataType) -> pa.DataType | None:
+    arguments = data_type.expressions
+    if data_type.this == exp.DType.DECIMAL:
+        if not arguments:
+            return pa.decimal128(_DEFAULT_PRECISION, 0)
+        precision, scale = arguments
+        return pa.decimal128(int(precision.name), int(scale.name))
+    if data_type.this == exp.DType.ARRAY:
+        element_type = _to_arrow(arguments[0])
+        return None if element_type is None else pa.list_(element_type)
+    if data_type.this == exp.DType.STRUCT:
+        return _to_struct(arguments)
+    if data_type.this == exp.DType.MAP:
+        key_type, value_type = map(_to_arrow, arguments)
+        if key_type is None or value_type is None:
+            return None
+        return pa.map_(key_type, value_type)
+    return _ARROW_TYPES.get(data_type.this)
+
+
+def _to_struct(columns: list[exp.Expr]) -> pa.DataType | None:
+    fields = []
+    for column in columns:
+        field_type = _to_arrow(column.args["kind"])
+        if field_type is None:
+            return None
+        fields.append((column.name, field_type))
+    return pa.struct(fields)

@@ -1,15 +1,17 @@
-"""What the whole of an asked range is likely to say, from the pieces of history that were read so far. Pure.
+"""Estimates for the whole requested range, from the pieces of history that were read so far.
 
-Sums and counts are extrapolated by covered time, averages are as they are; each with a confidence interval from how
-much pieces differ: pieces are taken for clusters drawn without replacement, a sum for the ratio estimate Σy / Σt · T
-(y: of a piece, t: its length of time, T: the asked one), an average for the ratio Σs / Σc, with variances and the
-finite population correction of Cochran (Sampling Techniques, 3rd ed. 1977, section 6.4) and Student's t with n − 1
-degrees of freedom. Online aggregation by such intervals: Hellerstein, Haas and Wang (SIGMOD 1997).
+Sums and counts are extrapolated by time; averages are taken as they are. The confidence interval of
+each follows from how much pieces differ: they count as clusters drawn without replacement, a sum as
+the ratio estimate sum(y) / sum(t) * T (y: of a piece, t: its length of time, T: the requested
+length), an average as the ratio sum(s) / sum(c). Variances and the finite population correction are
+those of Cochran (Sampling Techniques, 3rd ed. 1977, section 6.4), with Student's t of n - 1 degrees
+of freedom. Online aggregation by such intervals: Hellerstein, Haas and Wang (SIGMOD 1997).
 
-Assumptions: pieces that were not read are like those that were. Reading newest first is no random order, so a trend or
-a weekly rhythm that the read pieces do not show is not in the interval; two pieces say little, one nothing (no
-interval). Minima, maxima and distinct counts can only go one way: their interval is open on that side. When all is
-read, an estimate is the exact value.
+Assumptions: unread pieces are like those that were read. Reading newest first is no random order,
+so the interval does not show a trend or a weekly rhythm that the read pieces do not show. Two
+pieces say little, one nothing (no interval). Minima, maxima and distinct counts can change in one
+direction only: their interval is open on that side. Once all is read, an estimate is the exact
+value. No I/O.
 """
 
 import math
@@ -21,30 +23,35 @@ from scipy.special import stdtrit
 
 from recall.requests import Piece
 
-# How often an interval is meant to hold the truth.
+# The share of intervals that should contain the true value.
 CONFIDENCE = 0.95
+
+_DEFAULT_PIECE_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The pieces that were read: how many, the sum of their lengths and of the squares of these (seconds)."""
+    """The pieces that were read: their number, sums of their lengths and squared lengths (s)."""
 
     pieces: int = 0
     seconds: float = 0.0
     squared_seconds: float = 0.0
 
     def add_piece(self, piece_seconds: float) -> "Sample":
-        """With a further one."""
+        """The sample with one more piece."""
         return Sample(
-            self.pieces + 1,
-            self.seconds + piece_seconds,
-            self.squared_seconds + piece_seconds * piece_seconds,
+            pieces=self.pieces + 1,
+            seconds=self.seconds + piece_seconds,
+            squared_seconds=self.squared_seconds + piece_seconds * piece_seconds,
         )
 
 
 @dataclass(frozen=True)
 class AnswerEstimate:
-    """The likely value over the asked range, between `low` and `high`; None: nothing is known of that side."""
+    """The estimated value over the requested range, and its interval; None: not known.
+
+    The fields are keys of stored JSON.
+    """
 
     value: Any
     low: Any
@@ -52,21 +59,29 @@ class AnswerEstimate:
 
 
 def exact_estimate(value: Any) -> AnswerEstimate:
-    """What is known."""
+    """The estimate of a value that is known."""
     return AnswerEstimate(value, value, value)
 
 
 def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
-    """How long each piece of history is, in seconds. One that has no beginning counts as the mean of the others."""
-    known = [(high - low) / 1e6 for _, low, high in pieces if low is not None]
-    mean = sum(known) / len(known) if known else 1.0
-    return [mean if low is None else (high - low) / 1e6 for _, low, high in pieces]
+    """The length of each piece of history in seconds.
+
+    A piece without a beginning counts as the mean of the others.
+    """
+    lengths = [None if low is None else (high - low) / 1e6 for _, low, high in pieces]
+    known_lengths = [length for length in lengths if length is not None]
+    mean = _DEFAULT_PIECE_SECONDS
+    if known_lengths:
+        mean = sum(known_lengths) / len(known_lengths)
+    return [mean if length is None else length for length in lengths]
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Two sums over pieces, of `y` and of what it is measured by, `x` (a length of time, a count); and the sums over
-    pieces of y², x · y and x²."""
+    """Sums over pieces: of `y` and of what it is related to, `x` (seconds, or a count).
+
+    Also of y * y, x * y and x * x.
+    """
 
     y: float
     x: float
@@ -76,43 +91,43 @@ class Moments:
 
     @property
     def ratio(self) -> float:
-        """y for each x."""
+        """y per x; NaN if x is 0."""
         return self.y / self.x if self.x else math.nan
 
     @property
     def residual_squares(self) -> float:
-        """The sum of squared differences of pieces from what their x lets expect."""
-        return (
-            self.y_squares
-            - 2 * self.ratio * self.products
-            + self.ratio * self.ratio * self.x_squares
-        )
+        """The sum of squared differences between each piece's y and `ratio` times its x."""
+        ratio = self.ratio
+        return self.y_squares - 2 * ratio * self.products + ratio * ratio * self.x_squares
 
 
 def estimate_total(total: Moments, sample: Sample, requested_seconds: float) -> AnswerEstimate:
-    """A sum over `asked` seconds; x: the lengths of pieces."""
-    return _with_interval(
-        total.ratio * requested_seconds, total, requested_seconds, sample, requested_seconds
-    )
+    """A sum over the requested range; x: the lengths of pieces."""
+    return _with_interval(total, requested_seconds, sample, requested_seconds)
 
 
 def estimate_average(mean: Moments, sample: Sample, requested_seconds: float) -> AnswerEstimate:
-    """An average over `asked` seconds; y: totals of pieces, x: their counts."""
-    return _with_interval(mean.ratio, mean, 1.0, sample, requested_seconds)
+    """An average over the requested range; y: sums of pieces, x: their counts."""
+    return _with_interval(mean, 1.0, sample, requested_seconds)
 
 
 def _with_interval(
-    value: float, moments: Moments, scale: float, sample: Sample, asked: float
+    moments: Moments, scale: float, sample: Sample, requested_seconds: float
 ) -> AnswerEstimate:
-    """`scale`: what the value is of the rate."""
-    apart, n = moments.residual_squares, sample.pieces
+    """The estimate of `scale` times the ratio."""
+    value = moments.ratio * scale
     if not math.isfinite(value):
         return AnswerEstimate(None, None, None)
-    if n < 2 or not math.isfinite(apart):
+    n = sample.pieces
+    residual_squares = moments.residual_squares
+    if n < 2 or not math.isfinite(residual_squares):
         return AnswerEstimate(value, None, None)
-    left = max(1 - sample.seconds / asked, 0.0) if asked else 0.0
-    deviation = scale / abs(moments.x) * math.sqrt(max(apart, 0.0) * left * n / (n - 1))
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation
-    if not math.isfinite(half):
+    unread_share = 0.0
+    if requested_seconds:
+        unread_share = max(1 - sample.seconds / requested_seconds, 0.0)
+    variance = max(residual_squares, 0.0) * unread_share * n / (n - 1)
+    deviation = scale / abs(moments.x) * math.sqrt(variance)
+    half_width = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation
+    if not math.isfinite(half_width):
         return AnswerEstimate(value, None, None)
-    return AnswerEstimate(value, value - half, value + half)
+    return AnswerEstimate(value, value - half_width, value + half_width)

@@ -1,7 +1,8 @@
-"""How partial answers of one aggregate merge, and what they say in the end. Pure.
+"""How partial answers of one aggregate merge, and the final values that they yield.
 
-Variances are merged by count, mean and sum of squared differences (Chan, Golub and LeVeque, 1979), never by sums of
-squares. NULL and NaN count as in Spark: NULL is left out, NaN is the largest number and equals itself.
+Variances are merged by count, mean and sum of squared differences (Chan, Golub and LeVeque, 1979),
+never by sums of squares. NULL and NaN count as in Spark: NULL is left out, NaN is the largest
+number and equals itself. No I/O.
 """
 
 import decimal
@@ -12,8 +13,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from recall.query import SplitAggregate
+from recall.query.split import SplitAggregate
 
+# The partial answer of one aggregate: the values of its part columns.
 Parts = tuple[Any, ...]
 
 # Sums of Spark's decimals (38 digits) are exact.
@@ -21,28 +23,37 @@ _DECIMAL_CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
 
 
 def group_key(value: Any) -> Any:
-    """A key that is the same for what SQL groups together: NaN with NaN, and 0.0 with -0.0."""
+    """A key that is equal for values which SQL groups together: NaN with NaN, and 0.0 with -0.0."""
     if isinstance(value, float):
         return "NaN" if math.isnan(value) else value + 0.0
     if isinstance(value, dict):
-        return tuple((name, group_key(one)) for name, one in value.items())
-    return tuple(map(group_key, value)) if isinstance(value, list | tuple) else value
+        return tuple(zip(value, map(group_key, value.values()), strict=True))
+    if isinstance(value, list | tuple):
+        return tuple(map(group_key, value))
+    return value
 
 
 def sort_key(value: Any) -> tuple[Any, ...]:
-    """As Spark orders values: NULL first, NaN last, structs and arrays by their parts."""
+    """A key in Spark's order of values: NULL first, NaN last, structs and arrays by elements."""
     if value is None:
         return (0,)
     if isinstance(value, float) and math.isnan(value):
         return (2,)
-    if isinstance(value, dict | list):
-        return (1, tuple(map(sort_key, value.values() if isinstance(value, dict) else value)))
+    if isinstance(value, dict):
+        return (1, tuple(map(sort_key, value.values())))
+    if isinstance(value, list):
+        return (1, tuple(map(sort_key, value)))
     return (1, value)
 
 
+# Merging
+
+
 def _add(a: Any, b: Any) -> Any:
-    if a is None or b is None:
-        return b if a is None else a
+    if a is None:
+        return b
+    if b is None:
+        return a
     return _DECIMAL_CONTEXT.add(a, b) if isinstance(a, Decimal) else a + b
 
 
@@ -51,33 +62,44 @@ def _merge_sums(a: Parts, b: Parts) -> Parts:
 
 
 def _merge_min(a: Parts, b: Parts) -> Parts:
-    known = [x for x in (a[0], b[0]) if x is not None]
-    return (min(known, key=sort_key),) if known else (None,)
+    if a[0] is None or b[0] is None:
+        return b if a[0] is None else a
+    return min(a, b, key=lambda parts: sort_key(parts[0]))
 
 
 def _merge_max(a: Parts, b: Parts) -> Parts:
-    known = [x for x in (a[0], b[0]) if x is not None]
-    return (max(known, key=sort_key),) if known else (None,)
+    if a[0] is None or b[0] is None:
+        return b if a[0] is None else a
+    return max(a, b, key=lambda parts: sort_key(parts[0]))
 
 
 def _merge_min_by(a: Parts, b: Parts) -> Parts:
-    """(value, what it is chosen by)."""
-    return min((x for x in (a, b) if x[1] is not None), key=lambda x: sort_key(x[1]), default=a)
+    """Parts: the value, and the minimum that it belongs to."""
+    if a[1] is None or b[1] is None:
+        return a if b[1] is None else b
+    return min(a, b, key=lambda parts: sort_key(parts[1]))
 
 
 def _merge_max_by(a: Parts, b: Parts) -> Parts:
-    return max((x for x in (a, b) if x[1] is not None), key=lambda x: sort_key(x[1]), default=a)
+    """Parts: the value, and the maximum that it belongs to."""
+    if a[1] is None or b[1] is None:
+        return a if b[1] is None else b
+    return max(a, b, key=lambda parts: sort_key(parts[1]))
 
 
 def _merge_variance(a: Parts, b: Parts) -> Parts:
-    """(count, mean, sum of squared differences from the mean) of two samples together."""
+    """Parts: count, mean, and sum of squared differences from the mean."""
     if not a[0]:
         return b
     if not b[0]:
         return a
-    (n, mean, m2), (more, other, others) = a, b
-    count, shift = n + more, other - mean
-    return count, mean + shift * more / count, m2 + others + shift * shift * n * more / count
+    count_a, mean_a, squares_a = a
+    count_b, mean_b, squares_b = b
+    count = count_a + count_b
+    shift = mean_b - mean_a
+    mean = mean_a + shift * count_b / count
+    squares = squares_a + squares_b + shift * shift * count_a * count_b / count
+    return count, mean, squares
 
 
 def _merge_lists(a: Parts, b: Parts) -> Parts:
@@ -85,16 +107,19 @@ def _merge_lists(a: Parts, b: Parts) -> Parts:
 
 
 def _merge_sets(a: Parts, b: Parts) -> Parts:
-    return (list({group_key(value): value for value in _merge_lists(a, b)[0]}.values()),)
+    (values,) = _merge_lists(a, b)
+    return (_distinct_values(values),)
 
 
 def _merge_sketches(a: Parts, b: Parts) -> Parts:
-    """Side by side: Spark brings them together."""
+    """Collect sketches in a list: Spark merges them."""
     return ([*_sketch_list(a[0]), *_sketch_list(b[0])],)
 
 
 def _sketch_list(sketch: Any) -> list[bytes]:
-    return sketch if isinstance(sketch, list) else [] if sketch is None else [sketch]
+    if sketch is None:
+        return []
+    return sketch if isinstance(sketch, list) else [sketch]
 
 
 def _merge_bits(operation: Callable[[int, int], int]) -> Callable[[Parts, Parts], Parts]:
@@ -107,87 +132,109 @@ def _merge_bits(operation: Callable[[int, int], int]) -> Callable[[Parts, Parts]
 
 
 MERGE_FUNCTIONS: dict[str, Callable[[Parts, Parts], Parts]] = {
-    **dict.fromkeys(("count", "sum", "avg", "exact_avg"), _merge_sums),
+    "count": _merge_sums,
+    "sum": _merge_sums,
+    "avg": _merge_sums,
+    "exact_avg": _merge_sums,
     "min": _merge_min,
     "max": _merge_max,
     "min_by": _merge_min_by,
     "max_by": _merge_max_by,
-    **dict.fromkeys(("var_pop", "var_samp", "stddev_pop", "stddev_samp"), _merge_variance),
+    "var_pop": _merge_variance,
+    "var_samp": _merge_variance,
+    "stddev_pop": _merge_variance,
+    "stddev_samp": _merge_variance,
     "bit_and": _merge_bits(int.__and__),
     "bit_or": _merge_bits(int.__or__),
     "bit_xor": _merge_bits(int.__xor__),
-    **dict.fromkeys(("collect_list", "percentile"), _merge_lists),
-    **dict.fromkeys(("collect_set", "count_distinct", "sum_distinct", "avg_distinct"), _merge_sets),
-    **dict.fromkeys(("approx_count_distinct", "approx_percentile"), _merge_sketches),
+    "collect_list": _merge_lists,
+    "percentile": _merge_lists,
+    "collect_set": _merge_sets,
+    "count_distinct": _merge_sets,
+    "sum_distinct": _merge_sets,
+    "avg_distinct": _merge_sets,
+    "approx_count_distinct": _merge_sketches,
+    "approx_percentile": _merge_sketches,
 }
 
 
-def final_value(aggregate: SplitAggregate, parts: Parts, kind: pa.DataType | None) -> Any:
-    """The value of merged parts; `kind`: its type, where known. Of a sketch: all sketches."""
+# Final values
+
+
+def final_value(aggregate: SplitAggregate, parts: Parts, value_type: pa.DataType | None) -> Any:
+    """The value of an aggregate from its merged parts; from sketches: the list of these.
+
+    `value_type`: None if not known.
+    """
     match aggregate.kind:
         case "count":
             return parts[0] or 0
         case "avg" | "exact_avg":
-            return _mean(parts[0], parts[1], kind)
+            return _mean(parts[0], parts[1], value_type)
         case "var_pop" | "var_samp" | "stddev_pop" | "stddev_samp":
             return _variance(aggregate.kind, parts)
         case "collect_list" | "collect_set":
             return sorted(parts[0] or (), key=sort_key)
         case "count_distinct":
-            return len({group_key(value) for value in parts[0] or () if value is not None})
+            keys = {group_key(value) for value in parts[0] or () if value is not None}
+            return len(keys)
         case "sum_distinct":
-            return _sum_values(_distinct_values(parts[0]))
+            return _sum_values(_distinct_values(parts[0] or ()))
         case "avg_distinct":
-            values = _distinct_values(parts[0])
-            return _mean(_sum_values(values), len(values), kind)
+            values = _distinct_values(parts[0] or ())
+            return _mean(_sum_values(values), len(values), value_type)
         case "percentile":
-            found = [
-                _percentile(sorted(parts[0] or (), key=sort_key), share)
-                for share in aggregate.quantiles
-            ]
-            return (found if parts[0] else None) if aggregate.returns_array else found[0]
+            return _percentiles(aggregate, parts[0] or ())
         case "approx_count_distinct" | "approx_percentile":
             return _sketch_list(parts[0])
     return parts[0]
 
 
-def _distinct_values(values: Iterable[Any] | None) -> list[Any]:
-    return list({group_key(value): value for value in values or ()}.values())
+def _distinct_values(values: Iterable[Any]) -> list[Any]:
+    """One of each group of values that SQL holds to be equal."""
+    return list({group_key(value): value for value in values}.values())
 
 
-def _sum_values(values: list[Any]) -> Any:
+def _sum_values(values: Iterable[Any]) -> Any:
+    """The sum of values that are not NULL; NULL if there are none."""
     total = None
     for value in values:
         total = _add(total, value)
     return total
 
 
-def _mean(total: Any, count: int | None, kind: pa.DataType | None) -> Any:
+def _mean(total: Any, count: int | None, value_type: pa.DataType | None) -> Any:
     if not count or total is None:
         return None
-    if isinstance(total, Decimal) and kind is not None and pa.types.is_decimal(kind):
-        return _DECIMAL_CONTEXT.divide(total, Decimal(count)).quantize(
-            Decimal(1).scaleb(-kind.scale), context=_DECIMAL_CONTEXT
-        )
-    return float(total) / count
+    if not isinstance(total, Decimal) or value_type is None or not pa.types.is_decimal(value_type):
+        return float(total) / count
+    quotient = _DECIMAL_CONTEXT.divide(total, Decimal(count))
+    return quotient.quantize(Decimal(1).scaleb(-value_type.scale), context=_DECIMAL_CONTEXT)
 
 
 def _variance(kind: str, parts: Parts) -> float | None:
-    count, _, m2 = parts
-    less = 1 if kind.endswith("samp") else 0
-    # As Spark: a single value has no sample variance.
-    if count is None or count <= less:
+    count, _, squares = parts
+    lost_degrees = 1 if kind.endswith("samp") else 0
+    # As in Spark, a single value has no sample variance.
+    if count is None or count <= lost_degrees:
         return None
-    variance = float(m2) / (count - less)
+    variance = float(squares) / (count - lost_degrees)
     return math.sqrt(variance) if kind.startswith("stddev") else variance
 
 
-def _percentile(ordered: list[float], share: float) -> float | None:
-    """Between the two values next to a share of all, as Spark's percentile."""
+def _percentiles(aggregate: SplitAggregate, values: Iterable[float]) -> Any:
+    """A list, a single value, or NULL without values."""
+    ordered = sorted(values, key=sort_key)
     if not ordered:
         return None
-    place = (len(ordered) - 1) * share
-    low, high = math.floor(place), math.ceil(place)
+    percentiles = [_percentile(ordered, quantile) for quantile in aggregate.quantiles]
+    return percentiles if aggregate.returns_array else percentiles[0]
+
+
+def _percentile(ordered: list[float], quantile: float) -> float:
+    """The value at a quantile, interpolated between its neighbours as Spark's percentile does."""
+    position = (len(ordered) - 1) * quantile
+    low, high = math.floor(position), math.ceil(position)
     if low == high or ordered[low] == ordered[high]:
         return ordered[low]
-    return (high - place) * ordered[low] + (place - low) * ordered[high]
+    return (high - position) * ordered[low] + (position - low) * ordered[high]

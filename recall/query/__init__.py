@@ -1,84 +1,35 @@
-"""SQL about an archive that is read piece by piece: shape, binding, lifting and splitting."""
+"""SQL over streams and their archive: parsing, shape, binding to tables, lifting to many events.
 
-from recall.query.bind import VALID_FROM, VALID_TO, PhysicalTables, bind_query
-from recall.query.lift import (
-    EID,
-    EVENT_TS,
-    HIGH,
-    LOW,
-    EventScope,
-    LiftedQuery,
-    TableBindings,
-    attribute_column,
-    lift_query,
-    tables_used,
-)
-from recall.query.parts import EVENT
-from recall.query.plain import (
-    PANES_TABLE,
-    DuckDBDialect,
-    PanedQuery,
-    PlainQuery,
-    SparkDialect,
-    to_plain,
-)
+Two folders have front doors of their own: `recall.query.split` takes a query apart into partial
+answers for each piece of history and their merge; `recall.query.plain` writes queries of a common
+subset for Spark and for DuckDB. `sql_names` holds the names of columns and tables that rewritten
+queries reserve.
+"""
+
+from recall.query import sql_names
+from recall.query.bind import PhysicalTables, bind_query
+from recall.query.lift import EventScope, LiftedQuery, TableBindings, lift_query
+from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.scans import check_table_count
-from recall.query.shape import (
-    Shape,
-    Tables,
-    Unsupported,
-    infer_shape,
-    parse,
-    tables_in,
-    window_specs,
-)
-from recall.query.split import (
-    LIST_KINDS,
-    MERGED_TABLE,
-    SKETCH_KINDS,
-    VARIANCE_KINDS,
-    Split,
-    SplitAggregate,
-    order_columns,
-    split_query,
-)
+from recall.query.shape import Shape, Tables, infer_shape
+from recall.query.windows import window_specs
 
 __all__ = [
-    "DuckDBDialect",
-    "EID",
-    "EVENT",
-    "EVENT_TS",
     "EventScope",
-    "HIGH",
-    "LIST_KINDS",
-    "LOW",
     "LiftedQuery",
-    "MERGED_TABLE",
-    "PANES_TABLE",
-    "PanedQuery",
     "PhysicalTables",
-    "PlainQuery",
-    "SKETCH_KINDS",
     "Shape",
-    "SparkDialect",
-    "Split",
-    "SplitAggregate",
     "TableBindings",
     "Tables",
     "Unsupported",
-    "VALID_FROM",
-    "VALID_TO",
-    "VARIANCE_KINDS",
-    "attribute_column",
     "bind_query",
     "check_table_count",
     "infer_shape",
     "lift_query",
     "order_columns",
     "parse",
-    "split_query",
+    "sql_names",
     "tables_in",
     "tables_used",
-    "to_plain",
     "window_specs",
 ]

@@ -1,23 +1,25 @@
-"""An event query as it is run: derived streams put in, tables under their physical names, relations as of the row.
+"""Event queries over physical tables.
 
-No value ever enters by text: only names of tables change, on the syntax tree.
+Derived streams are expanded; relations are joined as they were at the time of the row. No value
+enters a query as text: only names of tables change, on the syntax tree. No I/O.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from recall.query.joins import find_anchor
-from recall.query.shape import Tables, Unsupported, grouping_windows, parse
-
-# Columns that a relation's physical table has beside the declared ones: the event time in which a row holds.
-VALID_FROM, VALID_TO = "_valid_from", "_valid_to"
+from recall.query.parsing import Unsupported, parse
+from recall.query.parts import common_tables, joins_of
+from recall.query.shape import Tables
+from recall.query.sql_names import VALID_FROM, VALID_TO
+from recall.query.windows import grouping_windows
 
 
 @dataclass(frozen=True)
 class PhysicalTables:
-    """The names under which streams and relations can be read."""
+    """The names under which streams and relations can be read, by their names in queries."""
 
     names: Mapping[str, str]
 
@@ -26,95 +28,97 @@ class PhysicalTables:
 
 
 def bind_query(sql: str, tables: Tables, physical: PhysicalTables) -> exp.Query:
-    """The query over physical tables. The query must have a `shape`."""
+    """The query over physical tables. The query must have passed `infer_shape`."""
     return _bind_query(parse(sql), tables, physical, frozenset())
 
 
 def _bind_query(
-    query: exp.Query, tables: Tables, physical: PhysicalTables, local: frozenset[str]
+    query: exp.Query, tables: Tables, physical: PhysicalTables, local_tables: frozenset[str]
 ) -> exp.Query:
-    with_ = query.args.get("with_")
-    for cte in with_.expressions if with_ else ():
-        cte.set("this", _bind_query(cte.this, tables, physical, local))
-        local |= {cte.alias.lower()}
+    """`local_tables`: the names of visible CTEs."""
+    for cte in common_tables(query):
+        cte.set("this", _bind_query(cte.this, tables, physical, local_tables))
+        local_tables |= {cte.alias.lower()}
     if isinstance(query, exp.SetOperation):
         for side in ("this", "expression"):
-            query.set(side, _bind_query(query.args[side], tables, physical, local))
+            query.set(side, _bind_query(query.args[side], tables, physical, local_tables))
     elif isinstance(query, exp.Subquery):
-        query.set("this", _bind_query(query.this, tables, physical, local))
+        query.set("this", _bind_query(query.this, tables, physical, local_tables))
     elif isinstance(query, exp.Select):
-        _bind_select(query, tables, physical, local)
+        _bind_select(query, tables, physical, local_tables)
     return query
 
 
 def _bind_select(
-    select: exp.Select, tables: Tables, physical: PhysicalTables, local: frozenset[str]
+    select: exp.Select, tables: Tables, physical: PhysicalTables, local_tables: frozenset[str]
 ) -> None:
-    from_ = select.args["from_"]
-    joins = select.args.get("joins") or []
-    places = [from_, *joins]
-    times = [_time_column(place.this, tables, local) for place in places]
-    known = {
-        p.this.alias_or_name.lower(): t for p, t in zip(places, times, strict=True) if t is not None
-    }
-    owner = find_anchor(select, known, grouping_windows(select))
-    assert owner is not None  # the query has a shape
-    moment = exp.column(known[owner], table=owner, quoted=True)
-    for place in places:
-        relation = _is_table_in(place.this, tables.relations, local)
-        alias = place.this.alias_or_name
-        place.set("this", _bind_table(place.this, tables, physical, local))
-        if relation:
-            _add_validity_condition(select, place, alias, moment)
+    clauses: list[exp.Expr] = [select.args["from_"], *joins_of(select)]
+    times: dict[str, str] = {}
+    for clause in clauses:
+        time_column = _time_column(clause.this, tables, local_tables)
+        if time_column is not None:
+            times[clause.this.alias_or_name.lower()] = time_column
+    anchor = find_anchor(select, times, grouping_windows(select))
+    assert anchor is not None  # the query has a shape
+    row_time = exp.column(times[anchor], table=anchor, quoted=True)
+    for clause in clauses:
+        is_relation = _is_table_in(clause.this, tables.relations, local_tables)
+        alias = clause.this.alias_or_name
+        clause.set("this", _bind_table(clause.this, tables, physical, local_tables))
+        if is_relation:
+            _add_validity_condition(select, clause, alias, row_time)
 
 
-def _time_column(node: exp.Expr, tables: Tables, local: frozenset[str]) -> str | None:
-    """The name of the event time of a table in FROM; None for a relation."""
-    if _is_table_in(node, tables.relations, local):
+def _time_column(node: exp.Expr, tables: Tables, local_tables: frozenset[str]) -> str | None:
+    """The name of the time column of a table in FROM; None for a relation."""
+    if _is_table_in(node, tables.relations, local_tables):
         return None
-    if _is_table_in(node, tables.streams, local):
+    if _is_table_in(node, tables.streams, local_tables):
         return tables.streams[node.name.lower()]
     return "ts"
 
 
 def _is_table_in(
-    node: exp.Expr, names: Mapping[str, str] | frozenset[str], local: frozenset[str]
+    node: exp.Expr, names: Mapping[str, str] | frozenset[str], local_tables: frozenset[str]
 ) -> bool:
-    return (
-        isinstance(node, exp.Table)
-        and node.name.lower() in names
-        and node.name.lower() not in local
-    )
+    """Whether a node is one of the named tables, not hidden by a CTE of the same name."""
+    if not isinstance(node, exp.Table):
+        return False
+    name = node.name.lower()
+    return name in names and name not in local_tables
 
 
 def _bind_table(
-    node: exp.Expr, tables: Tables, physical: PhysicalTables, local: frozenset[str]
+    node: exp.Expr, tables: Tables, physical: PhysicalTables, local_tables: frozenset[str]
 ) -> exp.Expr:
     if isinstance(node, exp.Subquery):
-        return _bind_query(node, tables, physical, local)
+        return _bind_query(node, tables, physical, local_tables)
     name = node.name.lower()
-    if name in local:
+    if name in local_tables:
         return node
     if name not in tables.derived or name in tables.streams:
         return exp.alias_(physical[name], node.alias_or_name, table=True, quoted=True)
-    rest = replace(tables, derived={n: s for n, s in tables.derived.items() if n != name})
-    inner = _bind_query(parse(tables.derived[name]), rest, physical, frozenset())
-    return exp.Subquery(
-        this=inner, alias=exp.TableAlias(this=exp.to_identifier(node.alias_or_name, quoted=True))
-    )
+    derived_query = parse(tables.derived[name])
+    bound_query = _bind_query(derived_query, tables.without_derived(name), physical, frozenset())
+    alias = exp.to_identifier(node.alias_or_name, quoted=True)
+    return exp.Subquery(this=bound_query, alias=exp.TableAlias(this=alias))
 
 
 def _add_validity_condition(
-    select: exp.Select, place: exp.Expr, alias: str, moment: exp.Column
+    select: exp.Select, clause: exp.Expr, alias: str, row_time: exp.Column
 ) -> None:
-    """The version of a relation's row that held at the time of the stream's row."""
-    holds = exp.and_(
-        exp.GTE(this=moment.copy(), expression=exp.column(VALID_FROM, table=alias, quoted=True)),
-        exp.LT(this=moment.copy(), expression=exp.column(VALID_TO, table=alias, quoted=True)),
+    """Join the version of a relation's row that was valid at the time of the stream's row."""
+    valid_from = exp.column(VALID_FROM, table=alias, quoted=True)
+    valid_to = exp.column(VALID_TO, table=alias, quoted=True)
+    is_valid = exp.and_(
+        exp.GTE(this=row_time.copy(), expression=valid_from),
+        exp.LT(this=row_time.copy(), expression=valid_to),
     )
-    if isinstance(place, exp.Join) and place.args.get("on") is not None:
-        place.set("on", exp.and_(place.args["on"], holds))
-        return
-    if isinstance(place, exp.Join) and (place.side == "LEFT" or place.method == "NATURAL"):
-        raise Unsupported(f"write the join of {alias} with ON", place)
-    select.where(holds, copy=False)
+    if not isinstance(clause, exp.Join):
+        select.where(is_valid, copy=False)
+    elif clause.args.get("on") is not None:
+        clause.set("on", exp.and_(clause.args["on"], is_valid))
+    elif clause.side == "LEFT" or clause.method == "NATURAL":
+        raise Unsupported(f"write the join of {alias} with ON", clause)
+    else:
+        select.where(is_valid, copy=False)

@@ -1,80 +1,40 @@
-"""Parts of a SELECT that rewriting a query about an event looks for: aggregates, attributes, what is refused. Pure."""
+"""Parts of a SELECT that several rewriting steps look for. No I/O."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
 from sqlglot import exp
 
-from recall.query.shape import Unsupported, is_array_exists
+from recall.query.parsing import Unsupported
+from recall.query.sql_names import EVENT
 
-EVENT = "event"
+Node = TypeVar("Node", bound=exp.Expr)
 
-_REFUSED_NODES: dict[type[exp.Expr], str] = {
+_UNSUPPORTED_NODES: dict[type[exp.Expr], str] = {
     exp.Exists: "EXISTS is not supported in a query about an event; join the table in FROM",
     exp.Pivot: "PIVOT is not supported in a query about an event",
     exp.TableSample: "TABLESAMPLE is not supported in a query about an event",
     exp.WithinGroup: "WITHIN GROUP is not supported; use percentile(x, 0.5) or median(x)",
-    exp.GroupConcat: "listagg depends on the order of rows; use array_join(array_sort(collect_list(x)), ', ')",
+    exp.GroupConcat: (
+        "listagg depends on the order of rows; use array_join(array_sort(collect_list(x)), ', ')"
+    ),
 }
 _GROUPING_SETS = ("rollup", "cube", "grouping_sets", "totals", "all")
 
-
-def check_supported(select: exp.Select) -> None:
-    """Raises `Unsupported` for what no query about an event can have."""
-    for kind, message in _REFUSED_NODES.items():
-        for node in own_nodes(select, kind):
-            if not is_array_exists(node):
-                raise Unsupported(message, node)
-    for node in [*own_nodes(select, exp.ArgMin), *own_nodes(select, exp.ArgMax)]:
-        if node.args.get("count") is not None:
-            raise Unsupported(
-                "min_by and max_by take two values here; for the first rows use ORDER BY and LIMIT",
-                node,
-            )
-    for node in own_nodes(select, exp.Subquery):
-        if not isinstance(node.parent, exp.From | exp.Join):
-            raise Unsupported("a subquery is supported in FROM only", node)
-    for node in own_nodes(select, exp.In):
-        if node.args.get("query") is not None:
-            raise Unsupported(
-                "IN (SELECT …) is not supported in a query about an event; join the table", node
-            )
-
-
-Part = TypeVar("Part", bound=exp.Expr)
-
-
-def check_plain_groups(group: exp.Expr) -> None:
-    """Raises `Unsupported` for groups of groups."""
-    sets = any(
-        isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets) for key in group.expressions
-    )
-    if sets or any(group.args.get(kind) for kind in _GROUPING_SETS):
-        raise Unsupported("GROUP BY takes plain expressions here", group)
-
-
-def own_nodes(select: exp.Select, node_type: type[Part]) -> list[Part]:
-    """Parts of this SELECT, not of those inside it."""
-    return [
-        n
-        for n in select.find_all(node_type)
-        if n is not select and n.find_ancestor(exp.Select) is select
-    ]
-
-
-# Aggregates of Spark that the parser takes for any function.
+# Aggregates of Spark that the parser takes for ordinary functions.
 _UNPARSED_AGGREGATES = frozenset(
-    (
-        "approx_top_k approx_top_k_accumulate approx_top_k_combine array_agg bitmap_and_agg bitmap_construct_agg "
-        "bitmap_or_agg count_min_sketch histogram_numeric hll_sketch_agg hll_union_agg kll_merge_agg_bigint "
-        "kll_merge_agg_double kll_merge_agg_float kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float "
-        "kurtosis mode percentile_cont percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 "
-        "regr_slope regr_sxx regr_sxy regr_syy skewness string_agg theta_intersection_agg theta_sketch_agg "
-        "theta_union_agg try_avg try_sum tuple_intersection_agg_double tuple_intersection_agg_integer "
-        "tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer"
-    ).split()
+    """
+    approx_top_k approx_top_k_accumulate approx_top_k_combine array_agg bitmap_and_agg
+    bitmap_construct_agg bitmap_or_agg count_min_sketch histogram_numeric hll_sketch_agg
+    hll_union_agg kll_merge_agg_bigint kll_merge_agg_double kll_merge_agg_float
+    kll_sketch_agg_bigint kll_sketch_agg_double kll_sketch_agg_float kurtosis mode percentile_cont
+    percentile_disc regr_avgx regr_avgy regr_count regr_intercept regr_r2 regr_slope regr_sxx
+    regr_sxy regr_syy skewness string_agg theta_intersection_agg theta_sketch_agg theta_union_agg
+    try_avg try_sum tuple_intersection_agg_double tuple_intersection_agg_integer
+    tuple_sketch_agg_double tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer
+    """.split()
 )
-# Other names of aggregates, which the parser does not know by these.
+# Synonyms of aggregates that the parser does not know.
 _AGGREGATE_ALIASES: dict[str, type[exp.AggFunc]] = {
     "mean": exp.Avg,
     "std": exp.StddevSamp,
@@ -83,63 +43,189 @@ _AGGREGATE_ALIASES: dict[str, type[exp.AggFunc]] = {
 }
 
 
-def normalize_aggregates(query: Part) -> Part:
-    """The query with aggregates under the names that the parser knows, in place; its outputs keep theirs."""
-    for node in list(query.find_all(exp.Anonymous, exp.Any)):
-        kind = (
-            exp.LogicalOr
-            if isinstance(node, exp.Any)
-            else _AGGREGATE_ALIASES.get(node.name.lower())
-        )
-        argument = (
-            node.this.unnest()
-            if isinstance(node, exp.Any)
-            else node.expressions[0]
-            if node.expressions
-            else None
-        )
-        if kind is None or argument is None or isinstance(argument, exp.Query):
-            continue
-        if (
-            isinstance(node, exp.Any)
-            and isinstance(node.parent, exp.Binary)
-            and node.arg_key == "expression"
-        ):
-            continue  # x = ANY (…)
-        made: exp.Expr = kind(this=argument.copy())
-        if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
-            made = exp.alias_(made, node.sql(dialect="spark"), quoted=True)
-        node.replace(made)
-    return query
+# Clauses
 
 
-def is_aggregate(node: exp.Expr) -> bool:
-    """Whether a function is an aggregate."""
-    return isinstance(node, exp.AggFunc) or (
-        isinstance(node, exp.Anonymous) and node.name.lower() in _UNPARSED_AGGREGATES
-    )
+def common_tables(query: exp.Expr) -> list[exp.Expr]:
+    """The CTEs of a query's WITH clause, in order."""
+    with_ = query.args.get("with_")
+    return [] if with_ is None else with_.expressions
 
 
-def aggregates_of(select: exp.Select) -> Iterator[exp.Expr]:
-    """The outermost aggregates of this SELECT that are not over windows of rows."""
-    for node in own_nodes(select, exp.Func):
-        if is_aggregate(node) and not is_inside(node, (exp.Window, exp.AggFunc)):
-            yield node
+def joins_of(select: exp.Expr) -> list[exp.Join]:
+    """The JOIN clauses of a SELECT, in order."""
+    return select.args.get("joins") or []
 
 
-def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
-    """Each `event.<attribute>` in a query, with the attribute's name."""
-    for column in node.find_all(exp.Column):
-        if column.table.lower() == EVENT:
-            if column.db or not isinstance(column.this, exp.Identifier):
-                raise Unsupported("event.<attribute> takes one name", column)
-            yield column.name, column
+def sources_of(select: exp.Expr) -> list[exp.Expr]:
+    """The tables and subqueries that FROM and JOIN read, in order; empty without FROM."""
+    from_ = select.args.get("from_")
+    if from_ is None:
+        return []
+    sources = [from_.this]
+    for join in joins_of(select):
+        sources.append(join.this)
+    return sources
+
+
+def clauses_of(node: exp.Expr) -> set[str]:
+    """The names of the arguments of a node that are present, for example of a SELECT's clauses."""
+    return {name for name, value in node.args.items() if value}
+
+
+def aliased_outputs(outputs: Sequence[exp.Expr]) -> dict[str, exp.Expr]:
+    """The expressions of a SELECT list that have an alias, by that alias in lower case."""
+    return {o.alias.lower(): o.this for o in outputs if isinstance(o, exp.Alias)}
+
+
+def resolve_output(entry: exp.Expr, outputs: Sequence[exp.Expr]) -> exp.Expr:
+    """The expression that an entry of GROUP BY or ORDER BY stands for.
+
+    An entry may name one of `outputs` by its number (from 1) or alias; others stand for themselves.
+    """
+    if isinstance(entry, exp.Literal) and entry.is_int and 0 < int(entry.name) <= len(outputs):
+        return outputs[int(entry.name) - 1].unalias()
+    if isinstance(entry, exp.Column) and not entry.table:
+        return aliased_outputs(outputs).get(entry.name.lower(), entry)
+    return entry
+
+
+def has_star(select: exp.Select) -> bool:
+    """Whether the SELECT list has `*` or `alias.*`."""
+    return any(output.is_star for output in select.expressions)
+
+
+# Nodes
+
+
+def own_nodes(select: exp.Select, node_type: type[Node]) -> list[Node]:
+    """The nodes of a type that belong to this SELECT and not to a query inside it."""
+    nodes = []
+    for node in select.find_all(node_type):
+        if node is not select and node.find_ancestor(exp.Select) is select:
+            nodes.append(node)
+    return nodes
 
 
 def is_inside(node: exp.Expr, node_types: tuple[type[exp.Expr], ...]) -> bool:
+    """Whether a node lies inside a node of these types, within its SELECT."""
     parent = node.parent
     while parent is not None and not isinstance(parent, exp.Select):
         if isinstance(parent, node_types):
             return True
         parent = parent.parent
     return False
+
+
+def is_array_exists(node: exp.Expr) -> bool:
+    """Whether this is the function exists(array, x -> …), not the predicate EXISTS (SELECT …)."""
+    return isinstance(node, exp.Exists) and node.expression is not None
+
+
+def event_columns(node: exp.Expr) -> Iterator[tuple[str, exp.Column]]:
+    """Each `event.<attribute>` in a query, with the attribute's name."""
+    for column in node.find_all(exp.Column):
+        if column.table.lower() != EVENT:
+            continue
+        if column.db or not isinstance(column.this, exp.Identifier):
+            raise Unsupported("event.<attribute> takes one name", column)
+        yield column.name, column
+
+
+# Checks
+
+
+def check_nodes(select: exp.Select, unsupported: dict[type[exp.Expr], str]) -> None:
+    """Raises `Unsupported` for nodes of the given types, with the message for the type."""
+    for node_type, message in unsupported.items():
+        for node in own_nodes(select, node_type):
+            if not is_array_exists(node):
+                raise Unsupported(message, node)
+
+
+def check_subqueries_in_from(select: exp.Select) -> None:
+    """Raises `Unsupported` for subqueries outside of FROM and JOIN."""
+    for node in own_nodes(select, exp.Subquery):
+        if not isinstance(node.parent, exp.From | exp.Join):
+            raise Unsupported("a subquery is supported in FROM only", node)
+
+
+def check_in_lists(select: exp.Select, message: str) -> None:
+    """Raises `Unsupported` with the message for IN (SELECT …)."""
+    for node in own_nodes(select, exp.In):
+        if node.args.get("query") is not None:
+            raise Unsupported(message, node)
+
+
+def check_supported(select: exp.Select) -> None:
+    """Raises `Unsupported` for what no query about an event can have."""
+    check_nodes(select, _UNSUPPORTED_NODES)
+    for node in [*own_nodes(select, exp.ArgMin), *own_nodes(select, exp.ArgMax)]:
+        if node.args.get("count") is not None:
+            raise Unsupported(
+                "min_by and max_by take two arguments here; "
+                "for the first rows use ORDER BY and LIMIT",
+                node,
+            )
+    check_subqueries_in_from(select)
+    check_in_lists(
+        select, "IN (SELECT …) is not supported in a query about an event; join the table"
+    )
+
+
+def check_plain_groups(group: exp.Expr) -> None:
+    """Raises `Unsupported` for ROLLUP, CUBE, GROUPING SETS and GROUP BY ALL."""
+    for key in group.expressions:
+        if isinstance(key, exp.Rollup | exp.Cube | exp.GroupingSets):
+            raise Unsupported("GROUP BY takes plain expressions here", group)
+    if any(map(group.args.get, _GROUPING_SETS)):
+        raise Unsupported("GROUP BY takes plain expressions here", group)
+
+
+# Aggregates
+
+
+def is_aggregate(node: exp.Expr) -> bool:
+    """Whether a function is an aggregate."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() in _UNPARSED_AGGREGATES
+    return isinstance(node, exp.AggFunc)
+
+
+def aggregates_of(select: exp.Select) -> Iterator[exp.Expr]:
+    """The outermost aggregates of this SELECT, without window functions (OVER)."""
+    for node in own_nodes(select, exp.Func):
+        if is_aggregate(node) and not is_inside(node, (exp.Window, exp.AggFunc)):
+            yield node
+
+
+def normalize_aggregates(query: Node) -> Node:
+    """Replace synonyms of aggregates by the names that the parser knows, in place.
+
+    Outputs without an alias keep the name that they would have had.
+    """
+    for node in list(query.find_all(exp.Anonymous, exp.Any)):
+        aggregate = _parsed_aggregate(node)
+        if aggregate is None:
+            continue
+        if isinstance(node.parent, exp.Select) and node.arg_key == "expressions":
+            aggregate = exp.alias_(aggregate, node.sql(dialect="spark"), quoted=True)
+        node.replace(aggregate)
+    return query
+
+
+def _parsed_aggregate(node: exp.Expr) -> exp.Expr | None:
+    """The aggregate that a function call means; None if it is not such a synonym."""
+    if isinstance(node, exp.Any):
+        if isinstance(node.parent, exp.Binary) and node.arg_key == "expression":
+            return None  # a comparison: x = ANY (…)
+        argument = node.this.unnest()
+        if isinstance(argument, exp.Query):
+            return None
+        return exp.LogicalOr(this=argument.copy())
+    aggregate_type = _AGGREGATE_ALIASES.get(node.name.lower())
+    if aggregate_type is None or not node.expressions:
+        return None
+    if isinstance(node.expressions[0], exp.Query):
+        return None
+    return aggregate_type(this=node.expressions[0].copy())

@@ -1,6 +1,7 @@
-"""In which order a recall reads pieces of history. Pure."""
+"""The order in which a recall reads pieces of history. No I/O."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 from recall.requests import Order, Piece
 
@@ -8,33 +9,45 @@ from recall.requests import Order, Piece
 def rank_pieces(
     pieces: Sequence[Piece], upper_bounds: Sequence[float | None], order: Order
 ) -> tuple[list[Piece], int]:
-    """Pieces as they are read, and how many at their beginning need not be: their summaries say that they hold nothing.
+    """Pieces in reading order, and how many of the first need not be read.
 
-    `pieces`: newest first, or oldest first where that is the order; `promises`: what the summary of each promises at
-    most (0: nothing; None: there is no summary). `promising` reads the pieces that promise most first, newer ones
-    before older ones of the same promise, and takes those without a summary for the best that is known; `mixed` takes
-    turns between the newest and the most promising, so that neither waits for the other.
+    `pieces` are newest first, or oldest first for that order. `upper_bounds`: how relevant each
+    piece can be at most, by its summary. 0: it holds nothing of use and need not be read; None:
+    there is no summary, so the piece counts as much as the best one.
+
+    `promising` reads the pieces with the highest bounds first, newer ones before older ones of the
+    same bound. `mixed` alternates between the newest piece and the most promising one.
     """
-    nothing = [piece for piece, promise in zip(pieces, upper_bounds, strict=True) if promise == 0]
-    rest = [
-        (piece, promise)
-        for piece, promise in zip(pieces, upper_bounds, strict=True)
-        if promise != 0
-    ]
-    best = max((promise for _, promise in rest if promise is not None), default=0.0)
-    hopeful = sorted(
-        rest, key=lambda one: -(best if one[1] is None else one[1])
-    )  # stable: newer ones stay before
+    useless: list[Piece] = []
+    useful: list[Piece] = []
+    bounds: dict[Piece, float | None] = {}
+    for piece, bound in zip(pieces, upper_bounds, strict=True):
+        if bound == 0:
+            useless.append(piece)
+        else:
+            useful.append(piece)
+            bounds[piece] = bound
     if order == "promising":
-        wanted = [piece for piece, _ in hopeful]
+        ranked = _by_upper_bound(useful, bounds)
     elif order == "mixed":
-        wanted = interleave([piece for piece, _ in rest], [piece for piece, _ in hopeful])
+        ranked = interleave(useful, _by_upper_bound(useful, bounds))
     else:
-        wanted = [piece for piece, _ in rest]
-    return [*nothing, *wanted], len(nothing)
+        ranked = useful
+    return [*useless, *ranked], len(useless)
+
+
+def _by_upper_bound(pieces: Sequence[Piece], bounds: dict[Piece, float | None]) -> list[Piece]:
+    """Pieces by descending bound; a stable sort, which keeps newer ones before older ones."""
+    highest = max((bound for bound in bounds.values() if bound is not None), default=0.0)
+
+    def rank(piece: Piece) -> float:
+        bound = bounds[piece]
+        return -(highest if bound is None else bound)
+
+    return sorted(pieces, key=rank)
 
 
 def interleave(first: Sequence[Piece], second: Sequence[Piece]) -> list[Piece]:
-    """One of each list in turn, each piece once."""
-    both = [piece for pair in zip(first, second, strict=True) for piece in pair]
-    return list(dict.fromkeys(both))
+    """The pieces of two lists in turn, each piece once. Both hold the same pieces."""
+    alternating = chain.from_iterable(zip(first, second, strict=True))
+    return list(dict.fromkeys(alternating))

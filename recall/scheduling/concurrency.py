@@ -1,44 +1,52 @@
-"""How many history queries may run at once, as the machine and the live process have room. Pure.
+"""How many history queries may run at once, given the load of the machine and the live process.
 
-The recall process is niced, so that its own work is told from others' by the kernel: it may fill the machine, as long
-as what is not niced leaves room and the live process keeps up.
+The recall process is niced, so the kernel accounts for its CPU time separately. It may use the
+whole machine as long as processes that are not niced leave room and the live process keeps up. No
+I/O.
 """
 
 from dataclasses import dataclass
 
-# Share of the processors that un-niced work takes, and seconds without a sign of life of live (it gives one every 2 s):
-# above the first of each there is one query less, below the second of both one more.
-_HIGH_LOAD, _LOW_LOAD = 0.9, 0.7
-_LATE_HEARTBEAT, _TIMELY_HEARTBEAT = 6.0, 4.0
+# The share of CPU time of processes that are not niced. Above the high limit there is one query
+# less, below the low one there may be one more.
+_HIGH_LOAD = 0.9
+_LOW_LOAD = 0.7
+
+# The age of the live process's last heartbeat, which it sends every 2 s; same rule.
+_LATE_HEARTBEAT = 6.0  # seconds
+_TIMELY_HEARTBEAT = 4.0  # seconds
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Time of all processors since the start of the machine: urgent (not niced), and in all. Any unit."""
+    """CPU time since boot, of processes that are not niced and in all; in any one unit."""
 
     urgent: int
     total: int
 
     def urgent_share_since(self, earlier: "CpuTimes") -> float:
-        """The share of urgent work since another reading."""
+        """The share of processes that are not niced since an earlier reading."""
         return (self.urgent - earlier.urgent) / max(self.total - earlier.total, 1)
 
     @classmethod
     def parse(cls, stat: str) -> "CpuTimes":
-        """From the first line of Linux's /proc/stat: user, nice, system, idle, waiting for disks, then others."""
-        user, nice, system, idle, waits, *others = map(int, stat.split()[1:9])
-        urgent = user + system + sum(others)
-        return cls(urgent, urgent + nice + idle + waits)
+        """From the first line of Linux's /proc/stat: cpu, user, nice, system, idle, iowait, …"""
+        times = map(int, stat.split()[1:9])
+        user, nice, system, idle, iowait, *interrupts_and_steal = times
+        urgent = user + system + sum(interrupts_and_steal)
+        return cls(urgent, urgent + nice + idle + iowait)
 
 
 def adjust_concurrency(
     current: int, minimum: int, maximum: int, urgent_share: float, heartbeat_age: float | None
 ) -> int:
-    """The number of history queries from here on, one more or less than now, within the bounds. `busy`: share of the
-    processors taken by urgent work; `silent`: seconds since live's last sign of life, None where none runs."""
-    late = heartbeat_age or 0.0
-    if urgent_share > _HIGH_LOAD or late > _LATE_HEARTBEAT:
+    """The number of history queries from now on: `current`, or one more or less, within bounds.
+
+    `heartbeat_age`: of the live process, in seconds; None: no live process runs.
+    """
+    age = heartbeat_age or 0.0
+    if urgent_share > _HIGH_LOAD or age > _LATE_HEARTBEAT:
         current -= 1
-    elif urgent_share < _LOW_LOAD and late < _TIMELY_HEARTBEAT:
+    elif urgent_share < _LOW_LOAD and age < _TIMELY_HEARTBEAT:
         current += 1
     return min(max(current, minimum), maximum)

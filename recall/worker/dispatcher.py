@@ -12,7 +12,7 @@ import sql
 from recall.engines import EventTables
 from recall.errors import Cancelled, EngineLost
 from recall.ledger import Ledger, Task, TurnResult, retry_on_deadlock
-from recall.query import MERGED_TABLE
+from recall.query import sql_names
 from recall.requests import SimilarQuestion
 from recall.scheduling import MAX_RUN_SECONDS, choose_run_length
 from recall.worker.active_tasks import ActiveTask, ActiveTasks
@@ -254,7 +254,7 @@ class Dispatcher:
         if not template.reads_event_tables:
             return {}
         names = template.partial.inputs.event_tables | template.merge.inputs.event_tables
-        tables: dict[str, dict[str, Any]] = {name: {} for name in names - {MERGED_TABLE}}
+        tables: dict[str, dict[str, Any]] = {name: {} for name in names - {sql_names.MERGED_TABLE}}
         if not tables:
             return {}
         eids = [active_task.task.event.eid for active_task in active_tasks]

@@ -17,7 +17,7 @@ from archiver.times import to_micros
 from moirae.inspect.past_events import load_answers
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
-from recall.operators import aggregates
+from recall.operators import limits
 from recall.requests import RecallEvent, SqlQuestion
 from tests.integration.history import History, go_on, history
 
@@ -78,7 +78,7 @@ def test_a_recall_that_holds_too_much_fails_by_itself(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the rule and the limit; who asked with it is answered."""
-    monkeypatch.setattr(aggregates, "MAX_ROWS", 20)
+    monkeypatch.setattr(limits, "MAX_ROWS", 20)
     large = past.ask(2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large")
     small = past.ask(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
     with past.manager() as manager:
@@ -87,7 +87,7 @@ def test_a_recall_that_holds_too_much_fails_by_itself(
         )
     assert past.task(large)["state"] == "failed" and past.task(small)["state"] == "done"
     error = past.task(large)["error"]
-    assert error.startswith("recall norm of rule g/large: ") and "more than 20 groups" in error
+    assert error.startswith("recall norm of rule g/large: ") and "limit of 20 groups" in error
 
 
 class _Endless:

@@ -479,7 +479,7 @@ def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
 def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.operators.aggregates.MAX_ROWS", 30)
+    monkeypatch.setattr("recall.operators.limits.MAX_ROWS", 30)
     monkeypatch.setattr("recall.worker.active_tasks._CHECK_INTERVAL", 0.0)
     groups = "SELECT h.ts AS t, count(*) AS n FROM past h GROUP BY h.ts"
     with past.manager() as manager:

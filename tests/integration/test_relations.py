@@ -13,7 +13,7 @@ from moirae.errors import MoiraeError
 from moirae.inspect.status import collect_status, list_problems
 from moirae.live.relations import Relations
 from moirae.runtime import database, embedded_database
-from recall.query.bind import VALID_FROM, VALID_TO
+from recall.query import sql_names
 from tests.faults.harness import workspace
 
 WORKSPACE = """
@@ -54,7 +54,8 @@ def connection(settings: Settings) -> Iterator[Connection[Any]]:
 def _versions(relations: Relations) -> list[tuple[Any, ...]]:
     rows = relations.table("hosts").to_pylist()
     return sorted(
-        (r["host"], r["site"], r["cores"], r[VALID_FROM].year, r[VALID_TO].year) for r in rows
+        (r["host"], r["site"], r["cores"], r[sql_names.VALID_FROM].year, r[sql_names.VALID_TO].year)
+        for r in rows
     )
 
 

@@ -18,7 +18,7 @@ import sql
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.ingest.writer import ArchiveWriter
 from moirae.cli import app
-from recall.query.bind import VALID_FROM, VALID_TO
+from recall.query import sql_names
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.sql_answers import SqlReplayer
 from tests.integration.history import (
@@ -215,7 +215,7 @@ def test_a_difference_is_put_down_to_what_else_has_changed(
 
     def relations(_: str) -> pa.Table:
         found = past.connection.execute("SELECT row->>'host' FROM relation_versions").fetchall()
-        moments = {VALID_FROM: [START], VALID_TO: [START + timedelta(days=9)]}
+        moments = {sql_names.VALID_FROM: [START], sql_names.VALID_TO: [START + timedelta(days=9)]}
         return pa.table({"host": pa.array([host for (host,) in found]), **moments})
 
     put("h0", settled=False)

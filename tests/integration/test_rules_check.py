@@ -61,7 +61,7 @@ REFUSED = {
     "CREATE OR REPLACE TEMPORARY VIEW events USING text OPTIONS (path '/etc/hostname')": "",
     "EXECUTE IMMEDIATE 'CREATE TABLE owned USING parquet AS SELECT 1 AS a'": "",
     "SET spark.sql.ansi.enabled=false": "",
-    "SELECT 1; DROP VIEW events": "one SELECT",
+    "SELECT 1; DROP VIEW events": "single SELECT",
     "SELECT /*+ REPARTITION(100000) */ * FROM events": "",
     "SELECT count(*) AS n FROM events a CROSS JOIN events b CROSS JOIN events c": "",
     "SELECT ts, rand() AS x FROM events": "another answer each time",
@@ -72,7 +72,7 @@ REFUSED = {
     "SELECT host FROM events": "AS ts",
     "SELECT host, CAST(ts AS STRING) AS ts FROM events": "ts must be",
     "SELECT host, count(*) AS n FROM events GROUP BY host": "window",
-    "SELECT a.host, a.ts FROM events a JOIN ping p ON a.host = p.host": "says how far apart in time",
+    "SELECT a.host, a.ts FROM events a JOIN ping p ON a.host = p.host": "must bound the time between its rows",
     "SELECT host, ts FROM events ORDER BY ts LIMIT 5": "LIMIT",
     "SELECT host, ts, lag(cpu) OVER (PARTITION BY host ORDER BY ts) AS l FROM events": "OVER",
     "SELECT host, ts FROM hosts": "stream",
@@ -218,7 +218,7 @@ def test_a_rule_with_questions_is_sound_and_knows_its_answers(
         ("event.cpu > norm.mean", "event.cpu > 95", "belongs in expr"),
         ("event.cpu > norm.mean", "similar.score > 0.5", "SQL recalls"),
         ("event.cpu > norm.mean", "event.cpu > (norm.mean", "SQL syntax"),
-        ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "one SELECT"),
+        ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "single SELECT"),
     ],
 )
 def test_wrong_questions_are_refused_with_rule_and_place(

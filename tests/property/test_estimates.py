@@ -17,7 +17,8 @@ from recall.operators.estimate import (
     estimate_total,
     piece_seconds,
 )
-from recall.operators.moments import estimate_rows, read_sample
+from recall.operators.moments import read_sample
+from recall.operators.row_estimates import estimate_rows
 from recall.query.shape import Tables
 from recall.query.split import split_query
 

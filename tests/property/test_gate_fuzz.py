@@ -339,7 +339,10 @@ def test_names_that_double_are_counted_not_written_out(
     rules, problems = parse_rules("rules.yaml", text + "  rules: []\n", place.table_names)
     assert not problems
     _, found = check_rules(spark, place, rules)
-    assert "reads 128 tables once every name is written out; at most 64" in found[0].message
+    assert (
+        "reads 128 tables after expanding WITH and derived streams; the limit is 64"
+        in found[0].message
+    )
     assert found[0].line == 11
 
 

@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.scheduling.stride import StrideScheduler, choose_run_length
+from recall.scheduling.run_length import choose_run_length
+from recall.scheduling.stride import StrideScheduler
 
 
 def turns(stride: StrideScheduler[str], able: list[str], count: int) -> Counter[str]:

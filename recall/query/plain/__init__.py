@@ -1,11 +1,12 @@
-"""Rules in a part of SQL that means the same in Spark and in DuckDB, as queries with their constants as data. Pure.
+"""Event queries in a subset of SQL that means the same in Spark and in DuckDB.
 
-A query in this part is one SELECT over one stream, or over such a SELECT, that filters and projects, or that groups by
-windows and columns: plain types, comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, + - * / %, and the common aggregates.
-It is written anew, with every name qualified, every type explicit, and the constants of its outermost SELECT taken out
-into a table, so that queries that differ in constants only have one text. Sliding windows are written in two steps,
-too: rows into panes, panes into windows. `tests/contract/test_live_engines.py` holds both engines and Spark's own
-reading of the rules against each other. Whatever is not listed here is `NotPlain`.
+A query of this subset is one SELECT over one stream, or over another such SELECT, that filters and
+projects, or groups by windows and columns. It uses plain types, comparisons, AND, OR, NOT, IN,
+BETWEEN, IS NULL, + - * / %, and the common aggregates. The query is rewritten with every name
+qualified and every type explicit. The constants of its outermost SELECT move to a table, so that
+queries which differ only in constants have one text. Sliding windows are also written in two steps:
+rows into panes, panes into windows. `tests/contract/test_live_engines.py` compares both engines
+with Spark's reading of the original rules. What is not listed here raises `NotPlain`. No I/O.
 """
 
 from collections.abc import Mapping
@@ -14,12 +15,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from recall.errors import NotPlain
-from recall.query.plain.model import PANES_TABLE, PanedQuery, PlainQuery, SqlDialect
+from recall.query.plain.model import PanedQuery, PlainQuery, SqlDialect, TypedExpression
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
-from recall.query.plain.select import SelectWriter
+from recall.query.plain.select import RenderedSelect, SelectWriter
 
 __all__ = [
-    "PANES_TABLE",
     "DuckDBDialect",
     "PanedQuery",
     "PlainQuery",
@@ -34,44 +34,54 @@ def to_plain(
     output_types: Mapping[str, str],
     dialect: SqlDialect,
 ) -> PlainQuery:
-    """The query over physical `tables` (columns with types), whose attributes have some `types`. Raises `NotPlain`.
+    """Write a query in an engine's dialect. Raises `NotPlain`.
 
-    Its types are as Spark has found them: where they would come out otherwise here, it is not plain.
+    `tables`: the types of the physical tables' columns. `output_types`: the types of the query's
+    attributes (all outputs but `ts`) as Spark determined them; if an attribute would have another
+    type here, the query is not plain.
     """
     if not isinstance(query, exp.Select):
         raise NotPlain("it is not one SELECT")
     writer = SelectWriter(dialect, tables, parameterized=True)
-    written = writer.write(query)
-    made = {name.lower(): value for name, value in written.outputs}
-    if len(made) != len(written.outputs) or set(made) != {
-        "ts",
-        *(name.lower() for name in output_types),
-    }:
-        raise NotPlain("an output without a name of its own")
-    if made["ts"].type != "timestamp" or any(
-        made[name.lower()].type != kind for name, kind in output_types.items()
-    ):
-        raise NotPlain(
-            "outputs of other types than int, bigint, double, string, boolean and timestamp"
-        )
-    columns = [
-        f"{made['ts'].sql} AS ts",
-        *(f"{made[name.lower()].sql} AS c{i}" for i, name in enumerate(output_types)),
-    ]
+    rendered = writer.write(query)
+    outputs = _check_outputs(rendered, output_types)
+    columns = [f"{outputs['ts'].sql} AS ts"]
+    written_types = []
+    for number, name in enumerate(output_types):
+        output = outputs[name.lower()]
+        columns.append(f"{output.sql} AS c{number}")
+        written_types.append(output.type)
     head = f"SELECT {writer.rule_column} AS rule, {', '.join(columns)} "
-    before, middle, after = written.text_parts
-    paned = written.paned_query
-    if paned is not None:
-        first, *rest = paned.merge
-        paned = replace(paned, merge=(head + first, *rest))
+    before_source, before_constants, after_constants = rendered.text_parts
+    paned_query = rendered.paned_query
+    if paned_query is not None:
+        first, *remaining = paned_query.merge
+        paned_query = replace(paned_query, merge=(head + first, *remaining))
     return PlainQuery(
-        (head + before, middle, after),
-        written.source.sql,
-        written.source.is_query,
-        written.source.streams,
-        tuple(kind for kind, _ in writer.constants),
-        tuple(output_types),
-        tuple(made[name.lower()].type for name in output_types),
-        tuple(value for _, value in writer.constants),
-        paned,
+        text=(head + before_source, before_constants, after_constants),
+        source=rendered.source.sql,
+        source_is_query=rendered.source.is_query,
+        streams=rendered.source.streams,
+        constant_types=tuple(constant_type for constant_type, _ in writer.constants),
+        output_names=tuple(output_types),
+        output_types=tuple(written_types),
+        constants=tuple(value for _, value in writer.constants),
+        paned_query=paned_query,
     )
+
+
+def _check_outputs(
+    rendered: RenderedSelect, output_types: Mapping[str, str]
+) -> dict[str, TypedExpression]:
+    """The outputs by name in lower case: `ts` and the attributes. Raises `NotPlain`."""
+    outputs = {name.lower(): value for name, value in rendered.outputs}
+    expected_types = {name.lower(): output_type for name, output_type in output_types.items()}
+    expected_types["ts"] = "timestamp"
+    if len(outputs) != len(rendered.outputs) or outputs.keys() != expected_types.keys():
+        raise NotPlain("an output without a unique name")
+    for name, expected_type in expected_types.items():
+        if outputs[name].type != expected_type:
+            raise NotPlain(
+                "outputs of other types than int, bigint, double, string, boolean and timestamp"
+            )
+    return outputs

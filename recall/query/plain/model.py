@@ -1,4 +1,4 @@
-"""What a plain query is written as, and what it is written with."""
+"""What a plain query is written as, and the dialects that it is written in."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,20 +7,21 @@ from typing import Any, Literal, Protocol
 
 PlainType = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
 
-PLAIN_TYPE_NAMES: frozenset[str] = frozenset(
+# The types that columns may have; decimals are constants only.
+PLAIN_TYPES: frozenset[str] = frozenset(
     ("int", "bigint", "double", "string", "boolean", "timestamp")
 )
-# Columns by name, lower case.
-PlainColumns = Mapping[str, PlainType]
+
+# The types of columns, by name in lower case.
+ColumnTypes = Mapping[str, PlainType]
+
 # Size, slide and offset of windows, in microseconds.
 Window = tuple[int, int, int]
-# The table of panes that a merge reads.
-PANES_TABLE = "_panes"
 
 
 @dataclass(frozen=True)
 class TypedExpression:
-    """An expression, or a constant by its text."""
+    """SQL text with its type; or a constant, whose text as written is `literal`."""
 
     sql: str
     type: PlainType
@@ -29,7 +30,10 @@ class TypedExpression:
 
 @dataclass(frozen=True)
 class PlainAggregate:
-    """count, count_distinct, sum, avg, min or max `of` an expression (of an average: as double), and its value."""
+    """An aggregate: its value, and the SQL of its operand.
+
+    `kind`: count, count_distinct, sum, avg, min or max. The operand of avg is a double.
+    """
 
     kind: str
     operand: str
@@ -37,22 +41,27 @@ class PlainAggregate:
 
 
 class PaneDialect(Protocol):
-    """How windows are merged from the panes in the table `_panes`, which start at `_w` (microseconds)."""
+    """How an engine merges panes, from the table `_panes`, into windows.
+
+    A pane starts at its `_w`, in microseconds.
+    """
 
     def assign_windows(self, window: Window) -> str:
-        """FROM with each pane in each of its windows, which start at `_start`, from $low to $high (microseconds), the
-        first of which must be the start of one.
+        """FROM with each pane in each of its windows.
+
+        Windows start at `_start`, from $low to $high, in microseconds; $low must be the start of a
+        window.
         """
 
     def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
         """What is computed of an aggregate for each pane."""
 
-    def merge_aggregate(self, aggregate: PlainAggregate, parts: Sequence[str]) -> str:
-        """What is made of these columns of several panes; of the aggregate's type."""
+    def merge_aggregate(self, aggregate: PlainAggregate, part_columns: Sequence[str]) -> str:
+        """The aggregate over several panes, from columns of its partial aggregates."""
 
 
 class SqlDialect(Protocol):
-    """What engines say differently."""
+    """What engines write differently."""
 
     def quote(self, name: str) -> str:
         """A quoted identifier."""
@@ -61,22 +70,23 @@ class SqlDialect(Protocol):
         """FROM with each row in each of its windows, and what to group by."""
 
     def window_bound(self, column: str, side: str, window: Window) -> str:
-        """The `start` or `end` of a window that stands in a column."""
+        """The `start` or `end` of a window that is in a column, as a timestamp."""
 
     @property
     def pane_dialect(self) -> PaneDialect | None:
-        """How windows are merged from panes; None: this engine keeps none."""
+        """How windows are merged from panes; None if the engine keeps no panes."""
 
 
 @dataclass(frozen=True)
 class PanedQuery:
     """A query over sliding windows in two steps, so that no row is aggregated twice.
 
-    Windows that overlap are cut into panes, as long as the greatest common divisor of size and slide, so that no
-    border of a window lies inside one. `partial` aggregates rows into their panes, `merge` makes of the panes in the
-    table `_panes` what the query says of windows that start in [$low, $high] (Li, Maier, Tufte, Papadimos and Tucker:
-    No Pane, No Gain. SIGMOD Record 34(1), 2005). Both are texts between which the table of constants belongs, where
-    they need it; the column `_w` of the partial is where a pane starts, in microseconds.
+    Overlapping windows are cut into panes as long as the greatest common divisor of size and slide,
+    so that no pane crosses a window's border. `partial` aggregates rows into panes, with the start
+    of the pane in microseconds as `_w`; `merge` computes windows that start in [$low, $high] from
+    the panes in the table `_panes` (Li, Maier, Tufte, Papadimos and Tucker: No Pane, No Gain.
+    SIGMOD Record 34(1), 2005). Where either needs the table of constants, it belongs between the
+    two parts of the text; otherwise the text is one part.
     """
 
     stream: str
@@ -86,22 +96,23 @@ class PanedQuery:
 
     @property
     def pane_length(self) -> int:
-        """Of a pane, in microseconds."""
+        """The length of a pane in microseconds."""
         size, slide, _ = self.window
         return gcd(size, slide)
 
 
 @dataclass(frozen=True)
 class PlainQuery:
-    """A query whose constants are data. Queries with equal `text`, `kinds` and `names` have one shape.
+    """A query whose constants are data. Queries that differ only in `constants` are equal.
 
-    `text`: parts between which the source, then the table of constants belong; that table has `rule` and a column
-    `p<n>` for each constant. Result: `rule`, `ts`, and `c<n>` for the attributes, named `names`, of types `types`.
+    `text`: three parts. Between the first two belongs the source, between the last two the table of
+    constants, which has the columns `rule` and `p<n>` for each constant. The result has the columns
+    `rule`, `ts` and `c<n>` for the attributes `output_names`.
     """
 
     text: tuple[str, str, str]
     source: str
-    source_is_query: bool  # the source is a query, not a table
+    source_is_query: bool  # otherwise a table
     streams: frozenset[str]
     constant_types: tuple[PlainType, ...]
     output_names: tuple[str, ...]
@@ -110,6 +121,11 @@ class PlainQuery:
     paned_query: PanedQuery | None = None
 
     def sql(self, constants: str, source: str | None = None) -> str:
-        """The query over a table of constants; `source`: where the rows of the source are, if they are made."""
-        head, middle, tail = self.text
-        return head + (self.source if source is None else source) + middle + constants + tail
+        """The query over a table of constants.
+
+        `source`: a table with the rows of the source, if these are materialised.
+        """
+        before_source, before_constants, after_constants = self.text
+        if source is None:
+            source = self.source
+        return before_source + source + before_constants + constants + after_constants

@@ -1,8 +1,9 @@
-"""How engines say what plain queries are written as. Pure."""
+"""The dialects of Spark and DuckDB for plain queries. See `SqlDialect` and `PaneDialect`."""
 
 from collections.abc import Sequence
 
-from recall.query.plain.model import PANES_TABLE, PlainAggregate, Window
+from recall.query.plain.model import PlainAggregate, Window
+from recall.query.sql_names import PANES_TABLE
 
 
 def _quote(name: str, quote_mark: str) -> str:
@@ -10,83 +11,87 @@ def _quote(name: str, quote_mark: str) -> str:
 
 
 class SparkDialect:
-    """Spark's: it knows windows itself."""
+    """Spark's SQL, which has windows as a function."""
 
     pane_dialect = None
 
     def quote(self, name: str) -> str:
-        """See `Words`."""
+        """See `SqlDialect`."""
         return _quote(name, "`")
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
-        """See `Words`."""
-        spans = ", ".join(f"'{span} microseconds'" for span in window)
-        return f"{source} AS {alias}", f"window({time}, {spans})"
+        """See `SqlDialect`."""
+        intervals = ", ".join(f"'{length} microseconds'" for length in window)
+        return f"{source} AS {alias}", f"window({time}, {intervals})"
 
     def window_bound(self, column: str, side: str, window: Window) -> str:
-        """See `Words`."""
+        """See `SqlDialect`."""
         return f"{column}.{side}"
 
 
-def _window_starts(at: str, window: Window) -> tuple[str, str]:
-    """When the first and the last of the windows start that hold a moment; all in microseconds."""
+def _window_starts(time: str, window: Window) -> tuple[str, str]:
+    """SQL for the starts of the first and the last window that hold a time; in microseconds."""
     size, slide, offset = window
-    last = f"({at} - (({at} - {offset}) % {slide} + {slide}) % {slide})"
-    # The first starts less than `size` before the moment.
-    return f"({last} - (({size - 1} - ({at} - {last})) // {slide}) * {slide})", last
+    last = f"({time} - (({time} - {offset}) % {slide} + {slide}) % {slide})"
+    # The first starts less than `size` before the time.
+    first = f"({last} - (({size - 1} - ({time} - {last})) // {slide}) * {slide})"
+    return first, last
 
 
 class DuckDBPaneDialect:
-    """DuckDB's way from panes to windows; see `PaneWords`."""
+    """DuckDB's SQL to merge panes into windows."""
 
     def assign_windows(self, window: Window) -> str:
-        """See `PaneWords`."""
+        """See `PaneDialect`."""
         first, last = _window_starts("_w", window)
-        starts = f"unnest(range(greatest({first}, $low), least({last}, $high) + 1, {window[1]})) AS _start"
-        return f"(SELECT {PANES_TABLE}.*, {starts} FROM {PANES_TABLE})"
+        _, slide, _ = window
+        bounds = f"greatest({first}, $low), least({last}, $high) + 1, {slide}"
+        return f"(SELECT {PANES_TABLE}.*, unnest(range({bounds})) AS _start FROM {PANES_TABLE})"
 
     def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
-        """See `PaneWords`."""
-        of = aggregate.operand
+        """See `PaneDialect`."""
+        operand = aggregate.operand
         if aggregate.kind == "avg":
-            return f"sum({of})", f"count({of})"
+            return f"sum({operand})", f"count({operand})"
         if aggregate.kind == "count_distinct":
-            return (f"list(DISTINCT {of}) FILTER (WHERE {of} IS NOT NULL)",)
+            return (f"list(DISTINCT {operand}) FILTER (WHERE {operand} IS NOT NULL)",)
         return (aggregate.expression.sql,)
 
-    def merge_aggregate(self, aggregate: PlainAggregate, parts: Sequence[str]) -> str:
-        """See `PaneWords`."""
+    def merge_aggregate(self, aggregate: PlainAggregate, part_columns: Sequence[str]) -> str:
+        """See `PaneDialect`."""
+        part = part_columns[0]
         match aggregate.kind:
             case "count" | "sum":
-                return f"CAST(sum({parts[0]}) AS {aggregate.expression.type.upper()})"
+                return f"CAST(sum({part}) AS {aggregate.expression.type.upper()})"
             case "avg":
-                return f"sum({parts[0]}) / sum({parts[1]})"
+                return f"sum({part}) / sum({part_columns[1]})"
             case "count_distinct":
-                return f"len(list_distinct(flatten(list({parts[0]}))))"
-        return f"{aggregate.kind}({parts[0]})"
+                return f"len(list_distinct(flatten(list({part}))))"
+        return f"{aggregate.kind}({part})"
 
 
 class DuckDBDialect:
-    """DuckDB's: a window is the microsecond at which it starts."""
+    """DuckDB's SQL. A window is represented by the microsecond at which it starts."""
 
     pane_dialect = DuckDBPaneDialect()
 
     def quote(self, name: str) -> str:
-        """See `Words`."""
+        """See `SqlDialect`."""
         return _quote(name, '"')
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
-        """See `Words`."""
+        """See `SqlDialect`."""
         size, slide, _ = window
         first, last = _window_starts(f"epoch_us({time})", window)
         if slide == size:
             return f"{source} AS {alias}", last
         starts = f"unnest(range({first}, {last} + 1, {slide})) AS _start"
-        return (
-            f"(SELECT {alias}.*, {starts} FROM {source} AS {alias}) AS {alias}",
-            f"{alias}._start",
-        )
+        rows = f"SELECT {alias}.*, {starts} FROM {source} AS {alias}"
+        return f"({rows}) AS {alias}", f"{alias}._start"
 
     def window_bound(self, column: str, side: str, window: Window) -> str:
-        """See `Words`."""
-        return f"make_timestamptz({column}{'' if side == 'start' else f' + {window[0]}'})"
+        """See `SqlDialect`."""
+        size, _, _ = window
+        if side == "start":
+            return f"make_timestamptz({column})"
+        return f"make_timestamptz({column} + {size})"

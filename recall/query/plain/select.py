@@ -1,27 +1,31 @@
-"""SELECTs of plain queries, written anew; sliding windows in two steps as well. Pure."""
+"""SELECTs of plain queries, and the two steps of those over sliding windows."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd
 
 from sqlglot import exp
 
 from recall.errors import NotPlain
+from recall.query.parsing import Unsupported
+from recall.query.parts import clauses_of
+from recall.query.plain.expressions import AGGREGATES, ExpressionWriter, normalized_text
 from recall.query.plain.model import (
-    PLAIN_TYPE_NAMES,
-    PaneDialect,
+    PLAIN_TYPES,
+    ColumnTypes,
     PanedQuery,
     PlainAggregate,
-    PlainColumns,
     PlainType,
     SqlDialect,
     TypedExpression,
     Window,
 )
-from recall.query.plain.values import AGGREGATES, ExpressionWriter, normalized_text
-from recall.query.shape import Unsupported, is_window, parse_window, window_arguments
+from recall.query.plain.windows import WindowGroups, write_panes
+from recall.query.windows import is_window, parse_window, window_arguments
 
+# Outputs by name, in the order of the SELECT list.
 Outputs = list[tuple[str, TypedExpression]]
+
+_SUPPORTED_CLAUSES = {"expressions", "from_", "where", "group", "having"}
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,7 @@ class PlainSource:
     """What FROM names: a table, or a SELECT, which may group by windows."""
 
     sql: str
-    columns: PlainColumns
+    columns: ColumnTypes
     streams: frozenset[str]
     is_query: bool = False
     has_windows: bool = False
@@ -38,8 +42,10 @@ class PlainSource:
 
 @dataclass(frozen=True)
 class RenderedSelect:
-    """A SELECT. `parts`: from FROM on, the text before the source, up to the table of constants, and after it; of
-    `paned` the merge begins at FROM, too.
+    """A SELECT without its SELECT list, which follows from `outputs`.
+
+    `text_parts`: the text from FROM on: before the source, up to the table of constants, and after
+    it. The `merge` of `paned_query` begins at FROM, too.
     """
 
     outputs: Outputs
@@ -49,39 +55,8 @@ class RenderedSelect:
     paned_query: PanedQuery | None
 
 
-@dataclass(frozen=True)
-class _WindowGroups:
-    """Rows of a source grouped by windows and keys, columns `_w`, `k<n>`, `a<n>`; `carried`: what each group keeps of
-    the table of constants, where constants are needed before grouping.
-    """
-
-    dialect: SqlDialect
-    alias: str
-    time: str
-    constant_columns: Sequence[str]
-    keys: Sequence[str]
-    where: str
-
-    def select_rows(self, window: Window, values: Sequence[str]) -> tuple[str, str, str]:
-        """SELECT over rows, as text before the source, up to the table of constants, and after it."""
-        from_, border = self.dialect.assign_windows(
-            "\0", self.alias, f"{self.alias}.{self.time}", window
-        )
-        before, middle = from_.split("\0")
-        carried = [f"_c.{column}" for column in self.constant_columns]
-        keys = [f"{key} AS k{number}" for number, key in enumerate(self.keys)]
-        head = f"SELECT {', '.join([*carried, f'{border} AS _w', *keys, *values])} FROM {before}"
-        tail = f"{self.where} GROUP BY {', '.join([*carried, border, *self.keys])}"
-        return (head, f"{middle} CROSS JOIN ", f" AS _c{tail}") if carried else (head, middle, tail)
-
-    def select_panes(self, panes: PaneDialect, window: Window, values: Sequence[str]) -> str:
-        """SELECT of the same over panes."""
-        by = ["_start", *self.constant_columns, *(f"k{number}" for number in range(len(self.keys)))]
-        return f"SELECT {', '.join(['_start AS _w', *by[1:], *values])} FROM {panes.assign_windows(window)} GROUP BY {', '.join(by)}"
-
-
 class SelectWriter:
-    """Writes one SELECT; `shared`: its constants are columns of a table."""
+    """Writes one SELECT. `parameterized`: its constants are columns of a table."""
 
     def __init__(
         self, dialect: SqlDialect, tables: Mapping[str, Mapping[str, str]], parameterized: bool
@@ -94,160 +69,82 @@ class SelectWriter:
 
     @property
     def constants(self) -> Sequence[tuple[PlainType, object]]:
-        """Those that were taken out."""
+        """The types and values of the constants."""
         return self._expressions.constants
 
     def write(self, select: exp.Select) -> RenderedSelect:
-        """The SELECT. Raises `NotPlain`."""
-        wanted = {"expressions", "from_", "where", "group", "having"}
-        if {name for name, value in select.args.items() if value} - wanted:
-            raise NotPlain("it has more than SELECT, FROM, WHERE, GROUP BY and HAVING")
+        """Write the SELECT. Raises `NotPlain`."""
+        if clauses_of(select) - _SUPPORTED_CLAUSES:
+            raise NotPlain("it has other clauses than SELECT, FROM, WHERE, GROUP BY and HAVING")
         table = select.args["from_"].this
         source = self._write_source(table)
-        self._expressions.alias, self._expressions.columns = table.alias_or_name, source.columns
+        self._expressions.alias = table.alias_or_name
+        self._expressions.columns = source.columns
         if select.args.get("group") is not None:
             return self._write_aggregation(select, source)
         if select.args.get("having") is not None:
-            raise NotPlain("HAVING without groups")
+            raise NotPlain("HAVING without GROUP BY")
         return self._write_filter(select, source)
+
+    # FROM
+
+    def _write_source(self, table: exp.Expr) -> PlainSource:
+        if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
+            return self._write_subquery(table.this)
+        if isinstance(table, exp.Table) and table.name in self._tables:
+            columns: dict[str, PlainType] = {}
+            for name, column_type in self._tables[table.name].items():
+                if column_type in PLAIN_TYPES:
+                    columns[name.lower()] = column_type  # type: ignore[assignment]
+            return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
+        raise NotPlain("it reads something else than one stream")
+
+    def _write_subquery(self, select: exp.Select) -> PlainSource:
+        rendered = SelectWriter(self._dialect, self._tables, parameterized=False).write(select)
+        types: dict[str, PlainType] = {}
+        columns = []
+        for name, value in rendered.outputs:
+            types[name.lower()] = value.type
+            columns.append(f"{value.sql} AS {self._dialect.quote(name)}")
+        if len(types) != len(rendered.outputs) or "" in types:
+            raise NotPlain("an output without a unique name")
+        select_list = f"SELECT {', '.join(columns)}"
+        source = rendered.source
+        before_source, before_constants, after_constants = rendered.text_parts
+        paned_query = rendered.paned_query
+        if paned_query is not None:
+            paned_query = replace(paned_query, merge=(f"({select_list}{paned_query.merge[0]})",))
+        return PlainSource(
+            sql=f"({select_list}{before_source}{source.sql}{before_constants}{after_constants})",
+            columns=types,
+            streams=source.streams,
+            is_query=True,
+            has_windows=rendered.has_windows,
+            paned_query=paned_query,
+        )
+
+    # Rows
 
     def _write_filter(self, select: exp.Select, source: PlainSource) -> RenderedSelect:
         where = self._write_where(select.args.get("where"))
         outputs = self._write_outputs(select)
-        join, tail = self._join_constants(where)
-        middle = f" AS {self._dialect.quote(self._expressions.alias)}{join}"
-        paned = source.paned_query
-        if paned is not None:
-            # Of a source without a table of constants the merge is one text.
-            merge = (f" FROM {paned.merge[0]}{middle}", tail)
-            paned = replace(paned, merge=merge if self._parameterized else ("".join(merge),))
-        return RenderedSelect(outputs, (" FROM ", middle, tail), source, source.has_windows, paned)
+        before_constants, after_constants = self._join_constants(where)
+        alias = self._dialect.quote(self._expressions.alias)
+        from_ = f" AS {alias}{before_constants}"
+        paned_query = source.paned_query
+        if paned_query is not None:
+            merge: tuple[str, ...] = (f" FROM {paned_query.merge[0]}{from_}", after_constants)
+            if not self._parameterized:
+                merge = ("".join(merge),)
+            paned_query = replace(paned_query, merge=merge)
+        text_parts = (" FROM ", from_, after_constants)
+        return RenderedSelect(outputs, text_parts, source, source.has_windows, paned_query)
 
-    def _write_aggregation(self, select: exp.Select, source: PlainSource) -> RenderedSelect:
-        expressions = self._expressions
-        group = select.args["group"]
-        if {name for name, value in group.args.items() if value} - {"expressions"}:
-            raise NotPlain("groups of groups")
-        windows = [node for node in group.expressions if is_window(node)]
-        if len(windows) != 1:
-            raise NotPlain("groups without one window")
-        time, window = self._parse_window(windows[0])
-        where = self._write_where(select.args.get("where"))
-        keys = [expressions.write(node) for node in group.expressions if not is_window(node)]
-        if any(key.literal is not None or key.type == "double" for key in keys):
-            raise NotPlain("groups by constants or fractions")
-        nodes = [*select.expressions, *filter(None, [select.args.get("having")])]
-        found = [node for part in nodes for node in part.find_all(*AGGREGATES)]
-        aggregates = [expressions.write_aggregate(node) for node in found]
-        early = self._parameterized and len(self.constants) > 0  # some are needed before grouping
-        if early:
-            expressions.constants_alias, self.rule_column = "_g", "_g.rule"
-        held = {key.sql: TypedExpression(f"_g.k{n}", key.type) for n, key in enumerate(keys)}
-        for n, (node, one) in enumerate(zip(found, aggregates, strict=True)):
-            held[normalized_text(node)] = TypedExpression(f"_g.a{n}", one.expression.type)
-        expressions.enter_groups(held, window)
-        having, outputs = self._write_where(select.args.get("having")), self._write_outputs(select)
-        carried = (
-            ["rule", *(f"p{number}" for number in range(len(self.constants)))] if early else []
-        )
-        name = self._dialect.quote(expressions.alias)
-        groups = _WindowGroups(
-            self._dialect,
-            name,
-            self._dialect.quote(time),
-            carried,
-            [key.sql for key in keys],
-            where,
-        )
-        join, end = ("", having) if early else self._join_constants(having)
-        head, middle, tail = groups.select_rows(
-            window, [f"{one.expression.sql} AS a{n}" for n, one in enumerate(aggregates)]
-        )
-        if early:
-            parts = (f" FROM ({head}", middle, f"{tail}) AS _g{end}")
-        else:
-            parts = (f" FROM ({head}", f"{middle}{tail}) AS _g{join}", end)
-        paned = (
-            None
-            if source.has_windows
-            else self._write_panes(groups, source, window, aggregates, (join, end))
-        )
-        return RenderedSelect(outputs, parts, source, True, paned)
-
-    def _write_panes(
-        self,
-        groups: _WindowGroups,
-        source: PlainSource,
-        window: Window,
-        aggregates: Sequence[PlainAggregate],
-        after: tuple[str, str],
-    ) -> PanedQuery | None:
-        """Sliding windows over rows in two steps. `after`: the text up to the table of constants, and after it."""
-        panes, (size, slide, offset) = self._dialect.pane_dialect, window
-        if panes is None or size == slide:
-            return None
-        parts = [panes.partial_aggregates(one) for one in aggregates]
-        names = [[f"a{n}_{place}" for place, _ in enumerate(part)] for n, part in enumerate(parts)]
-        split = [
-            f"{sql} AS {name}"
-            for n, part in enumerate(parts)
-            for sql, name in zip(part, names[n], strict=True)
-        ]
-        head, middle, tail = groups.select_rows((gcd(size, slide),) * 2 + (offset,), split)
-        values = [
-            f"{panes.merge_aggregate(one, names[n])} AS a{n}" for n, one in enumerate(aggregates)
-        ]
-        merge = f" FROM ({groups.select_panes(panes, window, values)}) AS _g{after[0]}"
-        partial = (f"{head}{source.sql}{middle}", tail)
-        return PanedQuery(
-            min(source.streams),
-            window,
-            partial if groups.constant_columns else ("".join(partial),),
-            (merge, after[1])
-            if self._parameterized and not groups.constant_columns
-            else (merge + after[1],),
-        )
-
-    def _join_constants(self, where: str) -> tuple[str, str]:
-        return (" CROSS JOIN ", f" AS _c{where}") if self._parameterized else (where, "")
-
-    def _write_source(self, table: exp.Expr) -> PlainSource:
-        if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
-            written = SelectWriter(self._dialect, self._tables, parameterized=False).write(
-                table.this
-            )
-            head, middle, tail = written.text_parts
-            columns = ", ".join(
-                f"{value.sql} AS {self._dialect.quote(name)}" for name, value in written.outputs
-            )
-            kinds = {name.lower(): value.type for name, value in written.outputs}
-            if len(kinds) != len(written.outputs) or "" in kinds:
-                raise NotPlain("an output without a name of its own")
-            source, paned = written.source, written.paned_query
-            sql = f"(SELECT {columns}{head}{source.sql}{middle}{tail})"
-            if paned is not None:
-                paned = replace(paned, merge=(f"(SELECT {columns}{paned.merge[0]})",))
-            return PlainSource(sql, kinds, source.streams, True, written.has_windows, paned)
-        if isinstance(table, exp.Table) and table.name in self._tables:
-            known: dict[str, PlainType] = {}
-            for name, kind in self._tables[table.name].items():
-                if kind in PLAIN_TYPE_NAMES:
-                    known[name.lower()] = kind  # type: ignore[assignment]
-            return PlainSource(self._dialect.quote(table.name), known, frozenset({table.name}))
-        raise NotPlain("it reads something else than one stream")
-
-    def _parse_window(self, node: exp.Expr) -> tuple[str, Window]:
-        arguments = window_arguments(node)
-        try:
-            size, slide, start = parse_window(node, arguments[1:])
-        except Unsupported as error:
-            raise NotPlain("window") from error
-        if self._expressions.write(arguments[0]).type != "timestamp":
-            raise NotPlain("window")
-        return arguments[0].name.lower(), (size, slide, start)
-
-    def _write_where(self, node: exp.Expr | None) -> str:
-        return "" if node is None else f" WHERE {self._expressions.write_condition(node.this)}"
+    def _write_where(self, clause: exp.Expr | None) -> str:
+        """WHERE with the condition of a WHERE or HAVING clause."""
+        if clause is None:
+            return ""
+        return f" WHERE {self._expressions.write_condition(clause.this)}"
 
     def _write_outputs(self, select: exp.Select) -> Outputs:
         expressions = self._expressions
@@ -255,15 +152,120 @@ class SelectWriter:
         for node in select.expressions:
             if isinstance(node, exp.Star):
                 if expressions.is_grouped or any(node.args.values()):
-                    raise NotPlain("a star beside groups")
-                outputs += [
-                    (name, expressions.resolve_column(name)) for name in expressions.columns
-                ]
+                    raise NotPlain("* with groups or exceptions")
+                for name in expressions.columns:
+                    outputs.append((name, expressions.resolve_column(name)))
                 continue
             value = expressions.write(node.unalias())
             if value.literal is not None:
                 if value.type == "decimal":
-                    raise NotPlain("a decimal number as output")
+                    raise NotPlain("a decimal as output")
                 value = TypedExpression(expressions.cast_to(value, value.type), value.type)
             outputs.append((node.alias_or_name, value))
         return outputs
+
+    def _join_constants(self, text: str) -> tuple[str, str]:
+        """A text with the table of constants joined before it, if there is one.
+
+        The result is the text up to that table, and after it.
+        """
+        if not self._parameterized:
+            return text, ""
+        return " CROSS JOIN ", f" AS _c{text}"
+
+    # Groups
+
+    def _write_aggregation(self, select: exp.Select, source: PlainSource) -> RenderedSelect:
+        group = select.args["group"]
+        having_clause = select.args.get("having")
+        time, window = self._parse_window(group)
+        where = self._write_where(select.args.get("where"))
+        keys = self._write_keys(group)
+        aggregate_nodes: list[exp.Expr] = []
+        for clause in [*select.expressions, *filter(None, [having_clause])]:
+            aggregate_nodes.extend(clause.find_all(*AGGREGATES))
+        aggregates = list(map(self._expressions.write_aggregate, aggregate_nodes))
+        # Constants that are needed before grouping are carried along by each group.
+        groups_carry_constants = self._parameterized and len(self.constants) > 0
+        if groups_carry_constants:
+            self._expressions.constants_alias = "_g"
+            self.rule_column = "_g.rule"
+        self._enter_groups(keys, aggregate_nodes, aggregates, window)
+        having = self._write_where(having_clause)
+        outputs = self._write_outputs(select)
+        constant_columns: list[str] = []
+        if groups_carry_constants:
+            constant_columns.append("rule")
+            for number in range(len(self.constants)):
+                constant_columns.append(f"p{number}")
+        groups = WindowGroups(
+            dialect=self._dialect,
+            alias=self._dialect.quote(self._expressions.alias),
+            time=self._dialect.quote(time),
+            window=window,
+            keys=[key.sql for key in keys],
+            aggregates=aggregates,
+            where=where,
+            constant_columns=constant_columns,
+        )
+        before_source, before_constants, after_constants = groups.select_windows()
+        if groups_carry_constants:
+            suffix = ("", having)
+            after_constants = f"{after_constants}) AS _g{having}"
+        else:
+            suffix = self._join_constants(having)
+            before_constants = f"{before_constants}{after_constants}) AS _g{suffix[0]}"
+            after_constants = suffix[1]
+        text_parts = (f" FROM ({before_source}", before_constants, after_constants)
+        paned_query = None
+        if not source.has_windows:
+            paned_query = write_panes(
+                groups, min(source.streams), source.sql, suffix, self._parameterized
+            )
+        return RenderedSelect(
+            outputs, text_parts, source, has_windows=True, paned_query=paned_query
+        )
+
+    def _parse_window(self, group: exp.Expr) -> tuple[str, Window]:
+        """The name of the time column, and the one window of GROUP BY."""
+        if clauses_of(group) - {"expressions"}:
+            raise NotPlain("grouping sets")
+        windows = list(filter(is_window, group.expressions))
+        if len(windows) != 1:
+            raise NotPlain("groups without one window")
+        time, *intervals = window_arguments(windows[0])
+        try:
+            window = parse_window(windows[0], intervals)
+        except Unsupported as error:
+            raise NotPlain("an unsupported window") from error
+        if self._expressions.write(time).type != "timestamp":
+            raise NotPlain("a window over something else than a timestamp")
+        return time.name.lower(), window
+
+    def _write_keys(self, group: exp.Expr) -> list[TypedExpression]:
+        """The expressions of GROUP BY besides the window."""
+        keys = []
+        for node in group.expressions:
+            if is_window(node):
+                continue
+            key = self._expressions.write(node)
+            if key.literal is not None or key.type == "double":
+                raise NotPlain("groups by constants or fractions")
+            keys.append(key)
+        return keys
+
+    def _enter_groups(
+        self,
+        keys: Sequence[TypedExpression],
+        aggregate_nodes: Sequence[exp.Expr],
+        aggregates: Sequence[PlainAggregate],
+        window: Window,
+    ) -> None:
+        """Write expressions over groups `_g` with columns `k<n>` and `a<n>` from now on."""
+        values: dict[str, TypedExpression] = {}
+        for number, key in enumerate(keys):
+            values[key.sql] = TypedExpression(f"_g.k{number}", key.type)
+        for number, aggregate in enumerate(aggregates):
+            text = normalized_text(aggregate_nodes[number])
+            values[text] = TypedExpression(f"_g.a{number}", aggregate.expression.type)
+        self._expressions.enter_groups(values, window)

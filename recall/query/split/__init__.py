@@ -1,22 +1,21 @@
-"""A question to the past in two parts: a partial answer for each piece of history, and how these merge.
+"""A query about an event in two parts: a partial answer for each piece of history, and their merge.
 
-Aggregates are taken apart (an average into a sum and a count, a variance into count, mean and sum of squared
-differences), computed over each piece, and merged; outputs, HAVING, ORDER BY and LIMIT are evaluated over what is
-merged. Both parts are again queries about an event. Pure.
+Aggregates are taken apart (an average into sum and count, a variance into count, mean and sum of
+squared differences), computed over each piece and merged. Outputs, HAVING, ORDER BY and LIMIT are
+evaluated over the merged values. Both parts are queries about an event again. No I/O.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from sqlglot import exp
 
+from recall.query.parsing import Unsupported, parse
 from recall.query.parts import aggregates_of, check_supported, normalize_aggregates, own_nodes
-from recall.query.shape import Tables, Unsupported, parse
+from recall.query.shape import Tables
 from recall.query.split.grouped import split_groups
 from recall.query.split.history import find_history
 from recall.query.split.model import (
     LIST_KINDS,
-    MERGED_TABLE,
     SKETCH_KINDS,
     VARIANCE_KINDS,
     AggregateKind,
@@ -27,25 +26,24 @@ from recall.query.split.rows import split_rows
 
 __all__ = [
     "LIST_KINDS",
-    "MERGED_TABLE",
     "SKETCH_KINDS",
     "VARIANCE_KINDS",
-    "SplitAggregate",
     "AggregateKind",
     "Split",
-    "order_columns",
+    "SplitAggregate",
     "split_query",
 ]
 
 
 def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None) -> Split:
-    """Take a query apart. Raises `Unsupported`, saying why, for what cannot be computed piece by piece.
+    """Take a query apart. Raises `Unsupported`, with the reason, if that is not possible.
 
-    `types`: of groups and values (see `Split.typing`), as far as known; decimals are averaged exactly where they are.
+    `types`: Spark's types of groups and values by column (see `Split.type_probe`), if known.
+    Averages of decimals are exact only if their type is known.
     """
     query = normalize_aggregates(parse(sql))
     if not isinstance(query, exp.Select):
-        raise Unsupported("a recall is one SELECT; put a UNION ALL in brackets in FROM", query)
+        raise Unsupported("a recall is one SELECT; put a UNION ALL in parentheses in FROM", query)
     check_supported(query)
     history = find_history(query, tables)
     windows = own_nodes(query, exp.Window)
@@ -62,15 +60,3 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
     if query.args.get("having"):
         raise Unsupported("HAVING is for groups; use WHERE", query.args["having"])
     return split_rows(query, history, tables)
-
-
-def order_columns(sql: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of an answer with their columns in the order of the SELECT: what was stored may have lost it."""
-    query = parse(sql)
-    place = {
-        p.alias_or_name or p.sql(dialect="spark"): number for number, p in enumerate(query.selects)
-    }
-    return [
-        {name: row[name] for name in sorted(row, key=lambda one: place.get(one, len(place)))}
-        for row in rows
-    ]

@@ -1,81 +1,91 @@
-"""What of a query is history: one table of it, or rows made of such, each by itself, so that pieces can be cut."""
+"""The one source of a query that reads history, and whether it can be read piece by piece."""
+
+from collections.abc import Mapping
 
 from sqlglot import exp
 
-from recall.query.parts import aggregates_of, own_nodes
-from recall.query.shape import Tables, Unsupported
+from recall.query.parsing import Unsupported
+from recall.query.parts import aggregates_of, common_tables, joins_of, own_nodes, sources_of
+from recall.query.shape import Tables
+
+# Whether a CTE reads history, by its name in lower case.
+LocalTables = Mapping[str, bool]
 
 
 def find_history(query: exp.Select, tables: Tables) -> exp.Expr:
-    """The table or subquery in FROM through which history is read. Raises `Unsupported` where pieces cannot be cut."""
-    with_ = query.args.get("with_")
-    local: dict[str, bool] = {}
-    for cte in with_.expressions if with_ is not None else ():
-        local[cte.alias.lower()] = _reads_history(cte.this, tables, local)
-    return _single_history_table(query, tables, local)
+    """The table or subquery in FROM through which a query reads history.
+
+    Raises `Unsupported` if there is none, or if it cannot be read piece by piece.
+    """
+    local_tables: dict[str, bool] = {}
+    for cte in common_tables(query):
+        local_tables[cte.alias.lower()] = _reads_history(cte.this, tables, local_tables)
+    return _single_history_source(query, tables, local_tables)
 
 
-def _single_history_table(query: exp.Select, tables: Tables, local: dict[str, bool]) -> exp.Expr:
-    from_ = query.args.get("from_")
-    if from_ is None:
-        raise Unsupported("a recall reads a stream; this reads none", query)
-    places = [from_.this, *(join.this for join in query.args.get("joins") or ())]
-    found = [place for place in places if _reads_history(place, tables, local)]
-    if not found:
-        raise Unsupported("a recall reads a stream; this reads none", query)
-    if len(found) > 1:
+def _single_history_source(
+    query: exp.Select, tables: Tables, local_tables: LocalTables
+) -> exp.Expr:
+    sources = [
+        source for source in sources_of(query) if _reads_history(source, tables, local_tables)
+    ]
+    if not sources:
+        raise Unsupported("a recall must read a stream; this reads none", query)
+    if len(sources) > 1:
         raise Unsupported(
-            "a recall reads one stream; a join of two cannot be split into pieces of time", found[1]
+            "a recall reads one stream; a join of two cannot be split into pieces of time",
+            sources[1],
         )
-    for join in query.args.get("joins") or ():
-        if join.side and found[0] is join.this:
-            name = join.this.alias_or_name
+    history = sources[0]
+    for join in joins_of(query):
+        if join.side and join.this is history:
             raise Unsupported(
-                f"{join.side} JOIN of the stream cannot be split; begin with FROM {name}", join
+                f"{join.side} JOIN of the stream cannot be split; "
+                f"begin with FROM {history.alias_or_name}",
+                join,
             )
-    history: exp.Expr = found[0]
     return history
 
 
-def _reads_history(place: exp.Expr, tables: Tables, local: dict[str, bool]) -> bool:
-    if isinstance(place, exp.Table):
-        name = place.name.lower()
-        return local.get(name, name in tables.streams or name in tables.derived)
-    if isinstance(place, exp.Subquery):
-        return _reads_history(place.this, tables, local)
-    if isinstance(place, exp.SetOperation):
-        sides = [_reads_history(side, tables, local) for side in (place.this, place.expression)]
-        if any(sides) and (not isinstance(place, exp.Union) or place.args.get("distinct")):
-            raise Unsupported(
-                "only UNION ALL of streams can be split into pieces of history", place
-            )
-        return any(sides)
-    if isinstance(place, exp.Select):
-        return _select_reads_history(place, tables, local)
+def _reads_history(source: exp.Expr, tables: Tables, local_tables: LocalTables) -> bool:
+    if isinstance(source, exp.Table):
+        name = source.name.lower()
+        return local_tables.get(name, name in tables.streams or name in tables.derived)
+    if isinstance(source, exp.Subquery):
+        return _reads_history(source.this, tables, local_tables)
+    if isinstance(source, exp.SetOperation):
+        return _union_reads_history(source, tables, local_tables)
+    if isinstance(source, exp.Select):
+        return _select_reads_history(source, tables, local_tables)
     return False
 
 
-def _select_reads_history(inner: exp.Select, tables: Tables, local: dict[str, bool]) -> bool:
-    """A subquery of history gives each row by itself."""
-    from_ = inner.args.get("from_")
-    places = (
-        []
-        if from_ is None
-        else [from_.this, *(join.this for join in inner.args.get("joins") or ())]
-    )
-    if not any(_reads_history(place, tables, local) for place in places):
+def _union_reads_history(
+    union: exp.SetOperation, tables: Tables, local_tables: LocalTables
+) -> bool:
+    left = _reads_history(union.this, tables, local_tables)
+    right = _reads_history(union.expression, tables, local_tables)
+    if not left and not right:
         return False
-    _single_history_table(inner, tables, local)
-    grouped = inner.args.get("group") or inner.args.get("distinct") or any(aggregates_of(inner))
-    if (
-        grouped
-        or inner.args.get("limit")
-        or inner.args.get("order")
-        or own_nodes(inner, exp.Window)
-    ):
+    if not isinstance(union, exp.Union) or union.args.get("distinct"):
+        raise Unsupported("only UNION ALL of streams can be split into pieces of history", union)
+    return True
+
+
+def _select_reads_history(select: exp.Select, tables: Tables, local_tables: LocalTables) -> bool:
+    """A subquery of history must yield each row independently of all others."""
+    if not any(_reads_history(source, tables, local_tables) for source in sources_of(select)):
+        return False
+    _single_history_source(select, tables, local_tables)
+    needs_all_rows = (
+        any(map(select.args.get, ("group", "distinct", "limit", "order")))
+        or any(aggregates_of(select))
+        or own_nodes(select, exp.Window)
+    )
+    if needs_all_rows:
         raise Unsupported(
-            "groups, DISTINCT, LIMIT and OVER inside a subquery need all of history at once; use them outside it, "
-            "or in a derived stream of the group",
-            inner,
+            "groups, DISTINCT, LIMIT and OVER inside a subquery need all of history at once; "
+            "use them outside it, or in a derived stream of the group",
+            select,
         )
     return True

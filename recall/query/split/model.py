@@ -6,6 +6,8 @@ from typing import Literal
 
 from sqlglot import exp
 
+from recall.query.parts import clauses_of
+
 AggregateKind = Literal[
     "count",
     "sum",
@@ -32,10 +34,8 @@ AggregateKind = Literal[
     "approx_percentile",
 ]
 
-# The table that `merge` reads.
-MERGED_TABLE = "_merged"
 VARIANCE_KINDS = ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
-# Partial answers hold every (other) value; a sketch of them.
+# Their partial answers hold every (distinct) value.
 LIST_KINDS = (
     "collect_list",
     "collect_set",
@@ -44,15 +44,18 @@ LIST_KINDS = (
     "avg_distinct",
     "percentile",
 )
+# Their partial answers hold a sketch of the values.
 SKETCH_KINDS = ("approx_count_distinct", "approx_percentile")
 
 
 @dataclass(frozen=True)
 class SplitAggregate:
-    """One aggregate: `value` names its column among what is merged, `parts` those of the partial answers.
+    """One aggregate of a split query.
 
-    `type`: of the value, in Spark's words; None: not known. `at`: the shares that a percentile is asked for, of which
-    there is one number or, where `several`, an array. `error`: of a sketch, in people's words.
+    `value_column` is its column among the merged values, `part_columns` are its columns in partial
+    answers. `text`: the aggregate as written. `type`: of its value, as Spark names it; None if not
+    known. `quantiles`: of a percentile, between 0 and 1, one or, if `returns_array`, several.
+    `error_bound`: of a sketch, as text for users.
     """
 
     kind: AggregateKind
@@ -69,9 +72,10 @@ class SplitAggregate:
 class Split:
     """A query about an event, taken apart.
 
-    `partial` runs on a piece of history, `merge` on the table `_merged`: `groups` and the values of `aggregates`, or,
-    where `limit` rows are asked for, the rows of the partial answers. `typing` has the groups and values as columns,
-    to find out their types; `types` are those of groups, as far as known.
+    `partial` runs over a piece of history. `merge` runs over the table `_merged`, which has the
+    columns `groups` and the values of `aggregates`; or, for a query of plain rows with a `limit`,
+    the rows of the partial answers. `type_probe` selects groups and values over no rows, to find
+    their types.
     """
 
     partial: exp.Select
@@ -83,27 +87,34 @@ class Split:
 
     @property
     def selects_rows(self) -> bool:
-        """Plain rows are asked for."""
+        """The query selects plain rows, without groups and aggregates."""
         return self.limit is not None
 
     @property
     def is_global_aggregate(self) -> bool:
-        """One row whatever history holds: aggregates without GROUP BY."""
+        """The answer is one row, whatever history holds: aggregates without GROUP BY."""
         return bool(self.aggregates) and not self.groups
 
     @property
     def has_sketches(self) -> bool:
-        """Some values are read off sketches."""
+        """Some values are computed from sketches."""
         return any(aggregate.kind in SKETCH_KINDS for aggregate in self.aggregates)
 
     @property
     def direct_columns(self) -> Mapping[str, str] | None:
-        """Where each output is just a merged column, in any order of rows: that column by output. Else None."""
-        parts = {part for part, value in self.merge.args.items() if value}
-        if self.selects_rows or parts - {"expressions", "from_"}:
+        """The merged column of each output, by name, if `merge` does nothing but rename columns.
+
+        None if outputs are computed, filtered or ordered.
+        """
+        clauses = clauses_of(self.merge)
+        if self.selects_rows or clauses - {"expressions", "from_"}:
             return None
-        outputs = {p.alias_or_name: p.unalias() for p in self.merge.expressions}
-        columns = {
-            n: p.name for n, p in outputs.items() if isinstance(p, exp.Column) and not p.table
-        }
-        return columns if len(columns) == len(self.merge.expressions) else None
+        columns = {}
+        for output in self.merge.expressions:
+            value = output.unalias()
+            if not isinstance(value, exp.Column) or value.table:
+                return None
+            columns[output.alias_or_name] = value.name
+        if len(columns) < len(self.merge.expressions):
+            return None  # two outputs of one name
+        return columns

@@ -1,62 +1,68 @@
-"""Plain rows: the first of each piece by some order, then the first of these."""
+"""Queries of plain rows: the first rows of each piece by some order, then the first of these."""
 
 from collections.abc import Sequence
 
 from sqlglot import exp
 
-from recall.query.shape import Tables, Unsupported
-from recall.query.split.model import MERGED_TABLE, Split
+from recall.query.parsing import Unsupported
+from recall.query.parts import has_star, resolve_output
+from recall.query.shape import Tables
+from recall.query.split.model import Split
+from recall.query.sql_names import MERGED_TABLE
 
 
 def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
-    """Take a query without aggregates apart; `history`: the table in FROM that is read piece by piece."""
+    """Take a query without aggregates apart. Raises `Unsupported`.
+
+    `history`: the source in FROM that is read piece by piece.
+    """
     limit = query.args.get("limit")
-    if (
-        limit is None
-        or not isinstance(limit.expression, exp.Literal)
-        or not limit.expression.is_int
-    ):
+    if limit is None or not _is_integer(limit.expression):
         raise Unsupported("a recall of plain rows needs a LIMIT", query)
-    if any(isinstance(p, exp.Star) or p.is_star for p in query.expressions):
+    if has_star(query):
         raise Unsupported("a recall of plain rows names its columns, not *", query)
-    order = query.args.get("order")
-    entries: Sequence[exp.Expr] = (
-        order.expressions if order else [_newest_first(query, history, tables)]
-    )
-    partial, merge = query.copy(), exp.Select()
-    outputs = [
-        exp.alias_(p.unalias().copy(), p.alias_or_name or f"_c{i}")
-        for i, p in enumerate(query.expressions)
-    ]
-    made = {p.alias.lower(): p.this for p in outputs}
-    keys, merged_order = [], []
-    for number, entry in enumerate(entries):
-        value = entry.this
-        if isinstance(value, exp.Literal) and value.is_int and 0 < int(value.name) <= len(outputs):
-            value = outputs[int(value.name) - 1].this
-        elif isinstance(value, exp.Column) and not value.table:
-            value = made.get(value.name.lower(), value)
-        keys.append(exp.alias_(value.copy(), f"_o{number}"))
-        merged_order.append(_order_entry(exp.column(f"_o{number}"), entry))
-    partial.set("expressions", [*outputs, *keys])
-    ordered = [
-        _order_entry(key.this.copy(), entry) for entry, key in zip(entries, keys, strict=True)
-    ]
-    partial.set("order", exp.Order(expressions=ordered))
-    merge = merge.select(*(exp.column(p.alias, quoted=True) for p in outputs)).from_(MERGED_TABLE)
-    merge.set("order", exp.Order(expressions=merged_order))
+    outputs = []
+    for number, output in enumerate(query.expressions):
+        name = output.alias_or_name or f"_c{number}"
+        outputs.append(exp.alias_(output.unalias().copy(), name))
+    order_keys: list[exp.Expr] = []
+    partial_order: list[exp.Expr] = []
+    merge_order: list[exp.Expr] = []
+    for number, entry in enumerate(_order_entries(query, history, tables)):
+        value = resolve_output(entry.this, outputs)
+        key_column = f"_o{number}"
+        order_keys.append(exp.alias_(value.copy(), key_column))
+        partial_order.append(_ordered_like(entry, value.copy()))
+        merge_order.append(_ordered_like(entry, exp.column(key_column)))
+    partial = query.copy()
+    partial.set("expressions", [*outputs, *order_keys])
+    partial.set("order", exp.Order(expressions=partial_order))
+    merged_columns = [exp.column(output.alias, quoted=True) for output in outputs]
+    merge = exp.select(*merged_columns).from_(MERGED_TABLE)
+    merge.set("order", exp.Order(expressions=merge_order))
     merge.set("limit", limit.copy())
     return Split(partial, merge, limit=int(limit.expression.name))
 
 
-def _newest_first(query: exp.Select, history: exp.Expr, tables: Tables) -> exp.Expr:
+def _is_integer(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Literal) and bool(node.is_int)
+
+
+def _order_entries(query: exp.Select, history: exp.Expr, tables: Tables) -> Sequence[exp.Expr]:
+    """The entries of ORDER BY; without it, newest rows first."""
+    order = query.args.get("order")
+    if order:
+        entries: list[exp.Expr] = order.expressions
+        return entries
     if not isinstance(history, exp.Table):
         raise Unsupported("a recall of plain rows from a subquery needs an ORDER BY", query)
-    time = tables.streams.get(history.name.lower(), "ts")
-    return exp.Ordered(this=exp.column(time, table=history.alias_or_name, quoted=True), desc=True)
+    time_column = tables.streams.get(history.name.lower(), "ts")
+    time = exp.column(time_column, table=history.alias_or_name, quoted=True)
+    return [exp.Ordered(this=time, desc=True)]
 
 
-def _order_entry(value: exp.Expr, like: exp.Expr) -> exp.Expr:
+def _ordered_like(entry: exp.Expr, value: exp.Expr) -> exp.Expr:
+    """An ORDER BY entry of a value, with the direction of another entry."""
     return exp.Ordered(
-        this=value, desc=like.args.get("desc"), nulls_first=like.args.get("nulls_first")
+        this=value, desc=entry.args.get("desc"), nulls_first=entry.args.get("nulls_first")
     )

@@ -1,0 +1,63 @@
+"""What a query about an event may read, and what a lifted query reads."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from sqlglot import exp
+
+from recall.query.bind import PhysicalTables
+from recall.query.shape import Tables
+
+
+@dataclass(frozen=True)
+class EventScope:
+    """What a query about an event may name.
+
+    `attributes`: of the event. `event_tables`: tables with rows for each event, which have a column
+    `_eid`: the rule's contexts, surroundings and answers.
+    """
+
+    tables: Tables
+    attributes: tuple[str, ...]
+    event_tables: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class QueryInputs:
+    """What a query reads, by name in lower case.
+
+    `derived`: streams that only windows of derived streams read. For a derived row at `ts` these
+    are read from `ts - reach` to `ts + lag`, in microseconds.
+    `attribute_filters`: (stream, column, attribute) if of that stream only rows are needed whose
+    column equals the event's attribute.
+    """
+
+    streams: frozenset[str] = frozenset()
+    derived: frozenset[str] = frozenset()
+    relations: frozenset[str] = frozenset()
+    event_tables: frozenset[str] = frozenset()
+    reach: int = 0
+    lag: int = 0
+    attribute_filters: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class TableBindings:
+    """The names under which tables, inputs of derived streams and pending events can be read."""
+
+    tables: PhysicalTables
+    derived_inputs: PhysicalTables
+    pending_table: str
+
+
+@dataclass(frozen=True)
+class LiftedQuery:
+    """The query for many events: its columns are `_eid`, then those of the original query."""
+
+    query: exp.Select
+    inputs: QueryInputs
+
+    @cached_property
+    def sql(self) -> str:
+        """The query in Spark's SQL."""
+        return self.query.sql(dialect="spark")

@@ -1,0 +1,122 @@
+"""SQL text to syntax trees, and what can be read off a tree without knowing any tables. No I/O."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.tokenizer_core import TokenType
+
+from recall.errors import RecallError
+
+# Levels of a syntax tree. Recursive functions over the tree must not exhaust the stack.
+_MAX_DEPTH = 250
+
+
+class EventSql(Spark):
+    """Spark's SQL in which `window` is always a function name.
+
+    Window functions (OVER) need no WINDOW clause here.
+    """
+
+    class Tokenizer(Spark.Tokenizer):
+        """Without the keyword, `GROUP BY window(…)` parses as a function call."""
+
+        KEYWORDS: ClassVar[dict[str, TokenType]] = {
+            word: token for word, token in Spark.Tokenizer.KEYWORDS.items() if word != "WINDOW"
+        }
+
+
+class Unsupported(RecallError):
+    """A query that cannot be evaluated piece by piece.
+
+    `line` and `column` (from 1) point into its text.
+    """
+
+    def __init__(self, message: str, node: exp.Expr | None = None) -> None:
+        super().__init__(message)
+        self.line, self.column = _position(node)
+
+
+def _position(node: exp.Expr | None) -> tuple[int, int]:
+    """Line and column of the first token of a node; (1, 1) where the parser kept none."""
+    if node is None:
+        return 1, 1
+    for part in node.walk():
+        if "line" in part.meta:
+            length = part.meta["end"] - part.meta["start"]
+            return part.meta["line"], part.meta["col"] - length
+    return 1, 1
+
+
+def parse(sql: str) -> exp.Query:
+    """Parse one query. Raises `Unsupported` for a syntax error or any other statement."""
+    try:
+        statements = sqlglot.parse(sql, read=EventSql)
+    except RecursionError as error:
+        raise Unsupported("SQL is nested too deeply") from error
+    except sqlglot.errors.SqlglotError as error:
+        raise _to_syntax_error(error) from error
+    except Exception as error:
+        # The parser fails on some texts without refusing them, for example on `|> LIMIT 1`.
+        raise Unsupported("SQL syntax error: the query cannot be parsed") from error
+    if len(statements) != 1 or not isinstance(statements[0], exp.Query):
+        raise Unsupported("expected a single SELECT statement")
+    if _depth(statements[0]) > _MAX_DEPTH:
+        raise Unsupported(
+            f"SQL is nested deeper than {_MAX_DEPTH} levels; "
+            "each operator of a chain (AND, +) counts as one level"
+        )
+    return statements[0]
+
+
+def _to_syntax_error(error: sqlglot.errors.SqlglotError) -> Unsupported:
+    details: Mapping[str, Any] = {}
+    if isinstance(error, sqlglot.errors.ParseError) and error.errors:
+        details = error.errors[0]
+    syntax_error = Unsupported(f"SQL syntax error: {details.get('description', str(error))}")
+    syntax_error.line = details.get("line", 1) or 1
+    syntax_error.column = details.get("col", 1) or 1
+    return syntax_error
+
+
+def _depth(root: exp.Expr) -> int:
+    deepest = 0
+    stack = [(root, 1)]
+    while stack:
+        node, depth = stack.pop()
+        deepest = max(deepest, depth)
+        for child in node.iter_expressions():
+            stack.append((child, depth + 1))
+    return deepest
+
+
+def tables_in(sql: str) -> frozenset[str]:
+    """The names of all tables in a query, in lower case."""
+    return frozenset(table.name.lower() for table in parse(sql).find_all(exp.Table))
+
+
+def tables_used(sql: str, names: Collection[str]) -> frozenset[str]:
+    """Those of `names` (lower case) that a query reads."""
+    return tables_in(sql).intersection(names)
+
+
+def order_columns(sql: str, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of an answer with their columns in the order of the query's SELECT list.
+
+    Stored answers may have lost that order (`jsonb` sorts keys). Columns that the SELECT list does
+    not name come last, in their present order.
+    """
+    positions: dict[str, int] = {}
+    for number, output in enumerate(parse(sql).selects):
+        positions[output.alias_or_name or output.sql(dialect="spark")] = number
+
+    def position(name: str) -> int:
+        return positions.get(name, len(positions))
+
+    ordered_rows = []
+    for row in rows:
+        names = sorted(row, key=position)
+        ordered_rows.append({name: row[name] for name in names})
+    return ordered_rows

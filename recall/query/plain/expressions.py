@@ -1,0 +1,308 @@
+"""Expressions of plain queries, written with explicit types and with their constants taken out."""
+
+from dataclasses import replace
+from typing import Any
+
+from sqlglot import exp
+
+from recall.errors import NotPlain
+from recall.query.parts import clauses_of
+from recall.query.plain.model import (
+    ColumnTypes,
+    PlainAggregate,
+    PlainType,
+    SqlDialect,
+    TypedExpression,
+    Window,
+)
+
+# From narrow to wide.
+_NUMERIC_TYPES: tuple[PlainType, ...] = ("int", "bigint", "double")
+_COMPARISONS: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+}
+_ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.Mod: "%",
+}
+AGGREGATES = (exp.Count, exp.Sum, exp.Avg, exp.Min, exp.Max)
+
+_MAX_QUOTED_SQL_LENGTH = 80  # characters of a query in a message
+
+
+class ExpressionWriter:
+    """Writes the expressions of one SELECT over a table with typed columns.
+
+    `constants`: the types and values found so far. If `parameterized`, they are written as columns
+    of the table of constants, which is named `constants_alias`. All methods raise `NotPlain`.
+    """
+
+    def __init__(
+        self, dialect: SqlDialect, alias: str, columns: ColumnTypes, parameterized: bool
+    ) -> None:
+        self._dialect = dialect
+        self._parameterized = parameterized
+        self.alias = alias
+        self.columns = columns
+        self.constants: list[tuple[PlainType, Any]] = []
+        self.constants_alias = "_c"
+        self._group_values: dict[str, TypedExpression] | None = None
+        self._window: Window | None = None
+
+    def enter_groups(self, values_by_text: dict[str, TypedExpression], window: Window) -> None:
+        """Write expressions over groups by a window from now on.
+
+        `values_by_text`: what these may name. Keys by their SQL as written, aggregates by their
+        `normalized_text`.
+        """
+        self._group_values = values_by_text
+        self._window = window
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether expressions are written over groups."""
+        return self._group_values is not None
+
+    def write(self, node: exp.Expr) -> TypedExpression:
+        """An expression of any type."""
+        if isinstance(node, exp.Paren):
+            inner = self.write(node.this)
+            return inner if inner.literal is not None else replace(inner, sql=f"({inner.sql})")
+        if self._group_values is not None:
+            group_value = self._write_in_group(node, self._group_values)
+            if group_value is not None:
+                return group_value
+        if isinstance(node, exp.Column):
+            return self._write_column(node)
+        if isinstance(node, exp.Literal):
+            return _parse_literal(node, "")
+        if isinstance(node, exp.Neg):
+            return self._write_negation(node)
+        if isinstance(node, exp.Boolean):
+            return TypedExpression("true" if node.this else "false", "boolean")
+        if type(node) in _ARITHMETIC:
+            return self._write_arithmetic(node, _ARITHMETIC[type(node)])
+        return TypedExpression(self._write_predicate(node), "boolean")
+
+    def write_condition(self, node: exp.Expr) -> str:
+        """An expression of type boolean."""
+        value = self.write(node)
+        if value.type != "boolean":
+            raise NotPlain("a condition that is not boolean")
+        return value.sql
+
+    def resolve_column(self, name: str) -> TypedExpression:
+        """A column of the table."""
+        column_type = self.columns.get(name.lower())
+        if column_type is None:
+            raise NotPlain(f"column {name} is of another type")
+        sql = f"{self._dialect.quote(self.alias)}.{self._dialect.quote(name.lower())}"
+        return TypedExpression(sql, column_type)
+
+    def _write_column(self, node: exp.Column) -> TypedExpression:
+        if node.db or (node.table and node.table.lower() != self.alias.lower()):
+            raise NotPlain("a column of another table")
+        return self.resolve_column(node.name)
+
+    def _write_in_group(
+        self, node: exp.Expr, group_values: dict[str, TypedExpression]
+    ) -> TypedExpression | None:
+        """A key, an aggregate or a bound of the window; None for other expressions."""
+        if isinstance(node, AGGREGATES):
+            return group_values[normalized_text(node)]
+        if not isinstance(node, exp.Column):
+            return None
+        if node.table.lower() == "window" and self.alias.lower() != "window":
+            return self._write_window_bound(node.name.lower())
+        key = group_values.get(self._write_column(node).sql)
+        if key is None:
+            raise NotPlain("a column that is not grouped by")
+        return key
+
+    def _write_window_bound(self, side: str) -> TypedExpression:
+        assert self._window is not None
+        if side not in ("start", "end"):
+            raise NotPlain(f"window.{side}")
+        bound = self._dialect.window_bound("_g._w", side, self._window)
+        return TypedExpression(bound, "timestamp")
+
+    # Predicates
+
+    def _write_predicate(self, node: exp.Expr) -> str:
+        if isinstance(node, exp.And | exp.Or):
+            operator = "AND" if isinstance(node, exp.And) else "OR"
+            left = self.write_condition(node.left)
+            right = self.write_condition(node.right)
+            return f"({left} {operator} {right})"
+        if isinstance(node, exp.Not):
+            return f"(NOT {self.write_condition(node.this)})"
+        if type(node) in _COMPARISONS:
+            return self._write_comparison(node.this, _COMPARISONS[type(node)], node.expression)
+        if isinstance(node, exp.Between) and not node.args.get("symmetric"):
+            above = self._write_comparison(node.this, ">=", node.args["low"])
+            below = self._write_comparison(node.this, "<=", node.args["high"])
+            return f"({above} AND {below})"
+        if isinstance(node, exp.In) and clauses_of(node) == {"this", "expressions"}:
+            equalities = []
+            for element in node.expressions:
+                equalities.append(self._write_comparison(node.this, "=", element))
+            return f"({' OR '.join(equalities)})"
+        if isinstance(node, exp.Is) and isinstance(node.expression, exp.Null):
+            value = self.write(node.this)
+            if value.literal is None:
+                return f"({value.sql} IS NULL)"
+        sql = node.sql(dialect="spark")
+        raise NotPlain(f"{sql[:_MAX_QUOTED_SQL_LENGTH]} is left to Spark")
+
+    def _write_comparison(self, left: exp.Expr, operator: str, right: exp.Expr) -> str:
+        left_value = self.write(left)
+        right_value = self.write(right)
+        common_type = _common_type(left_value, right_value)
+        if common_type == "boolean" and operator not in ("=", "<>"):
+            raise NotPlain("an order of booleans")
+        left_sql = self.cast_to(left_value, common_type)
+        right_sql = self.cast_to(right_value, common_type)
+        return f"({left_sql} {operator} {right_sql})"
+
+    # Numbers
+
+    def _write_negation(self, node: exp.Neg) -> TypedExpression:
+        if isinstance(node.this, exp.Literal) and not node.this.is_string:
+            return _parse_literal(node.this, "-")
+        number = self._write_number(node.this)
+        return TypedExpression(f"(-{number.sql})", number.type)
+
+    def _write_arithmetic(self, node: exp.Expr, operator: str) -> TypedExpression:
+        left_value = self._write_number(node.this)
+        right_value = self._write_number(node.expression)
+        result_type = _common_type(left_value, right_value)
+        if operator == "/":
+            result_type = "double"
+        elif operator == "%" and result_type == "double":
+            raise NotPlain("remainders of fractions")
+        left_sql = self.cast_to(left_value, result_type)
+        right_sql = self.cast_to(right_value, result_type)
+        if operator in "/%":
+            # Spark raises an error on division by zero.
+            if right_value.literal is None:
+                raise NotPlain("a divisor that may be zero")
+            if float(right_value.literal) == 0:
+                raise NotPlain("a divisor of zero")
+        return TypedExpression(f"({left_sql} {operator} {right_sql})", result_type)
+
+    def _write_number(self, node: exp.Expr) -> TypedExpression:
+        value = self.write(node)
+        if value.type not in (*_NUMERIC_TYPES, "decimal"):
+            raise NotPlain("arithmetic on something else than numbers")
+        return value
+
+    # Aggregates
+
+    def write_aggregate(self, node: exp.Expr) -> PlainAggregate:
+        """One of `AGGREGATES`, over rows."""
+        if clauses_of(node) - {"this", "big_int"}:
+            raise NotPlain("an aggregate with further arguments")
+        if isinstance(node, exp.Count):
+            return self._write_count(node.this)
+        operand = self.write(node.this)
+        if operand.literal is not None or operand.type == "decimal":
+            raise NotPlain("an aggregate of a constant")
+        if isinstance(node, exp.Min | exp.Max):
+            value = TypedExpression(f"{node.key}({operand.sql})", operand.type)
+            return PlainAggregate(node.key, operand.sql, value)
+        if operand.type not in _NUMERIC_TYPES:
+            raise NotPlain("a sum or average of something else than numbers")
+        if isinstance(node, exp.Avg):
+            number = self.cast_to(operand, "double")
+            return PlainAggregate("avg", number, TypedExpression(f"avg({number})", "double"))
+        sum_type: PlainType = "double" if operand.type == "double" else "bigint"
+        sum_sql = f"CAST(sum({operand.sql}) AS {sum_type.upper()})"
+        return PlainAggregate("sum", operand.sql, TypedExpression(sum_sql, sum_type))
+
+    def _write_count(self, argument: exp.Expr) -> PlainAggregate:
+        if isinstance(argument, exp.Star):
+            return PlainAggregate("count", "*", TypedExpression("count(*)", "bigint"))
+        if isinstance(argument, exp.Distinct):
+            return self._write_distinct_count(argument)
+        operand = self.write(argument)
+        if operand.literal is not None:
+            raise NotPlain("an aggregate of a constant")
+        value = TypedExpression(f"count({operand.sql})", "bigint")
+        return PlainAggregate("count", operand.sql, value)
+
+    def _write_distinct_count(self, distinct: exp.Distinct) -> PlainAggregate:
+        if len(distinct.expressions) != 1:
+            raise NotPlain("distinct values of several columns")
+        operand = self.write(distinct.expressions[0])
+        if operand.literal is not None or operand.type == "double":
+            raise NotPlain("distinct fractions")
+        value = TypedExpression(f"count(DISTINCT {operand.sql})", "bigint")
+        return PlainAggregate("count_distinct", operand.sql, value)
+
+    # Constants
+
+    def cast_to(self, value: TypedExpression, target_type: PlainType) -> str:
+        """A value as one of another type. A constant is added to `constants` if parameterized."""
+        if value.literal is None:
+            if value.type == target_type:
+                return value.sql
+            return f"CAST({value.sql} AS {target_type.upper()})"
+        if self._parameterized:
+            self.constants.append((target_type, _python_value(value.literal, target_type)))
+            return f"{self.constants_alias}.p{len(self.constants) - 1}"
+        if target_type == "string":
+            return f"'{value.literal}'"
+        if target_type == "double":
+            return f"CAST('{value.literal}' AS DOUBLE)"
+        return f"CAST({value.literal} AS {target_type.upper()})"
+
+
+def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
+    text = sign + node.this
+    if node.is_string:
+        if not set("\\'\0").isdisjoint(text):
+            raise NotPlain("a string with escapes")
+        return TypedExpression("", "string", text)
+    if not node.is_int:
+        return TypedExpression("", "double" if "e" in text.lower() else "decimal", text)
+    number = int(text)
+    if -(1 << 31) <= number < 1 << 31:
+        return TypedExpression("", "int", text)
+    if -(1 << 63) <= number < 1 << 63:
+        return TypedExpression("", "bigint", text)
+    raise NotPlain("an integer beyond bigint")
+
+
+def _python_value(text: str, constant_type: PlainType) -> int | float | str:
+    if constant_type in ("int", "bigint"):
+        return int(text)
+    if constant_type == "double":
+        return float(text)
+    return text
+
+
+def _common_type(left: TypedExpression, right: TypedExpression) -> PlainType:
+    """The type in which two values are compared or computed; at most one of them is a constant."""
+    if left.literal is not None and right.literal is not None:
+        raise NotPlain("an operation on constants only")
+    types = {left.type, right.type}
+    if types == {"decimal", "double"}:
+        return "double"
+    if types <= set(_NUMERIC_TYPES):
+        return max(types, key=_NUMERIC_TYPES.index)
+    if len(types) == 1 and "decimal" not in types:
+        return left.type
+    raise NotPlain("an operation on values of different types")
+
+
+def normalized_text(node: exp.Expr) -> str:
+    """A text that is equal for equal aggregates."""
+    return node.sql(dialect="spark", normalize_functions="lower")

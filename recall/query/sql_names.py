@@ -1,0 +1,27 @@
+"""Names of columns and tables that rewritten queries reserve."""
+
+# In SQL about an event: the alias under which the new event is named, as in `event.host`.
+EVENT = "event"
+
+# Columns of a table of pending events: the event's id, its time, and the half-open range of times
+# [_low, _high) from which it reads rows of streams.
+EID = "_eid"
+EVENT_TS = "_event_ts"
+LOW = "_low"
+HIGH = "_high"
+
+# Columns of a relation's physical table beside the declared ones: the half-open range of event time
+# in which a row is valid.
+VALID_FROM = "_valid_from"
+VALID_TO = "_valid_to"
+
+# The table of merged partial answers that `merge` of a split query reads.
+MERGED_TABLE = "_merged"
+
+# The table of panes that `merge` of a paned query reads.
+PANES_TABLE = "_panes"
+
+
+def attribute_column(name: str) -> str:
+    """The column of an event's attribute in a table of pending events."""
+    return f"_event_{name}"

@@ -1,0 +1,62 @@
+"""Calls of the grouping function `window(time, size[, slide[, start]])`. No I/O."""
+
+from sqlglot import exp
+
+from archiver.times import duration_to_micros
+from recall.query.intervals import parse_interval
+from recall.query.parsing import Unsupported
+
+
+def is_window(node: exp.Expr) -> bool:
+    """Whether a function call is `window(time, …)`."""
+    if isinstance(node, exp.Anonymous):
+        return node.name.lower() == "window"
+    return type(node).__name__ == "WindowFunction"
+
+
+def window_arguments(window: exp.Expr) -> list[exp.Expr]:
+    """The time column, then the intervals."""
+    if isinstance(window, exp.Anonymous):
+        return window.expressions
+    return list(window.iter_expressions())
+
+
+def grouping_windows(select: exp.Select) -> list[exp.Expr]:
+    """The calls of window() in a SELECT itself, without those in queries inside it."""
+    windows: list[exp.Expr] = []
+    for node in select.find_all(exp.Func):
+        if is_window(node) and node.find_ancestor(exp.Select) is select:
+            windows.append(node)
+    return windows
+
+
+def parse_window(window: exp.Expr, intervals: list[exp.Expr]) -> tuple[int, int, int]:
+    """Size, slide and start of a window, in microseconds. Raises `Unsupported`.
+
+    `intervals`: the arguments after the time. The slide defaults to the size, the start to 0.
+    """
+    lengths = []
+    for interval in intervals:
+        if not isinstance(interval, exp.Literal) or not interval.is_string:
+            continue
+        try:
+            lengths.append(duration_to_micros(parse_interval(interval.name)))
+        except ValueError as error:
+            raise Unsupported(f"window(): {error}", window) from error
+    if not lengths or len(lengths) != len(intervals) or lengths[0] <= 0:
+        raise Unsupported("window(ts, '5 minutes') takes fixed intervals as text", window)
+    size = lengths[0]
+    slide = lengths[1] if len(lengths) > 1 else size
+    start = lengths[2] if len(lengths) > 2 else 0
+    if not 0 < slide <= size:
+        raise Unsupported("the slide of a window must be positive and at most its size", window)
+    return size, slide, start
+
+
+def window_specs(query: exp.Expr) -> list[tuple[int, int, int]]:
+    """Size, slide and start, in microseconds, of all windows in a query and in queries inside it.
+
+    Raises `Unsupported`.
+    """
+    windows = filter(is_window, query.find_all(exp.Func))
+    return [parse_window(window, window_arguments(window)[1:]) for window in windows]
