@@ -242,7 +242,7 @@ class ContextEvaluator:
         table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
         columns = (table[name].to_pylist() for name in ("rule", "name", "_eid", "row"))
         for number, name, eid, row in zip(*columns, strict=True):
-            found.setdefault((wanted[number][0].rule, eid), {}).setdefault(name, []).append(row)
+            found.setdefault((wanted[number][0].name, eid), {}).setdefault(name, []).append(row)
         return found
 
     def _create_stream_views(

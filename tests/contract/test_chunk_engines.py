@@ -127,7 +127,7 @@ def answer(
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
         shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
-        partials = engine.partial(asking, shares, {}) if shares else {}
+        partials = engine.compute_partial(asking, shares, {}) if shares else {}
         for event, _ in shares:
             held[event.eid] = merge_partials(asking, held[event.eid], partials.get(str(event.eid)))
     return EngineRouter(spark, None, PartialCache()).compute_answers(

@@ -280,7 +280,7 @@ def test_the_live_process_stores_that_a_context_is_cut(connection: Connection[An
     around = Mock(spec=ContextEvaluator)
     around.context_horizon.return_value = None
     around.compute.return_value = {("g/r", event_id(1)): _found({"near": 2_345})}
-    around.found.return_value = _found({})
+    around.parse_contexts.return_value = _found({})
     with connection.transaction(force_rollback=True):
         for table in ("events", "alerts"):
             connection.execute(f"UPDATE {table} SET version = %s".encode(), (definition.version,))

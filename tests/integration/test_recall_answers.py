@@ -98,10 +98,10 @@ class _Endless:
 
     def refresh(self) -> None: ...
 
-    def files(self, *_: Any) -> list[str]:
+    def local_paths(self, *_: Any) -> list[str]:
         return ["one"]
 
-    def rows(self, *_: Any) -> DataFrame:
+    def read_dataframe(self, *_: Any) -> DataFrame:
         at = F.timestamp_micros(F.lit(to_micros(START)) + F.col("id") % 1000)
         numbers = self._spark.range(0, 1 << 40, numPartitions=64)
         return numbers.select(at.alias("ts"), F.sha2(F.col("id").cast("string"), 256).alias("h"))

@@ -47,7 +47,7 @@ def test_files_that_end_the_process_are_refused_after_a_while(
         assert files.is_check_due(files_changed=True)
         with pytest.raises(Py4JNetworkError):
             files.apply()
-    with pytest.raises(MoiraeError, match="3 processes have ended while they did so"):
+    with pytest.raises(MoiraeError, match="3 processes ended while checking them"):
         files.apply()
     assert checks == reload._MAX_CRASHES
     assert "rule files are not checked:" in (registry.rule_files_state().problems or [""])[0]

@@ -462,7 +462,7 @@ def test_rows_may_come_before_anybody_has_made_the_home(served: Served, tmp_path
 
 
 def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) -> None:
-    ask = small(reserve=1 << 60)
+    ask = small(disk_reserve_bytes=1 << 60)
     answer = ask("POST", "/api/v1/ingest/cpu")
     assert (answer.status_code, served.landed()) == (503, {})
     assert int(answer.headers["Retry-After"]) > 0
@@ -472,7 +472,7 @@ def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) ->
 def test_too_many_waiting_batches_are_back_pressure(
     served: Served, small: Callable[..., Ask]
 ) -> None:
-    ask = small(batches=1)
+    ask = small(max_pending_batches=1)
     assert [ask("POST", "/api/v1/ingest/cpu").status_code for _ in range(2)] == [202, 202]
     time.sleep(0.6)  # the lag is looked at twice a second
     answer = ask("POST", "/api/v1/ingest/cpu")

@@ -78,7 +78,7 @@ def judged(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         seen.append(sql)
         return judge(session, sql)
 
-    monkeypatch.setattr(alike.gate, "validate", listening)
+    monkeypatch.setattr(alike.gate, "validate_query", listening)
     return seen
 
 

@@ -298,10 +298,10 @@ class Memory:
 
     def refresh(self) -> None: ...
 
-    def files(self, *_: Any) -> list[str]:
+    def local_paths(self, *_: Any) -> list[str]:
         return ["one"]
 
-    def rows(self, *_: Any) -> DataFrame:
+    def read_dataframe(self, *_: Any) -> DataFrame:
         return self._rows
 
     def schema(self, _: str) -> StreamSchema:
