@@ -1,0 +1,202 @@
+"""Workspaces that released versions wrote (`v*/`, see `make_workspace.py`) open, answer as before, and go on.
+
+Through the command line and exports only. A fixture is never made again: where such a test fails, the code has broken
+existing workspaces.
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compatibility.workspace import (
+    EXPORTS,
+    answers,
+    bring_more,
+    moirae,
+    public_folder,
+    restore,
+    run_all,
+    running_database,
+    unpack,
+)
+
+_HERE = Path(__file__).parent
+_PACKAGES = sorted(folder.parent.name for folder in _HERE.glob("v*/workspace.tar.xz"))
+
+# Of recalls: how often an answer was revised goes by the clock, and late rows count as changes in what was read.
+_BY_THE_CLOCK = ("revision", "coverage", "estimates")
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass
+class Opened:
+    """An unpacked workspace, and what the version that wrote it said of it before and after more rows came."""
+
+    root: Path
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+    def asked_about(self) -> list[str]:
+        """Events about which there are recalls."""
+        return sorted({row["eid"] for row in self.before["recalls"]})
+
+
+@dataclass
+class Results:
+    """What the command line says now; of commands, exit code and output."""
+
+    answers: dict[str, Any]
+    commands: dict[str, tuple[int, str]]
+
+
+@pytest.fixture(scope="module", params=_PACKAGES)
+def opened(request: pytest.FixtureRequest) -> Iterator[Opened]:
+    folder = _HERE / request.param
+    described = json.loads((folder / "answers.json").read_text())
+    with public_folder() as root:
+        dump = unpack(folder / "workspace.tar.xz", root)
+        with running_database(root) as server:
+            restore(server, dump)
+            yield Opened(root, described["before"], described["after"])
+
+
+@pytest.fixture(scope="module")
+def now(opened: Opened) -> Results:
+    """Before anything has run in it."""
+    compared = {row["query"] for row in opened.before["similar"]}
+    commands = {
+        "doctor": ["doctor"],
+        "diff": ["rules", "diff"],
+        **{f"show {alert}": ["alerts", "show", alert] for alert in opened.before["notes"]},
+        **{f"similar {eid}": ["similar", eid] for eid in sorted(compared)},
+        **{f"repeat {eid}": ["recalls", "repeat", eid] for eid in opened.asked_about()},
+    }
+    return Results(answers(opened.root), _run(opened.root, commands))
+
+
+@pytest.fixture(scope="module")
+def later(opened: Opened, now: Results) -> Results:
+    """After more rows came."""
+    bring_more(opened.root)
+    moirae(opened.root, "up", "--drain")
+    eids = [row["eid"] for row in (opened.before["recalls"][0], opened.after["recalls"][-1])]
+    commands = {
+        "doctor": ["doctor"],
+        **{f"repeat {eid}": ["recalls", "repeat", eid] for eid in eids},
+    }
+    return Results(answers(opened.root), _run(opened.root, commands))
+
+
+def _run(root: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, tuple[int, str]]:
+    return dict(zip(commands, run_all(root, list(commands.values())), strict=True))
+
+
+def _by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mapping[str, Any]]]:
+    """Rows by what they are about, in the order of the export. Two recalls of an event have hits of the same ranks."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(f"{row.get('rule', '')} {row[EXPORTS[kind]]}", []).append(row)
+    return found
+
+
+def _holds(found: Any, expected: Any) -> bool:
+    """Whether all that is expected is found. Keys may have been added. Fractions are compared to nine digits: the last
+    ones hang on the order of summing."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        return all(name in found and _holds(found[name], value) for name, value in expected.items())
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(_holds, found, expected))
+    if isinstance(expected, float) and isinstance(found, float):
+        return math.isclose(found, expected, rel_tol=1e-9, abs_tol=1e-9)
+    return bool(found == expected)
+
+
+def _lasting(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
+    """What must come out the same whenever and however often it is computed."""
+    if kind != "recalls":
+        return dict(row)
+    found = {name: value for name, value in row.items() if name not in _BY_THE_CLOCK}
+    found["answer"] = [
+        {name: value for name, value in hit.items() if name != "corpus"} for hit in row["answer"]
+    ]
+    return found
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_exports_are_as_before(opened: Opened, now: Results, kind: str) -> None:
+    expected, found = _by_id(opened.before[kind], kind), _by_id(now.answers[kind], kind)
+    assert found.keys() == expected.keys()
+    for name, rows in expected.items():
+        assert _holds(found[name], rows), (found[name], rows)
+
+
+def test_rules_keep_their_versions(opened: Opened, now: Results) -> None:
+    assert now.answers["rules"] == opened.before["rules"]
+    code, output = now.commands["diff"]
+    assert code == 0, output
+
+
+@pytest.mark.parametrize("what", ["streams", "dead_letters", "chunks"])
+def test_accounting_is_as_before(opened: Opened, now: Results, what: str) -> None:
+    assert now.answers[what] == opened.before[what]
+
+
+def test_doctor_finds_nothing_wrong(now: Results) -> None:
+    code, output = now.commands["doctor"]
+    assert code == 0, output
+
+
+def test_notes_and_tags_are_shown(opened: Opened, now: Results) -> None:
+    for alert, notes in opened.before["notes"].items():
+        _, output = now.commands[f"show {alert}"]
+        for note in notes:
+            assert all(text in output for text in note if text), output
+
+
+def test_similar_events_come_with_what_fixed_them(opened: Opened, now: Results) -> None:
+    remedies = {
+        text
+        for notes in opened.before["notes"].values()
+        for kind, _, text, _ in notes
+        if kind == "resolution"
+    }
+    outputs = [output for name, (_, output) in now.commands.items() if name.startswith("similar ")]
+    assert outputs
+    assert all(any(text in output for output in outputs) for text in remedies)
+
+
+def test_recalls_repeat_the_same(opened: Opened, now: Results) -> None:
+    for eid in opened.asked_about():
+        code, output = now.commands[f"repeat {eid}"]
+        assert code == 0, output
+        asked = [row for row in opened.before["recalls"] if row["eid"] == eid and row["revision"]]
+        assert output.count("the same") == len(asked)
+
+
+@pytest.mark.parametrize("kind", EXPORTS)
+def test_more_rows_give_the_same_answers(opened: Opened, later: Results, kind: str) -> None:
+    """New rows are judged, compared and asked about as by the version of then; what was there has not changed."""
+    expected = _by_id(opened.before[kind], kind) | _by_id(opened.after[kind], kind)
+    found = _by_id(later.answers[kind], kind)
+    assert found.keys() == expected.keys()
+    for name, rows in expected.items():
+        lasting = [_lasting(row, kind) for row in rows]
+        assert _holds(found[name], lasting), (found[name], rows)
+
+
+def test_more_rows_are_archived(opened: Opened, later: Results) -> None:
+    """Rows that come again are known, whatever version archived them."""
+    assert later.answers["streams"] == opened.after["streams"]
+    assert later.answers["dead_letters"] == opened.after["dead_letters"]
+    assert later.answers["chunks"] == opened.after["chunks"]
+    assert later.answers["rules"] == opened.before["rules"]
+
+
+def test_after_more_rows_all_is_well(later: Results) -> None:
+    assert {name: code for name, (code, _) in later.commands.items() if code} == {}

