@@ -1,8 +1,10 @@
-"""G13, G14: what many small appends and a long history cost, by the real tables, reader and local engine.
+"""G13, G14: what many small appends and a long history cost, by the real tables, reader and local
+engine.
 
-G13: bytes written for a chunk of 1,000 small appends, closed and clustered, ÷ the bytes that then make it up; beside
-it, the same rows by Delta's own writer and Z-order. G14: an append, a look at the newest version and a first answer at
-a chunk of 1,000 appends ÷ the same at a chunk of the same rows in twenty; and at ten times a history ÷ at it.
+G13: bytes written for a chunk of 1,000 small appends, closed and clustered, ÷ the bytes that then
+make it up; beside it, the same rows by Delta's own writer and Z-order. G14: an append, a look at
+the newest version and a first answer at a chunk of 1,000 appends ÷ the same at a chunk of the same
+rows in twenty; and at ten times a history ÷ at it.
 """
 
 import multiprocessing
@@ -254,7 +256,8 @@ def _open_and_read_peak(root: Path) -> int:
     history.rows = history.table.files_by_chunk()[newest].newest // 1000 + 1
     history.reader.refresh_present({newest})
     history.answer(history.rows - _ROWS_PER_CHUNK)
-    # Linux counts a process's `ru_maxrss` from before it was another program: that of its parent would be told.
+    # Linux counts a process's `ru_maxrss` from before it was another program: that of its parent
+    # would be told.
     peak = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert peak is not None
     return int(peak[1])

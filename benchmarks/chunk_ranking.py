@@ -1,4 +1,5 @@
-"""G4: how many of the 10 most alike are found after a tenth of the chunks, ranked by the chunks' summaries.
+"""G4: how many of the 10 most alike are found after a tenth of the chunks, ranked by the chunks'
+summaries.
 
 Beside newest first; contexts of some hundred kinds, which come evenly (G4) or in bursts (G4b).
 """
@@ -25,7 +26,8 @@ from recall.similarity import Index
 
 _REPETITIONS = 5
 _CHUNK_COUNT, _KIND_COUNT, _QUERIES = 100, 300, 60
-# Contexts of a chunk: with the second number each kind is in each chunk, so that summaries tell least.
+# Contexts of a chunk: with the second number each kind is in each chunk, so that summaries tell
+# least.
 _CONTEXTS_PER_CHUNK = (100, 1000)
 
 

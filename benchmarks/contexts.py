@@ -1,4 +1,6 @@
-"""Contexts to search among: drawn terms by Zipf's law, an index of them, and the search whose time is taken."""
+"""Contexts to search among: drawn terms by Zipf's law, an index of them, and the search whose time
+is taken.
+"""
 
 from functools import cache
 

@@ -1,4 +1,5 @@
-"""G3: how many revisions are exact over what they say they cover: each is computed again from the rows of that span.
+"""G3: how many revisions are exact over what they say they cover: each is computed again from the
+rows of that span.
 
 Ten SQL recalls about a long history, a revision as often as there is something new.
 """

@@ -1,9 +1,10 @@
 """G1, G1b: time to the first answer of a norm (mean, deviation, count) ÷ a full scan for the same.
 
-A hundred chunks with 30 million rows, archived as Delta tables. The first answer reads the newest chunk, through the
-engine that the recall process uses, to the merged answer. Beside it the same query over all files: in the same Spark
-session (G1), and in DuckDB with all its threads (G1b). Its condition is on no key, so that clustering helps nobody. All
-are warm: the question is known, as a recall process knows it after its first alert; no answer is kept.
+A hundred chunks with 30 million rows, archived as Delta tables. The first answer reads the newest
+chunk, through the engine that the recall process uses, to the merged answer. Beside it the same
+query over all files: in the same Spark session (G1), and in DuckDB with all its threads (G1b). Its
+condition is on no key, so that clustering helps nobody. All are warm: the question is known, as a
+recall process knows it after its first alert; no answer is kept.
 """
 
 import statistics

@@ -1,10 +1,11 @@
 """G2, G8, G15, G16: recalls to their end over a long history, by the real manager and ledger.
 
-G2: a recall alone, beside one full scan by the same engine and one query for each chunk; the table is open and the
-question known, as in a process that has recalled before, and no answer is kept. G8: ten recalls of one
-question, beside one, and beside ten one after the other; and ten of ten questions. G15: chunks that a task reads after
-it was cancelled. G16: chunks read twice because of a kill, by ten recalls and by one alone; a killed manager's queries
-end unheard, and answers are held against the rows that were drawn.
+G2: a recall alone, beside one full scan by the same engine and one query for each chunk; the table
+is open and the question known, as in a process that has recalled before, and no answer is kept.
+G8: ten recalls of one question, beside one, and beside ten one after the other; and ten of ten
+questions. G15: chunks that a task reads after it was cancelled. G16: chunks read twice because of
+a kill, by ten recalls and by one alone; a killed manager's queries end unheard, and answers are
+held against the rows that were drawn.
 """
 
 import json
@@ -154,7 +155,8 @@ def _time_to_final(
 def _count_progress(connection: Connection[Any]) -> tuple[int, int]:
     """Pieces read, and tasks that go on."""
     row = connection.execute(
-        "SELECT coalesce(sum(next - skipped), 0), count(*) FILTER (WHERE state IN ('waiting', 'running')) FROM tasks"
+        "SELECT coalesce(sum(next - skipped), 0), count(*) FILTER (WHERE state IN ('waiting', "
+        "'running')) FROM tasks"
     ).fetchone()
     assert row is not None
     return int(row[0]), int(row[1])
@@ -212,7 +214,9 @@ def _chunks_of(piece: Piece) -> range:
 
 
 def _chunks_read_again(past: BenchmarkHistory, recalls: int) -> float:
-    """Some recalls, killed twice on the way: chunks read more than once for some of them, for each kill."""
+    """Some recalls, killed twice on the way: chunks read more than once for some of them, for each
+    kill.
+    """
     connection = past.connection
     add_recalls(connection, [(app, f"p.v > {app}") for app in range(recalls)])
     _CountingEngines.queries_by_chunk.clear()
@@ -226,7 +230,8 @@ def _chunks_read_again(past: BenchmarkHistory, recalls: int) -> float:
                 ours.round()
                 ours.rest()
     rows = connection.execute(
-        "SELECT r.answer->0->>'n' FROM tasks t JOIN revisions r ON r.task = t.id AND r.number = t.revision AND r.final"
+        "SELECT r.answer->0->>'n' FROM tasks t JOIN revisions r ON r.task = t.id AND r.number = "
+        "t.revision AND r.final"
     ).fetchall()
     apps, values = (
         np.concatenate(part)

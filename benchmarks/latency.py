@@ -1,8 +1,9 @@
 """G10: from the creation of an event to the row of its alert, 500 events a second, archive first.
 
-Each run starts the real processes on a fresh workspace; a producer writes a file every 100 ms with rows created in
-that time. *Filter*: from a row's creation to its alert's row. *Window*: from the arrival of the file whose newest row
-closes the window to the alert's row. Runs of all set-ups are interleaved.
+Each run starts the real processes on a fresh workspace; a producer writes a file every 100 ms with
+rows created in that time. *Filter*: from a row's creation to its alert's row. *Window*: from the
+arrival of the file whose newest row closes the window to the alert's row. Runs of all set-ups are
+interleaved.
 """
 
 import json
@@ -138,7 +139,9 @@ def _quantiles(kind: str, delays: Sequence[float]) -> dict[tuple[str, str], floa
 def _produce(
     landing: Path, connection: Connection[Any], seed: int, began: float
 ) -> tuple[list[tuple[datetime, datetime]], float]:
-    """Write files until the time is over; (newest row, arrival) of each, and seconds to the first committed batch."""
+    """Write files until the time is over; (newest row, arrival) of each, and seconds to the first
+    committed batch.
+    """
     rng, number, arrivals = random.Random(seed), 0, []
     landing.mkdir()
     start = first = 0.0

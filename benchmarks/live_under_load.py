@@ -1,8 +1,10 @@
-"""G9: live latency while recalls run at full load, beside the same while they rest; and first answers of ten alerts.
+"""G9: live latency while recalls run at full load, beside the same while they rest; and first
+answers of ten alerts.
 
-The real processes on one workspace: a stream of 500 rows a second with a filter, and a past of a million rows in
-another. In each run, after warming up, latency is taken while nothing is asked, then ten alerts come at once (each with
-a norm from history and a similarity recall), then while more questions than can be answered wait, all read by Spark.
+The real processes on one workspace: a stream of 500 rows a second with a filter, and a past of a
+million rows in another. In each run, after warming up, latency is taken while nothing is asked,
+then ten alerts come at once (each with a norm from history and a similarity recall), then while
+more questions than can be answered wait, all read by Spark.
 """
 
 import json

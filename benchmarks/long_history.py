@@ -1,7 +1,9 @@
-"""A long history to measure recalls on: a workspace whose archive holds one stream in many closed chunks, written as
-the archiver leaves them, and recalls about it by the real manager, ledger and reader, in this process.
+"""A long history to measure recalls on: a workspace whose archive holds one stream in many closed
+chunks, written as the archiver leaves them, and recalls about it by the real manager, ledger and
+reader, in this process.
 
-Hosts are the stream's key, so a closed chunk lies in their order; what an app has done lies anywhere.
+Hosts are the stream's key, so a closed chunk lies in their order; what an app has done lies
+anywhere.
 """
 
 import shutil

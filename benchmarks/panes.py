@@ -1,8 +1,10 @@
-"""P1: what a slide of a long window costs when windows are merged of panes, beside aggregating each window anew.
+"""P1: what a slide of a long window costs when windows are merged of panes, beside aggregating each
+window anew.
 
-One rule in the live process's own judges, over rows in memory, slide by slide: by `Panes`, whose panes of the slides
-before are at hand; by `LocalJudge` over all rows of the slice, which puts each into all windows that hold it; and over
-the rows of the one window that has closed, which is the least that can be done without panes.
+One rule in the live process's own judges, over rows in memory, slide by slide: by `Panes`, whose
+panes of the slides before are at hand; by `LocalJudge` over all rows of the slice, which puts each
+into all windows that hold it; and over the rows of the one window that has closed, which is the
+least that can be done without panes.
 """
 
 import statistics

@@ -1,6 +1,8 @@
-"""Recall quality: each measure on all scenarios of judged alerts, beside simple guesses, and how probabilities hold.
+"""Recall quality: each measure on all scenarios of judged alerts, beside simple guesses, and how
+probabilities hold.
 
-The scenarios lie beside the checkout, or where MOIRAE_DATA says. Nothing is tuned here: measures have no parameters.
+The scenarios lie beside the checkout, or where MOIRAE_DATA says. Nothing is tuned here: measures
+have no parameters.
 """
 
 import csv
@@ -40,8 +42,9 @@ _OWN_MEASURE = "attributes"
 
 @dataclass(frozen=True)
 class Scenario:
-    """How a scenario is asked: its gap, or None for leave-one-out over incidents; the columns of its labels that make
-    an alert's kind; `control`: where no measure can be better than chance."""
+    """How a scenario is asked: its gap, or None for leave-one-out over incidents; the columns of
+    its labels that make an alert's kind; `control`: where no measure can be better than chance.
+    """
 
     gap: timedelta | None
     alerts: str | None = None
@@ -172,7 +175,8 @@ def _write_document(
             )
             p10, ndcg = intervals
             lines.append(
-                f"| {shown} | {ranker} | {e['p1'].value:.3f} | {e['p5'].value:.3f} | {p10} | {ndcg} "
+                f"| {shown} | {ranker} | {e['p1'].value:.3f} | {e['p5'].value:.3f} | {p10} | "
+                f"{ndcg} "
                 f"| {e['mrr10'].value:.3f} |"
             )
             shown = ""

@@ -1,8 +1,9 @@
-"""G6, G7: ten recalls at once over one archive, by the real manager, ledger and reader, in this process.
+"""G6, G7: ten recalls at once over one archive, by the real manager, ledger and reader, in this
+process.
 
-G6: the slowest first answer, beside the same ten recalls one after the other (FIFO). G7: how evenly pieces of history
-are given out half way (Jain's index), and how far shares are from tickets of 1:2:4. Questions differ, so that no two
-share a query.
+G6: the slowest first answer, beside the same ten recalls one after the other (FIFO). G7: how
+evenly pieces of history are given out half way (Jain's index), and how far shares are from tickets
+of 1:2:4. Questions differ, so that no two share a query.
 """
 
 import statistics
@@ -115,7 +116,8 @@ def _slowest_first_answer(past: BenchmarkHistory, stride: StrideScheduler[UUID])
 
 def _served_shares(past: BenchmarkHistory, tickets: list[int]) -> list[int]:
     """Pieces served to each when half of what the busiest can have is given out."""
-    # One query at a time: of two places, a task that is served by one query at a time cannot fill more than one.
+    # One query at a time: of two places, a task that is served by one query at a time cannot fill
+    # more than one.
     ours = _create_manager(past, StrideScheduler(), tickets, workers=1)
     goal = CHUNK_COUNT * sum(tickets) // (2 * max(tickets))
     while True:

@@ -1,9 +1,10 @@
-"""R1, R2: what becomes of a chunk when it closes, and when a rule comes later, by the real table and finder.
+"""R1, R2: what becomes of a chunk when it closes, and when a rule comes later, by the real table
+and finder.
 
-R1: a chunk of many small appends clustered (one file, by key and time, with statistics and identities), beside Delta's
-own Z-order of the same rows; the tables are open, their files are read. Identities are most of our part: small files
-have none. R2: the past of a rule found in a chunk, a filter's and a window's, beside the plain query
-over the chunk's files by the same Spark.
+R1: a chunk of many small appends clustered (one file, by key and time, with statistics and
+identities), beside Delta's own Z-order of the same rows; the tables are open, their files are
+read. Identities are most of our part: small files have none. R2: the past of a rule found in a
+chunk, a filter's and a window's, beside the plain query over the chunk's files by the same Spark.
 """
 
 import statistics

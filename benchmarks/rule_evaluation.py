@@ -1,7 +1,9 @@
-"""G11: what many rules of one shape cost beside one. G12: rows a second and core, archived, de-duplicated and judged.
+"""G11: what many rules of one shape cost beside one. G12: rows a second and core, archived,
+de-duplicated and judged.
 
-Both drive the archive and the judge of the live process batch by batch, over a database and a Spark session of their
-own, so that nothing but the work of a batch is measured. Runs of all set-ups are interleaved.
+Both drive the archive and the judge of the live process batch by batch, over a database and a
+Spark session of their own, so that nothing but the work of a batch is measured. Runs of all
+set-ups are interleaved.
 """
 
 import json
@@ -203,7 +205,9 @@ def _batch_seconds(take: Callable[[SourceUnit], None], repetition: int) -> float
 
 
 def _rows_per_cpu_second(take: Callable[[SourceUnit], None], repetition: int) -> float:
-    """Rows per second of processor time, of this process and the JVM together; the first batch warms up."""
+    """Rows per second of processor time, of this process and the JVM together; the first batch
+    warms up.
+    """
     units = [
         _make_unit(repetition * _BULK_BATCHES + number, _ROWS_PER_BULK_BATCH, 1000)
         for number in range(_BULK_BATCHES)

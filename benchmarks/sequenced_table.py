@@ -1,7 +1,9 @@
-"""G13, G14 for settled events: what archiving them costs as they come, by the real table and its upkeep.
+"""G13, G14 for settled events: what archiving them costs as they come, by the real table and its
+upkeep.
 
-1,000 looks at 500 new events each, a chunk closed with every fiftieth: bytes written ÷ the bytes that then make up the
-table, beside it the same by Delta's own writer, a commit a look. An append at 1,000 commits ÷ one at 20.
+1,000 looks at 500 new events each, a chunk closed with every fiftieth: bytes written ÷ the bytes
+that then make up the table, beside it the same by Delta's own writer, a commit a look. An append
+at 1,000 commits ÷ one at 20.
 """
 
 import statistics
@@ -51,7 +53,9 @@ def run(folder: Path, repetitions: int) -> list[BenchmarkResult]:
 
 
 def _write_amplification(root: Path) -> float:
-    """What an outbox does: rows wait until there are enough, or their chunk is closed. Nothing is deleted here."""
+    """What an outbox does: rows wait until there are enough, or their chunk is closed. Nothing is
+    deleted here.
+    """
     table, last, seen, flushed = SequencedTable(root, EVENTS), 0, 0, 0
     for look in range(1, _CYCLES + 1):
         seen += _EVENTS_PER_CYCLE

@@ -1,9 +1,10 @@
 """G5: similarity search, on one core, in this process.
 
-The 10 most alike of a million contexts of 40 terms, with E and C_k as of an event that has just come in, beside
-SciPy's sparse product with norms that were made before (G5), and tantivy's BM25 (G5b), which answers another question
-with the same kind of lists. Terms follow Zipf's law; half of an event's terms are those of a past one. Before anything
-is timed, scores are held against the plain formula over all contexts. Then ten million contexts, by themselves (G5c).
+The 10 most alike of a million contexts of 40 terms, with E and C_k as of an event that has just
+come in, beside SciPy's sparse product with norms that were made before (G5), and tantivy's BM25
+(G5b), which answers another question with the same kind of lists. Terms follow Zipf's law; half of
+an event's terms are those of a past one. Before anything is timed, scores are held against the
+plain formula over all contexts. Then ten million contexts, by themselves (G5c).
 """
 
 import statistics
@@ -91,7 +92,9 @@ def _compare_with_others(contexts: int) -> list[BenchmarkResult]:
 
 
 def _measure_large_index(contexts: int) -> BenchmarkResult:
-    """Contexts are dropped once they are indexed: those of one chunk are kept, to make events like them."""
+    """Contexts are dropped once they are indexed: those of one chunk are kept, to make events like
+    them.
+    """
     rng = np.random.default_rng(2)
     kept = draw_contexts(rng, _CONTEXTS_PER_LARGE_SEGMENT)
     queries = [_draw_query(rng, [kept]) for _ in range(_QUERIES)]
@@ -183,7 +186,9 @@ class _SparseProduct:
         return np.argpartition(scores, -K)[-K:]
 
     def best_scores(self, terms: TermIds) -> npt.NDArray[np.float64]:
-        """The best scores by the plain formula, with E and C_k of now: those of an event with such terms too."""
+        """The best scores by the plain formula, with E and C_k of now: those of an event with such
+        terms too.
+        """
         held = self._document_counts + np.bincount(terms, minlength=VOCABULARY_SIZE)
         idf = np.log10((self._rows.shape[0] + 1) / np.maximum(held, 1))
         mine = np.zeros(VOCABULARY_SIZE)

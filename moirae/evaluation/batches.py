@@ -1,4 +1,6 @@
-"""Rules of one shape as one query: which rules differ in constants only, and those constants as a table. Pure."""
+"""Rules of one shape as one query: which rules differ in constants only, and those constants as a
+table. Pure.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +19,8 @@ from moirae.evaluation.plan import (
 from recall.errors import NotPlain
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
-# Plans of sets of rules that are remembered: which rules are judged together changes from batch to batch.
+# Plans of sets of rules that are remembered: which rules are judged together changes from batch to
+# batch.
 _MAX_PLANS = 64
 
 ColumnsByStream = Mapping[str, Mapping[str, str]]
@@ -25,7 +28,9 @@ ColumnsByStream = Mapping[str, Mapping[str, str]]
 
 @dataclass(frozen=True)
 class RuleBatch:
-    """Rules that are judged by one query; `members`: their places in the set of rules, as in `constants.rule`."""
+    """Rules that are judged by one query; `members`: their places in the set of rules, as in
+    `constants.rule`.
+    """
 
     number: int
     rule_indexes: tuple[int, ...]
@@ -100,7 +105,9 @@ class RuleBatcher:
         )
 
     def build_statement(self, rules: Sequence[ActiveRule], batches: RuleBatches) -> str:
-        """One statement of Spark for all of them. A rule that shares its shape with no other is written as it is."""
+        """One statement of Spark for all of them. A rule that shares its shape with no other is
+        written as it is.
+        """
         alone = [
             *batches.unbatched,
             *(group.rule_indexes[0] for group in batches.batches if len(group.rule_indexes) == 1),

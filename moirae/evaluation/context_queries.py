@@ -1,4 +1,6 @@
-"""Contexts and surroundings computed: the queries of some rules about some events, as one Spark statement."""
+"""Contexts and surroundings computed: the queries of some rules about some events, as one Spark
+statement.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,7 +41,9 @@ class StreamRows(Protocol):
         time_ranges: Sequence[tuple[int, int]],
         allowed_values: Mapping[str, Sequence[Any]],
     ) -> DataFrame:
-        """Rows with event times in any of some spans [low, high), microseconds, and values that are wanted."""
+        """Rows with event times in any of some spans [low, high), microseconds, and values that are
+        wanted.
+        """
 
 
 @dataclass(frozen=True)
@@ -65,8 +69,9 @@ class LiftedContextQuery:
 
 @dataclass(frozen=True)
 class EventContexts:
-    """The rows of an event's contexts and surroundings, by name. `cut`: of those that are cut at the limit, how many
-    rows there were."""
+    """The rows of an event's contexts and surroundings, by name. `cut`: of those that are cut at
+    the limit, how many rows there were.
+    """
 
     contexts: Mapping[str, list[dict[str, Any]]]
     surroundings: Mapping[str, list[dict[str, Any]]]
@@ -148,7 +153,9 @@ class ContextEvaluator:
     def compute(
         self, events_by_rule: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]
     ) -> dict[tuple[str, UUID], EventContexts]:
-        """All contexts of some events of some rules; none, but a word in the log, for an event whose query fails."""
+        """All contexts of some events of some rules; none, but a word in the log, for an event
+        whose query fails.
+        """
         together = (
             [events_by_rule]
             if self._guard is None
@@ -195,7 +202,9 @@ class ContextEvaluator:
         }
 
     def parse_contexts(self, rule: ActiveRule, rows: Mapping[str, list[str]]) -> EventContexts:
-        """An event's rows as JSON texts, by context; equal rows in whatever order are the same context."""
+        """An event's rows as JSON texts, by context; equal rows in whatever order are the same
+        context.
+        """
         parts: dict[bool, dict[str, list[dict[str, Any]]]] = {True: {}, False: {}}
         cut: dict[str, int] = {}
         for asking in self.queries_of(rule):

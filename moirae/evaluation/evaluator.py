@@ -1,5 +1,6 @@
-"""Who judges: this process what is plain, all rules of one shape by one query; Spark the others, and whatever fails
-here, in one statement. Where that fails, each half of its rules is judged again, down to the one at fault.
+"""Who judges: this process what is plain, all rules of one shape by one query; Spark the others,
+and whatever fails here, in one statement. Where that fails, each half of its rules is judged again,
+down to the one at fault.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,14 +30,18 @@ _EventRowsByRule = dict[int, list[EventRow]]
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What rules find: those that find anything. `failed`: the names of those that could not be judged."""
+    """What rules find: those that find anything. `failed`: the names of those that could not be
+    judged.
+    """
 
     event_rows: list[tuple[ActiveRule, list[EventRow]]]
     failed: frozenset[str] = frozenset()
 
 
 class RuleEvaluator:
-    """What rules find in rows, by whichever engine; who fails is charged (see `moirae.evaluation.guard`)."""
+    """What rules find in rows, by whichever engine; who fails is charged (see
+    `moirae.evaluation.guard`).
+    """
 
     def __init__(
         self,
@@ -46,7 +51,9 @@ class RuleEvaluator:
         columns: ColumnsByStream,
         allow_local: bool,
     ) -> None:
-        """`columns`: of each stream, with types. `local`: whether plain rules may be judged in this process."""
+        """`columns`: of each stream, with types. `local`: whether plain rules may be judged in this
+        process.
+        """
         self._spark = spark
         self._rows = rows
         self._guard = guard
@@ -164,8 +171,9 @@ class RuleEvaluator:
     ) -> set[int]:
         """Fills in what Spark finds for some of the rules; returns the places of those that failed.
 
-        Where a statement fails each half of its rules is asked for again, down to the rule at fault; where it was
-        stopped each rule by itself, as the one at fault takes all the time it may each time.
+        Where a statement fails each half of its rules is asked for again, down to the rule at
+        fault; where it was stopped each rule by itself, as the one at fault takes all the time it
+        may each time.
         """
         asked = [rules[place] for place in places]
         shares = self._batcher.batch(asked)

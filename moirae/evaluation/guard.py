@@ -1,9 +1,11 @@
-"""One rule cannot harm another: statements end in time, who is at fault is charged, and set aside when it goes on.
+"""One rule cannot harm another: statements end in time, who is at fault is charged, and set aside
+when it goes on.
 
-A statement over its limit is cancelled. Where that does not help (a regular expression that backtracks for ever, a
-plan that is never finished) nothing can end it but the end of the process: its rules are charged in the database, the
-process ends, and the next one runs them one by one (suspects). The one with which the process falls again is
-quarantined. The same holds when the JVM has no memory left.
+A statement over its limit is cancelled. Where that does not help (a regular expression that
+backtracks for ever, a plan that is never finished) nothing can end it but the end of the process:
+its rules are charged in the database, the process ends, and the next one runs them one by one
+(suspects). The one with which the process falls again is quarantined. The same holds when the JVM
+has no memory left.
 """
 
 import os
@@ -33,11 +35,14 @@ from moirae.runtime import connect_database
 
 _LOG = structlog.get_logger()
 
-# In seconds. Between two looks at the statement under way; processor time until a cancelled one must have ended.
+# In seconds. Between two looks at the statement under way; processor time until a cancelled one
+# must have ended.
 _POLL_INTERVAL, _CANCEL_GRACE = 0.1, 5.0
-# Processor time, in seconds, that a JVM needs to get going, beside its first statements: no rule is to blame for it.
+# Processor time, in seconds, that a JVM needs to get going, beside its first statements: no rule is
+# to blame for it.
 _WARM_UP_ALLOWANCE = 20.0
-# Exit codes: of a JVM without memory (-XX:+ExitOnOutOfMemoryError); of this process, as sysexits.h names it.
+# Exit codes: of a JVM without memory (-XX:+ExitOnOutOfMemoryError); of this process, as sysexits.h
+# names it.
 _EXIT_OUT_OF_MEMORY, _EXIT_SOFTWARE_ERROR = 3, 70
 # How long, in seconds, a rule is a suspect after a fall.
 _SUSPECT_DURATION = 600.0
@@ -85,7 +90,9 @@ class Guard:
     # Who runs with whom
 
     def reset_quarantine(self, suspects: Iterable[str]) -> None:
-        """Rules were loaded. `suspects`: the process may have fallen over them; they run alone for a while."""
+        """Rules were loaded. `suspects`: the process may have fallen over them; they run alone for
+        a while.
+        """
         self.quarantined.clear()
         self._suspects |= dict.fromkeys(suspects, time.monotonic() + _SUSPECT_DURATION)
 
@@ -106,7 +113,9 @@ class Guard:
     # Statements
 
     def run(self, rules: Sequence[ActiveRule], row_count: int, execute: Callable[[], _T]) -> _T:
-        """What `work` returns or raises. `TookTooLong`: it was over its limit, and Spark is free of it again."""
+        """What `work` returns or raises. `TookTooLong`: it was over its limit, and Spark is free of
+        it again.
+        """
         limit = statement_limit(self._limits.statement.total_seconds(), row_count, len(rules)) + (
             0.0 if self._is_warm else _WARM_UP_ALLOWANCE
         )

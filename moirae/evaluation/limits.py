@@ -1,6 +1,7 @@
 """What a rule may take, decided. Pure.
 
-Time is the processor time of Spark's JVM: a machine that is busy with other things makes no rule slow.
+Time is the processor time of Spark's JVM: a machine that is busy with other things makes no rule
+slow.
 """
 
 import math
@@ -10,14 +11,16 @@ import pyarrow as pa
 
 from moirae.alerts import EventRow
 
-# Rows, and rules in one statement, that each lengthen its limit by a second: what is read at once after a pause, or by
-# a thousand rules, may take long.
+# Rows, and rules in one statement, that each lengthen its limit by a second: what is read at once
+# after a pause, or by a thousand rules, may take long.
 _ROWS_PER_SECOND, _RULES_PER_SECOND = 20_000, 2
-# Rows of one context or surrounding of one event. Of more, the first in the order of their JSON text are kept.
+# Rows of one context or surrounding of one event. Of more, the first in the order of their JSON
+# text are kept.
 CONTEXT_ROWS = 2_000
 # By the clock a statement may take so many times its limit: it may hang without computing.
 _WALL_CLOCK_FACTOR = 10
-# Microseconds of event time over which the limit of matches goes: history read at once may hold many.
+# Microseconds of event time over which the limit of matches goes: history read at once may hold
+# many.
 _MICROS_PER_MINUTE = 60_000_000
 
 
@@ -34,8 +37,9 @@ def is_over_limit(limit: float, cpu_seconds: float, wall_seconds: float) -> bool
 def truncate_event_rows(
     event_rows: Sequence[EventRow], limit: int | None, limit_per_minute: int
 ) -> Sequence[EventRow]:
-    """The first rows by time, as many as a rule may find in one evaluation: its own `limit`, or what is `usual` for
-    each minute of event time that they span."""
+    """The first rows by time, as many as a rule may find in one evaluation: its own `limit`, or
+    what is `usual` for each minute of event time that they span.
+    """
     if not event_rows or len(event_rows) <= (limit or limit_per_minute):
         return event_rows
     times = [one.ts for one in event_rows]

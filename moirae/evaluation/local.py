@@ -1,4 +1,5 @@
-"""Plain rules judged in this process, by DuckDB over rows in memory: milliseconds, where Spark plans for tenths.
+"""Plain rules judged in this process, by DuckDB over rows in memory: milliseconds, where Spark
+plans for tenths.
 
 What it serves is what `recall.query.plain` can write; where it fails, Spark is asked.
 """
@@ -22,7 +23,8 @@ from recall.engines import connect_duckdb, fetch_table
 RuleEventRows = list[tuple[int, EventRow]]
 
 _SOURCE_PREFIX = "_rows_"
-# Tables of constants that stay registered. Which rules are judged together changes, and each set has its own.
+# Tables of constants that stay registered. Which rules are judged together changes, and each set
+# has its own.
 _MAX_CONSTANT_TABLES = 256
 
 
@@ -36,7 +38,8 @@ class LocalEvaluator:
     def evaluate(
         self, batches: Sequence[RuleBatch], rows: Mapping[str, pa.Table]
     ) -> list[tuple[RuleBatch, list[tuple[int, EventRow]]]]:
-        """What the groups find in rows of streams, with the place of the rule; groups that failed are left out.
+        """What the groups find in rows of streams, with the place of the rule; groups that failed
+        are left out.
 
         A query from which several groups read is computed once.
         """
@@ -68,7 +71,9 @@ class LocalEvaluator:
     def query(
         self, sql: str, tables: Mapping[str, pa.Table], values: Mapping[str, int]
     ) -> pa.Table:
-        """The answer to a query over some tables, with values for its $names. Raises `duckdb.Error`."""
+        """The answer to a query over some tables, with values for its $names. Raises
+        `duckdb.Error`.
+        """
         for name, table in tables.items():
             self._duckdb.register(name, table)
         try:

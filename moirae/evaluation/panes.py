@@ -1,7 +1,9 @@
-"""Sliding windows judged by panes that are kept in memory: each row is aggregated once, a window merged of its panes.
+"""Sliding windows judged by panes that are kept in memory: each row is aggregated once, a window
+merged of its panes.
 
-Panes cover time before the watermark, whose rows do not change any more; what comes late is no input of a window. They
-are lost with the process, and made again of the archive. See `recall.query.plain.Paned` for the method.
+Panes cover time before the watermark, whose rows do not change any more; what comes late is no
+input of a window. They are lost with the process, and made again of the archive. See
+`recall.query.plain.Paned` for the method.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,10 +24,11 @@ from recall.query.plain import PanedQuery
 
 _LOG = structlog.get_logger()
 
-# What all panes may take, in bytes of Arrow memory. Windows whose panes do not fit are aggregated whole.
+# What all panes may take, in bytes of Arrow memory. Windows whose panes do not fit are aggregated
+# whole.
 _MAX_BYTES = 256 << 20
-# Rows in memory, counted once for each window that holds them, up to which one query over all of them is done sooner
-# than two, one over new rows and one over panes.
+# Rows in memory, counted once for each window that holds them, up to which one query over all of
+# them is done sooner than two, one over new rows and one over panes.
 _MIN_ROWS = 100_000
 # Before all time, in microseconds.
 _MIN_TIME = -(1 << 62)
@@ -46,8 +49,9 @@ class PaneInput(Protocol):
 
 @dataclass
 class _CachedPanes:
-    """Partial aggregates of the rows with event times in [since, to), microseconds; `since` None: of all before `to`,
-    and there `to` None: of none yet. `needs`: of each rule that reads them, from when on, and how long its windows are.
+    """Partial aggregates of the rows with event times in [since, to), microseconds; `since` None:
+    of all before `to`, and there `to` None: of none yet. `needs`: of each rule that reads them,
+    from when on, and how long its windows are.
     """
 
     since: int | None
@@ -67,7 +71,9 @@ class _CachedPanes:
         return self.until is not None and self.since <= since <= self.until
 
     def drop_unneeded(self) -> None:
-        """Panes that nobody needs any more; who is behind the first by more than the longest window is left behind."""
+        """Panes that nobody needs any more; who is behind the first by more than the longest window
+        is left behind.
+        """
         needs = [_MIN_TIME if since is None else since for since, _ in self.readers.values()]
         longest = max(size for _, size in self.readers.values())
         since = max(min(needs), max(needs) - longest)
@@ -78,7 +84,9 @@ class _CachedPanes:
 
 @dataclass(frozen=True)
 class _WindowRequest:
-    """Windows that a group looks at: those within [since, to), microseconds; `since` None: all before `to`."""
+    """Windows that a group looks at: those within [since, to), microseconds; `since` None: all
+    before `to`.
+    """
 
     batch: RuleBatch
     paned: PanedQuery
@@ -97,14 +105,15 @@ class PaneCache:
         self._max_bytes = max_bytes
         self._cached: dict[_PaneKey, _CachedPanes] = {}
         self._key_by_rule: dict[_RuleKey, _PaneKey] = {}
-        # Panes that could not be kept, and the end of the windows at that time: once these are past they may fit.
+        # Panes that could not be kept, and the end of the windows at that time: once these are past
+        # they may fit.
         self._evicted_until: dict[_PaneKey, int] = {}
 
     def evaluate(
         self, rule_slice: RuleSlice, batches: RuleBatches
     ) -> list[tuple[RuleBatch, RuleEventRows]]:
-        """What groups over sliding windows find in a slice's input, with the place of the rule. Those that failed,
-        whose panes are too large, or whose rows are few are left out.
+        """What groups over sliding windows find in a slice's input, with the place of the rule.
+        Those that failed, whose panes are too large, or whose rows are few are left out.
         """
         wanted = [
             one

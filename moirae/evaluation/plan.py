@@ -31,7 +31,8 @@ class ActiveRule:
 
 @dataclass(frozen=True)
 class RuleCohort:
-    """Rules of one shape that are settled up to the same event time (microseconds; None: not at all).
+    """Rules of one shape that are settled up to the same event time (microseconds; None: not at
+    all).
 
     They are decided about as one, so that a thousand rules cost a batch hardly more than one does.
     """
@@ -80,7 +81,8 @@ def concatenate_rules(parts: Sequence[Sequence[ActiveRule]]) -> tuple[ActiveRule
 
 @dataclass(frozen=True)
 class RuleSlice:
-    """Rules whose rows with ts in [low, high) are judged together, from input in [input_low, input_high).
+    """Rules whose rows with ts in [low, high) are judged together, from input in [input_low,
+    input_high).
 
     Microseconds of event time; None: no bound.
     """
@@ -105,7 +107,9 @@ class RuleSlice:
 
 
 def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:
-    """Rows of a rule with ts before this event time are complete. None: a stream of it has not begun."""
+    """Rows of a rule with ts before this event time are complete. None: a stream of it has not
+    begun.
+    """
     low: int | None = None
     for stream in shape.streams:
         mark = watermarks.get(stream)
@@ -118,7 +122,9 @@ def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:
 def due_slices(
     cohorts: Iterable[RuleCohort], watermarks: Mapping[str, int | None]
 ) -> list[RuleSlice]:
-    """The slices that can be settled now. Rules with the same bounds and reach share a slice, thus a statement."""
+    """The slices that can be settled now. Rules with the same bounds and reach share a slice, thus
+    a statement.
+    """
     groups: dict[tuple[int | None, int, int, int], list[Sequence[ActiveRule]]] = {}
     for standing in cohorts:
         low, shape = standing.settled_to, standing.shape
@@ -150,9 +156,11 @@ def bind_event_query(rule: ActiveRule) -> exp.Query:
 
 
 def build_branches(rules: Sequence[tuple[int, ActiveRule, exp.Query]]) -> list[str]:
-    """Queries for all rules, each with its number: columns `rule` (that number), `ts`, `attributes` (a JSON object).
+    """Queries for all rules, each with its number: columns `rule` (that number), `ts`, `attributes`
+    (a JSON object).
 
-    Simple filters over one stream become arms of one projection over one scan; each of the others is its own.
+    Simple filters over one stream become arms of one projection over one scan; each of the others
+    is its own.
     """
     filters: dict[str, list[str]] = {}
     made: list[str] = []
@@ -169,7 +177,9 @@ def build_branches(rules: Sequence[tuple[int, ActiveRule, exp.Query]]) -> list[s
 
 
 def build_batch_branch(query: str, columns: Sequence[str]) -> str:
-    """The same for rules of one shape, from what their query yields (see `recall.query.plain.Plain`)."""
+    """The same for rules of one shape, from what their query yields (see
+    `recall.query.plain.Plain`).
+    """
     row = ", ".join(f"'{name}', found.c{number}" for number, name in enumerate(columns))
     return f"SELECT found.rule, found.ts, {_to_json_sql(row)} AS attributes FROM ({query}) AS found"
 
@@ -177,13 +187,16 @@ def build_batch_branch(query: str, columns: Sequence[str]) -> str:
 def _build_branch(index: int, columns: Sequence[str], query: exp.Query) -> str:
     row = ", ".join(f"'{name}', found.`{name}`" for name in columns)
     return (
-        f"SELECT {index} AS rule, CAST(found.ts AS timestamp) AS ts, {_to_json_sql(row)} AS attributes "
+        f"SELECT {index} AS rule, CAST(found.ts AS timestamp) AS ts, {_to_json_sql(row)} AS "
+        f"attributes "
         f"FROM ({query.sql(dialect='spark')}) AS found"
     )
 
 
 def _build_filter_arm(index: int, rule: ActiveRule, query: exp.Query) -> str | None:
-    """`if(condition, row, NULL)` where the query is a filter over the columns of one stream, else None."""
+    """`if(condition, row, NULL)` where the query is a filter over the columns of one stream, else
+    None.
+    """
     if not isinstance(query, exp.Select) or set(_used_clauses(query)) - {
         "expressions",
         "from_",

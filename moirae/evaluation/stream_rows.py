@@ -41,7 +41,9 @@ class LiveStreamRows:
         )
 
     def read_range(self, stream: str, low: int | None, high: int | None) -> pa.Table | DataFrame:
-        """Rows with event times in [low, high), microseconds: where memory holds them all a table, else a frame."""
+        """Rows with event times in [low, high), microseconds: where memory holds them all a table,
+        else a frame.
+        """
         recent = self._archive.recent_rows[stream].read(low, high)
         if recent is not None:
             return recent
@@ -54,7 +56,9 @@ class LiveStreamRows:
         )
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """The same rows, read here: at once where memory holds them all, else about so many at a time."""
+        """The same rows, read here: at once where memory holds them all, else about so many at a
+        time.
+        """
         recent = self._archive.recent_rows[stream].read(low, high)
         if recent is not None:
             yield recent
@@ -88,7 +92,9 @@ class LiveStreamRows:
         time_ranges: Sequence[tuple[int, int]],
         allowed_values: Mapping[str, Sequence[Any]],
     ) -> DataFrame:
-        """Rows with event times in any of some spans [low, high), microseconds, read here: they are few."""
+        """Rows with event times in any of some spans [low, high), microseconds, read here: they are
+        few.
+        """
         merged = _merge_ranges(time_ranges)
         recent = self._archive.recent_rows[stream].read(merged[0][0], merged[-1][1])
         table = self._archive.tables[stream]
@@ -123,7 +129,9 @@ class ArchivedStreamRows:
         time_ranges: Sequence[tuple[int, int]],
         allowed_values: Mapping[str, Sequence[Any]],
     ) -> DataFrame:
-        """Rows with event times in any of some spans [low, high), microseconds, read here: they are few."""
+        """Rows with event times in any of some spans [low, high), microseconds, read here: they are
+        few.
+        """
         table = self._reader.table(stream)
         if table is None:
             return self._spark.createDataFrame([], self._reader.schema(stream).ddl())

@@ -1,4 +1,6 @@
-"""Engines that run a query over a piece of history: Spark, or DuckDB where the result is known to be equal."""
+"""Engines that run a query over a piece of history: Spark, or DuckDB where the result is known to
+be equal.
+"""
 
 from recall.engines.answers import AnswerRows, compute_answers
 from recall.engines.condition import evaluate_condition

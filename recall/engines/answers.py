@@ -1,4 +1,6 @@
-"""What merged partial answers say, by an engine only where one is needed; and how values are written."""
+"""What merged partial answers say, by an engine only where one is needed; and how values are
+written.
+"""
 
 import base64
 import math
@@ -20,16 +22,17 @@ from recall.requests import RecallEvent
 # An answer: rows of columns.
 AnswerRows = list[dict[str, Any]]
 MergedPartials = Sequence[tuple[RecallEvent, pa.Table | None]]
-# What an engine makes of the merged values of some events: their answers, by eid, as rows in their order. Raises
-# `NotServed`.
+# What an engine makes of the merged values of some events: their answers, by eid, as rows in their
+# order. Raises `NotServed`.
 MergeFunction = Callable[[Template, Sequence[RecallEvent], pa.Table], dict[str, AnswerRows]]
 
 
 def compute_answers(
     template: Template, partials: MergedPartials, merge_functions: Iterable[MergeFunction]
 ) -> dict[str, AnswerRows]:
-    """What each event's merged partial answers say, as rows in their order: as they are where that is all, else by the
-    first engine that can. Raises `NotServed` where none can."""
+    """What each event's merged partial answers say, as rows in their order: as they are where that
+    is all, else by the first engine that can. Raises `NotServed` where none can.
+    """
     found = (
         aggregate_values(template.split, table, str(asked.eid), template.question.types)
         for asked, table in partials
@@ -58,8 +61,9 @@ def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict
 
 
 def order_rows(rows: Iterable[tuple[int, dict[str, Any]]]) -> AnswerRows:
-    """Rows by their numbers; those without an order of their own (all 0) by what they say, so that any engine gives the
-    same answer each time."""
+    """Rows by their numbers; those without an order of their own (all 0) by what they say, so that
+    any engine gives the same answer each time.
+    """
     return [row for _, row in sorted(rows, key=lambda one: (one[0], orjson.dumps(one[1])))]
 
 

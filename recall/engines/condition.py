@@ -1,4 +1,6 @@
-"""A rule's `where` judged in this process, where it is in the part of SQL that `recall.engines.portable` is sure of."""
+"""A rule's `where` judged in this process, where it is in the part of SQL that
+`recall.engines.portable` is sure of.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

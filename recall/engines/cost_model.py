@@ -1,7 +1,9 @@
-"""How long an engine takes for a piece of history: a small model of each question and engine, learned as it is asked.
+"""How long an engine takes for a piece of history: a small model of each question and engine,
+learned as it is asked.
 
-Seconds = fixed + each × megabytes of files, fitted by recursive least squares with forgetting (Ljung, System
-Identification, 2nd ed. 1999, section 11.2) from a guess that counts as one measurement. Pure.
+Seconds = fixed + each × megabytes of files, fitted by recursive least squares with forgetting
+(Ljung, System Identification, 2nd ed. 1999, section 11.2) from a guess that counts as one
+measurement. Pure.
 """
 
 from collections.abc import Mapping
@@ -19,7 +21,9 @@ _FORGETTING_FACTOR = 0.95
 
 @dataclass
 class CostModel:
-    """Seconds by megabytes; `spread`: how little is known of both coefficients (a symmetric matrix)."""
+    """Seconds by megabytes; `spread`: how little is known of both coefficients (a symmetric
+    matrix).
+    """
 
     fixed_seconds: float
     seconds_per_megabyte: float
@@ -61,7 +65,9 @@ class EngineCosts:
         )
 
     def exclude_from_shared_scans(self, query_key: str) -> None:
-        """A question has failed here: those that would be read together with it would pay for it each time."""
+        """A question has failed here: those that would be read together with it would pay for it
+        each time.
+        """
         self._excluded.get_or_create(query_key, lambda: True)
 
     def is_excluded(self, query_key: str) -> bool:

@@ -1,4 +1,6 @@
-"""Derived streams that are archived: read where they are there for a whole piece of history, else computed as ever."""
+"""Derived streams that are archived: read where they are there for a whole piece of history, else
+computed as ever.
+"""
 
 import hashlib
 import time
@@ -41,7 +43,8 @@ def compute_derived_version(stream: str, derived: Mapping[str, str]) -> str:
 class DerivedStreamReader:
     """What is archived of derived streams, for one worker, which asks one thing at a time.
 
-    `reader` finds the rows of declared streams, and those of derived ones as the question last given has them.
+    `reader` finds the rows of declared streams, and those of derived ones as the question last
+    given has them.
     """
 
     def __init__(self, connection: Connection[Any], root: StorageRoot, streams: Reader) -> None:
@@ -55,7 +58,9 @@ class DerivedStreamReader:
         self._rewritten: LruCache[str, tuple[Template, Mapping[str, str]]] = LruCache()
 
     def read_archived(self, template: Template, low: int | None, high: int) -> Template:
-        """The question with its derived streams read as streams, if all of [low, high) is archived; else as it is."""
+        """The question with its derived streams read as streams, if all of [low, high) is archived;
+        else as it is.
+        """
         self.reader.readers_by_stream.clear()
         if not template.question.derived:
             return template

@@ -1,4 +1,6 @@
-"""DuckDB in this process, as recalls and rules use it: on one thread, times in UTC, answers as Arrow tables."""
+"""DuckDB in this process, as recalls and rules use it: on one thread, times in UTC, answers as
+Arrow tables.
+"""
 
 import warnings
 from collections.abc import Mapping
@@ -10,8 +12,8 @@ import pyarrow as pa
 
 def connect_duckdb() -> duckdb.DuckDBPyConnection:
     """A database of its own, in memory."""
-    # Most answers are small beside what is read for them: a copy costs less than planning every statement twice, as
-    # `connection.sql(…).to_arrow_table()` does.
+    # Most answers are small beside what is read for them: a copy costs less than planning every
+    # statement twice, as `connection.sql(…).to_arrow_table()` does.
     warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
     duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
     duck.execute("SET TimeZone = 'UTC'")

@@ -1,4 +1,6 @@
-"""What was worked out for questions is kept for those that were asked lately: a process lives long, rules change."""
+"""What was worked out for questions is kept for those that were asked lately: a process lives long,
+rules change.
+"""
 
 import threading
 from collections import OrderedDict
@@ -8,8 +10,8 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
-# Questions that a process remembers. One taken apart is 60 kB of objects and takes some ten milliseconds to make again:
-# more questions than this are seldom asked in turns.
+# Questions that a process remembers. One taken apart is 60 kB of objects and takes some ten
+# milliseconds to make again: more questions than this are seldom asked in turns.
 DEFAULT_MAX_ENTRIES = 1_000
 
 

@@ -1,6 +1,8 @@
-"""History read in this process, by DuckDB over the files of the archive: milliseconds where a Spark job needs tenths.
+"""History read in this process, by DuckDB over the files of the archive: milliseconds where a Spark
+job needs tenths.
 
-It serves only questions in the part of SQL of `recall.engines.portable`. Where it fails, Spark is asked.
+It serves only questions in the part of SQL of `recall.engines.portable`. Where it fails, Spark is
+asked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,8 +54,10 @@ class LocalEngine:
     def compute_partials(
         self, partial_queries: Sequence[PartialQuery]
     ) -> list[dict[str, pa.Table]]:
-        """What `partial` gives for each of some questions about one stream, of different texts, by one statement that
-        scans the stream's rows once. Raises `NotServed` where one of them is not served."""
+        """What `partial` gives for each of some questions about one stream, of different texts, by
+        one statement that scans the stream's rows once. Raises `NotServed` where one of them is not
+        served.
+        """
         askings = [self._portable_query(ask.template) for ask in partial_queries]
         (stream,) = {
             stream for ask in partial_queries for stream in ask.template.partial.inputs.streams
@@ -103,8 +107,9 @@ class LocalEngine:
         schema = self._reader.schema(stream)
         columns, only = schema.columns, _shared_column_filter(stream, schema.columns, asks)
         if len(asks) == 1:
-            # One question's rows are joined with its events as they are read, which looks values up by itself. By what
-            # files are clustered, that is too late: whole parts of them need not be read.
+            # One question's rows are joined with its events as they are read, which looks values up
+            # by itself. By what files are clustered, that is too late: whole parts of them need not
+            # be read.
             only = {
                 name: values
                 for name, values in only.items()
@@ -221,7 +226,9 @@ def _query_rows(rows: pa.Table, number: int) -> pa.Table:
 
 
 def _all_rows_in_range(pinned: StreamSnapshot, pieces: Sequence[Piece]) -> bool:
-    """Whether all rows are sure to lie within each piece, by the times that are known of their files."""
+    """Whether all rows are sure to lie within each piece, by the times that are known of their
+    files.
+    """
     spans = {(low, high) for _, low, high in pieces}
     return not pinned.rows and all(
         file.has_exact_bounds and (low is None or file.oldest >= low) and file.newest < high

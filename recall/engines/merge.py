@@ -1,8 +1,9 @@
-"""The merge of a question over a handful of merged values, in this process: what Spark would say, without a job.
+"""The merge of a question over a handful of merged values, in this process: what Spark would say,
+without a job.
 
-Serves what `tests/property/test_split_answers.py` shows to be the same: outputs, HAVING and ORDER BY made of merged
-numbers by + - * /, comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, CASE, coalesce and nullif. Where that fails, as a
-division by zero does, Spark is asked.
+Serves what `tests/property/test_split_answers.py` shows to be the same: outputs, HAVING and ORDER
+BY made of merged numbers by + - * /, comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, CASE,
+coalesce and nullif. Where that fails, as a division by zero does, Spark is asked.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,6 @@
-"""Partial answers kept for other events that ask the same: by question, parameters, piece of history and its files."""
+"""Partial answers kept for other events that ask the same: by question, parameters, piece of
+history and its files.
+"""
 
 import threading
 from collections import OrderedDict

@@ -31,7 +31,9 @@ JSON_WRITE_OPTIONS = {**JSON_OPTIONS, "ignoreNullFields": "false"}
 
 @dataclass(frozen=True)
 class PendingEvent:
-    """An event, and the times [low, high) in which its rows of streams lie; microseconds, low None: from the first."""
+    """An event, and the times [low, high) in which its rows of streams lie; microseconds, low None:
+    from the first.
+    """
 
     event: RecallEvent
     low: int | None
@@ -83,7 +85,9 @@ def to_arrow_value(value: Any, kind: pa.DataType) -> Any:
 def create_event_table(
     spark: SparkSession, rows: Mapping[str, Sequence[Mapping[str, Any]]], columns: Mapping[str, str]
 ) -> DataFrame:
-    """A table of the rule's own, such as a context: rows by event, with the Spark types of their columns."""
+    """A table of the rule's own, such as a context: rows by event, with the Spark types of their
+    columns.
+    """
     flat = [(eid, orjson.dumps(dict(row)).decode()) for eid, found in rows.items() for row in found]
     table = pa.table(
         {

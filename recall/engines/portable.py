@@ -1,8 +1,9 @@
 """The part of SQL that is known to mean the same in DuckDB as in Spark.
 
-One stream; columns, constants and the event's attributes of plain types; comparisons, IN, BETWEEN, LIKE, CASE, AND, OR,
-NOT, + - *; groups that are no fractions; and the aggregates that can be split, but for those that hold lists, unless
-these are only counted. `tests/contract` shows that the answers are alike.
+One stream; columns, constants and the event's attributes of plain types; comparisons, IN, BETWEEN,
+LIKE, CASE, AND, OR, NOT, + - *; groups that are no fractions; and the aggregates that can be
+split, but for those that hold lists, unless these are only counted. `tests/contract` shows that
+the answers are alike.
 """
 
 from collections.abc import Mapping
@@ -57,7 +58,9 @@ class PortableQuery:
 
 
 def to_portable(template: Template, columns: Mapping[str, str]) -> PortableQuery:
-    """The partial query; `columns` of its stream. Raises `NotServed` for all that is not known to be alike."""
+    """The partial query; `columns` of its stream. Raises `NotServed` for all that is not known to
+    be alike.
+    """
     question, used, chosen = template.question, template.partial.inputs, template.split
     if chosen.selects_rows:
         raise SparkRequired("plain rows are read by Spark")

@@ -25,8 +25,9 @@ EngineSetting = Literal["auto", "spark", "local"]
 
 
 class EngineRouter:
-    """The engines of one worker. `local` None: the workspace says that Spark reads all. `kept` and `costs`: shared by
-    workers; with `local` chosen, it reads whatever it serves."""
+    """The engines of one worker. `local` None: the workspace says that Spark reads all. `kept` and
+    `costs`: shared by workers; with `local` chosen, it reads whatever it serves.
+    """
 
     def __init__(
         self,
@@ -58,9 +59,10 @@ class EngineRouter:
 
     @contextmanager
     def snapshot(self, partial_queries: Sequence[PartialQuery]) -> Iterator[dict[str, int]]:
-        """See what was archived since, and no more as long as something is asked of it: how many appends that is of
-        each stream that the questions read. With the pieces, this tells the rows that their answers come from
-        (`archiver.read.time_travel`)."""
+        """See what was archived since, and no more as long as something is asked of it: how many
+        appends that is of each stream that the questions read. With the pieces, this tells the rows
+        that their answers come from (`archiver.read.time_travel`).
+        """
         try:
             yield self.spark.acquire(
                 [
@@ -72,7 +74,9 @@ class EngineRouter:
             self.spark.release()
 
     def shared_scan_stream(self, template: Template) -> str | None:
-        """The stream of a question that may be read together with others about it; None: it is asked by itself."""
+        """The stream of a question that may be read together with others about it; None: it is
+        asked by itself.
+        """
         if (
             self._local is None
             or not self._local.supports(template)
@@ -88,8 +92,8 @@ class EngineRouter:
     def compute_partial(
         self, template: Template, event_pieces: EventPieces, event_tables: EventTables
     ) -> dict[str, pa.Table]:
-        """The partial answer of each event from its piece of history, by eid; an event without rows has none. It is of
-        the archive as it is looked at.
+        """The partial answer of each event from its piece of history, by eid; an event without rows
+        has none. It is of the archive as it is looked at.
 
         Events that ask the same of the same piece are answered once, also those that ask later.
         """
@@ -98,8 +102,9 @@ class EngineRouter:
     def compute_partials(
         self, partial_queries: Sequence[PartialQuery]
     ) -> list[dict[str, pa.Table]]:
-        """See `partial`: of questions of different texts. Those about one stream that this process answers are read in
-        one scan."""
+        """See `partial`: of questions of different texts. Those about one stream that this process
+        answers are read in one scan.
+        """
         wanted = [self._look_up(ask) for ask in partial_queries]
         left = [one for one in wanted if one.query.event_pieces]
         # Each is kept as it comes: where a later one fails, those before it are not read again.
@@ -154,7 +159,9 @@ class EngineRouter:
                 self._partial_cache.put(key, one.answers[key])
 
     def _compute_uncached(self, asks: Sequence[PartialQuery]) -> Iterator[dict[str, pa.Table]]:
-        """What questions find: together where several are about one stream, which this process answers sooner."""
+        """What questions find: together where several are about one stream, which this process
+        answers sooner.
+        """
         found = self._compute_in_shared_scans(asks) if len(asks) > 1 else {}
         for number, ask in enumerate(asks):
             yield found[number] if number in found else self._compute_single(ask)
@@ -225,7 +232,9 @@ class EngineRouter:
 
 @dataclass(frozen=True)
 class _CacheLookup:
-    """What is left of a question to be read; by eid, what tells its events' answers apart; and those that are known."""
+    """What is left of a question to be read; by eid, what tells its events' answers apart; and
+    those that are known.
+    """
 
     query: PartialQuery
     keys: Mapping[UUID, Hashable]
@@ -244,7 +253,9 @@ def _answers_by_event(ask: PartialQuery, known: _CacheLookup) -> dict[str, pa.Ta
 
 @dataclass(frozen=True)
 class EngineDecision:
-    """Who reads history for a question, and why: `either` of both, whoever is measured to be sooner."""
+    """Who reads history for a question, and why: `either` of both, whoever is measured to be
+    sooner.
+    """
 
     engine: Literal["either", "local", "spark"]
     reason: str
@@ -253,7 +264,9 @@ class EngineDecision:
 def explain_engine(
     template: Template, columns: Mapping[str, Mapping[str, str]], setting: EngineSetting
 ) -> EngineDecision:
-    """Who is to read; `columns`: of all streams, with their types; `choice`: what the workspace says."""
+    """Who is to read; `columns`: of all streams, with their types; `choice`: what the workspace
+    says.
+    """
     if setting == "spark":
         return EngineDecision("spark", "recall.engine of the workspace is spark")
     streams = template.partial.inputs.streams

@@ -1,4 +1,6 @@
-"""SQL recalls: many events, one piece of history, one Spark job; and what the merged partial answers say."""
+"""SQL recalls: many events, one piece of history, one Spark job; and what the merged partial
+answers say.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
@@ -40,7 +42,8 @@ from recall.sandbox import validate_query
 
 
 class SparkEngine:
-    """History through a Spark session of its own, started when it is first needed; one query at a time.
+    """History through a Spark session of its own, started when it is first needed; one query at a
+    time.
 
     `relations` gives all versions of a relation.
     """
@@ -98,8 +101,9 @@ class SparkEngine:
         return True
 
     def acquire(self, queries: Iterable[tuple[Template, int | None, int]]) -> dict[str, int]:
-        """See what was archived since; of each stream that some questions read, each for a span, how many appends that
-        is."""
+        """See what was archived since; of each stream that some questions read, each for a span,
+        how many appends that is.
+        """
         spans: dict[str, tuple[int | None, int]] = {}
         for name, low, high in (span for question in queries for span in _read_spans(*question)):
             since, until = spans.get(name, (low, high))
@@ -124,7 +128,9 @@ class SparkEngine:
     def compute_partial(
         self, template: Template, event_pieces: EventPieces, event_tables: EventTables
     ) -> dict[str, pa.Table]:
-        """The partial answer of each event from its piece of history, by eid; an event without rows has none."""
+        """The partial answer of each event from its piece of history, by eid; an event without rows
+        has none.
+        """
         used, question = template.partial.inputs, template.question
         waiting = [PendingEvent(asked, low, high) for asked, (_, low, high) in event_pieces]
         low, high = enclosing_range(piece for _, piece in event_pieces)
@@ -181,7 +187,8 @@ class SparkEngine:
         recall_event: RecallEvent,
         answers: Mapping[str, tuple[AnswerRows, Mapping[str, str]]],
     ) -> bool | None:
-        """Whether the rule's `where` holds for an event: for any of the combinations of its answers' rows.
+        """Whether the rule's `where` holds for an event: for any of the combinations of its
+        answers' rows.
 
         None: there is no history to judge by.
         """
@@ -202,7 +209,9 @@ class SparkEngine:
         return any(decided) if decided else None
 
     def _run_query(self, text: str) -> DataFrame:
-        """A query over views. What is asked comes from the database: it passes the rule gate first, `gate.Refusal`."""
+        """A query over views. What is asked comes from the database: it passes the rule gate first,
+        `gate.Refusal`.
+        """
         self._checked_queries.get_or_create(
             text, lambda: validate_query(self._spark, text, internal=True)
         )
@@ -232,7 +241,9 @@ class SparkEngine:
 def _read_spans(
     template: Template, low: int | None, high: int
 ) -> list[tuple[str, int | None, int]]:
-    """What a question reads of each stream for [low, high): of those in FROM, then of those that derived ones read."""
+    """What a question reads of each stream for [low, high): of those in FROM, then of those that
+    derived ones read.
+    """
     used = template.partial.inputs
     spans = [(name, low, high) for name in sorted(used.streams)]
     since = None if low is None else low - used.reach
@@ -240,7 +251,9 @@ def _read_spans(
 
 
 def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
-    """Ask something of a stream, so that the first to ask in earnest does not wait for what is loaded and compiled."""
+    """Ask something of a stream, so that the first to ask in earnest does not wait for what is
+    loaded and compiled.
+    """
     time = schema.time
     columns = {name: kind for name, kind in schema.columns.items() if name != time}
     name = next((n for n, kind in columns.items() if kind == "string"), None)

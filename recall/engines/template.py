@@ -44,7 +44,9 @@ class Template:
 
     @cached_property
     def query_key(self) -> str:
-        """What is asked, and all that says what it means; not when answers are wanted, and what becomes of them."""
+        """What is asked, and all that says what it means; not when answers are wanted, and what
+        becomes of them.
+        """
         question = self.question
         return repr(
             (question.sql, question.streams, question.derived, question.attributes, question.types)
@@ -52,8 +54,9 @@ class Template:
 
     @cached_property
     def parameters(self) -> tuple[str, ...] | None:
-        """The attributes of the event on which a partial answer depends, beside the piece. None: also on other things
-        of the event: its time, its contexts, relations as they were then."""
+        """The attributes of the event on which a partial answer depends, beside the piece. None:
+        also on other things of the event: its time, its contexts, relations as they were then.
+        """
         if self.partial.inputs.event_tables or self.partial.inputs.relations:
             return None
         found = (
@@ -79,7 +82,9 @@ class Template:
 
     @cached_property
     def partial_rows_in_range(self) -> LiftedQuery:
-        """`partial` where all rows of streams that are read lie within the piece: their times are not read for that."""
+        """`partial` where all rows of streams that are read lie within the piece: their times are
+        not read for that.
+        """
         return lift_query(
             self.split.partial, self._scope(frozenset()), self._bindings, rows_in_range=True
         )
@@ -149,7 +154,9 @@ def merge_partials(
 
 
 def row_limit(events: int) -> int:
-    """How many rows of partial answers of some events are looked at: enough to see that there are too many."""
+    """How many rows of partial answers of some events are looked at: enough to see that there are
+    too many.
+    """
     return (MAX_ROWS if events == 1 else _MAX_BATCH_ROWS) + 1
 
 
@@ -181,7 +188,9 @@ def relabel_event(eid: str, rows_table: pa.Table) -> pa.Table:
 def build_column_filter(
     template: Template, stream: str, columns: Mapping[str, str], events: Sequence[RecallEvent]
 ) -> dict[str, list[str]]:
-    """Values of text columns of a stream that alone can be of use, so that other files and rows are not looked at."""
+    """Values of text columns of a stream that alone can be of use, so that other files and rows are
+    not looked at.
+    """
     only: dict[str, list[str]] = {}
     for name, column, attribute in template.partial.inputs.attribute_filters:
         if (

@@ -1,12 +1,15 @@
-"""Makes a packed workspace of the version that is installed: `python -m tests.compatibility.make_workspace v0_1_0`.
+"""Makes a packed workspace of the version that is installed: `python -m
+tests.compatibility.make_workspace v0_1_0`.
 
-Writes `<name>/workspace.tar.xz` and `<name>/answers.json` beside this file. Done once for each release; a package is
-never made again, as the tests must open what that release wrote. All rows are made up here from a seed, at fixed
-times. Identifiers follow from them; times by the clock (when an alert was written, say) and revision numbers do not.
+Writes `<name>/workspace.tar.xz` and `<name>/answers.json` beside this file. Done once for each
+release; a package is never made again, as the tests must open what that release wrote. All rows
+are made up here from a seed, at fixed times. Identifiers follow from them; times by the clock
+(when an alert was written, say) and revision numbers do not.
 
-The workspace has lived through four rounds of `moirae up --drain`, with notes, a changed relation and changed rules
-between them, and a recall process that has found the past of the changed rules. Then it is packed. A copy of it takes
-in some more rows, and what comes of them is written down too.
+The workspace has lived through four rounds of `moirae up --drain`, with notes, a changed relation
+and changed rules between them, and a recall process that has found the past of the changed rules.
+Then it is packed. A copy of it takes in some more rows, and what comes of them is written down
+too.
 """
 
 import argparse
@@ -209,8 +212,9 @@ INCIDENTS = (
 LASTS = timedelta(minutes=50)
 # Hours in which a host says nothing: between a rule's absence and the next row.
 SILENT = ("birch-2", 75.0, 78.0)
-# Rounds, in hours after the start, and what comes after packing. A drain settles what may follow from its rows, hours
-# of silence too; rows of that time would be late, so that the next round begins later.
+# Rounds, in hours after the start, and what comes after packing. A drain settles what may follow
+# from its rows, hours of silence too; rows of that time would be late, so that the next round
+# begins later.
 ROUNDS = ((0.0, 48.0), (50.0, 74.0), (76.0, 98.0), (102.0, 112.0))
 AFTER = (116.0, 124.0)
 
@@ -332,7 +336,9 @@ class Maker:
         moirae(self.root, "up", "--drain")
 
     def third_round(self) -> None:
-        """More resolved alerts and a judged hit; changed rules; rows that are late, repeated, contradictory, broken."""
+        """More resolved alerts and a judged hit; changed rules; rows that are late, repeated,
+        contradictory, broken.
+        """
         self.resolve()
         similar = [json.loads(line) for line in moirae(self.root, "export", "similar").splitlines()]
         best = next(row for row in reversed(similar) if row["rank"] == 1)
@@ -379,7 +385,9 @@ class Maker:
         self.write(f"landing/process/{name}.csv.gz", _csv_gz(self.rows.process(low, high)))
 
     def more(self) -> None:
-        """Rows for later: new ones that end a chunk, old ones a second time, a contradiction, and one that is late."""
+        """Rows for later: new ones that end a chunk, old ones a second time, a contradiction, and
+        one that is late.
+        """
         rows = self.rows.cpu(*AFTER)
         again = self.written[:200] + self.written[-50:]
         contradiction = {**self.written[300], "memory": -1.0}
@@ -409,7 +417,9 @@ class Maker:
             assert code == 0, output
 
     def prepare(self) -> None:
-        """Run a recall process until it has found the past of the changed rules, and what else it makes by itself."""
+        """Run a recall process until it has found the past of the changed rules, and what else it
+        makes by itself.
+        """
         command = [
             sys.executable,
             "-m",

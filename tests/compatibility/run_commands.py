@@ -1,6 +1,8 @@
 """Runs commands of `moirae` one after the other in one process.
 
-Standard input: a JSON list of argument lists. Standard output: a JSON list of [exit code, standard output]."""
+Standard input: a JSON list of argument lists. Standard output: a JSON list of [exit code, standard
+output].
+"""
 
 import io
 import json

@@ -1,7 +1,8 @@
-"""Workspaces that released versions wrote (`v*/`, see `make_workspace.py`) open, answer as before, and go on.
+"""Workspaces that released versions wrote (`v*/`, see `make_workspace.py`) open, answer as before,
+and go on.
 
-Through the command line and exports only. A fixture is never made again: where such a test fails, the code has broken
-existing workspaces.
+Through the command line and exports only. A fixture is never made again: where such a test fails,
+the code has broken existing workspaces.
 """
 
 import json
@@ -28,7 +29,8 @@ from tests.compatibility.workspace import (
 _HERE = Path(__file__).parent
 _PACKAGES = sorted(folder.parent.name for folder in _HERE.glob("v*/workspace.tar.xz"))
 
-# Of recalls: how often an answer was revised goes by the clock, and late rows count as changes in what was read.
+# Of recalls: how often an answer was revised goes by the clock, and late rows count as changes in
+# what was read.
 _BY_THE_CLOCK = ("revision", "coverage", "estimates")
 
 pytestmark = pytest.mark.spark
@@ -36,7 +38,9 @@ pytestmark = pytest.mark.spark
 
 @dataclass
 class Opened:
-    """An unpacked workspace, and what the version that wrote it said of it before and after more rows came."""
+    """An unpacked workspace, and what the version that wrote it said of it before and after more
+    rows came.
+    """
 
     root: Path
     before: dict[str, Any]
@@ -98,7 +102,9 @@ def _run(root: Path, commands: Mapping[str, Sequence[str]]) -> dict[str, tuple[i
 
 
 def _by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mapping[str, Any]]]:
-    """Rows by what they are about, in the order of the export. Two recalls of an event have hits of the same ranks."""
+    """Rows by what they are about, in the order of the export. Two recalls of an event have hits of
+    the same ranks.
+    """
     found: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         found.setdefault(f"{row.get('rule', '')} {row[EXPORTS[kind]]}", []).append(row)
@@ -106,8 +112,9 @@ def _by_id(rows: Sequence[Mapping[str, Any]], kind: str) -> dict[str, list[Mappi
 
 
 def _holds(found: Any, expected: Any) -> bool:
-    """Whether all that is expected is found. Keys may have been added. Fractions are compared to nine digits: the last
-    ones hang on the order of summing."""
+    """Whether all that is expected is found. Keys may have been added. Fractions are compared to
+    nine digits: the last ones hang on the order of summing.
+    """
     if isinstance(expected, dict) and isinstance(found, dict):
         return all(name in found and _holds(found[name], value) for name, value in expected.items())
     if isinstance(expected, list) and isinstance(found, list):
@@ -181,7 +188,9 @@ def test_recalls_repeat_the_same(opened: Opened, now: Results) -> None:
 
 @pytest.mark.parametrize("kind", EXPORTS)
 def test_more_rows_give_the_same_answers(opened: Opened, later: Results, kind: str) -> None:
-    """New rows are judged, compared and asked about as by the version of then; what was there has not changed."""
+    """New rows are judged, compared and asked about as by the version of then; what was there has
+    not changed.
+    """
     expected = _by_id(opened.before[kind], kind) | _by_id(opened.after[kind], kind)
     found = _by_id(later.answers[kind], kind)
     assert found.keys() == expected.keys()

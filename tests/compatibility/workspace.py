@@ -1,6 +1,8 @@
-"""Packed workspaces of released versions: commands on them, dump and restore of their database, pack and unpack.
+"""Packed workspaces of released versions: commands on them, dump and restore of their database,
+pack and unpack.
 
-Everything here goes through the command line and documented file locations, so that it outlives internal modules.
+Everything here goes through the command line and documented file locations, so that it outlives
+internal modules.
 """
 
 import json
@@ -36,8 +38,9 @@ _COUNTERS = (
 )
 # Under `home`, not packed: the database is dumped instead, the others are scratch folders of Spark.
 _NOT_PACKED = {"postgresql", "warehouse", "warehouse-recall"}
-# In the package this stands for the workspace's folder. Two kinds of files under `home` hold absolute paths: Spark's
-# checkpoint, which names input files, and the first commit of a Delta table, for information. The database holds none.
+# In the package this stands for the workspace's folder. Two kinds of files under `home` hold
+# absolute paths: Spark's checkpoint, which names input files, and the first commit of a Delta
+# table, for information. The database holds none.
 _ROOT = "@WORKSPACE@"
 _WITH_PATHS = ("checkpoints/**/*", "archive/**/_delta_log/*.json")
 # Seconds; a command takes far less.
@@ -55,7 +58,9 @@ def moirae(root: Path, *arguments: str, code: int = 0) -> str:
 
 
 def run_all(root: Path, commands: Sequence[Sequence[str]]) -> list[tuple[int, str]]:
-    """Exit code and standard output of each command. One process runs all of them: it starts in a second or two."""
+    """Exit code and standard output of each command. One process runs all of them: it starts in a
+    second or two.
+    """
     request = json.dumps(
         [[*arguments, "--workspace", str(root / "moirae.yaml")] for arguments in commands]
     )
@@ -86,7 +91,9 @@ def printed(root: Path, *arguments: str) -> Any:
 
 
 def answers(root: Path) -> dict[str, Any]:
-    """What the command line says of a workspace: its exports by kind, and some of what is printed with `-o json`."""
+    """What the command line says of a workspace: its exports by kind, and some of what is printed
+    with `-o json`.
+    """
     listed = ("rules", "streams", "dead-letters", "chunks")
     commands = [["export", kind] for kind in EXPORTS] + [
         [name, "list", "-o", "json"] for name in listed
@@ -160,8 +167,9 @@ def restore(server: Any, text: str) -> None:
 
 
 def pack(root: Path, package: Path, sql: str) -> None:
-    """Write a workspace that no process uses to a .tar.xz. Times of modification are kept: they are the order in which
-    files are read."""
+    """Write a workspace that no process uses to a .tar.xz. Times of modification are kept: they are
+    the order in which files are read.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "workspace"
         shutil.copytree(root, copy, ignore=_not_packed)
@@ -186,7 +194,9 @@ def unpack(package: Path, root: Path) -> str:
 
 
 def bring_more(root: Path) -> None:
-    """Put the rows that came after packing where the streams' sources find them, under names that are new."""
+    """Put the rows that came after packing where the streams' sources find them, under names that
+    are new.
+    """
     for path in sorted((root / MORE).glob("*/*")):
         shutil.copy(path, root / "landing" / path.parent.name / path.name)
 

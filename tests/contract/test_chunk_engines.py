@@ -1,6 +1,8 @@
-"""One contract for all who read history: generated questions over generated rows, with nulls and NaN, give one answer.
+"""One contract for all who read history: generated questions over generated rows, with nulls and
+NaN, give one answer.
 
-And the pieces that they are read in make no difference: merged partial answers equal the query over everything.
+And the pieces that they are read in make no difference: merged partial answers equal the query
+over everything.
 """
 
 import math
@@ -246,14 +248,17 @@ def questions(draw: st.DrawFn) -> str:
     [10, 20, 40],
 )
 @example(
-    "SELECT s.host AS h, max(s.v) - min(s.v) AS r FROM s GROUP BY s.host HAVING count(*) > 3 ORDER BY r LIMIT 2",
+    "SELECT s.host AS h, max(s.v) - min(s.v) AS r FROM s GROUP BY s.host HAVING count(*) > 3 "
+    "ORDER BY r LIMIT 2",
     [50],
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
 def test_engines_and_pieces_agree(
     engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str, borders: list[int]
 ) -> None:
-    """Spark in one piece = Spark in pieces = this process in pieces, also where these are whole files."""
+    """Spark in one piece = Spark in pieces = this process in pieces, also where these are whole
+    files.
+    """
     spark, local = engines
     asking = question(sql)
     whole = answer(spark, spark, asking, [])
@@ -331,7 +336,8 @@ def test_spark_reads_memory_and_files_alike(
     """The same rows, the same answer."""
     half = engine(spark, archive, 1 << 20)
     for sql in (
-        "SELECT count(*) AS n, avg(s.n) AS mean, max(s.ts) AS last FROM s WHERE s.host = event.host",
+        "SELECT count(*) AS n, avg(s.n) AS mean, max(s.ts) AS last FROM s WHERE s.host = "
+        "event.host",
         "SELECT s.ts AS at, s.n AS n, s.ok AS ok FROM s ORDER BY s.ts DESC LIMIT 5",
     ):
         asking = question(sql)
@@ -365,7 +371,8 @@ def test_rows_are_the_newest_whatever_the_pieces(engines: tuple[SparkEngine, Loc
     spark, _ = engines
     for sql in (
         "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host LIMIT 3",
-        "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host ORDER BY s.n DESC, s.ts LIMIT 4",
+        "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host ORDER BY s.n DESC, s.ts "
+        "LIMIT 4",
     ):
         asking = question(sql)
         whole = answer(spark, spark, asking, [])

@@ -1,4 +1,6 @@
-"""A rule's condition is judged alike by Spark and in this process, over answers with nulls, NaN, none and many rows."""
+"""A rule's condition is judged alike by Spark and in this process, over answers with nulls, NaN,
+none and many rows.
+"""
 
 from typing import Any
 from uuid import UUID

@@ -1,6 +1,8 @@
-"""One contract for all who judge rules: what Spark makes of a rule as it is written, whoever judges it, shared or not.
+"""One contract for all who judge rules: what Spark makes of a rule as it is written, whoever judges
+it, shared or not.
 
-Rules are generated, with constants that differ and rows with nulls, NaN, infinities and large numbers.
+Rules are generated, with constants that differ and rows with nulls, NaN, infinities and large
+numbers.
 """
 
 import math
@@ -81,7 +83,8 @@ def session(spark: SparkSession) -> SparkSession:
         made.createDataFrame(ROWS).createOrReplaceTempView(name)
     for name in ("r", "relation_r"):
         made.sql(
-            "SELECT 'a' AS host, 'x' AS site, timestamp'1900-01-01' AS _valid_from, timestamp'2999-01-01' AS _valid_to"
+            "SELECT 'a' AS host, 'x' AS site, timestamp'1900-01-01' AS _valid_from, "
+            "timestamp'2999-01-01' AS _valid_to"
         ).createOrReplaceTempView(name)
     for name, text in DERIVED.items():
         made.sql(text).createOrReplaceTempView(name)
@@ -299,7 +302,8 @@ EXAMPLES = [
         "SELECT host, ts, n AS x FROM (SELECT * FROM s) AS y WHERE n > 7",
     ],
     [
-        f"SELECT host, window.end AS ts, max(v) AS top, sum(n % {k + 2}) AS o, {k} AS k FROM s WHERE i <> {k} "
+        f"SELECT host, window.end AS ts, max(v) AS top, sum(n % {k + 2}) AS o, {k} AS k FROM s "
+        f"WHERE i <> {k} "
         f"GROUP BY host, window(ts, '2 minutes', '30 seconds') HAVING max(v) > {k}"
         for k in range(3)
     ],
@@ -312,7 +316,9 @@ EXAMPLES = [
 
 
 def _agree(session: SparkSession, texts: list[str]) -> set[int]:
-    """As written by Spark = shared by Spark = shared in this process, for all it serves; returns what it serves."""
+    """As written by Spark = shared by Spark = shared in this process, for all it serves; returns
+    what it serves.
+    """
     rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
     wanted = as_written(session, rules)
     assert alike(by_spark(session, rules), wanted)

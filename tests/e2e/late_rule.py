@@ -1,4 +1,6 @@
-"""Data, real or generated, a rule that is added to it late, and what it should find, computed by DuckDB."""
+"""Data, real or generated, a rule that is added to it late, and what it should find, computed by
+DuckDB.
+"""
 
 import json
 import os
@@ -20,11 +22,13 @@ DATA = Path(os.environ.get("MOIRAE_DATA", Path(__file__).parents[3] / "shared" /
 
 @dataclass(frozen=True)
 class Case:
-    """Data, and a rule that is added when all before `split` is archived; what comes from `later` on is new.
+    """Data, and a rule that is added when all before `split` is archived; what comes from `later`
+    on is new.
 
-    `files`: below `DATA`; None: the day that `cpu_scenario` generates.
-    `events`: the condition of the rule, `keys` its fingerprint, `keep` and `wait` (minutes) the life of its alerts.
-    From `late` on not all is settled or decided when everything is read. `step`: hours in one landing file.
+    `files`: below `DATA`; None: the day that `cpu_scenario` generates. `events`: the condition of
+    the rule, `keys` its fingerprint, `keep` and `wait` (minutes) the life of its alerts. From
+    `late` on not all is settled or decided when everything is read. `step`: hours in one landing
+    file.
     """
 
     files: str | None
@@ -269,8 +273,9 @@ class Place:
         return next((rule["past"] or {} for rule in rules if rule["rule"] == "g/Added"), {})
 
     def materialised(self) -> dict[str, Any] | None:
-        """What is known of the past when all recent chunks have a view: the present one may be too young to have any
-        of its past decided."""
+        """What is known of the past when all recent chunks have a view: the present one may be too
+        young to have any of its past decided.
+        """
         past = self.past()
         recent = past.get("chunks", {}).get("recent")
         return past if recent and recent["found"] == recent["chunks"] else None

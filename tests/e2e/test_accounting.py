@@ -1,4 +1,6 @@
-"""Ten thousand records, many of them wrong: each is archived, a duplicate or a dead letter, and nothing stops."""
+"""Ten thousand records, many of them wrong: each is archived, a duplicate or a dead letter, and
+nothing stops.
+"""
 
 import gzip
 import json
@@ -123,7 +125,8 @@ def test_the_doctor_finds_what_is_wrong(filled: tuple[Stage, Model]) -> None:
     made, _ = filled
     made.connection.execute("UPDATE units SET archived = archived + 1 WHERE id = 1")
     made.connection.execute(
-        "DELETE FROM dead_letters WHERE (unit_id, line) IN (SELECT unit_id, line FROM dead_letters LIMIT 1)"
+        "DELETE FROM dead_letters WHERE (unit_id, line) IN (SELECT unit_id, line FROM "
+        "dead_letters LIMIT 1)"
     )
     wrong = [
         finding.check for finding in run_checks(made.settings, made.connection) if finding.wrong
@@ -135,7 +138,8 @@ def test_the_doctor_finds_what_is_wrong(filled: tuple[Stage, Model]) -> None:
 def test_dead_letters_say_what_and_where(filled: tuple[Stage, Model]) -> None:
     made, model = filled
     rows = made.connection.execute(
-        "SELECT u.unit, d.line, d.reason, d.raw FROM dead_letters d JOIN units u ON u.id = d.unit_id"
+        "SELECT u.unit, d.line, d.reason, d.raw FROM dead_letters d JOIN units u ON u.id = "
+        "d.unit_id"
     ).fetchall()
     assert (
         len(rows)

@@ -95,7 +95,9 @@ def test_the_demo_of_make_demo_once(run: Run) -> None:
 
 @pytest.mark.timeout(900)
 def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
-    """Twice, as people press it who find it slow; while history is archived, when all processes run."""
+    """Twice, as people press it who find it slow; while history is archived, when all processes
+    run.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*ONCE, str(run.directory)],

@@ -1,8 +1,10 @@
-"""A rule that is added to a history has its past: of recent chunks by itself, of old ones when a recall comes by.
+"""A rule that is added to a history has its past: of recent chunks by itself, of old ones when a
+recall comes by.
 
-Data through the real processes, against an independent computation with DuckDB: some hours that are generated, some
-hours of PlanetLab, its five days, these for ten times as many machines, and four months of Blue Gene/L for ten times as
-many. Real data lies beside the checkout, or where MOIRAE_DATA says; without it its cases are skipped.
+Data through the real processes, against an independent computation with DuckDB: some hours that
+are generated, some hours of PlanetLab, its five days, these for ten times as many machines, and
+four months of Blue Gene/L for ten times as many. Real data lies beside the checkout, or where
+MOIRAE_DATA says; without it its cases are skipped.
 """
 
 import json
@@ -84,7 +86,8 @@ def test_a_rule_added_later_has_its_past(place: Place) -> None:
     assert not any(alert["past"] for alert in listed)
     place.moirae("doctor")
     print(
-        f"{len(found):,} events, {len(known)} past ones among hits; all in {time.monotonic() - began:.0f} s"
+        f"{len(found):,} events, {len(known)} past ones among hits; all in {time.monotonic() - "
+        f"began:.0f} s"
     )
 
 

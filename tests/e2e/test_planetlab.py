@@ -1,7 +1,8 @@
 """A day of CPU use through the real processes, against an independent computation.
 
-One day is generated and computed in plain Python. The other is a real one of PlanetLab, computed by DuckDB; it lies
-beside the checkout, or where MOIRAE_DATA says; without it its tests are skipped.
+One day is generated and computed in plain Python. The other is a real one of PlanetLab, computed
+by DuckDB; it lies beside the checkout, or where MOIRAE_DATA says; without it its tests are
+skipped.
 """
 
 import csv
@@ -271,8 +272,9 @@ def test_alerts_equal_an_independent_computation(day: Day, drained: Path) -> Non
 def test_contexts_and_similar_events_equal_an_independent_computation(
     day: GeneratedDay, drained: Path
 ) -> None:
-    """E and C_k count the first events of alerts that have fired, up to and including the query's, in (ts, eid)
-    order; equal scores go to the newer event."""
+    """E and C_k count the first events of alerts that have fired, up to and including the query's,
+    in (ts, eid) order; equal scores go to the newer event.
+    """
     eids = {
         (event["key"]["host"], event["key"]["slice"], _time(event["ts"])): event["eid"]
         for event in _exported(drained, "events")

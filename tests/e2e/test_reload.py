@@ -95,7 +95,9 @@ def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(3000)
 def test_a_hundred_reloads_under_load() -> None:
-    """By ids: rules that stay find what an undisturbed run finds, the others nothing twice and nothing wrong."""
+    """By ids: rules that stay find what an undisturbed run finds, the others nothing twice and
+    nothing wrong.
+    """
     print(f"seed {SEED}")
     rng, kinds, bad = random.Random(SEED), Counter[str](), False
     with stage(SEED) as made:

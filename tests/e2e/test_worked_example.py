@@ -1,4 +1,6 @@
-"""The paper's worked example (§3.5, Fig. 5) through the real system: three streams, contexts by queries, recall."""
+"""The paper's worked example (§3.5, Fig. 5) through the real system: three streams, contexts by
+queries, recall.
+"""
 
 import csv
 import io
@@ -106,7 +108,9 @@ def eids(drained: Path) -> dict[str, str]:
 
 
 def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) -> None:
-    """0 is not returned. The paper's 0.203 and 0.287 come of logarithms to two digits; exact are 0.1999 and 0.2827."""
+    """0 is not returned. The paper's 0.203 and 0.287 come of logarithms to two digits; exact are
+    0.1999 and 0.2827.
+    """
     rows = list(
         csv.DictReader(io.StringIO(_moirae(drained, "export", "similar", "--format", "csv")))
     )
@@ -142,7 +146,9 @@ def test_similar_explains_itself(drained: Path, eids: dict[str, str]) -> None:
 
 
 def test_a_condition_decides_on_the_answer(drained: Path) -> None:
-    """Only the second host has had more than one user: of the others history says that this is nothing."""
+    """Only the second host has had more than one user: of the others history says that this is
+    nothing.
+    """
     alerts: list[dict[str, Any]] = json.loads(
         _moirae(drained, "alerts", "list", "--all", "-o", "json")
     )

@@ -1,4 +1,5 @@
-"""A workspace under load that is broken on purpose: its producer keeps a ledger, its checker compares by ids.
+"""A workspace under load that is broken on purpose: its producer keeps a ledger, its checker
+compares by ids.
 
 Everything is started here and ended by process id. Randomness comes from a seed that is printed.
 """
@@ -63,7 +64,9 @@ HOSTS = 10
 
 @dataclass
 class Producer:
-    """Writes files of rows at a steady rate, and remembers every row of every file that has appeared."""
+    """Writes files of rows at a steady rate, and remembers every row of every file that has
+    appeared.
+    """
 
     landing: Path
     rate: int
@@ -198,7 +201,9 @@ class Stage:
         return self.process("live")
 
     def process(self, role: str) -> psutil.Process | None:
-        """The process of a role now, if there is one: its number may be that of somebody else's by now."""
+        """The process of a role now, if there is one: its number may be that of somebody else's by
+        now.
+        """
         row = self.connection.execute(
             "SELECT pid FROM processes WHERE role = %s", (role,)
         ).fetchone()
@@ -234,7 +239,8 @@ class Stage:
             time.sleep(0.1)
 
     def check(self, besides: Sequence[str] = ()) -> dict[str, int]:
-        """Every accepted id exactly once in the archive; events and alerts as of an undisturbed run. Figures.
+        """Every accepted id exactly once in the archive; events and alerts as of an undisturbed
+        run. Figures.
 
         `besides`: rules that are not looked at.
         """

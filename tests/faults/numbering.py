@@ -1,5 +1,6 @@
-"""A process that archives numbered events as fast as it can, in small commits, while their files are merged and swept
-behind it, until killed."""
+"""A process that archives numbered events as fast as it can, in small commits, while their files
+are merged and swept behind it, until killed.
+"""
 
 from itertools import cycle
 from pathlib import Path
@@ -9,7 +10,8 @@ import pyarrow as pa
 from archiver.chunks.maintenance import ChunkMaintenance
 from archiver.delta.sequenced_table import EVENTS, SequencedTable
 
-# Longer than a commit takes on a busy machine: what is not committed yet is no part of the table either.
+# Longer than a commit takes on a busy machine: what is not committed yet is no part of the table
+# either.
 RETENTION = 5.0
 # Events of a chunk.
 CHUNK = 500

@@ -62,7 +62,8 @@ class Poster(Producer):
 def posted(
     seed: int, rules: str, rate: int = 300, database: str | None = None
 ) -> Iterator[tuple[Stage, Poster, str]]:
-    """A stage whose rows are posted, its producer, and the server's address. Everything in it ends with it.
+    """A stage whose rows are posted, its producer, and the server's address. Everything in it ends
+    with it.
 
     `database`: a DSN, where the workspace has no embedded one.
     """

@@ -1,4 +1,6 @@
-"""Recall processes to be killed: copies of a process that has imported all they need, so that a kill costs little."""
+"""Recall processes to be killed: copies of a process that has imported all they need, so that a
+kill costs little.
+"""
 
 import multiprocessing
 import os
@@ -18,7 +20,9 @@ _COPIES.set_forkserver_preload(["tests.faults.recalling"])
 
 
 def main(workspace: Path, log: Path) -> None:
-    """`moirae run recall`, in a process group of its own; it gives way to nobody, as a kill would take minutes then."""
+    """`moirae run recall`, in a process group of its own; it gives way to nobody, as a kill would
+    take minutes then.
+    """
     os.setsid()
     serving._NICENESS = 0
     told = os.open(log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)

@@ -1,7 +1,8 @@
-"""A process that archives numbered rows, settles an event for each unit, and forgets what has left, until killed.
+"""A process that archives numbered rows, settles an event for each unit, and forgets what has left,
+until killed.
 
-Unit k holds the rows k·100 … k·100+99, a millisecond of event time each, one of them twice, and every seventh unit a
-line that is no row. Its event happens with its last row.
+Unit k holds the rows k·100 … k·100+99, a millisecond of event time each, one of them twice, and
+every seventh unit a line that is no row. Its event happens with its last row.
 """
 
 from collections.abc import Iterator
@@ -25,7 +26,8 @@ from moirae.runtime import database
 
 ROWS = 100
 START = 1_767_225_600_000_000
-# Longer than a commit takes on a busy machine: what is not committed yet is no part of the table either.
+# Longer than a commit takes on a busy machine: what is not committed yet is no part of the table
+# either.
 RETENTION = 5.0
 
 _SETTLED = (

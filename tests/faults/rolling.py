@@ -1,7 +1,8 @@
 """A process that archives numbered rows and rolls chunks as fast as it can, until killed.
 
-Unit k holds the rows k·100 … k·100+99, a millisecond of event time each; every fifth unit also one late row, which lies
-3,000 rows behind. A unit that was read before is read again from the same rows.
+Unit k holds the rows k·100 … k·100+99, a millisecond of event time each; every fifth unit also one
+late row, which lies 3,000 rows behind. A unit that was read before is read again from the same
+rows.
 """
 
 import time

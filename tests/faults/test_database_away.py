@@ -1,5 +1,7 @@
-"""PostgreSQL falls and comes back while rows are posted, archived, judged, and history is asked: all processes go on by
-themselves, what was answered is archived once, and no recall is lost or counts twice."""
+"""PostgreSQL falls and comes back while rows are posted, archived, judged, and history is asked:
+all processes go on by themselves, what was answered is archived once, and no recall is lost or
+counts twice.
+"""
 
 import os
 import random
@@ -128,7 +130,8 @@ def _check(made: Stage) -> None:
     figures = made.check(besides=["load/Asks"])
     assert figures["events"] > 0
     tasks = made.connection.execute(
-        "SELECT t.eid, t.state, t.revision, r.final, (r.answer->0->>'n')::int, e.ts, e.key->>'host', "
+        "SELECT t.eid, t.state, t.revision, r.final, (r.answer->0->>'n')::int, e.ts, "
+        "e.key->>'host', "
         "(SELECT count(*) FROM revisions WHERE task = t.id) FROM tasks t JOIN events e USING (eid) "
         "LEFT JOIN revisions r ON r.task = t.id AND r.number = t.revision"
     ).fetchall()

@@ -1,4 +1,5 @@
-"""However a process ends, and whenever, also while it starts: nothing of it is left, and nothing of the data is lost.
+"""However a process ends, and whenever, also while it starts: nothing of it is left, and nothing of
+the data is lost.
 
 `MOIRAE_ENDINGS`: how many times each process is started, and ended, as a whole.
 """

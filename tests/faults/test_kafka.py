@@ -1,4 +1,6 @@
-"""A real broker: its records once each in the archive, by offset, also when it and the live process are killed."""
+"""A real broker: its records once each in the archive, by offset, also when it and the live process
+are killed.
+"""
 
 import json
 import os
@@ -27,7 +29,9 @@ pytestmark = pytest.mark.skipif(
 
 @dataclass
 class Sender(Producer):
-    """Sends rows by host to the partitions of a topic; a row counts as accepted when the broker has confirmed it."""
+    """Sends rows by host to the partitions of a topic; a row counts as accepted when the broker has
+    confirmed it.
+    """
 
     servers: str = ""
     refused: list[str] = field(default_factory=list)

@@ -1,4 +1,6 @@
-"""kill -9 of the live driver and of its JVM, at random moments under load: nothing lost, nothing twice."""
+"""kill -9 of the live driver and of its JVM, at random moments under load: nothing lost, nothing
+twice.
+"""
 
 import os
 import random

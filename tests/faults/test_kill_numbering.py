@@ -1,5 +1,6 @@
-"""A reader reads on and on while settled events are archived, their files merged and removed, and who does that is
-killed at any moment: it sees each event exactly once."""
+"""A reader reads on and on while settled events are archived, their files merged and removed, and
+who does that is killed at any moment: it sees each event exactly once.
+"""
 
 import multiprocessing
 import os
@@ -17,7 +18,9 @@ SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
 
 
 def read(table: SequencedTable) -> int:
-    """How many events one version was found to hold, each once; it was seen before it is read, file by file."""
+    """How many events one version was found to hold, each once; it was seen before it is read, file
+    by file.
+    """
     last, files, began = table.last_number(), table.data_files(), time.monotonic()
     try:
         found = Counter(
@@ -60,5 +63,7 @@ def test_a_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
 
 
 def _few(table: SequencedTable) -> bool:
-    """Whether small files were merged: of the commits' own files, of ten events each, most are gone."""
+    """Whether small files were merged: of the commits' own files, of ten events each, most are
+    gone.
+    """
     return len(table.data_files()) < table.last_number() / 20

@@ -1,4 +1,6 @@
-"""kill -9 of the recall process in the midst of its tasks: the answers are those of an undisturbed run."""
+"""kill -9 of the recall process in the midst of its tasks: the answers are those of an undisturbed
+run.
+"""
 
 import json
 import os
@@ -88,7 +90,8 @@ def _standing(connection: Connection[Any]) -> tuple[int, int]:
 
 def _answers(connection: Connection[Any]) -> dict[tuple[str, str], Any]:
     rows = connection.execute(
-        "SELECT t.eid::text, t.recall, t.state, r.number, r.final, r.coverage, r.answer, t.revision, "
+        "SELECT t.eid::text, t.recall, t.state, r.number, r.final, r.coverage, r.answer, "
+        "t.revision, "
         "(SELECT count(*) FROM revisions WHERE task = t.id) FROM tasks t "
         "JOIN revisions r ON r.task = t.id AND r.number = t.revision"
     ).fetchall()
@@ -125,15 +128,18 @@ def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) 
         assert len(undisturbed) == 24
         connection.execute("DELETE FROM revisions")
         connection.execute(
-            "UPDATE tasks SET state = 'waiting', level = 0, pieces = NULL, corpus = NULL, next = 0, failed = 0, "
-            "held = NULL, revision = 0, rows = 0, first_at = NULL, ended_at = NULL, lease = NULL, tries = 0"
+            "UPDATE tasks SET state = 'waiting', level = 0, pieces = NULL, corpus = NULL, next = "
+            "0, failed = 0, "
+            "held = NULL, revision = 0, rows = 0, first_at = NULL, ended_at = NULL, lease = "
+            "NULL, tries = 0"
         )
         in_midst = 0
         for number in range(kills):
             before = _standing(connection)[0]
             process = Recaller(workspace / "moirae.yaml")
             deadline = time.monotonic() + 300
-            # So often that no task is killed over its first piece three times, as a new process begins with it.
+            # So often that no task is killed over its first piece three times, as a new process
+            # begins with it.
             while _standing(connection)[0] <= before + 2 and _standing(connection)[1]:
                 assert time.monotonic() < deadline, "nothing is read"
                 time.sleep(0.05)
@@ -148,9 +154,11 @@ def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) 
         assert in_midst > kills // 2, "few kills met tasks that went on"
         assert _finish(workspace, connection) == undisturbed
         counted = connection.execute(
-            "SELECT sum((r.answer->0->>'n')::int), count(*) FROM tasks t JOIN revisions r ON r.task = t.id "
+            "SELECT sum((r.answer->0->>'n')::int), count(*) FROM tasks t JOIN revisions r ON "
+            "r.task = t.id "
             "AND r.number = t.revision WHERE t.recall = 'norm'"
         ).fetchone()
         print(
-            f"{kills} kills, {in_midst} while tasks went on; {len(undisturbed)} answers equal; norm counted {counted}"
+            f"{kills} kills, {in_midst} while tasks went on; {len(undisturbed)} answers equal; "
+            f"norm counted {counted}"
         )

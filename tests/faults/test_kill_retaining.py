@@ -1,5 +1,6 @@
-"""What the database forgets is killed at any moment: every record stays accounted for, the workspace is whole, and what
-is kept does not grow."""
+"""What the database forgets is killed at any moment: every record stays accounted for, the
+workspace is whole, and what is kept does not grow.
+"""
 
 import multiprocessing
 import os
@@ -68,7 +69,9 @@ def _units(connection: Connection[Any]) -> int:
 
 
 def _forgets(connection: Connection[Any]) -> bool:
-    """Whether the oldest chunks have left, and fewer rows are there than one for each unit that ever was."""
+    """Whether the oldest chunks have left, and fewer rows are there than one for each unit that
+    ever was.
+    """
     rows = "SELECT (SELECT count(*) FROM units) + (SELECT count(*) FROM events) + (SELECT count(*) FROM chunks)"
     (held,) = connection.execute(rows).fetchone() or (0,)
     return Catalog(connection).chunks()[0].id > 0 and int(held) < _units(connection)

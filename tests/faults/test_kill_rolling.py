@@ -1,5 +1,6 @@
-"""A reader reads on and on while chunks go from present to expired, and who rolls them is killed at any moment: it sees
-each row that is kept exactly once."""
+"""A reader reads on and on while chunks go from present to expired, and who rolls them is killed at
+any moment: it sees each row that is kept exactly once.
+"""
 
 import multiprocessing
 import os
@@ -25,7 +26,9 @@ WORKSPACE = one_stream(rows=1000, keep="6s")
 
 
 class Look:
-    """One reader: what is done, which chunks are kept, then one version of the table, read file by file."""
+    """One reader: what is done, which chunks are kept, then one version of the table, read file by
+    file.
+    """
 
     def __init__(self, root: Path) -> None:
         settings = self.settings = load_settings_from_environment(root / "moirae.yaml")
@@ -36,7 +39,9 @@ class Look:
         self._table: StreamTable | None = None
 
     def read(self) -> int:
-        """How many rows were found to be right; 0 where nothing is there, or reading took longer than it may."""
+        """How many rows were found to be right; 0 where nothing is there, or reading took longer
+        than it may.
+        """
         done = self.catalog.finished_units("s")
         if not done:
             return 0
@@ -69,7 +74,8 @@ def test_a_reader_sees_each_row_once(kills: int) -> None:
     """The short one sees all states; what is left behind is found to be whole by `moirae doctor`."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
-    # Each of them is a copy of a process that has imported all it needs: a kill costs as little as it can.
+    # Each of them is a copy of a process that has imported all it needs: a kill costs as little as
+    # it can.
     processes = multiprocessing.get_context("forkserver")
     processes.set_forkserver_preload(["tests.faults.rolling"])
     with workspace(WORKSPACE, "groups: []\n") as root:

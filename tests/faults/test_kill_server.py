@@ -1,4 +1,6 @@
-"""kill -9 of the server and of the live process while rows are posted: what was answered is archived once."""
+"""kill -9 of the server and of the live process while rows are posted: what was answered is
+archived once.
+"""
 
 import json
 import os

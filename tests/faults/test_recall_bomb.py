@@ -1,5 +1,6 @@
-"""A recall that eats all memory, or never ends, falls alone: it is given up with a reason, others are answered, live
-goes on."""
+"""A recall that eats all memory, or never ends, falls alone: it is given up with a reason, others
+are answered, live goes on.
+"""
 
 import json
 import signal
@@ -97,7 +98,8 @@ class _Producer(threading.Thread):
 def _told(connection: Connection, since: datetime) -> list[float]:
     """Seconds from the event to each alert since a time."""
     rows = connection.execute(
-        "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts WHERE rule = 'g/High' AND starts_at > %s",
+        "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts WHERE rule = "
+        "'g/High' AND starts_at > %s",
         (since,),
     ).fetchall()
     return [row[0] for row in rows]
@@ -156,7 +158,8 @@ def test_a_bomb_falls_alone(workspace: Path, bomb: str) -> None:
             up.wait(60)
         before, under = statistics.median(quiet), statistics.median(loud)
         print(
-            f"{bomb}: median event to alert {before:.3f} s before, {under:.3f} s under it; {tries} tries; {error}"
+            f"{bomb}: median event to alert {before:.3f} s before, {under:.3f} s under it; "
+            f"{tries} tries; {error}"
         )
         assert _states(connection) == {"bomb": "failed", "sound": "done"}
         assert "needs too much" in error

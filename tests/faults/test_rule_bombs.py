@@ -1,4 +1,6 @@
-"""Rules over which nothing but the end of the process helps: they are found and set aside, nobody else misses a row."""
+"""Rules over which nothing but the end of the process helps: they are found and set aside, nobody
+else misses a row.
+"""
 
 import json
 import subprocess
@@ -11,7 +13,8 @@ from tests.faults.harness import RULES, WORKSPACE, Stage, stage
 
 BACKTRACKS = "RLIKE '(.*)(.*)(.*)(.*)(.*)(.*)[^a]b$'"
 BOMBS = {
-    # Evaluated for each row, in a task that looks at nothing else; and while the plan is made, in no task at all.
+    # Evaluated for each row, in a task that looks at nothing else; and while the plan is made, in
+    # no task at all.
     "regular expression": f"SELECT host, n, ts FROM cpu WHERE repeat('a', 80 + CAST(n % 2 AS INT)) {BACKTRACKS}",
     "in the planner": f"SELECT host, n, ts FROM cpu WHERE repeat('a', 80) {BACKTRACKS}",
     "memory": "SELECT host, n, ts FROM cpu WHERE size(sequence(1, n + 200000000)) < 0",

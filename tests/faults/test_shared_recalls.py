@@ -1,4 +1,6 @@
-"""Recall processes that share the work: one is frozen beyond its lease, one is killed; nothing is lost or doubled."""
+"""Recall processes that share the work: one is frozen beyond its lease, one is killed; nothing is
+lost or doubled.
+"""
 
 import signal
 import time

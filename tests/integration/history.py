@@ -1,4 +1,6 @@
-"""A workspace with a history in chunks, and Recall Managers in this process that are asked about it. No Spark."""
+"""A workspace with a history in chunks, and Recall Managers in this process that are asked about
+it. No Spark.
+"""
 
 import random
 import shutil
@@ -59,7 +61,9 @@ COUNT = "SELECT count(*) AS n, sum(h.v) AS total FROM past h WHERE h.host = even
 
 @dataclass
 class History:
-    """`rows`: (second, host, v) of each archived row. One connection for the tests, one for each manager."""
+    """`rows`: (second, host, v) of each archived row. One connection for the tests, one for each
+    manager.
+    """
 
     settings: Settings
     connection: Connection[Any]
@@ -108,7 +112,9 @@ class History:
         session: Callable[[], SparkSession] | None = None,
         relations: Callable[[str], pa.Table] | None = None,
     ) -> Iterator[RecallManager]:
-        """A manager on a connection of its own; without a `session` no question may need Spark, or else relations."""
+        """A manager on a connection of its own; without a `session` no question may need Spark, or
+        else relations.
+        """
         connection = database.connect_database(self.settings, "recall")
         root = storage.open_storage(self.settings)
         kept = PartialCache()

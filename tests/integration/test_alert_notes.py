@@ -44,9 +44,11 @@ def connection(workspace: tuple[Path, Connection[Any]]) -> Iterator[Connection[A
 def add_alert(connection: Connection[Any], number: int, host: str, at: datetime, rule: str) -> UUID:
     alert_id = UUID(int=number << 96)
     connection.execute(
-        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,"
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, "
+        "state, starts_at, last_at,"
         " events) "
-        "VALUES (%s, %s, %s, 'v', %s, jsonb_build_object('host', %s::text), '{}', '{}', 'resolved', %s, %s, 1)",
+        "VALUES (%s, %s, %s, 'v', %s, jsonb_build_object('host', %s::text), '{}', '{}', "
+        "'resolved', %s, %s, 1)",
         (alert_id, UUID(int=number), rule, host, host, at, at),
     )
     return alert_id

@@ -1,9 +1,10 @@
 """Adversarial inputs (tests/bad_inputs.py), each with the side effects it is after.
 
-Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here, `COMMANDS` what their
-command lines become. Three of them are sound rules that misbehave when they run: tests/integration/test_bad_rules.py,
-tests/faults/test_rule_bombs.py. What becomes of such events when they are judged and shown is tested in
-tests/e2e/test_odd_values.py and tests/unit/test_safe_output.py, the lines for the HTTP API with the server.
+Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here,
+`COMMANDS` what their command lines become. Three of them are sound rules that misbehave when they
+run: tests/integration/test_bad_rules.py, tests/faults/test_rule_bombs.py. What becomes of such
+events when they are judged and shown is tested in tests/e2e/test_odd_values.py and
+tests/unit/test_safe_output.py, the lines for the HTTP API with the server.
 """
 
 import json
@@ -48,19 +49,24 @@ streams:
     time: ts
     source: {files: landing/*.jsonl}
 """
-# What may be deployed, and is held back when it runs (or, for the text of a variable, does nothing).
+# What may be deployed, and is held back when it runs (or, for the text of a variable, does
+# nothing).
 MISBEHAVES = ("size(sequence", "RLIKE '(.*)", "CAST(msg AS INT)", "${env:PGPASSWORD}")
 
 
 def _as_expr(sql: str) -> str:
-    """Here every row of an event query has a time: without it a query would be refused for that alone."""
+    """Here every row of an event query has a time: without it a query would be refused for that
+    alone.
+    """
     return (
         sql if "*" in sql.split(" FROM ")[0] else sql.replace(" FROM events", ", ts FROM events", 1)
     )
 
 
 def _as_rule_file(text: str) -> str:
-    """{name, sql, …} as a rule: `name` is `alert`, `sql` is `expr`; keys of numbers and times that we do have."""
+    """{name, sql, …} as a rule: `name` is `alert`, `sql` is `expr`; keys of numbers and times that
+    we do have.
+    """
     if not text:
         return text
     for theirs, ours in {
@@ -226,8 +232,8 @@ def test_yaml_takes_little_memory(text: str) -> None:
     assert peak < 200 * 2**20
 
 
-# Recalls are started by alerts, never by hand: what these lines ask for is asked of the commands that take such values.
-# None takes a span of time.
+# Recalls are started by alerts, never by hand: what these lines ask for is asked of the commands
+# that take such values. None takes a span of time.
 COMMANDS = {
     "--rule no-such-rule": (["rules", "show", "no-such-rule"], "no rule 'no-such-rule'"),
     "--from 2026-02-01 --to 2026-01-01": (

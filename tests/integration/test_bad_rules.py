@@ -1,4 +1,5 @@
-"""One rule cannot harm another: what throws, never ends or floods is charged and set aside; the others see everything.
+"""One rule cannot harm another: what throws, never ends or floods is charged and set aside; the
+others see everything.
 
 The heavy ones, over which the process must end, are in tests/faults/test_rule_bombs.py.
 """
@@ -127,7 +128,8 @@ def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
         assert located.event["stream"] == "a"
         assert (located.event["row"]["host"], located.event["row"]["n"]) == ("abc", 1013)
     else:
-        # Each evaluation over 20 in a minute is charged; the first of them stand, the others are counted.
+        # Each evaluation over 20 in a minute is charged; the first of them stand, the others are
+        # counted.
         assert {error.kind for error in errors} == {"flood"}
         assert sum(error.times for error in errors) >= 40
 
@@ -163,7 +165,9 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
 def test_stored_rules_pass_the_gate_again(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
-    """What was put into the database by another way than `rules apply` does not run, and harms no other rule."""
+    """What was put into the database by another way than `rules apply` does not run, and harms no
+    other rule.
+    """
     definitions = _rules(spark, settings, ("Bad", "SELECT host, n, ts FROM a WHERE v > 60"), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "gate")
     evil = "SELECT host, n, ts, reflect('java.lang.System', 'getenv', 'PATH') AS path FROM a"

@@ -1,4 +1,6 @@
-"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what they are told."""
+"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what
+they are told.
+"""
 
 import threading
 import time
@@ -17,7 +19,8 @@ from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
 from tests.integration.history import COUNT, History, history, unasked
 
-# Seconds that a query takes here: recalls go on for as long as somebody needs to say something about them.
+# Seconds that a query takes here: recalls go on for as long as somebody needs to say something
+# about them.
 _SLOW = 0.05
 
 

@@ -103,7 +103,8 @@ def _shape(connection: Connection[Any]) -> set[tuple[Any, ...]]:
     """Columns with their types and defaults, constraints and indexes, all by name."""
     found: set[tuple[Any, ...]] = set()
     for statement in (
-        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM information_schema.columns "
+        "SELECT table_name, column_name, data_type, is_nullable, column_default FROM "
+        "information_schema.columns "
         "WHERE table_schema = 'public'",
         "SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint "
         "WHERE connamespace = 'public'::regnamespace",
@@ -133,7 +134,8 @@ def test_a_database_of_the_first_schema_becomes_one_of_todays(
         upgraded.execute("UPDATE tasks SET state = 'suspended'")
         upgraded.execute("INSERT INTO dead_letters VALUES (1, 1, 'expired', '', '')")
         upgraded.execute(
-            "INSERT INTO commands (key, command, target, author) VALUES ('k', 'refine', '{}', 'ada')"
+            "INSERT INTO commands (key, command, target, author) VALUES ('k', 'refine', '{}', "
+            "'ada')"
         )
         kept = upgraded.execute(
             "SELECT command, target, author FROM commands WHERE id = 1"
@@ -216,7 +218,9 @@ def test_a_fallen_embedded_server_is_started_again(place: Settings, fresh: Conne
 
 @pytest.fixture
 def foster_parent() -> Iterator[None]:
-    """Orphans become children of this process, which reaps none of them: as where it is the first of a container."""
+    """Orphans become children of this process, which reaps none of them: as where it is the first
+    of a container.
+    """
     libc = ctypes.CDLL(None, use_errno=True)
     assert libc.prctl(36, 1, 0, 0, 0) == 0  # PR_SET_CHILD_SUBREAPER
     yield

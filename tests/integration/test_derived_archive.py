@@ -1,4 +1,6 @@
-"""Derived streams in the archive: all their rows, once, whatever falls; recalls read them and answer the same."""
+"""Derived streams in the archive: all their rows, once, whatever falls; recalls read them and
+answer the same.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

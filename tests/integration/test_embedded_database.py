@@ -41,7 +41,9 @@ STOPS = 30.0
 
 @pytest.fixture
 def home(public_folder: Path) -> Iterator[Path]:
-    """One for all tests, as to make it takes longer than to start it; after each test nothing runs there."""
+    """One for all tests, as to make it takes longer than to start it; after each test nothing runs
+    there.
+    """
     made = public_folder / ".moirae"
     yield made
     assert _gone(made), [process.cmdline() for process in _processes(made)]

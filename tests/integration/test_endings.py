@@ -1,4 +1,6 @@
-"""Processes end, with all that they started, however they are told to; with Spark and often in `tests/faults`."""
+"""Processes end, with all that they started, however they are told to; with Spark and often in
+`tests/faults`.
+"""
 
 import random
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""What people say of past events: kept in the database, evaluated, learned from, shown with the next answer."""
+"""What people say of past events: kept in the database, evaluated, learned from, shown with the
+next answer.
+"""
 
 import json
 import tempfile
@@ -98,8 +100,10 @@ def _event(connection: Connection[Any], definition: Definition, number: int) -> 
         values,
     )
     connection.execute(
-        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,"
-        " events) VALUES (%(alert)s, %(eid)s, %(rule)s, %(version)s, %(print)s, %(key)s, '{}', '{}', 'resolved',"
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, "
+        "state, starts_at, last_at,"
+        " events) VALUES (%(alert)s, %(eid)s, %(rule)s, %(version)s, %(print)s, %(key)s, '{}', "
+        "'{}', 'resolved',"
         " %(ts)s, %(ts)s, 1)",
         values,
     )
@@ -141,7 +145,8 @@ def _answer(connection: Connection[Any], definition: Definition) -> None:
         (task, eid(last), definition.name, definition.version, Jsonb(request)),
     )
     connection.execute(
-        "INSERT INTO revisions (task, number, final, coverage, answer) VALUES (%s, 1, true, %s, %s)",
+        "INSERT INTO revisions (task, number, final, coverage, answer) VALUES (%s, 1, true, %s, "
+        "%s)",
         (task, Jsonb(covered), Jsonb(hits)),
     )
 

@@ -1,4 +1,6 @@
-"""Rules that must pass the gate: the list of what is allowed is not too narrow for what monitoring needs."""
+"""Rules that must pass the gate: the list of what is allowed is not too narrow for what monitoring
+needs.
+"""
 
 import json
 from pathlib import Path
@@ -93,7 +95,8 @@ def _queries() -> list[str]:
     filters = [f"SELECT id, host, ts FROM events WHERE {condition}" for condition in OF_A_ROW]
     values = [f"SELECT id, host, ts, ({condition}) AS held FROM events" for condition in OF_A_ROW]
     windows = [
-        f"SELECT host, window.end AS ts FROM events GROUP BY host, window(ts, '1 minute') HAVING {condition}"
+        f"SELECT host, window.end AS ts FROM events GROUP BY host, window(ts, '1 minute') HAVING "
+        f"{condition}"
         for condition in AGGREGATES
     ]
     return [*filters, *values, *windows, *WHOLE]

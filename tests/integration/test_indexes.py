@@ -1,4 +1,6 @@
-"""Corpora are written down when a chunk closes: the first similarity recall, also of a new process, finds them."""
+"""Corpora are written down when a chunk closes: the first similarity recall, also of a new process,
+finds them.
+"""
 
 import random
 import zlib
@@ -103,7 +105,9 @@ def manifest(found: dict[str, bytes]) -> dict[str, Any]:
 def test_a_closed_chunk_has_its_index_before_anybody_asks(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the recall process itself, without Spark; with lists and term summaries of each chunk, and their checksums."""
+    """By the recall process itself, without Spark; with lists and term summaries of each chunk, and
+    their checksums.
+    """
     settle(past, range(1, 401), 0)
     with past.manager(background=views(past)) as manager:
         for _ in range(30):

@@ -1,4 +1,6 @@
-"""`moirae ingest`: what is handed over lies in the landing folder, whole, when the command has ended."""
+"""`moirae ingest`: what is handed over lies in the landing folder, whole, when the command has
+ended.
+"""
 
 import gzip
 from collections.abc import Iterator

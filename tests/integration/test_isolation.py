@@ -53,7 +53,9 @@ def test_the_rule_at_fault_is_found_by_halves(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of many rules of one shape overflows: it alone is charged, the others find what they find."""
+    """One of many rules of one shape overflows: it alone is charged, the others find what they
+    find.
+    """
     asked: list[int] = []
     charged: list[str] = []
     written, fail = RuleBatcher.build_statement, RuleRegistry.record_failure

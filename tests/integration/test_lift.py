@@ -34,18 +34,25 @@ QUERIES = [
     "SELECT DISTINCT slice FROM cpu WHERE host = event.host AND cpu > event.limit",
     "SELECT event.host AS mine, event.limit * 2 AS twice, event.ts AS at",
     "SELECT event.host",
-    "SELECT avg(cpu) AS a, count(*) AS n, sum(1) AS one, event.limit - max(cpu) AS d FROM cpu WHERE host = event.host",
-    "SELECT c.slice AS slice, count(*) AS n FROM cpu c WHERE c.host = event.host GROUP BY c.slice HAVING count(*) > 1",
+    "SELECT avg(cpu) AS a, count(*) AS n, sum(1) AS one, event.limit - max(cpu) AS d FROM cpu "
+    "WHERE host = event.host",
+    "SELECT c.slice AS slice, count(*) AS n FROM cpu c WHERE c.host = event.host GROUP BY "
+    "c.slice HAVING count(*) > 1",
     "SELECT slice, max(cpu) AS top FROM cpu GROUP BY 1 ORDER BY top DESC, slice LIMIT 2",
     "SELECT h.site AS site FROM hosts h WHERE h.host = event.host",
-    "SELECT c.slice AS slice, h.site AS site FROM cpu c JOIN hosts h ON c.host = h.host WHERE c.host <> event.host",
-    "SELECT c.slice AS slice, h.site AS site FROM cpu c LEFT JOIN hosts h ON c.host = h.host AND h.site = 'x'",
+    "SELECT c.slice AS slice, h.site AS site FROM cpu c JOIN hosts h ON c.host = h.host WHERE "
+    "c.host <> event.host",
+    "SELECT c.slice AS slice, h.site AS site FROM cpu c LEFT JOIN hosts h ON c.host = h.host AND "
+    "h.site = 'x'",
     "SELECT count(*) AS n FROM cpu c JOIN running r ON c.slice = r.slice",
     "SELECT r.slice AS slice FROM running r",
-    "WITH mine AS (SELECT slice, cpu FROM cpu WHERE host = event.host) SELECT slice FROM mine WHERE cpu > 10",
-    "SELECT slice FROM cpu WHERE host = event.host UNION SELECT site FROM hosts WHERE host = event.host",
+    "WITH mine AS (SELECT slice, cpu FROM cpu WHERE host = event.host) SELECT slice FROM mine "
+    "WHERE cpu > 10",
+    "SELECT slice FROM cpu WHERE host = event.host UNION SELECT site FROM hosts WHERE host = "
+    "event.host",
     "SELECT x.n AS n FROM (SELECT count(*) AS n FROM cpu WHERE host = event.host) AS x",
-    "SELECT slice, rank() OVER (PARTITION BY slice ORDER BY cpu) AS r FROM cpu WHERE host = event.host",
+    "SELECT slice, rank() OVER (PARTITION BY slice ORDER BY cpu) AS r FROM cpu WHERE host = "
+    "event.host",
     "SELECT * FROM hosts h WHERE h.host = event.host",
     "SELECT count(*) FILTER (WHERE cpu > event.limit) AS hot FROM cpu",
 ]
@@ -106,7 +113,9 @@ def _running() -> dict[str, list[dict[str, Any]]]:
 
 
 def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
-    """The plain query, constants for the event's attributes, over views that hold only what belongs to the event."""
+    """The plain query, constants for the event's attributes, over views that hold only what belongs
+    to the event.
+    """
     moment = f"TIMESTAMP '{from_micros(event.ts):%Y-%m-%d %H:%M:%S}'"
     low = f"TIMESTAMP '{from_micros(event.ts) - WITHIN:%Y-%m-%d %H:%M:%S}'"
     session.sql(

@@ -78,8 +78,10 @@ def _put(connection: Connection[Any], number: int) -> None:
         values,
     )
     connection.execute(
-        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,"
-        " events) VALUES (%(alert)s, %(eid)s, 'g/r', 'v', 'f', %(json)s, %(json)s, %(json)s, 'firing', %(ts)s,"
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, "
+        "state, starts_at, last_at,"
+        " events) VALUES (%(alert)s, %(eid)s, 'g/r', 'v', 'f', %(json)s, %(json)s, %(json)s, "
+        "'firing', %(ts)s,"
         " %(ts)s, 1)",
         values,
     )

@@ -1,4 +1,6 @@
-"""What PostgreSQL has settled is archived once, in few commits: when there is enough, or its chunk is closed."""
+"""What PostgreSQL has settled is archived once, in few commits: when there is enough, or its chunk
+is closed.
+"""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -42,7 +44,8 @@ def settle(connection: Connection[Any], numbers: range) -> None:
     """Events, a second of event time each."""
     connection.execute(
         "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled) "
-        "SELECT lpad(to_hex(n), 32, '0')::uuid, 'g/R', 'v', %s + make_interval(secs => n), 'f', '{}', '{}', true "
+        "SELECT lpad(to_hex(n), 32, '0')::uuid, 'g/R', 'v', %s + make_interval(secs => n), 'f', "
+        "'{}', '{}', true "
         "FROM generate_series(%s::int, %s::int) n",
         (START, numbers.start, numbers.stop - 1),
     )

@@ -1,4 +1,6 @@
-"""A past event as people know it: its alert, how long that lasted, whether it came back, and what was done."""
+"""A past event as people know it: its alert, how long that lasted, whether it came back, and what
+was done.
+"""
 
 import tempfile
 from collections.abc import Iterator
@@ -19,14 +21,17 @@ from moirae.runtime import database
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=8)
-# The event of which is told; one whose alert nobody has touched; one that is forgotten; the one that asks.
+# The event of which is told; one whose alert nobody has touched; one that is forgotten; the one
+# that asks.
 KNOWN, QUIET, GONE, NEW = (UUID(int=number) for number in (1, 2, 3, 4))
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
 def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
-    """Two past events with their alerts and what came after them; what was done was said on the command line."""
+    """Two past events with their alerts and what came after them; what was done was said on the
+    command line.
+    """
     with tempfile.TemporaryDirectory(prefix="moirae-past-") as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -39,7 +44,8 @@ def workspace() -> Iterator[tuple[Path, Connection[Any]]]:
         _alert(connection, "quiet", "n2", THEN, None)
         # Not its alert: withdrawn, though it stood at the time.
         _alert(connection, "mistaken", "n1", THEN + 4 * MINUTE, 3 * MINUTE, "withdrawn")
-        # It came back twice: what was withdrawn, is of another place or later than a week does not count.
+        # It came back twice: what was withdrawn, is of another place or later than a week does not
+        # count.
         _alert(connection, "again", "n1", THEN + DAY, MINUTE)
         _alert(connection, "once more", "n1", THEN + 6 * DAY, None, "firing")
         _alert(connection, "withdrawn", "n1", THEN + 2 * DAY, MINUTE, "withdrawn")
@@ -86,8 +92,10 @@ def _alert(
         "ends": starts + lasted if lasted else None,
     }
     connection.execute(
-        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, last_at,"
-        " ends_at, events) VALUES (%(id)s, %(id)s, %(rule)s, '1', %(place)s, %(key)s, '{}', %(annotations)s, %(state)s,"
+        "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, "
+        "state, starts_at, last_at,"
+        " ends_at, events) VALUES (%(id)s, %(id)s, %(rule)s, '1', %(place)s, %(key)s, '{}', "
+        "%(annotations)s, %(state)s,"
         " %(starts)s, %(last)s, %(ends)s, 1)",
         values,
     )
@@ -115,7 +123,8 @@ def _answer(connection: Connection[Any]) -> None:
         (task, NEW, Jsonb(request)),
     )
     connection.execute(
-        "INSERT INTO revisions (task, number, final, coverage, answer) VALUES (%s, 1, true, %s, %s)",
+        "INSERT INTO revisions (task, number, final, coverage, answer) VALUES (%s, 1, true, %s, "
+        "%s)",
         (task, Jsonb(covered), Jsonb(hits)),
     )
     _event(connection, NEW, "n1", THEN + 30 * DAY)

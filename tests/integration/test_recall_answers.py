@@ -1,4 +1,6 @@
-"""Answers of SQL recalls on their way: estimates beside each revision, limits, and queries that are ended."""
+"""Answers of SQL recalls on their way: estimates beside each revision, limits, and queries that are
+ended.
+"""
 
 import threading
 import time
@@ -44,7 +46,9 @@ def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_estimates_stand_beside_each_revision(past: History) -> None:
-    """Of what is read so far the answer is exact, of the whole there is an interval; at the end both are one."""
+    """Of what is read so far the answer is exact, of the whole there is an interval; at the end
+    both are one.
+    """
     sql = "SELECT max(p.v) AS top, count(*) AS n, sum(p.v) AS total, avg(p.v) AS mean FROM past p"
     task = past.ask(1, sql)
     with past.manager() as manager:

@@ -273,7 +273,9 @@ def test_the_most_promising_chunk_first(past: History) -> None:
 
 
 def test_files_that_cannot_be_summarised_are_left_to_queries(past: History) -> None:
-    """A file without the column holds no key; of a damaged one nothing is known; a damaged log ends nothing."""
+    """A file without the column holds no key; of a damaged one nothing is known; a damaged log ends
+    nothing.
+    """
     _learn(past)
     learned = dict(past.keys._counts_by_file)
     try:
@@ -404,7 +406,9 @@ def _alert(past: History, task: UUID, state: str) -> Any:
 
 
 def test_a_condition_on_what_was_never_asked_passes_without_history(past: History) -> None:
-    """Its rule is not live any more. While it is, the recall may still begin; nobody is told of what is withdrawn."""
+    """Its rule is not live any more. While it is, the recall may still begin; nobody is told of
+    what is withdrawn.
+    """
     judged = {"where": "norm.n > 0", "judged": {"norm": {"n": "bigint"}, "other": {"n": "bigint"}}}
     rules = ("g/gone", "g/live", "g/withdrawn")
     tasks = [past.ask(number, rule=rule, **judged) for number, rule in enumerate(rules, 1)]
@@ -541,7 +545,9 @@ def test_a_task_over_which_processes_die_is_given_up(
 
 
 def test_over_whom_a_process_was_killed_goes_first(past: History) -> None:
-    """So it has gone on when the next is killed, and is not given up for having been in the way three times."""
+    """So it has gone on when the next is killed, and is not given up for having been in the way
+    three times.
+    """
     tasks = [past.ask(number, f"{COUNT} AND h.v > -{number}") for number in range(1, 9)]
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["revision"] for task in tasks))

@@ -1,4 +1,6 @@
-"""Stored rules that are refused: the others run, and the refused ones go on from their place when they are admitted."""
+"""Stored rules that are refused: the others run, and the refused ones go on from their place when
+they are admitted.
+"""
 
 import json
 from collections.abc import Iterator
@@ -110,7 +112,8 @@ def test_a_rule_that_was_refused_for_a_while_begins_where_it_would_have_begun(
     world.end()
     counts = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert counts["g/Good"] == 30
-    # Of the second batch all rows lie beyond the watermark, as the stream's lateness is 30 s; of the first, none.
+    # Of the second batch all rows lie beyond the watermark, as the stream's lateness is 30 s; of
+    # the first, none.
     assert counts["g/New"] == 20
 
 

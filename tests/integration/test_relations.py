@@ -41,10 +41,12 @@ def connection(settings: Settings) -> Iterator[Connection[Any]]:
     with database.connect_database(settings, "tests") as made:
         made.execute("CREATE SCHEMA inventory")
         made.execute(
-            "CREATE TABLE inventory.hosts (host text, site text, cores numeric, since timestamptz, other text)"
+            "CREATE TABLE inventory.hosts (host text, site text, cores numeric, since "
+            "timestamptz, other text)"
         )
         made.execute(
-            "INSERT INTO inventory.hosts VALUES ('a', 'cork', 4, '2025-01-01 00:00Z', 'x'), ('b', NULL, 8, NULL, NULL)"
+            "INSERT INTO inventory.hosts VALUES ('a', 'cork', 4, '2025-01-01 00:00Z', 'x'), "
+            "('b', NULL, 8, NULL, NULL)"
         )
         yield made
         made.execute("DROP SCHEMA inventory CASCADE")

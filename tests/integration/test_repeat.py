@@ -1,4 +1,6 @@
-"""SQL answers asked again: the same whatever came since, whatever became of the files, or it is said what is gone."""
+"""SQL answers asked again: the same whatever came since, whatever became of the files, or it is
+said what is gone.
+"""
 
 import re
 import time
@@ -101,7 +103,9 @@ def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
 
 @contextmanager
 def rolled(past: History, writer: ArchiveWriter, keep: int) -> Iterator[None]:
-    """Chunks are closed, clustered and expired, `keep` seconds of event time; what is replaced leaves the disk."""
+    """Chunks are closed, clustered and expired, `keep` seconds of event time; what is replaced
+    leaves the disk.
+    """
     roller = ChunkMaintenance(Path(past.settings.archive), [SCHEMA], 0.4)
     try:
         run_maintenance(past, writer, roller, keep)
@@ -119,7 +123,9 @@ def _swept(files: set[str]) -> None:
 
 
 def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) -> None:
-    """Rows that come between two pieces of one recall are in what it reads after, and not in what it had read."""
+    """Rows that come between two pieces of one recall are in what it reads after, and not in what
+    it had read.
+    """
     writer, task = open_writer(past), past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["next"] > 0)
@@ -170,7 +176,9 @@ def test_an_answer_that_differs_is_told(past: History) -> None:
 
 @pytest.mark.spark
 def test_spark_finds_what_this_process_found(past: History, spark: SparkSession) -> None:
-    """The engine of record, over files that were clustered with later rows; and plain rows, which only it reads."""
+    """The engine of record, over files that were clustered with later rows; and plain rows, which
+    only it reads.
+    """
     writer, tasks = open_writer(past), answered(past, COUNT, _GROUPS)
     plain = past.ask(9, _NEWEST, rule="g/r9")
     with past.manager(session=spark.newSession) as manager:
@@ -188,7 +196,9 @@ def test_spark_finds_what_this_process_found(past: History, spark: SparkSession)
 def test_a_difference_is_put_down_to_what_else_has_changed(
     past: History, spark: SparkSession
 ) -> None:
-    """An answer that came from the event's contexts, or from a relation, is not called another where these are."""
+    """An answer that came from the event's contexts, or from a relation, is not called another
+    where these are.
+    """
     own = "SELECT sum(h.v) AS n FROM past h JOIN who w ON w.host = h.host"
     related = "SELECT sum(h.v) AS n FROM past h JOIN sites s ON s.host = h.host"
     values = {

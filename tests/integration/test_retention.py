@@ -1,5 +1,6 @@
-"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays is what it was.
-On the real PostgreSQL, archive, roller and corpora."""
+"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays
+is what it was. On the real PostgreSQL, archive, roller and corpora.
+"""
 
 import random
 import shutil
@@ -51,7 +52,9 @@ QUESTION = SimilarQuestion(None, 0.0, "newest", contexts=("own",), k=5, measure=
 
 @dataclass
 class Place:
-    """A workspace with a history of chunks that have expired, but for the last ones: row n happens at n·10 ms."""
+    """A workspace with a history of chunks that have expired, but for the last ones: row n happens
+    at n·10 ms.
+    """
 
     settings: Settings
     connection: Connection[Any]
@@ -236,7 +239,9 @@ def test_chunks_that_have_left_become_one(place: Place) -> None:
 
 
 def events(place: Place, numbers: range) -> None:
-    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of event time."""
+    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of
+    event time.
+    """
     rng = random.Random(numbers.start)
     for n in numbers:
         eid, ts = UUID(int=n + 1), from_micros(START + n * 100_000)
@@ -248,12 +253,15 @@ def events(place: Place, numbers: range) -> None:
         for query in (
             "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
             " VALUES (%(eid)s, 'g/r', '1', %(ts)s, %(f)s, '{}', '{}', true)",
-            "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at,"
-            " fired_at, last_at, ends_at, events) VALUES (%(eid)s, %(eid)s, 'g/r', '1', %(f)s, '{}', '{}', '{}',"
+            "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, "
+            "state, starts_at,"
+            " fired_at, last_at, ends_at, events) VALUES (%(eid)s, %(eid)s, 'g/r', '1', %(f)s, "
+            "'{}', '{}', '{}',"
             " 'resolved', %(ts)s, %(ts)s, %(ts)s, %(ts)s, 1)",
             "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
             " VALUES ('g/r', '1', %(eid)s, %(ts)s, %(words)s, '{}', true, %(n)s)",
-            "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, revision, ended_at)"
+            "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, "
+            "revision, ended_at)"
             " VALUES (%(eid)s, %(eid)s, 'g/r', '1', 'norm', '{\"kind\": \"sql\"}',"
             " jsonb_build_object('ts', %(micros)s::bigint), 'done', 1, 1, clock_timestamp())",
             "INSERT INTO revisions VALUES (%(eid)s, 1, true, '{}', '[]')",
@@ -282,17 +290,20 @@ def asked_again(place: Place) -> list[Any]:
 
 
 def test_what_is_about_chunks_that_have_left_goes(place: Place) -> None:
-    """But not what somebody wrote about, what goes on, what is not archived, or what is there since today; and nothing
-    is asked again."""
+    """But not what somebody wrote about, what goes on, what is not archived, or what is there since
+    today; and nothing is asked again.
+    """
     events(place, range(190))
     chunks = place.archive.chunks
     for query in (
         "INSERT INTO alert_notes (alert_id, kind, author, text)"
         " SELECT id, 'note', 'ada', 'x' FROM alerts ORDER BY starts_at LIMIT 1 OFFSET 5",
-        "UPDATE tasks SET state = 'suspended', ended_at = NULL WHERE id = '00000000-0000-0000-0000-000000000007'",
+        "UPDATE tasks SET state = 'suspended', ended_at = NULL WHERE id = "
+        "'00000000-0000-0000-0000-000000000007'",
         "INSERT INTO judgements VALUES ('00000000-0000-0000-0000-000000000009',"
         " '00000000-0000-0000-0000-00000000000a', true, 'ada')",
-        "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = '00000000-0000-0000-0000-00000000000c'",
+        "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = "
+        "'00000000-0000-0000-0000-00000000000c'",
     ):
         place.connection.execute(query.encode())
     words = {5, 6, 8, 9, 11}
@@ -338,7 +349,9 @@ def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
 
 
 def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
-    """Whether a recall process has followed it, slept, or starts with files or without: E and C_k are equal."""
+    """Whether a recall process has followed it, slept, or starts with files or without: E and C_k
+    are equal.
+    """
     root = Path(place.settings.archive)
     events(place, range(60))
     sleeping, following = Corpora(place.connection, root), Corpora(place.connection, root)
@@ -361,7 +374,9 @@ def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
 
 
 def test_versions_that_were_replaced_go(place: Place) -> None:
-    """Of a relation's rows, those that held at no time that is there; of rules, what was stopped long ago."""
+    """Of a relation's rows, those that held at no time that is there; of rules, what was stopped
+    long ago.
+    """
     for at in (-(10**12), 0, 4_000_000, 10**12):
         place.connection.execute(
             "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')",
@@ -374,14 +389,17 @@ def test_versions_that_were_replaced_go(place: Place) -> None:
     ):
         values = {"version": version, "state": state, "stopped": stopped}
         for query in (
-            "INSERT INTO deployments (rule, version, state, stopped_at) VALUES ('g/r', %(version)s, %(state)s,"
+            "INSERT INTO deployments (rule, version, state, stopped_at) VALUES ('g/r', "
+            "%(version)s, %(state)s,"
             " clock_timestamp() - make_interval(days => %(stopped)s))",
-            "INSERT INTO views (rule, version, chunk) SELECT 'g/r', %(version)s, id FROM generate_series(0, 200) id",
+            "INSERT INTO views (rule, version, chunk) SELECT 'g/r', %(version)s, id FROM "
+            "generate_series(0, 200) id",
             "INSERT INTO calibrations VALUES ('g/r', %(version)s, 'norm', '{}')",
         ):
             place.connection.execute(query.encode(), values)
     place.connection.execute(
-        "INSERT INTO commands (key, command, target, author, done_at) SELECT 'k' || d, 'refine', '{}', 'ada',"
+        "INSERT INTO commands (key, command, target, author, done_at) SELECT 'k' || d, 'refine', "
+        "'{}', 'ada',"
         " clock_timestamp() - make_interval(days => d) FROM generate_series(1, 20) d"
     )
     place.roll()

@@ -1,4 +1,6 @@
-"""Rule files over which whoever checks them ends: they are refused after some times, and checked again when asked."""
+"""Rule files over which whoever checks them ends: they are refused after some times, and checked
+again when asked.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""The server process as it runs: who may ask, what is accepted, and that what was answered is on the disk."""
+"""The server process as it runs: who may ask, what is accepted, and that what was answered is on
+the disk.
+"""
 
 import asyncio
 import gzip
@@ -432,7 +434,9 @@ Ask = Callable[[str, str], httpx.Response]
 
 @pytest.fixture
 def small(served: Served) -> Iterator[Callable[..., Ask]]:
-    """Makes an application in this process, whose limits can be reached; it is asked by method and path."""
+    """Makes an application in this process, whose limits can be reached; it is asked by method and
+    path.
+    """
     connections = ConnectionPool(served.settings)
     headers = {"Authorization": f"Bearer {served.tokens['operator']}", **LINES}
 

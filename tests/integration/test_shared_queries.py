@@ -1,4 +1,6 @@
-"""Tasks that want the same of history at the same time are served by one query, and harm each other in nothing."""
+"""Tasks that want the same of history at the same time are served by one query, and harm each other
+in nothing.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +17,9 @@ from tests.integration.history import COUNT, History, go_on
 
 
 def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host once."""
+    """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host
+    once.
+    """
     read: list[tuple[str, Piece]] = []
     real = LocalEngine.compute_partials
 
@@ -43,7 +47,9 @@ def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.M
 def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Ten rules, each with a question of its own: once all have a first answer, a scan serves them all."""
+    """Ten rules, each with a question of its own: once all have a first answer, a scan serves them
+    all.
+    """
     scans: list[int] = []
     real = LocalEngine.compute_partials
 
@@ -68,7 +74,9 @@ def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
 def test_a_question_that_fails_takes_no_other_with_it(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of those that are read in one scan finds too much, in its third piece and on; the others have answers."""
+    """One of those that are read in one scan finds too much, in its third piece and on; the others
+    have answers.
+    """
     greedy = f"{COUNT} AND h.v > -1"
     read: list[int] = []
     real = LocalEngine.compute_partials

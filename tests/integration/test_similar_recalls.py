@@ -1,4 +1,6 @@
-"""Similarity recalls through the real manager and ledger: answers, what they say of the unread, and repeating them."""
+"""Similarity recalls through the real manager and ledger: answers, what they say of the unread, and
+repeating them.
+"""
 
 import random
 import time
@@ -60,7 +62,8 @@ class _Corpus:
             ts = START + timedelta(seconds=second)
             rows = [{"t": word} for word, count in facts.items() for _ in range(count)]
             self._connection.execute(
-                "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
+                "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, "
+                "corpus)"
                 " VALUES ('g/r', '1', %s, %s, %s, '{}', true, %s)",
                 (eid, ts, Jsonb({"own": rows}), number),
             )
@@ -185,7 +188,9 @@ def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
 
 
 class _Wanted:
-    """Of one chunk the past must be found before anything is compared with it, which takes some time."""
+    """Of one chunk the past must be found before anything is compared with it, which takes some
+    time.
+    """
 
     def __init__(
         self, chunk: int, connection: Connection[Any], told: list[tuple[str, Any]]
@@ -245,7 +250,9 @@ class _FoundMeanwhile(_Found):
 
 @pytest.mark.parametrize("found", [_Found, _FoundMeanwhile])
 def test_what_is_not_prepared_yet_is_not_passed_over(past: History, found: type[_Found]) -> None:
-    """An alert that has just fired; nothing in the newest chunks is alike; in one of them the past is not found yet."""
+    """An alert that has just fired; nothing in the newest chunks is alike; in one of them the past
+    is not found yet.
+    """
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END - 1, 5)))
     corpus.settle([_END // 3, _END // 2], _ALIKE)

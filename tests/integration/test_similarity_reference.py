@@ -1,7 +1,8 @@
 """Answers equal a brute-force reference, to the last event and the ninth digit.
 
-One reference is of a generated scenario, by the plain formulas in pure Python; the others are of real alerts. The data
-of real alerts lies beside the checkout, or where MOIRAE_DATA says; without it their tests are skipped.
+One reference is of a generated scenario, by the plain formulas in pure Python; the others are of
+real alerts. The data of real alerts lies beside the checkout, or where MOIRAE_DATA says; without
+it their tests are skipped.
 """
 
 import csv
@@ -76,7 +77,9 @@ GENERATED = [
 
 
 def test_the_plain_formulas_give_the_scores_of_the_paper() -> None:
-    """The paper prints 0, 0.203 and 0.287, because it rounds the logarithms to two digits on the way."""
+    """The paper prints 0, 0.203 and 0.287, because it rounds the logarithms to two digits on the
+    way.
+    """
 
     def rounded(value: float) -> float:
         return round(math.log10(value), 2)
@@ -269,7 +272,8 @@ def folder_of(name: str) -> Path:
     folder = DATA / "scenarios" / name
     if not folder.is_dir():
         pytest.skip(
-            f"no reference data: {folder} is not there; MOIRAE_DATA names the folder that holds `scenarios`"
+            f"no reference data: {folder} is not there; MOIRAE_DATA names the folder that holds "
+            f"`scenarios`"
         )
     return folder
 
@@ -285,7 +289,9 @@ def alerts_of(name: str) -> list[AlertContext]:
 
 
 def reference_of(name: str) -> dict[str, list[tuple[str, float]]]:
-    """The stored answers of each judged query, best first; none for queries without a score above 0."""
+    """The stored answers of each judged query, best first; none for queries without a score above
+    0.
+    """
     found: dict[str, list[tuple[str, float]]] = {
         row["query"]: [] for row in rows_of(name, "qrels.csv.gz")
     }

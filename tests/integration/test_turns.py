@@ -1,4 +1,6 @@
-"""Whose turn it is, and how much of history a turn reads: as the manager gives them, over a history in chunks."""
+"""Whose turn it is, and how much of history a turn reads: as the manager gives them, over a history
+in chunks.
+"""
 
 import threading
 import time
@@ -55,7 +57,9 @@ class _Busy:
 def test_a_busy_machine_has_fewer_queries_at_once(
     past: History, monkeypatch: pytest.MonkeyPatch, least: int | None, expected: int
 ) -> None:
-    """As few as the workspace allows; where it allows no fewer than there are engines, all are used."""
+    """As few as the workspace allows; where it allows no fewer than there are engines, all are
+    used.
+    """
     lock, under_way, most = threading.Lock(), 0, 0
     real = LocalEngine.compute_partials
 

@@ -1,4 +1,6 @@
-"""Keys that have no effect are told by every command that reads their file; Spark runs in processes of its own."""
+"""Keys that have no effect are told by every command that reads their file; Spark runs in processes
+of its own.
+"""
 
 import json
 import subprocess

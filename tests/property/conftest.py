@@ -1,4 +1,6 @@
-"""How properties are tried: the same examples in each run, or, with `--hypothesis-profile hunt`, ever new and more."""
+"""How properties are tried: the same examples in each run, or, with `--hypothesis-profile hunt`,
+ever new and more.
+"""
 
 from hypothesis import HealthCheck, settings
 

@@ -1,4 +1,6 @@
-"""The life of alerts is a function of the events alone: of all at once, or piece by piece behind a horizon."""
+"""The life of alerts is a function of the events alone: of all at once, or piece by piece behind a
+horizon.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
@@ -36,7 +38,9 @@ def _life(
 def fold_in_pieces(
     events: Sequence[Occurrence], timing: AlertTiming, horizons: Sequence[int]
 ) -> Iterator[list[AlertLifetime]]:
-    """All lives so far after each horizon, as one who keeps only the life that goes on would have them."""
+    """All lives so far after each horizon, as one who keeps only the life that goes on would have
+    them.
+    """
     over: list[AlertLifetime] = []
     going_on: AlertLifetime | None = None
     low = None
@@ -89,7 +93,9 @@ def test_pieces_make_the_same_lives_as_all_at_once(
 def test_what_is_shown_of_detected_events_ends_nothing_early(
     events: list[Occurrence], timing: AlertTiming, data: st.DataObject
 ) -> None:
-    """Settled events, then detected ones without a horizon: as if all were settled, but for the last one's end."""
+    """Settled events, then detected ones without a horizon: as if all were settled, but for the
+    last one's end.
+    """
     high = data.draw(st.integers(-310, 340))
     settled, detected = [e for e in events if e.ts < high], [e for e in events if e.ts >= high]
     lives = fold_events(None, settled, timing, high)

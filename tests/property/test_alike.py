@@ -1,4 +1,6 @@
-"""Queries that differ in constants: the gate says of each what it would say of it alone, and looks at few of them."""
+"""Queries that differ in constants: the gate says of each what it would say of it alone, and looks
+at few of them.
+"""
 
 from collections.abc import Callable
 
@@ -46,7 +48,8 @@ TEXTS = st.sampled_from(
         "SELECT host, ts /* {} */ FROM t WHERE /* ' */ cpu > {}",
         "SELECT host, ts FROM (SELECT * FROM t WHERE k = {}) WHERE n = {}",
         "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, {}) HAVING avg(cpu) > {}",
-        "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') HAVING avg(cpu) > {} AND host = {}",
+        "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') HAVING "
+        "avg(cpu) > {} AND host = {}",
         "SELECT {} AS c, window.end AS ts FROM t GROUP BY ALL HAVING c = {}",
         "SELECT n > {} AS c, max(ts) AS ts FROM t GROUP BY c HAVING n > {}",
         "SELECT host, max(ts) AS ts FROM t GROUP BY host, n > {} HAVING n > {}",
@@ -121,7 +124,8 @@ def _agree(session: SparkSession, text: str, pairs: list[tuple[str, str]]) -> No
     pairs=[("9999999999999999999.5", "5"), ("1000000000000000000.5", "5")],
 )
 @example(
-    text="SELECT host, `>`(n, {}) AS c, max(ts) AS ts FROM t GROUP BY host, `>`(n, 5) HAVING n > {}",
+    text="SELECT host, `>`(n, {}) AS c, max(ts) AS ts FROM t GROUP BY host, `>`(n, 5) HAVING n > "
+    "{}",
     pairs=[("5", "5"), ("5", "6")],
 )
 @given(text=TEXTS, pairs=_MANY)
@@ -150,7 +154,8 @@ def test_each_gets_the_verdict_that_it_would_get_alone_at_length(
     [
         ("SELECT host, ts FROM t WHERE host = 'h{0}' AND NOT cpu > 1{0:02}", 1),
         (
-            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') HAVING max(n) > 1{0:02}.5",
+            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '1 minute') HAVING "
+            "max(n) > 1{0:02}.5",
             1,
         ),
         # One for each number of digits, and for each sign.
@@ -158,7 +163,8 @@ def test_each_gets_the_verdict_that_it_would_get_alone_at_length(
         ("SELECT host, ts FROM t WHERE cpu > {0} - 5", 20),
         ("SELECT host, ts FROM t WHERE host LIKE 'h{0}%'", 20),
         (
-            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '{0} minutes') HAVING max(n) > 3",
+            "SELECT host, window.end AS ts FROM t GROUP BY host, window(ts, '{0} minutes') "
+            "HAVING max(n) > 3",
             20,
         ),
         ("SELECT host, ts, {0} AS x FROM t WHERE n > 3", 20),

@@ -1,4 +1,6 @@
-"""Estimates of what was not read yet: how often their intervals hold the truth, and that the end is exact."""
+"""Estimates of what was not read yet: how often their intervals hold the truth, and that the end is
+exact.
+"""
 
 import math
 import random
@@ -24,7 +26,8 @@ from recall.query.split import split_query
 
 TABLES = Tables({"s": "ts"})
 PARTS = split_query(
-    "SELECT h AS h, sum(v) AS total, count(*) AS n, avg(v) AS mean, max(v) AS top FROM s GROUP BY h",
+    "SELECT h AS h, sum(v) AS total, count(*) AS n, avg(v) AS mean, max(v) AS top FROM s GROUP "
+    "BY h",
     TABLES,
 )
 
@@ -61,7 +64,9 @@ def estimated(
 
 @pytest.mark.parametrize("read", [5, 12, 40])
 def test_intervals_hold_the_truth_as_often_as_they_say(read: int) -> None:
-    """Of 95 % intervals over histories without a trend at least 92 % hold it, and they are not just wide."""
+    """Of 95 % intervals over histories without a trend at least 92 % hold it, and they are not just
+    wide.
+    """
     rng = random.Random(read)
     hits, tries = [0, 0, 0], 600
     for _ in range(tries):

@@ -18,7 +18,9 @@ def _ahead(work: list[tuple[int, int]]) -> list[RemainingWork[int]]:
 
 @given(_WORK)
 def test_one_after_the_other_as_the_scheduler_would(work: list[tuple[int, int]]) -> None:
-    """With one place, each task ends when stride scheduling ends it, but for a turn of each other task."""
+    """With one place, each task ends when stride scheduling ends it, but for a turn of each other
+    task.
+    """
     stride: StrideScheduler[int] = StrideScheduler()
     left = {}
     for number, (tickets, pieces) in enumerate(work):

@@ -1,4 +1,6 @@
-"""The rule gate and the reader of rule files under odd input: no crash, no escape; errors name rule and line."""
+"""The rule gate and the reader of rule files under odd input: no crash, no escape; errors name rule
+and line.
+"""
 
 import json
 import os
@@ -34,12 +36,15 @@ TAKEN = frozenset({"events", "hosts"})
 
 # Words that open doors, among such that are harmless, in an order that is often grammatical.
 _ATOMS = st.sampled_from(
-    "id ts host msg cpu 1 0 -1 1e300 NULL TRUE 'a' '' '${env:PATH}' `host` e.host * window.end current_user "
+    "id ts host msg cpu 1 0 -1 1e300 NULL TRUE 'a' '' '${env:PATH}' `host` e.host * window.end "
+    "current_user "
     "INTERVAL'1'DAY DATE'2026-01-01' :p ? X'00' '\\u0000' 9999999999999999999999 {d'x'} @@x".split()
 )
 _FUNCTIONS = st.sampled_from(
-    "abs upper concat count max array_sort sequence window explode from_json regexp_replace coalesce reflect "
-    "java_method try_reflect rand uuid now current_timestamp input_file_name version raise_error xpath_string "
+    "abs upper concat count max array_sort sequence window explode from_json regexp_replace "
+    "coalesce reflect "
+    "java_method try_reflect rand uuid now current_timestamp input_file_name version raise_error "
+    "xpath_string "
     "from_avro aes_encrypt session_window IDENTIFIER spark_partition_id monotonically_increasing_id".split()
 )
 
@@ -174,7 +179,8 @@ SQL = st.one_of(
 )
 
 HARMFUL = frozenset(
-    "reflect java_method try_reflect rand uuid now current_timestamp current_user input_file_name version raise_error "
+    "reflect java_method try_reflect rand uuid now current_timestamp current_user "
+    "input_file_name version raise_error "
     "xpath_string from_avro aes_encrypt identifier spark_partition_id monotonically_increasing_id text".split()
 )
 
@@ -247,7 +253,8 @@ def test_any_sql_is_taken_or_refused_at_length(
 
 
 _SCALARS = st.sampled_from(
-    "x 5m 1 ~ true NO .nan .inf 12:30:45 0x10 1_000 '' '{{ event.x }}' !!str !!python/object:os.system &a *a <<: "
+    "x 5m 1 ~ true NO .nan .inf 12:30:45 0x10 1_000 '' '{{ event.x }}' !!str "
+    "!!python/object:os.system &a *a <<: "
     "SELECT - ? | > % @ ` \u0085 \ufeff \u2028 2026-01-01 [] {} ,".split(" ")
 )
 _KEYS = st.sampled_from(
@@ -351,7 +358,9 @@ def test_names_that_double_are_counted_not_written_out(
 def test_what_takes_long_to_understand_gives_way(
     spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
+    """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some
+    seconds.
+    """
     monkeypatch.setattr(gate, "_CPU_LIMIT", 1.0)
     form = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
     rules, _ = parse_rules(

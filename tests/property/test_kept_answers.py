@@ -1,4 +1,6 @@
-"""Partial answers are kept within their room, the last used the longest; and only where they depend on nothing else."""
+"""Partial answers are kept within their room, the last used the longest; and only where they depend
+on nothing else.
+"""
 
 import pyarrow as pa
 from hypothesis import given

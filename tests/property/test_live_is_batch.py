@@ -1,4 +1,6 @@
-"""What is found live, in whatever batches, after whatever restarts, is what one run over the archive finds."""
+"""What is found live, in whatever batches, after whatever restarts, is what one run over the
+archive finds.
+"""
 
 import random
 from collections.abc import Callable, Iterator

@@ -1,4 +1,6 @@
-"""Each piece of history is read once or ruled out, whatever the order; the newest is never forgotten."""
+"""Each piece of history is read once or ruled out, whatever the order; the newest is never
+forgotten.
+"""
 
 from itertools import pairwise
 

@@ -293,7 +293,9 @@ def test_a_long_and_a_short_window_share_panes() -> None:
 
 
 def test_a_file_that_cannot_be_read_ends_no_process() -> None:
-    """Windows are aggregated whole, where it is told whose fault that is; later ones have panes again."""
+    """Windows are aggregated whole, where it is told whose fault that is; later ones have panes
+    again.
+    """
     rng = random.Random(5)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -340,7 +342,9 @@ def test_panes_that_take_too_much_are_given_up() -> None:
 
 
 def test_few_rows_in_memory_are_aggregated_whole() -> None:
-    """One query over them is done sooner than two; what is not in memory is not read anew at each slide."""
+    """One query over them is done sooner than two; what is not in memory is not read anew at each
+    slide.
+    """
     rng = random.Random(3)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),

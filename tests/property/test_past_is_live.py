@@ -1,5 +1,7 @@
-"""What views find of a rule's past is what live would have found: events, alerts, contexts, E and C_k; whatever the
-borders of chunks, whichever way and in whatever order they are made, killed wherever they are."""
+"""What views find of a rule's past is what live would have found: events, alerts, contexts, E and
+C_k; whatever the borders of chunks, whichever way and in whatever order they are made, killed
+wherever they are.
+"""
 
 import random
 from collections.abc import Callable, Iterator
@@ -154,7 +156,9 @@ def _make_views(
     rules: list[Definition],
     rng: random.Random,
 ) -> int:
-    """Some chunks are old and found because a recall asks, the others by themselves; some are killed on the way."""
+    """Some chunks are old and found because a recall asks, the others by themselves; some are
+    killed on the way.
+    """
     chunks = [chunk.id for chunk in world.archive.chunks]
     old = [chunk for chunk in chunks if rng.random() < 0.5]
     world.connection.execute("UPDATE chunks SET state = 'old' WHERE id = ANY(%s)", (old,))

@@ -1,4 +1,6 @@
-"""Rules that come, change and go while data flows: the others do not notice, and each event has one judge."""
+"""Rules that come, change and go while data flows: the others do not notice, and each event has one
+judge.
+"""
 
 import random
 from collections.abc import Iterator

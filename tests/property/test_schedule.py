@@ -1,4 +1,6 @@
-"""Stride scheduling: shares follow tickets, nobody starves, coming and going gives neither credit nor debt."""
+"""Stride scheduling: shares follow tickets, nobody starves, coming and going gives neither credit
+nor debt.
+"""
 
 import math
 import random
@@ -45,7 +47,9 @@ def test_one_two_four() -> None:
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
 def test_who_comes_and_goes_gains_nothing(seed: int, count: int) -> None:
-    """A task that leaves and comes again, over and over, gets no more than its share; the others get theirs."""
+    """A task that leaves and comes again, over and over, gets no more than its share; the others
+    get theirs.
+    """
     rng = random.Random(seed)
     stride: StrideScheduler[str] = StrideScheduler()
     steady = [f"steady {n}" for n in range(count)]

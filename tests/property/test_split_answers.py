@@ -1,7 +1,9 @@
-"""A query over all of history, by Spark, and the same taken apart and merged piece by piece: one answer.
+"""A query over all of history, by Spark, and the same taken apart and merged piece by piece: one
+answer.
 
-Generated queries, rows (NULL, NaN, infinities, -0.0, empty texts, large numbers, decimals) and borders between pieces.
-All pieces of a query are read in one Spark job: each is the share of an event of its own.
+Generated queries, rows (NULL, NaN, infinities, -0.0, empty texts, large numbers, decimals) and
+borders between pieces. All pieces of a query are read in one Spark job: each is the share of an
+event of its own.
 """
 
 import json
@@ -219,7 +221,9 @@ KEYS = st.sampled_from(
 
 @dataclass(frozen=True)
 class Asking:
-    """A query in both forms; `keys`: how many of its first columns identify a row; None: the order of rows counts."""
+    """A query in both forms; `keys`: how many of its first columns identify a row; None: the order
+    of rows counts.
+    """
 
     asked: str
     spark: str
@@ -265,7 +269,8 @@ def queries(draw: st.DrawFn) -> Asking:
             )
         )
     if kind != "whole" and draw(st.booleans()):
-        # By an output's name, or what it is made of; beside HAVING Spark by itself knows only names.
+        # By an output's name, or what it is made of; beside HAVING Spark by itself knows only
+        # names.
         both = kind == "groups" and "HAVING" not in tail
         either = [[f"k{n}", key] if both else [f"k{n}"] for n, key in enumerate(keys)]
         names = ", ".join(draw(st.sampled_from(forms)) for forms in either)
@@ -322,7 +327,9 @@ def known_types(spark: SparkSession, sql: str) -> Template:
 def in_pieces(
     spark: SparkSession, asking: str, rows: DataFrame, borders: list[int], event: RecallEvent
 ) -> list[dict[str, Any]]:
-    """The answer from the pieces between borders (minutes), read in one job, merged one by one, newest first."""
+    """The answer from the pieces between borders (minutes), read in one job, merged one by one,
+    newest first.
+    """
     engine = SparkEngine(lambda: spark, Memory(rows), lambda _: SITES)  # type: ignore[arg-type]
     edges = [
         None,
@@ -373,9 +380,12 @@ def at_once(spark: SparkSession, text: str, event: RecallEvent) -> list[dict[str
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Equal; fractions to nine digits, where 0 is what is left when numbers of up to 1000 cancel out."""
-    # An answer does not tell which inputs it is made of, so what may be left is that of the largest, whatever they are:
-    # sums of 30 numbers of up to 1000 are off by some 1e-11, and the root of a variance by more.
+    """Equal; fractions to nine digits, where 0 is what is left when numbers of up to 1000 cancel
+    out.
+    """
+    # An answer does not tell which inputs it is made of, so what may be left is that of the
+    # largest, whatever they are: sums of 30 numbers of up to 1000 are off by some 1e-11, and the
+    # root of a variance by more.
     if (
         isinstance(one, float | int)
         and isinstance(other, float | int)

@@ -1,4 +1,6 @@
-"""A small world for properties of judging: random rows in random units, driven through the real archive and judge."""
+"""A small world for properties of judging: random rows in random units, driven through the real
+archive and judge.
+"""
 
 import json
 import random
@@ -54,7 +56,8 @@ relations:
     valid_from: since
     source: {file: hosts.csv}
 """
-# Host, site, and from when to when it is there. One host moves, one is not known from the start, one never is.
+# Host, site, and from when to when it is there. One host moves, one is not known from the start,
+# one never is.
 STAYS = (
     ("h0", "site h0", START - timedelta(days=1), START + timedelta(seconds=200)),
     ("h0", "site h9", START + timedelta(seconds=200), None),
@@ -156,7 +159,8 @@ BATCH = {
     "Alone": "SELECT a.host, a.n, a.ts FROM a WHERE NOT EXISTS (SELECT 1 FROM b WHERE b.host = a.host "
     "AND b.at >= a.ts - INTERVAL 30 SECONDS AND b.at < a.ts)",
     "Meet": f"SELECT a.host, window.end AS ts, count(*) AS c FROM {LOAD} l JOIN a ON a.host = l.host "
-    "AND a.ts <= l.ts AND a.ts > l.ts - INTERVAL 1 MINUTE GROUP BY a.host, window(a.ts, '2 minutes')",
+    "AND a.ts <= l.ts AND a.ts > l.ts - INTERVAL 1 MINUTE GROUP BY a.host, window(a.ts, '2 "
+    "minutes')",
     "Silent": "SELECT host, at + INTERVAL '120' SECOND AS ts FROM (SELECT host, at, lead(at) OVER (PARTITION BY host "
     "ORDER BY at) AS later FROM b) WHERE (later IS NULL OR later > at + INTERVAL '120' SECOND) "
     "AND at + INTERVAL '120' SECOND <= {newest}",
@@ -165,7 +169,9 @@ BATCH = {
 
 @dataclass
 class Plan:
-    """Random input: batches of units, each the lines of one stream's file; with what a model knows of them."""
+    """Random input: batches of units, each the lines of one stream's file; with what a model knows
+    of them.
+    """
 
     seed: int
     batches: list[list[SourceUnit]] = field(default_factory=list)

@@ -1,4 +1,6 @@
-"""A version of a derived stream that nobody wants: its files count as used until it is gone from the database."""
+"""A version of a derived stream that nobody wants: its files count as used until it is gone from
+the database.
+"""
 
 from pathlib import Path
 from unittest.mock import MagicMock, patch

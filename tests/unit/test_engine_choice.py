@@ -1,4 +1,6 @@
-"""Who reads a piece of history: what was measured decides, within what is known to be answered alike."""
+"""Who reads a piece of history: what was measured decides, within what is known to be answered
+alike.
+"""
 
 import re
 

@@ -120,7 +120,8 @@ def test_what_a_recall_reads_is_archived_unasked(place: Settings) -> None:
             "each merged of 60 panes of 60 s, ",
         ),
         (
-            f"SELECT host, ts, cpu FROM ({SLIDING} FROM cpu GROUP BY host, window(ts, '2 minutes', '1 minute')) AS x",
+            f"SELECT host, ts, cpu FROM ({SLIDING} FROM cpu GROUP BY host, window(ts, '2 "
+            f"minutes', '1 minute')) AS x",
             "each merged of 2 ",
         ),
         (
@@ -128,7 +129,8 @@ def test_what_a_recall_reads_is_archived_unasked(place: Settings) -> None:
             "aggregated whole at each slide: one ",
         ),
         (
-            f"{SLIDING}, stddev(cpu) AS sd FROM cpu GROUP BY host, window(ts, '1 hour', '1 minute')",
+            f"{SLIDING}, stddev(cpu) AS sd FROM cpu GROUP BY host, window(ts, '1 hour', '1 "
+            f"minute')",
             "aggregated whole at each slide: s",
         ),
     ],

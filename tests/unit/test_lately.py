@@ -1,4 +1,6 @@
-"""What was asked for lately is kept, the rest is made again: memory does not grow with the number of questions."""
+"""What was asked for lately is kept, the rest is made again: memory does not grow with the number
+of questions.
+"""
 
 from concurrent.futures import ThreadPoolExecutor
 

@@ -33,11 +33,13 @@ def with_keys(*lines: str) -> str:
         # The lines of the adversarial inputs, on the keys of this contract.
         (
             RULE.replace("SELECT host, ts FROM cpu", "!!python/object/apply:os.system ['touch x']"),
-            "r.yaml:5:11: g/A.expr: tags (!) are not allowed: 'tag:yaml.org,2002:python/object/apply:os.system'",
+            "r.yaml:5:11: g/A.expr: tags (!) are not allowed: "
+            "'tag:yaml.org,2002:python/object/apply:os.system'",
         ),
         (
             with_keys("labels: &a {x: y}", "annotations: *a"),
-            "r.yaml:7:13: g/A.labels: anchors (&) are not allowed; write values out where they are used",
+            "r.yaml:7:13: g/A.labels: anchors (&) are not allowed; write values out where they "
+            "are used",
         ),
         (with_keys("expr: SELECT 1"), "r.yaml:7:5: g/A: duplicate key 'expr', first on line 5"),
         (with_keys("enabled: NO"), "r.yaml:7:14: g/A.enabled: must be true or false, not 'NO'"),
@@ -45,7 +47,8 @@ def with_keys(*lines: str) -> str:
         (with_keys("country: NO"), "r.yaml:7:5: g/A: unknown key 'country'"),
         (
             with_keys("for: 12:30:45"),
-            "r.yaml:7:10: g/A.for: '12:30:45' is not a duration; write a number with a unit, such as "
+            "r.yaml:7:10: g/A.for: '12:30:45' is not a duration; write a number with a unit, "
+            "such as "
             "500ms, 10s, 5m, 1h30m, 7d or 2w",
         ),
         (with_keys("limit: .nan"), "r.yaml:7:12: g/A.limit: must be a finite number, not .nan"),
@@ -57,13 +60,15 @@ def with_keys(*lines: str) -> str:
         ),
         (
             RULE.replace("alert: A", "alert: ../../../..scratch/owned"),
-            "r.yaml:4:12: g/../../../..scratch/owned.alert: '../../../..scratch/owned' is not a valid name; "
+            "r.yaml:4:12: g/../../../..scratch/owned.alert: '../../../..scratch/owned' is not a "
+            "valid name; "
             "a name is a letter, then up to 62 letters, digits, _ or -",
         ),
         # Names.
         (
             RULE.replace("name: g", "name: 1g"),
-            "r.yaml:2:9: 1g.name: '1g' is not a valid name; a name is a letter, then up to 62 letters, digits, _ or -",
+            "r.yaml:2:9: 1g.name: '1g' is not a valid name; a name is a letter, then up to 62 "
+            "letters, digits, _ or -",
         ),
         (
             RULE + RULE[8:].replace("A\n", "B\n"),

@@ -28,9 +28,11 @@ RULES = """groups:
     surroundings: {a: {sql: SELECT 1, within: 1m, delay: 0s}, b: {sql: SELECT 1, within: 1m}}
 """
 WARNINGS = [
-    "r.yaml:3:3: warning: g.interval: not evaluated yet, the key has no effect: rules are evaluated with every batch",
+    "r.yaml:3:3: warning: g.interval: not evaluated yet, the key has no effect: rules are "
+    "evaluated with every batch",
     "r.yaml:7:5: warning: g/A.then: not evaluated yet, the key has no effect",
-    "r.yaml:10:5: warning: g/B.delay: the key has no effect: the rule has no context or surrounding without a delay "
+    "r.yaml:10:5: warning: g/B.delay: the key has no effect: the rule has no context or "
+    "surrounding without a delay "
     "of its own",
 ]
 

@@ -11,8 +11,9 @@ STARTED = 1000
 
 
 def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, Any]:
-    """`roles`: the state of each process, and for how many seconds it has given no sign of life; it has been started
-    `STARTED` seconds ago."""
+    """`roles`: the state of each process, and for how many seconds it has given no sign of life; it
+    has been started `STARTED` seconds ago.
+    """
     now = datetime.now(UTC)
     return {
         "accounting": {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0},
