@@ -111,7 +111,7 @@ def test_late_rows_find_their_chunk_at_any_age(past: History) -> None:
         )
         (letter,) = writer.catalog.dead_letters("past", "expired", 10)
         assert b'"gone"' in letter["raw"]
-        assert not [f for f in run_checks(past.settings, past.connection) if f.wrong]
+        assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
     finally:
         roller.stop()
 
@@ -132,7 +132,7 @@ def test_files_of_an_expired_chunk_leave_the_disk(past: History) -> None:
         while any((root / "streams" / "past" / f"chunk={chunk}").exists() for chunk in gone):
             assert time.monotonic() < deadline, "the files stay"
             time.sleep(0.1)
-        assert not [f for f in run_checks(past.settings, past.connection) if f.wrong]
+        assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
     finally:
         roller.stop()
 

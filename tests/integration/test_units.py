@@ -87,7 +87,7 @@ class World:
     def healthy(self) -> bool:
         """Whether the doctor finds nothing."""
         return not [
-            finding for finding in run_checks(self.settings, self.connection) if finding.wrong
+            finding for finding in run_checks(self.settings, self.connection) if finding.problems
         ]
 
 
