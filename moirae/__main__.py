@@ -1,13 +1,13 @@
-"""`moirae` and `python -m moirae`: runs a command; what goes wrong is one message, not a trace."""
+"""Entry point of `moirae` and `python -m moirae`. Errors are printed as messages, not as traces."""
 
 import os
 import signal
 import sys
 
-# The imports below take a second: a Ctrl-C during them ends the process without a trace. Where SIGINT is ignored, as in
-# the background of a script, that stays so.
-_INTERRUPTS = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-if _INTERRUPTS:
+# The imports below take a second: a Ctrl-C during them ends the process without a trace. Where
+# SIGINT is ignored, as in the background of a script, it stays ignored.
+_HANDLES_INTERRUPT = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+if _HANDLES_INTERRUPT:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 import structlog  # noqa: E402
@@ -17,13 +17,18 @@ from moirae.cli import EXIT_INTERNAL_ERROR, app  # noqa: E402
 from moirae.errors import MoiraeError, Unreachable  # noqa: E402
 from moirae.runtime import configure_logging, tolerate_closed_stderr  # noqa: E402
 
-if _INTERRUPTS:
+if _HANDLES_INTERRUPT:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 
 def main() -> None:
-    """Exit codes: 0 good, 1 bad, 2 usage, 3 warnings only, 70 a fault of moirae itself, 75 something is away that
-    may be back soon, 130 interrupted."""
+    """Run the command line.
+
+    Exit codes: 0 success, 1 failure or a problem was found, 2 usage error, 3 only warnings,
+    70 internal error, 75 database or storage unreachable (try again), 130 interrupted.
+    """
     tolerate_closed_stderr()
     configure_logging()
     try:
@@ -35,12 +40,12 @@ def main() -> None:
         print(f"moirae: {error}", file=sys.stderr)
         sys.exit(Unreachable.exit_code)
     except KeyboardInterrupt:
-        sys.exit(130)
+        sys.exit(_EXIT_INTERRUPTED)
     except BrokenPipeError:
-        # Whoever read our output has what they wanted.
+        # The reader of standard output has closed it. Python must not fail again at its last flush.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except Exception:
-        structlog.get_logger().exception("unexpected", action="crashed")
+        structlog.get_logger().exception("unexpected error", action="process_crashed")
         sys.exit(EXIT_INTERNAL_ERROR)
 
 

@@ -1,14 +1,14 @@
-"""What users are told when something is wrong.
+"""Errors whose messages are written for users.
 
 MoiraeError
-├── ProblemsError    wrong files: every problem at once, each with its place
-├── Refused          a request that the server does not serve
-├── Replaced         another process has taken over
-├── Taken            another process holds the role
-├── TemplateFault    a template is refused or fails
-├── TookTooLong      a statement was over its limit
-├── Unreachable      what is away now may be back soon
-└── UsageError       a wrong command line or a missing workspace
+├── ProblemsError      files that cannot be used, with all their problems
+├── RequestRejected    an HTTP request that is not served
+├── RoleLost           another process has taken over the role
+├── RoleTaken          another process holds the role
+├── StatementTimeout   a statement was cancelled at its time limit
+├── TemplateFault      a template that is rejected or fails
+├── Unreachable        a service is unreachable; trying again makes sense
+└── UsageError         a wrong command line or a missing workspace
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ Severity = Literal["error", "warning"]
 
 
 class MoiraeError(Exception):
-    """An error whose message is written for the user; the command line prints it without a trace."""
+    """An error with a message for the user. The command line prints it without a trace."""
 
     exit_code = 1
 
 
 class Unreachable(MoiraeError):
-    """Something that is away now may be back soon: trying again makes sense."""
+    """A service that is needed cannot be reached now: trying again makes sense."""
 
     exit_code = 75
 
 
 class UsageError(MoiraeError):
-    """The command was called in a way it cannot serve."""
+    """The command line is wrong: a missing or unknown argument, or no workspace."""
 
     exit_code = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault in a file. Line and column count from 1; None where the file has no such place."""
+    """An error or warning about a file. Line and column count from 1; None where unknown."""
 
     file: str
     line: int | None
@@ -49,21 +49,24 @@ class Problem:
     severity: Severity = "error"
 
     def __str__(self) -> str:
-        place = [str(part) for part in (self.file, self.line, self.column) if part is not None]
-        note = "warning: " if self.severity == "warning" else ""
-        return f"{':'.join(place)}: {note}{self.message}"
+        position = self.file
+        for number in (self.line, self.column):
+            if number is not None:
+                position += f":{number}"
+        prefix = "warning: " if self.severity == "warning" else ""
+        return f"{position}: {prefix}{self.message}"
 
 
 class ProblemsError(MoiraeError):
-    """Files that cannot be used, with every problem found in them."""
+    """Files that cannot be used, with all problems that were found in them."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__("\n".join(map(str, self.problems)))
 
 
 class RoleLost(MoiraeError):
-    """Another process of this role has started; this one must not write any more."""
+    """Another process has taken over the role: this one must not write any more."""
 
 
 class RoleTaken(MoiraeError):
@@ -71,13 +74,13 @@ class RoleTaken(MoiraeError):
 
 
 class StatementTimeout(MoiraeError):
-    """A statement was ended: it was over its limit."""
+    """A statement was cancelled because it exceeded its time limit."""
 
-    exit_code = Unreachable.exit_code  # the next process goes on
+    exit_code = Unreachable.exit_code  # a new process may succeed
 
 
 class TemplateFault(MoiraeError):
-    """A template that is refused or fails, and the line of its text, from 1."""
+    """A template that is rejected or fails. `line`: line of its text, from 1."""
 
     def __init__(self, message: str, line: int = 1) -> None:
         super().__init__(message)
@@ -86,7 +89,10 @@ class TemplateFault(MoiraeError):
 
 
 class RequestRejected(MoiraeError):
-    """A request that is not served: status, reason, and after how many seconds trying again makes sense."""
+    """An HTTP request that is not served.
+
+    `status`: the HTTP status; `retry_after`: seconds after which the client may try again.
+    """
 
     def __init__(self, status: int, reason: str, retry_after: int | None = None) -> None:
         super().__init__(reason)

@@ -1,4 +1,7 @@
-"""JSON Schema of the workspace and the rule file, for editors: `python -m moirae.json_schema [--check]`."""
+"""JSON Schema of workspace and rule files: `python -m moirae.json_schema [--check]`.
+
+Editors use the schemas to validate and complete these files. They are written to `docs/schema`.
+"""
 
 from __future__ import annotations
 
@@ -28,27 +31,27 @@ def generate_schemas() -> dict[str, str]:
 
 
 def find_stale(folder: Path) -> tuple[str, ...]:
-    """The names of the schema files in `folder` that are not as the models say."""
-    return tuple(
-        name for name, text in generate_schemas().items() if _read_text(folder / name) != text
-    )
+    """Names of the schema files in `folder` that are missing or differ from the models."""
+    schemas = generate_schemas()
+    return tuple(name for name, text in schemas.items() if _read_text(folder / name) != text)
 
 
 def main(arguments: list[str], folder: Path = SCHEMA_FOLDER) -> int:
-    """Write the schema files, or with --check only say which are stale, and then return 1."""
-    old = find_stale(folder)
+    """Write the stale schema files; with --check only list them, and return 1 if any are."""
+    stale_files = find_stale(folder)
     if "--check" in arguments:
-        for name in old:
+        for name in stale_files:
             print(f"{name} is stale; run python -m moirae.json_schema", file=sys.stderr)
-        return 1 if old else 0
+        return 1 if stale_files else 0
     folder.mkdir(parents=True, exist_ok=True)
-    for name in old:
-        (folder / name).write_text(generate_schemas()[name], encoding="utf-8")
+    schemas = generate_schemas()
+    for name in stale_files:
+        (folder / name).write_text(schemas[name], encoding="utf-8")
     return 0
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """Durations as they are written, and no titles that only repeat the names of keys."""
+    """Writes durations as in YAML files, and no titles that only repeat the names of keys."""
 
     def encode_default(self, dft: Any) -> Any:
         return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
@@ -59,8 +62,9 @@ class _SchemaGenerator(GenerateJsonSchema):
 
 def _render_schema(model: type[BaseModel], title: str) -> str:
     schema = model.model_json_schema(mode="validation", schema_generator=_SchemaGenerator)
-    head = {"$schema": _SchemaGenerator.schema_dialect, "title": title}
-    return json.dumps(head | schema | head, indent=2, ensure_ascii=False) + "\n"
+    heading = {"$schema": _SchemaGenerator.schema_dialect, "title": title}
+    # Merged twice: the heading comes first, and its title wins over that of the model.
+    return json.dumps(heading | schema | heading, indent=2, ensure_ascii=False) + "\n"
 
 
 def _read_text(file: Path) -> str | None:

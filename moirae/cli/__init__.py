@@ -1,33 +1,41 @@
-"""The command line: one module for each group of commands."""
+"""The command line: one module for each group of commands.
 
-from moirae.cli.processes import EXIT_INTERNAL_ERROR
-
-__all__ = [
-    "EXIT_INTERNAL_ERROR",
-]
+Modules of this folder import other parts of Moirae inside functions, so that a command loads only
+what it needs: `moirae --help` takes as long as its imports.
+"""
 
 import typer
 
 from moirae.cli import (
     alerts,
-    archive,
+    chunks,
+    dead_letters,
+    doctor,
     events,
     export,
+    feedback,
     ingest,
     init,
     processes,
+    recall_control,
     recalls,
+    replay,
     rules,
     similarity,
+    status,
+    streams,
     tokens,
 )
-from moirae.cli import feedback as similarity_eval
-from moirae.cli import recall_commands as control
-from moirae.cli import replay as repeat
+from moirae.cli.processes import EXIT_INTERNAL_ERROR
+
+__all__ = [
+    "EXIT_INTERNAL_ERROR",
+    "app",
+]
 
 app = typer.Typer(
     name="moirae",
-    help="History-enhanced monitoring: rules over live streams, and everything they read kept as an archive.",
+    help="History-enhanced monitoring: alert rules over live streams and their archive.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -41,18 +49,18 @@ app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
 app.command("similar")(recalls.similar)
 app.add_typer(recalls.app, name="recalls")
-recalls.app.command("repeat")(repeat.repeat)
-for verb, command in control.COMMANDS.items():
+recalls.app.command("repeat")(replay.repeat)
+for verb, command in recall_control.COMMANDS.items():
     app.command(verb)(command)
-app.add_typer(archive.chunks_app, name="chunks")
-app.add_typer(archive.streams_app, name="streams")
-app.add_typer(archive.dead_letters_app, name="dead-letters")
+app.add_typer(chunks.app, name="chunks")
+app.add_typer(streams.app, name="streams")
+app.add_typer(dead_letters.app, name="dead-letters")
 app.command("ingest")(ingest.ingest)
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")
-similarity.app.command("eval")(similarity_eval.evaluate)
-similarity.app.command("agree")(similarity_eval.agree)
-similarity.app.command("disagree")(similarity_eval.disagree)
+similarity.app.command("eval")(feedback.evaluate)
+similarity.app.command("agree")(feedback.agree)
+similarity.app.command("disagree")(feedback.disagree)
 app.add_typer(export.app, name="export")
-app.command("status")(archive.status)
-app.command("doctor")(archive.doctor)
+app.command("status")(status.status)
+app.command("doctor")(doctor.doctor)

@@ -1,63 +1,63 @@
-"""`alerts`: what stands, what stood, and what people did about it."""
+"""`moirae alerts`: list, inspect and annotate alerts."""
 
 import getpass
+from collections.abc import Iterator
 from datetime import timedelta
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
-from moirae.alerts import NoteKind, add_note, list_notes
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
+    AuthorOption,
     LimitOption,
     OutputFormat,
     OutputOption,
+    RuleOption,
     WorkspaceOption,
+    check_choices,
+    fetch_limited,
     format_time,
-    limited,
     open_workspace,
     print_json,
-    print_left_out,
+    print_omitted_count,
+    print_properties,
     print_table,
 )
 from moirae.config import format_duration
 from moirae.errors import UsageError
 
-app = typer.Typer(help="What stands, what stood, and what was done about it.", no_args_is_help=True)
-_QUERIES = sql.load("alerts")
+if TYPE_CHECKING:
+    from moirae.alerts import NoteKind
+
+app = typer.Typer(help="List, inspect and annotate alerts.", no_args_is_help=True)
 
 _STATES = ("pending", "firing", "resolved", "provisional", "withdrawn")
 _STATE_DESCRIPTIONS = {
-    "provisional": "detected; not settled yet, so its start may still change",
-    "pending": "events have begun, not yet for as long as the rule asks",
-    "firing": "going on",
-    "resolved": "over",
-    "withdrawn": "was detected, but settling did not confirm it",
+    "provisional": "detected but not settled: its start may still change",
+    "pending": "events have not lasted as long as the rule's `for`",
+    "firing": "events continue",
+    "resolved": "events have stopped",
+    "withdrawn": "detected, but not confirmed when its events were settled",
 }
-
-_PAST_DESCRIPTION = "over before the rule was there; found in its history"
-
+_HISTORICAL_DESCRIPTION = "ended before the rule was applied; found in history"
 _VERDICT_DESCRIPTIONS = {
-    "kept": "kept: it is outside what was normal",
-    "held back": "held back: the rule's `where` is false for it",
-    "no history": "no history to judge it by",
+    "kept": "kept: the rule's `where` is true",
+    "held back": "held back: the rule's `where` is false",
+    "no history": "no history: the rule's `where` has no answer to use",
 }
 
 AlertArgument = Annotated[
-    str, typer.Argument(metavar="ALERT", help="The id of the alert or its event, or how it begins.")
+    str, typer.Argument(metavar="ALERT", help="Alert or event ID, or a unique prefix of it.")
 ]
-AuthorOption = Annotated[
-    str | None, typer.Option("--author", help="Who; your login name if not given.")
-]
-NoteTextArgument = Annotated[str, typer.Argument(help="What.")]
+NoteTextArgument = Annotated[str, typer.Argument(help="Text of the note.")]
 AlertStateOption = Annotated[
-    list[str] | None, typer.Option("--state", help=f"Only in this state: {', '.join(_STATES)}.")
-]
-RuleOption = Annotated[
-    str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")
+    list[str] | None,
+    typer.Option("--state", help=f"Show only alerts in this state: {', '.join(_STATES)}."),
 ]
 
 
@@ -66,132 +66,113 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     rule: RuleOption = None,
     state: AlertStateOption = None,
-    everything: Annotated[
+    include_all: Annotated[
         bool,
         typer.Option(
             "--all",
-            help="Also withdrawn, pending that never fired, and what was over before the rule was there.",
+            help="Include withdrawn alerts, pending alerts that never fired, and alerts found in "
+            "history.",
         ),
     ] = False,
     limit: LimitOption = 50,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """The newest alerts."""
-    unknown = [s for s in state or () if s not in _STATES]
-    if unknown:
-        raise UsageError(f"no state {unknown[0]!r}; there are {', '.join(_STATES)}")
+    """List the newest alerts."""
+    check_choices("state", state or (), _STATES)
+    values = {
+        "rule": rule,
+        "states": state,
+        "id": None,
+        "everything": include_all or bool(state),
+        "limit": limit,
+    }
     with open_workspace(workspace) as (_, connection):
-        values = {
-            "rule": rule,
-            "states": state,
-            "id": None,
-            "everything": everything or bool(state),
-            "limit": limit,
-        }
-        rows, left_out = limited(connection, _QUERIES["alerts"], values)
+        alerts, omitted = fetch_limited(connection, sql.load("alerts")["alerts"], values)
     if output is OutputFormat.JSON:
-        print_json(rows)
-        print_left_out(left_out, len(rows), output)
-        return
-    shown = [
-        (
-            row["starts_at"],
-            _format_lasted(row),
-            row["state"],
-            row["labels"].get("severity"),
-            row["rule"],
-            _format_subject(row),
-            row["acknowledged_by"] or "",
-            row["id"],
-        )
-        for row in rows
-    ]
-    print_table(
-        ["starts", "lasted", "state", "severity", "rule", "about", "acknowledged by", "id"],
-        shown,
-        "no alerts",
-    )
-    print_left_out(left_out, len(rows), output)
+        print_json(alerts)
+    else:
+        columns = [
+            "starts",
+            "duration",
+            "state",
+            "severity",
+            "rule",
+            "summary",
+            "acknowledged by",
+            "id",
+        ]
+        print_table(columns, map(_format_row, alerts), "no alerts")
+    print_omitted_count(omitted, len(alerts), output)
 
 
 @app.command()
 def show(
-    number: AlertArgument,
+    alert_id: AlertArgument,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """One alert: what, where, since when, what was done."""
+    """Show an alert with its labels, times and notes."""
+    from moirae.alerts import list_notes
+
     with open_workspace(workspace) as (_, connection):
-        alert = _find_alert(connection, number)
+        alert = _find_alert(connection, alert_id)
         notes = list_notes(connection, [alert["id"]])
     if output is OutputFormat.JSON:
         print_json({**alert, "notes": notes})
-        return
-    lines: list[tuple[str, Any]] = [
-        ("alert", alert["labels"].get("alertname")),
-        (
-            "state",
-            f"{alert['state']}: {_PAST_DESCRIPTION if alert['past'] else _STATE_DESCRIPTIONS[alert['state']]}",
-        ),
-        *alert["annotations"].items(),
-        *((("history", _VERDICT_DESCRIPTIONS[alert["verdict"]]),) if alert["verdict"] else ()),
-        ("key", alert["key"]),
-        ("labels", alert["labels"]),
-        ("started", alert["starts_at"]),
-        ("fired", alert["fired_at"]),
-        ("last event", alert["last_at"]),
-        ("ended", alert["ends_at"]),
-        ("lasted", _format_lasted(alert)),
-        ("events", alert["events"]),
-        ("rule", f"{alert['rule']} (version {alert['version']})"),
-        ("first event", alert["eid"]),
-        ("id", alert["id"]),
-        *((f"{n['kind']} by {n['author']}", _format_note(n)) for n in notes),
-    ]
-    print_table(["", ""], lines, "")
+    else:
+        print_properties(_list_properties(alert, notes))
 
 
 @app.command()
 def ack(
-    number: AlertArgument,
+    alert_id: AlertArgument,
     text: NoteTextArgument = "",
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Say that somebody looks after it."""
-    _add_note(workspace, number, "ack", text or "acknowledged", author, None)
+    """Acknowledge an alert."""
+    _add_note(workspace, alert_id, "ack", text or "acknowledged", author=author)
 
 
 @app.command()
 def note(
-    number: AlertArgument,
+    alert_id: AlertArgument,
     text: NoteTextArgument,
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Keep what was learned."""
-    _add_note(workspace, number, "note", text, author, None)
+    """Add a note to an alert."""
+    _add_note(workspace, alert_id, "note", text, author=author)
 
 
 @app.command()
 def resolve(
-    number: AlertArgument,
+    alert_id: AlertArgument,
     text: NoteTextArgument,
     author: AuthorOption = None,
     tag: Annotated[
-        str | None, typer.Option("--tag", help="The remedy in a word, to find it again.")
+        str | None,
+        typer.Option("--tag", help="Kind of incident in one word, for evaluation and search."),
     ] = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Keep what fixed it. Its state goes by its events and stays."""
-    _add_note(workspace, number, "resolution", text, author, tag)
+    """Record the resolution of an alert. Its state is unaffected."""
+    _add_note(workspace, alert_id, "resolution", text, author=author, tag=tag)
 
 
 def _add_note(
-    workspace: Any, number: str, kind: NoteKind, text: str, author: str | None, tag: str | None
+    workspace: Path,
+    alert_id: str,
+    kind: "NoteKind",
+    text: str,
+    *,
+    author: str | None,
+    tag: str | None = None,
 ) -> None:
+    from moirae.alerts import add_note
+
     with open_workspace(workspace) as (_, connection):
-        alert = _find_alert(connection, number)
+        alert = _find_alert(connection, alert_id)
         add_note(
             connection,
             alert["id"],
@@ -200,38 +181,76 @@ def _add_note(
             author=author or getpass.getuser(),
             tag=tag,
         )
-    print(f"{kind} kept with {alert['rule']} of {format_time(alert['starts_at'])}")
+    print(f"added {kind} to {alert['rule']} of {format_time(alert['starts_at'])}")
 
 
-def _find_alert(connection: Connection[Any], number: str) -> dict[str, Any]:
-    found = (
-        _matching(connection, number.lower().replace("%", "").replace("_", "")) if number else []
-    )
-    if not found:
-        raise UsageError(f"no alert {number!r}, as `moirae alerts list --all` shows them")
-    if len(found) > 1:
-        raise UsageError(f"{number!r} begins the ids of several alerts; give more of it")
-    return found[0]
+def _find_alert(connection: Connection[Any], prefix: str) -> dict[str, Any]:
+    """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
+    # Wildcards of LIKE are not part of any ID.
+    pattern = prefix.lower().replace("%", "").replace("_", "")
+    alerts = _fetch_by_prefix(connection, pattern) if prefix else []
+    if not alerts:
+        raise UsageError(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
+    if len(alerts) > 1:
+        raise UsageError(
+            f"{prefix!r} is ambiguous: this prefix matches several alerts; add more characters"
+        )
+    return alerts[0]
 
 
-def _matching(connection: Connection[Any], prefix: str) -> list[dict[str, Any]]:
-    """At most two, which is enough to know that the prefix is ambiguous."""
+def _fetch_by_prefix(connection: Connection[Any], prefix: str) -> list[dict[str, Any]]:
+    """At most two alerts, which is enough to know that the prefix is ambiguous."""
     values = {"rule": None, "states": None, "id": prefix, "everything": True, "limit": 2}
     with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_QUERIES["alerts"], values).fetchall()
+        return cursor.execute(sql.load("alerts")["alerts"], values).fetchall()
 
 
-def _format_note(found: dict[str, Any]) -> str:
-    tag = f" [{found['tag']}]" if found["tag"] else ""
-    return f"{found['text']}{tag} ({format_time(found['at'])})"
-
-
-def _format_lasted(alert: dict[str, Any]) -> str:
-    span: timedelta = (alert["ends_at"] or alert["last_at"]) - alert["starts_at"]
-    return format_duration(timedelta(seconds=round(span.total_seconds()))) + (
-        "" if alert["ends_at"] else " so far"
+def _format_row(alert: dict[str, Any]) -> tuple[Any, ...]:
+    return (
+        alert["starts_at"],
+        _format_duration(alert),
+        alert["state"],
+        alert["labels"].get("severity"),
+        alert["rule"],
+        alert["annotations"].get("summary") or alert["key"],
+        alert["acknowledged_by"] or "",
+        alert["id"],
     )
 
 
-def _format_subject(alert: dict[str, Any]) -> Any:
-    return alert["annotations"].get("summary") or alert["key"]
+def _list_properties(
+    alert: dict[str, Any], notes: list[dict[str, Any]]
+) -> Iterator[tuple[str, Any]]:
+    description = _STATE_DESCRIPTIONS[alert["state"]]
+    if alert["past"]:
+        description = _HISTORICAL_DESCRIPTION
+    yield "alert", alert["labels"].get("alertname")
+    yield "state", f"{alert['state']}: {description}"
+    yield from alert["annotations"].items()
+    if alert["verdict"]:
+        yield "history", _VERDICT_DESCRIPTIONS[alert["verdict"]]
+    yield "key", alert["key"]
+    yield "labels", alert["labels"]
+    yield "started", alert["starts_at"]
+    yield "fired", alert["fired_at"]
+    yield "last event", alert["last_at"]
+    yield "ended", alert["ends_at"]
+    yield "duration", _format_duration(alert)
+    yield "events", alert["events"]
+    yield "rule", f"{alert['rule']} (version {alert['version']})"
+    yield "first event", alert["eid"]
+    yield "id", alert["id"]
+    for annotation in notes:
+        yield f"{annotation['kind']} by {annotation['author']}", _format_note(annotation)
+
+
+def _format_note(annotation: dict[str, Any]) -> str:
+    tag = f" [{annotation['tag']}]" if annotation["tag"] else ""
+    return f"{annotation['text']}{tag} ({format_time(annotation['at'])})"
+
+
+def _format_duration(alert: dict[str, Any]) -> str:
+    """From the start to the end, or to the last event of an alert that has not ended."""
+    span: timedelta = (alert["ends_at"] or alert["last_at"]) - alert["starts_at"]
+    text = format_duration(timedelta(seconds=round(span.total_seconds())))
+    return text if alert["ends_at"] else f"{text} so far"

@@ -1,38 +1,35 @@
-"""`events`: what the rules found."""
+"""`moirae events`: list and inspect events."""
 
 from collections import Counter
-from collections.abc import Iterator
-from typing import Annotated, Any
+from collections.abc import Iterator, Mapping
+from typing import Any
+from uuid import UUID
 
 import typer
+from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
-from moirae.alerts import find_event
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
+    EventArgument,
     LimitOption,
     OutputFormat,
     OutputOption,
+    RuleOption,
     WorkspaceOption,
-    limited,
+    fetch_limited,
     open_workspace,
     print_json,
-    print_left_out,
+    print_omitted_count,
+    print_properties,
     print_table,
 )
-from moirae.cli.recalls import EventArgument
 from moirae.errors import UsageError
 
-app = typer.Typer(help="What the rules found.", no_args_is_help=True)
-_QUERIES = sql.load("alerts")
+app = typer.Typer(help="List and inspect events.", no_args_is_help=True)
 
-# Different rows of a context that are shown.
-_MAX_CONTEXT_ROWS = 20
-
-RuleOption = Annotated[
-    str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")
-]
+_MAX_CONTEXT_ROWS = 20  # different rows of a context that are shown
 
 
 @app.command("list")
@@ -42,16 +39,16 @@ def list_(
     limit: LimitOption = 50,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """The newest events."""
+    """List the newest events."""
+    query = sql.load("alerts")["events"]
     with open_workspace(workspace) as (_, connection):
-        rows, left_out = limited(connection, _QUERIES["events"], {"rule": rule, "limit": limit})
+        events, omitted = fetch_limited(connection, query, {"rule": rule, "limit": limit})
     if output is OutputFormat.JSON:
-        print_json(rows)
-        print_left_out(left_out, len(rows), output)
-        return
-    shown = [(r["ts"], r["rule"], r["attributes"], _event_state(r), r["eid"]) for r in rows]
-    print_table(["ts", "rule", "attributes", "state", "eid"], shown, "no events")
-    print_left_out(left_out, len(rows), output)
+        print_json(events)
+    else:
+        columns = ["ts", "rule", "attributes", "state", "eid"]
+        print_table(columns, map(_format_row, events), "no events")
+    print_omitted_count(omitted, len(events), output)
 
 
 @app.command()
@@ -60,64 +57,96 @@ def show(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """One event, whole."""
-    with (
-        open_workspace(workspace) as (_, connection),
-        connection.cursor(row_factory=dict_row) as cursor,
-    ):
-        number = find_event(connection, eid)
-        rows = cursor.execute(_QUERIES["event"], {"eid": number}).fetchall()
-        found = cursor.execute(sql.load("contexts")["context"], {"eids": [number]}).fetchall()
-        of_event = (
-            {"eid": number, "rule": rows[0]["rule"], "version": rows[0]["version"]}
-            if rows
-            else None
-        )
-        row = cursor.execute(sql.load("contexts")["cut"], of_event).fetchone() if of_event else None
-        cut: dict[str, int] = row["cut"] if row else {}
-    if not rows:
-        raise UsageError(
-            f"nothing but recalls is left of the event {number}: see `moirae recalls show {number}`"
-        )
-    context = next((c for c in found if c["version"] == rows[0]["version"]), None)
+    """Show an event with its attributes, contexts and surroundings."""
+    from moirae.alerts import find_event
+
+    with open_workspace(workspace) as (_, connection):
+        event_id = find_event(connection, eid)
+        event = _fetch_event(connection, event_id)
+        context = _fetch_context(connection, event)
+        row_counts = _fetch_truncated(connection, event)
     if output is OutputFormat.JSON:
-        shown = (
-            {}
-            if context is None
-            else {name: context[name] for name in ("contexts", "surroundings")}
-        )
-        print_json({**rows[0], **shown, "cut": cut})
+        stored = {}
+        if context is not None:
+            stored = {name: context[name] for name in ("contexts", "surroundings")}
+        print_json({**event, **stored, "truncated": row_counts})
         return
-    event = {**rows[0], **{f"event.{name}": value for name, value in rows[0]["attributes"].items()}}
-    del event["attributes"]
-    lines = [*event.items(), *(_format_context(context, cut) if context else ())]
-    print_table(["", ""], lines, "")
+    properties = {name: value for name, value in event.items() if name != "attributes"}
+    for name, value in event["attributes"].items():
+        properties[f"event.{name}"] = value
+    lines = list(properties.items())
+    if context is not None:
+        lines += _format_contexts(context, row_counts)
+    print_properties(lines)
 
 
-def _event_state(row: dict[str, Any]) -> str:
-    return "past" if row["past"] else "settled" if row["settled"] else "detected"
+def _fetch_event(connection: Connection[Any], eid: UUID) -> dict[str, Any]:
+    """The event as the newest version of its rule has detected it. Raises `UsageError`."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        event = cursor.execute(sql.load("alerts")["event"], {"eid": eid}).fetchone()
+    if event is None:
+        raise UsageError(
+            f"event {eid} has been deleted, only its recalls remain: "
+            f"see `moirae recalls show {eid}`"
+        )
+    return event
 
 
-def _format_context(context: dict[str, Any], cut: dict[str, int]) -> Iterator[tuple[str, str]]:
-    """Each context and surrounding: its rows, equal ones counted. `cut`: of those that are cut, how many there were."""
-    standing = "" if context["settled"] else " (provisional)"
+def _fetch_context(connection: Connection[Any], event: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Contexts and surroundings for the version of the rule that detected the event."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for context in cursor.execute(sql.load("contexts")["context"], {"eids": [event["eid"]]}):
+            if context["version"] == event["version"]:
+                return context
+    return None
+
+
+def _fetch_truncated(connection: Connection[Any], event: Mapping[str, Any]) -> dict[str, int]:
+    """By truncated context or surrounding: how many rows there were before truncation."""
+    values = {name: event[name] for name in ("eid", "rule", "version")}
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(sql.load("contexts")["cut"], values).fetchone()
+    return row["cut"] if row else {}
+
+
+def _format_row(event: Mapping[str, Any]) -> tuple[Any, ...]:
+    return event["ts"], event["rule"], event["attributes"], _event_state(event), event["eid"]
+
+
+def _event_state(event: Mapping[str, Any]) -> str:
+    if event["past"]:
+        return "historical"
+    return "settled" if event["settled"] else "detected"
+
+
+def _format_contexts(
+    context: Mapping[str, Any], row_counts: Mapping[str, int]
+) -> Iterator[tuple[str, str]]:
+    """Each context and surrounding, one line for each different row.
+
+    `row_counts`: number of rows before truncation, by name of a truncated context.
+    """
+    note = "" if context["settled"] else " (provisional)"
     for kind in ("contexts", "surroundings"):
         for name, rows in context[kind].items():
-            counted = Counter(
-                ", ".join(f"{k}={v}" for k, v in row.items() if v is not None) for row in rows
-            )
-            words = [
-                f"{text} ×{n}" if n > 1 else text
-                for text, n in counted.most_common(_MAX_CONTEXT_ROWS)
-            ] or ["empty"]
-            if len(counted) > _MAX_CONTEXT_ROWS:
-                words.append(f"… and {len(counted) - _MAX_CONTEXT_ROWS} others")
-            if name in cut:
-                words.append(
-                    f"cut: {len(rows):,} of {cut[name]:,} rows are kept, which is the limit"
-                )
-            yield from zip(
-                [f"{kind.removesuffix('s')} {name}{standing}", *[""] * len(words)],
-                words,
-                strict=False,
-            )
+            heading = f"{kind.removesuffix('s')} {name}{note}"
+            for line in _format_context(rows, row_counts.get(name)):
+                yield heading, line
+                heading = ""
+
+
+def _format_context(rows: list[dict[str, Any]], row_count: int | None) -> Iterator[str]:
+    """The different rows of a context, most frequent first."""
+    counts = Counter(map(_format_context_row, rows))
+    for text, count in counts.most_common(_MAX_CONTEXT_ROWS):
+        yield f"{text} ×{count}" if count > 1 else text
+    if not counts:
+        yield "empty"
+    if len(counts) > _MAX_CONTEXT_ROWS:
+        yield f"… and {len(counts) - _MAX_CONTEXT_ROWS} more"
+    if row_count is not None:
+        yield f"truncated: {len(rows):,} of {row_count:,} rows are stored"
+
+
+def _format_context_row(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in row.items() if value is not None)

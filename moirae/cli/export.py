@@ -1,9 +1,10 @@
-"""`export`: what was found and answered, for other programs."""
+"""`moirae export`: write events, contexts, alerts and answers as CSV or JSON lines."""
 
 import csv
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
@@ -13,51 +14,63 @@ from psycopg.sql import SQL
 
 import sql
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
-from recall.query import order_columns
 
-app = typer.Typer(help="Data for other programs, on standard output.", no_args_is_help=True)
-_ALERT_QUERIES = sql.load("alerts")
+app = typer.Typer(help="Write stored data to standard output.", no_args_is_help=True)
 
 
 class ExportFormat(StrEnum):
-    """Forms of exported data."""
+    """Formats of exported data."""
 
     CSV = "csv"
     JSONL = "jsonl"
 
 
-ExportFormatOption = Annotated[ExportFormat, typer.Option("--format", help="How to write.")]
+ExportFormatOption = Annotated[ExportFormat, typer.Option("--format", help="Output format.")]
 
 _EVENT_COLUMNS = ("eid", "rule", "ts", "key", "attributes")
 _CONTEXT_COLUMNS = ("eid", "rule", "ts", "contexts", "surroundings")
 _SIMILAR_COLUMNS = ("query", "rank", "event", "score")
-_RECALL_COLUMNS = tuple(
-    "id eid rule recall state revision final coverage answer estimates key error".split()
+_RECALL_COLUMNS = (
+    "id",
+    "eid",
+    "rule",
+    "recall",
+    "state",
+    "revision",
+    "final",
+    "coverage",
+    "answer",
+    "estimates",
+    "key",
+    "error",
 )
 _ALERT_COLUMNS = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
+
+# A spreadsheet evaluates a cell that starts with one of these as a formula.
+_FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 @app.command()
 def events(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Settled events, oldest first."""
-    _export(workspace, _ALERT_QUERIES["export_events"], _EVENT_COLUMNS, form)
+    """Export settled events, oldest first."""
+    _export(workspace, sql.load("alerts")["export_events"], _EVENT_COLUMNS, form)
 
 
 @app.command()
 def alerts(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Alerts of all states, oldest first."""
-    _export(workspace, _ALERT_QUERIES["export_alerts"], _ALERT_COLUMNS, form)
+    """Export alerts of all states, oldest first."""
+    _export(workspace, sql.load("alerts")["export_alerts"], _ALERT_COLUMNS, form)
 
 
 @app.command()
 def contexts(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Settled contexts and surroundings of the events that recalls are about, oldest first."""
+    """Export settled contexts and surroundings of events that have recalls, oldest first."""
     _export(workspace, sql.load("contexts")["export"], _CONTEXT_COLUMNS, form)
 
 
@@ -66,48 +79,43 @@ def similar(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     form: ExportFormatOption = ExportFormat.JSONL,
     recall: Annotated[
-        str | None, typer.Option("--recall", help="Only of recalls of this name.")
+        str | None, typer.Option("--recall", help="Export only recalls with this name.")
     ] = None,
 ) -> None:
-    """The last answers of similarity recalls: for each event (query) the past events by rank, with their score."""
-    _export(
-        workspace, sql.load("recalls")["export_similar"], _SIMILAR_COLUMNS, form, {"recall": recall}
-    )
+    """Export the last answers of similarity recalls: past events by rank, with their score."""
+    query = sql.load("recalls")["export_similar"]
+    _export(workspace, query, _SIMILAR_COLUMNS, form, values={"recall": recall})
 
 
 @app.command()
 def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Every recall with its last answer and what that covers, oldest event first."""
-    _export(
-        workspace,
-        sql.load("recalls")["export_recalls"],
-        _RECALL_COLUMNS,
-        form,
-        shown=_order_answer_columns,
-    )
+    """Export each recall with its last answer and its coverage, oldest event first."""
+    query = sql.load("recalls")["export_recalls"]
+    _export(workspace, query, _RECALL_COLUMNS, form, convert=_order_answer_columns)
 
 
 def _order_answer_columns(row: dict[str, Any]) -> dict[str, Any]:
-    """An SQL answer with its columns in the order of its SELECT."""
+    """A recall whose SQL answer has its columns in the order of its SELECT."""
+    from recall.query import order_columns
+
     text = row.pop("sql")
     if not text or not row["answer"]:
         return row
-    return {
-        **row,
-        "answer": order_columns(text, row["answer"]),
-        "estimates": order_columns(text, row["estimates"] or []),
-    }
+    row["answer"] = order_columns(text, row["answer"])
+    row["estimates"] = order_columns(text, row["estimates"] or [])
+    return row
 
 
 def _export(
-    workspace: Any,
+    workspace: Path,
     query: SQL,
     columns: tuple[str, ...],
-    form: ExportFormat,
+    export_format: ExportFormat,
+    *,
     values: Mapping[str, Any] | None = None,
-    shown: Callable[[dict[str, Any]], dict[str, Any]] = dict,
+    convert: Callable[[dict[str, Any]], dict[str, Any]] = dict,
 ) -> None:
     with (
         open_workspace(workspace) as (_, connection),
@@ -115,35 +123,34 @@ def _export(
         # A cursor on the server: the rows never have to fit in memory.
         connection.cursor("export", row_factory=dict_row) as cursor,
     ):
-        write_rows(map(shown, cursor.execute(query, values)), columns, form)
+        write_rows(map(convert, cursor.execute(query, values)), columns, export_format)
 
 
 def write_rows(
     rows: Iterable[dict[str, Any]], columns: tuple[str, ...], export_format: ExportFormat
 ) -> None:
-    """Rows on standard output."""
+    """Write rows to standard output, one line each. CSV has a header line."""
     if export_format is ExportFormat.JSONL:
         for row in rows:
-            sys.stdout.buffer.write(orjson.dumps(row, default=str, option=orjson.OPT_UTC_Z) + b"\n")
+            sys.stdout.buffer.write(_dump_json(row) + b"\n")
         sys.stdout.buffer.flush()
         return
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([format_csv_cell(row[name]) for name in columns] for row in rows)
-
-
-# With these a spreadsheet's formula begins.
-_FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
+    for row in rows:
+        writer.writerow([format_csv_cell(row[name]) for name in columns])
 
 
 def format_csv_cell(value: Any) -> str:
-    """A value as a cell that no spreadsheet takes for a formula: such a text gets a leading quote."""
+    """A value as text of a CSV cell. A text that a spreadsheet would evaluate gets a quote."""
     if value is None:
         return ""
-    text = (
-        value
-        if isinstance(value, str)
-        else orjson.dumps(value, default=str, option=orjson.OPT_UTC_Z).decode()
-    )
-    text = text.strip('"') if not isinstance(value, str | dict | list) else text
-    return f"'{text}" if isinstance(value, str) and text.startswith(_FORMULA_PREFIXES) else text
+    if isinstance(value, str):
+        return f"'{value}" if value.startswith(_FORMULA_PREFIXES) else value
+    text = _dump_json(value).decode()
+    # IDs and times are JSON strings; a cell holds them without quotation marks.
+    return text if isinstance(value, dict | list) else text.strip('"')
+
+
+def _dump_json(value: Any) -> bytes:
+    return orjson.dumps(value, default=str, option=orjson.OPT_UTC_Z)

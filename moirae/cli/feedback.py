@@ -1,4 +1,4 @@
-"""`similarity eval`: how good the answers are; `agree`, `disagree`: what people say of single hits."""
+"""`moirae similarity eval`, `agree` and `disagree`: evaluate and judge similar past events."""
 
 import getpass
 from collections.abc import Callable, Iterable, Iterator
@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from moirae.alerts import find_event
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
+    AuthorOption,
     OutputFormat,
     OutputOption,
+    RuleOption,
     WorkspaceOption,
     open_workspace,
     print_json,
@@ -32,30 +33,27 @@ from moirae.runtime import open_storage
 
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
-    from recall.relevance import CandidateSet, Gains
+    from recall.relevance import CandidateSet, Gains, Reliability
 
 _HELP_EVENTS = (
-    "Ready contexts, as `similarity run` takes them; if not given, the workspace's own events."
+    "File of events with contexts, as for `similarity run`. Default: events of the workspace."
 )
-_HELP_LABELS = "CSV with event_id and label: events of one label help with each other."
-_HELP_JUDGEMENTS = "CSV with query and relevant_events (event:gain, with spaces between them)."
+_HELP_LABELS = "CSV with event_id and label: events with the same label are relevant to each other."
+_HELP_JUDGEMENTS = "CSV with query and relevant_events (event:gain, separated by spaces)."
+_HELP_MEASURE = "Measure whose probabilities are tested. Default: the rule's measure, or tfidf."
+_PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
-EvaluatedEventArgument = Annotated[
-    str, typer.Argument(metavar="EID", help="The new event or its alert, or how its id begins.")
+JudgedEventArgument = Annotated[
+    str, typer.Argument(metavar="EID", help="New event or its alert, or a unique prefix of an ID.")
 ]
 PastEventArgument = Annotated[
-    str, typer.Argument(metavar="PAST", help="The past event, as `moirae similar` shows it.")
-]
-AuthorOption = Annotated[
-    str | None, typer.Option("--author", help="Who; your login name if not given.")
+    str, typer.Argument(metavar="PAST", help="Past event, as `moirae similar` shows it.")
 ]
 
 
 def evaluate(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
-    rule: Annotated[
-        str | None, typer.Option("--rule", help="Only of this rule, with or without its group.")
-    ] = None,
+    rule: RuleOption = None,
     events: Annotated[
         Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_EVENTS)
     ] = None,
@@ -69,31 +67,30 @@ def evaluate(
     groups: GroupsOption = None,
     gap: GapOption = "0s",
     leave_one_out: LeaveOneOutOption = False,
-    measure: Annotated[
-        str | None,
-        typer.Option(
-            help="The measure whose probabilities are put to the test; the rule's, or tfidf."
-        ),
-    ] = None,
+    measure: Annotated[str | None, typer.Option(help=_HELP_MEASURE)] = None,
     picture: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw it: .png, .svg or .pdf.", dir_okay=False),
+        typer.Option(metavar="FILE", help="Write a chart: .png, .svg or .pdf.", dir_okay=False),
     ] = None,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """How good the similar past events are, judged by the tags of resolutions (`alerts resolve --tag`) and by what was
-    said of single hits (`similarity agree|disagree`): each measure beside simple guesses, event by event as time went
-    on."""
+    """Evaluate the ranking of similar past events, event by event in order of time.
+
+    Relevance comes from the tags of resolutions (`alerts resolve --tag`) and from judgements
+    (`similarity agree|disagree`). Each measure is compared with simple baselines.
+    """
     if events is None:
         if labels or judgements or groups or leave_one_out or gap != "0s":
             raise UsageError(
-                "--labels, --judgements, --groups, --gap and --leave-one-out go with --events"
+                "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
             )
         reports = list(_evaluate_workspace(workspace, rule, measure))
     else:
         if (labels is None) == (judgements is None):
-            raise UsageError("--events goes with one of --labels and --judgements")
-        reports = [_evaluate_files(events, labels, judgements, groups, gap, leave_one_out, measure)]
+            raise UsageError("--events requires either --labels or --judgements")
+        corpus = _read_corpus(events, labels, groups, gap, measure or "tfidf")
+        gains = corpus.gains_of if judgements is None else _read_gains(judgements, events, corpus)
+        reports = [_build_report(corpus, gains, leave_one_out=leave_one_out)]
     if picture is not None:
         _draw_reports([report for report in reports if report.query_count], picture)
     if output is OutputFormat.JSON:
@@ -104,39 +101,41 @@ def evaluate(
 
 
 def agree(
-    eid: EvaluatedEventArgument,
+    eid: JudgedEventArgument,
     past: PastEventArgument,
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Say that a past event helps with this one."""
-    _record_judgement(workspace, eid, past, True, author)
+    """Judge a past event as relevant to an event."""
+    _record_judgement(workspace, eid, past, relevant=True, author=author)
 
 
 def disagree(
-    eid: EvaluatedEventArgument,
+    eid: JudgedEventArgument,
     past: PastEventArgument,
     author: AuthorOption = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """Say that a past event does not help with this one."""
-    _record_judgement(workspace, eid, past, False, author)
+    """Judge a past event as not relevant to an event."""
+    _record_judgement(workspace, eid, past, relevant=False, author=author)
 
 
 def _record_judgement(
-    workspace: Path, eid: str, past: str, helps: bool, author: str | None
+    workspace: Path, eid: str, past_eid: str, *, relevant: bool, author: str | None
 ) -> None:
+    from moirae.alerts import find_event
     from moirae.feedback import Judgement, record_judgement
 
     with open_workspace(workspace) as (_, connection):
-        opinion = Judgement(
+        judgement = Judgement(
             find_event(connection, eid),
-            find_event(connection, past),
-            helps,
+            find_event(connection, past_eid),
+            relevant,
             author or getpass.getuser(),
         )
-        record_judgement(connection, opinion)
-    print(f"kept: {opinion.past_eid} {'helps' if helps else 'does not help'} with {opinion.eid}")
+        record_judgement(connection, judgement)
+    verdict = "relevant" if relevant else "not relevant"
+    print(f"recorded: {judgement.past_eid} is {verdict} to {judgement.eid}")
 
 
 def _evaluate_workspace(
@@ -145,61 +144,63 @@ def _evaluate_workspace(
     from moirae.feedback import load_judged_corpora
 
     with open_workspace(workspace) as (settings, connection):
-        found = [
-            known for _, _, known in load_judged_corpora(connection, open_storage(settings), rule)
-        ]
-    if not found:
-        which = "no applied rule" if rule is None else f"no applied rule {rule!r}"
-        raise UsageError(f"{which} has a similarity recall")
-    for known in found:
-        changed = known if measure is None else replace(known, measure=parse_measure(measure).name)
-        yield _build_report(changed, changed.gains_of, False)
+        storage = open_storage(settings)
+        corpora = [corpus for _, _, corpus in load_judged_corpora(connection, storage, rule)]
+    if not corpora:
+        subject = "no applied rule" if rule is None else f"no applied rule {rule!r}"
+        raise UsageError(f"{subject} has a similarity recall")
+    for corpus in corpora:
+        if measure is not None:
+            corpus = replace(corpus, measure=parse_measure(measure).name)
+        yield _build_report(corpus, corpus.gains_of, leave_one_out=False)
 
 
-def _evaluate_files(
-    events: Path,
-    labels: Path | None,
-    judgements: Path | None,
-    groups: Path | None,
-    gap: str,
-    leave_one_out: bool,
-    measure: str | None,
-) -> "EvaluationReport":
-    from moirae.feedback import JudgedCorpus, read_judgements, read_labels
+def _read_corpus(
+    events: Path, labels: Path | None, groups: Path | None, gap: str, measure: str
+) -> "JudgedCorpus":
+    from moirae.feedback import JudgedCorpus, read_labels
 
-    known = JudgedCorpus(
+    return JudgedCorpus(
         events.name,
         load_alerts(events, groups),
         read_labels(labels) if labels else {},
         gap=parse_gap(gap),
-        measure=parse_measure(measure or "tfidf").name,
+        measure=parse_measure(measure).name,
     )
-    if judgements is None:
-        return _build_report(known, known.gains_of, leave_one_out)
-    gains = read_judgements(judgements)
-    unknown = gains.keys() - {alert.event_id for alert in known.alerts}
-    if unknown:
-        raise MoiraeError(f"{judgements}: query {min(unknown)!r} is no event of {events}")
-    return _build_report(
-        known, lambda question: gains.get(question.alert.event_id, {}), leave_one_out
-    )
+
+
+def _read_gains(
+    judgements: Path, events: Path, corpus: "JudgedCorpus"
+) -> "Callable[[CandidateSet], Gains]":
+    """The gains of candidates by a file of judgements. Raises `MoiraeError` for unknown queries."""
+    from moirae.feedback import read_judgements
+
+    gains_by_query = read_judgements(judgements)
+    unknown_queries = gains_by_query.keys() - {alert.event_id for alert in corpus.alerts}
+    if unknown_queries:
+        raise MoiraeError(
+            f"{judgements}: query {min(unknown_queries)!r} is not an event of {events}"
+        )
+    return lambda candidates: gains_by_query.get(candidates.alert.event_id, {})
 
 
 def _build_report(
-    known: "JudgedCorpus", gains: "Callable[[CandidateSet], Gains]", leave_one_out: bool
+    corpus: "JudgedCorpus", gains: "Callable[[CandidateSet], Gains]", *, leave_one_out: bool
 ) -> "EvaluationReport":
     from moirae.feedback import EvaluationReport, build_training_cases
     from recall.relevance import BASELINES, evaluate, measure_reliability, rank_by
     from recall.similarity import MEASURES
 
-    def looked_at(asked: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
-        return show_progress(asked, len(known.alerts), f"evaluating {known.name}")
+    def with_progress(queries: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
+        return show_progress(queries, len(corpus.alerts), f"evaluating {corpus.name}")
 
-    rankers = {**{name: rank_by(measure) for name, measure in MEASURES.items()}, **BASELINES}
-    found = evaluate(known.alerts, gains, rankers, known.gap, leave_one_out, looked_at)
-    # Probabilities are learned in the order of time, which leaving one out does not have.
-    tested = None if leave_one_out else measure_reliability(build_training_cases(known))
-    return EvaluationReport(known.name, found, known.measure, tested)
+    rankers = {name: rank_by(measure) for name, measure in MEASURES.items()} | BASELINES
+    evaluation = evaluate(corpus.alerts, gains, rankers, corpus.gap, leave_one_out, with_progress)
+    reliability = None
+    # Probabilities are learned in the order of time, which leave-one-out does not have.
+    if not leave_one_out:
+        reliability = measure_reliability(build_training_cases(corpus))
+    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability)
 
 
 def _print_report(report: "EvaluationReport") -> None:
@@ -207,35 +208,38 @@ def _print_report(report: "EvaluationReport") -> None:
 
     if not report.query_count:
         print(
-            f"{report.name}: nothing to judge by: no event has a past one of its kind. Kinds are the tags of "
-            "resolutions (moirae alerts resolve --tag), or said of single hits (moirae similarity agree|disagree)"
+            f"{report.name}: nothing to evaluate: no event has a relevant past event. Record tags "
+            "(moirae alerts resolve --tag) or judgements (moirae similarity agree|disagree)."
         )
         return
-    print(f"{report.name}: {report.query_count} judged events; means with their 95 % intervals")
+    print(f"{report.name}: {report.query_count} judged events; means with 95 % intervals")
     print_table(["", *METRIC_TITLES.values()], report.ranker_rows(), "")
     print("\nP@10 over time")
     print_table(*report.period_rows(), "")
     if report.reliability is None:
-        print(
-            f"\nToo few events of known kind to learn from them when there is nothing comparable ({report.measure}).\n"
-        )
+        print(f"\nToo few judged events to learn probabilities ({report.measure}).\n")
         return
-    tested = report.reliability
-    print(
-        f"\nThe probability that the best hit is of the same kind ({report.measure}), learned from {tested.training_cases} "
-        f"events, tested on {tested.test_cases} later ones; Brier score {tested.brier_score:.3f} (mean: {tested.baseline_brier_score:.3f})"
-    )
-    print_table(["said", "events", "mean said", "was right"], report.reliability_rows(), "")
+    print(f"\n{_describe_reliability(report.measure, report.reliability)}")
+    columns = ["predicted", "events", "mean predicted", "observed"]
+    print_table(columns, report.reliability_rows(), "")
     print()
+
+
+def _describe_reliability(measure: str, reliability: "Reliability") -> str:
+    return (
+        f"Probability that the best hit is relevant ({measure}): learned from "
+        f"{reliability.training_cases} events, tested on {reliability.test_cases} later events; "
+        f"Brier score {reliability.brier_score:.3f} (of the mean: {reliability.baseline_brier_score:.3f})"
+    )
 
 
 def _draw_reports(reports: "list[EvaluationReport]", picture: Path) -> None:
     from moirae.feedback import draw_reports
 
-    if picture.suffix not in (".png", ".svg", ".pdf"):
-        raise UsageError(f"--picture {picture}: a picture ends in .png, .svg or .pdf")
+    if picture.suffix not in _PICTURE_SUFFIXES:
+        raise UsageError(f"--picture {picture}: the name must end in .png, .svg or .pdf")
     if not reports:
-        raise MoiraeError("there is nothing to draw: no judged event")
+        raise MoiraeError("nothing to draw: there are no judged events")
     try:
         draw_reports(reports, picture)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`ingest`: files or standard input into a stream."""
+"""`moirae ingest`: copy files or standard input into a stream."""
 
 import re
 import secrets
@@ -12,7 +12,7 @@ from typing import Annotated, Any, BinaryIO
 
 import typer
 from rich.console import Console
-from rich.progress import Progress
+from rich.progress import Progress, TaskID
 
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -27,11 +27,15 @@ from moirae.config import infer_format, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import LandingFolder
 
-_COPY_BYTES = 1 << 20
+_COPY_SIZE = 1 << 20  # bytes read at a time
+_POLL_INTERVAL = 0.2  # seconds
+_MAX_STEM_LENGTH = 60  # characters of a file name in the name of a batch
+_STDIN = "-"
+_SUFFIXES = re.compile(r"(\.(jsonl|ndjson|json|csv|parquet))?(\.gz)?$")
 
 
 class InputFormat(StrEnum):
-    """How rows are written."""
+    """Formats of input files."""
 
     JSONL = "jsonl"
     CSV = "csv"
@@ -39,104 +43,123 @@ class InputFormat(StrEnum):
 
 
 def ingest(
-    stream: Annotated[str, typer.Argument(help="A stream of the workspace, whatever its source.")],
-    files: Annotated[
-        list[str], typer.Argument(metavar="FILE…|-", help="Files; - is standard input.")
+    stream: Annotated[
+        str, typer.Argument(help="Stream of the workspace; its source may be of any kind.")
     ],
-    form: Annotated[
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE…|-", help="Files, or - for standard input.")
+    ],
+    input_format: Annotated[
         InputFormat | None,
-        typer.Option("--format", help="Absent: as a file's suffix tells; - is jsonl."),
+        typer.Option(
+            "--format",
+            help="Input format. Default: by the file's suffix, jsonl for standard input.",
+        ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until all is archived, by a workspace that runs.")
+        bool, typer.Option("--wait", help="Wait until a running workspace has archived all rows.")
     ] = False,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Hand files over to a stream: durable when this ends, archived by `moirae up`, now or when it next runs."""
+    """Copy files into a stream.
+
+    The data is durable when the command ends, and archived while `moirae up` runs.
+    """
     settings = load_settings_from_environment(workspace)
     if stream not in settings.streams:
-        raise UsageError(f"no stream {stream!r}; there are {', '.join(settings.streams) or 'none'}")
-    suffixes = [_batch_suffix(name, form) for name in files]
+        streams = ", ".join(settings.streams) or "none"
+        raise UsageError(f"no stream {stream!r}: declared are {streams}")
+    suffixes = [_batch_suffix(name, input_format) for name in files]
     landing = LandingFolder(settings.home, stream)
     batches = _copy_to_landing(landing, files, suffixes)
-    accounts = _await_archived(workspace, stream, batches) if wait else None
+    accounting = _await_archived(workspace, stream, batches) if wait else None
     if output is OutputFormat.JSON:
-        print_json({"stream": stream, "batches": batches, "accounting": accounts})
+        print_json({"stream": stream, "batches": batches, "accounting": accounting})
         return
-    total = format_size(sum(batch["bytes"] for batch in batches))
-    print(
-        f"{len(batches)} {'batch' if len(batches) == 1 else 'batches'}, {total}, handed over to {stream}"
-    )
-    if accounts is not None:
-        print(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in accounts.items()))
+    size = format_size(sum(batch["bytes"] for batch in batches))
+    count = "1 batch" if len(batches) == 1 else f"{len(batches)} batches"
+    print(f"queued {count} for {stream}: {size}")
+    if accounting is not None:
+        print(
+            ", ".join(f"{count:,} {name}" for name, count in accounting.items()).replace("_", " ")
+        )
 
 
-def _batch_suffix(name: str, form: InputFormat | None) -> str:
-    if name == "-":
-        return f".{form or InputFormat.JSONL}"
+def _batch_suffix(name: str, input_format: InputFormat | None) -> str:
+    """`.csv.gz`: format and compression of a file. Raises `UsageError`."""
+    if name == _STDIN:
+        return f".{input_format or InputFormat.JSONL}"
     if not Path(name).is_file():
-        raise UsageError(f"no such file: {name}")
+        raise UsageError(f"{name}: no such file")
+    compression = ".gz" if name.endswith(".gz") else ""
     try:
-        kind = form or infer_format(name)
+        return f".{input_format or infer_format(name)}{compression}"
     except ValueError:
-        raise UsageError(
-            f"{name}: its suffix does not tell its format; add --format jsonl, csv or parquet"
-        ) from None
-    return f".{kind}" + (".gz" if name.endswith(".gz") else "")
+        raise UsageError(f"{name}: unknown suffix: add --format jsonl, csv or parquet") from None
 
 
 def _copy_to_landing(
     landing: LandingFolder, files: Sequence[str], suffixes: Sequence[str]
 ) -> list[dict[str, Any]]:
+    """Copy each file as a batch. Returns file, batch name and bytes of each."""
     batches: list[dict[str, Any]] = []
-    shown = Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    with shown, ExitStack() as stack:
+    console = Console(stderr=True)
+    with (
+        Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress,
+        ExitStack() as stack,
+    ):
         for name, suffix in zip(files, suffixes, strict=True):
-            source: BinaryIO = (
-                sys.stdin.buffer if name == "-" else stack.enter_context(Path(name).open("rb"))
-            )
-            task = shown.add_task(name, total=None if name == "-" else Path(name).stat().st_size)
+            source: BinaryIO = sys.stdin.buffer
+            size = None
+            if name != _STDIN:
+                source = stack.enter_context(Path(name).open("rb"))
+                size = Path(name).stat().st_size
+            task = progress.add_task(name, total=size)
             batch = f"ingest-{_batch_stem(name)}-{secrets.token_hex(16)}"
-            copied = 0
             try:
                 with landing.open_batch(batch, suffix) as file:
-                    while piece := source.read(_COPY_BYTES):
-                        file.write(piece)
-                        copied += len(piece)
-                        shown.update(task, completed=copied)
+                    byte_count = _copy(source, file, progress, task)
             except OSError as error:
-                raise MoiraeError(f"{name} is not handed over: {error.strerror}") from error
-            batches.append({"file": name, "batch": batch, "bytes": copied})
+                raise MoiraeError(f"{name}: cannot be ingested: {error.strerror}") from error
+            batches.append({"file": name, "batch": batch, "bytes": byte_count})
     return batches
 
 
+def _copy(source: BinaryIO, target: BinaryIO, progress: Progress, task: TaskID) -> int:
+    """Copy all bytes and show the progress of the task. Returns the number of bytes."""
+    byte_count = 0
+    while data := source.read(_COPY_SIZE):
+        target.write(data)
+        byte_count += len(data)
+        progress.update(task, completed=byte_count)
+    return byte_count
+
+
 def _batch_stem(name: str) -> str:
-    """What of a file's name tells in a batch's which file it was: dead letters name the batch."""
-    stem = (
-        "stdin"
-        if name == "-"
-        else re.sub(r"(\.(jsonl|ndjson|json|csv|parquet))?(\.gz)?$", "", Path(name).name)
-    )
-    return re.sub(r"[^A-Za-z0-9_]+", "_", stem)[:60]
+    """The part of a batch name that identifies the file: dead letters show the batch."""
+    stem = "stdin" if name == _STDIN else _SUFFIXES.sub("", Path(name).name)
+    return re.sub(r"[^A-Za-z0-9_]+", "_", stem)[:_MAX_STEM_LENGTH]
 
 
 def _await_archived(
     workspace: Path, stream: str, batches: Sequence[dict[str, Any]]
 ) -> dict[str, int]:
-    """What became of the batches' records, when all are archived."""
+    """The accounting of the batches' records, once all batches are archived."""
     from archiver.ingest import Catalog
     from moirae.inspect import is_live_available, sum_accounting
 
     names = [batch["batch"] for batch in batches]
+    counters: dict[str, dict[str, Any]] = {}
     with open_workspace(workspace) as (_, connection):
-        catalog, done = Catalog(connection), dict[str, dict[str, Any]]()
+        catalog = Catalog(connection)
         while True:
-            done |= catalog.unit_counters(stream, [name for name in names if name not in done])
-            if len(done) == len(names):
-                return sum_accounting(list(done.values()))
+            open_batches = [name for name in names if name not in counters]
+            counters |= catalog.unit_counters(stream, open_batches)
+            if len(counters) == len(names):
+                return sum_accounting(list(counters.values()))
             if not is_live_available(connection):
                 raise MoiraeError(
-                    "all is handed over, but nothing runs here that could archive it: `moirae up`"
+                    "rows are queued, but no live process runs to archive them: start `moirae up`"
                 )
-            time.sleep(0.2)
+            time.sleep(_POLL_INTERVAL)

@@ -1,44 +1,55 @@
-"""What the commands share: the workspace option, and how data is printed."""
+"""Options and arguments that several commands take, access to the workspace, and printed output."""
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import orjson
 import typer
+from psycopg import Connection
+from psycopg.rows import dict_row
+from psycopg.sql import SQL
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from moirae.config import Settings, load_settings_from_environment
-from moirae.errors import Problem
+from moirae.errors import Problem, UsageError
+from moirae.runtime import connect_database
 
-if TYPE_CHECKING:
-    from psycopg import Connection
-    from psycopg.sql import SQL
-
-
-_MOST_ROWS = 100_000  # that a list may show
+_MAX_LIMIT = 100_000  # rows of a list
+_FILE_WIDTH = 200  # characters of a table line when standard output is not a terminal
 
 
 class OutputFormat(StrEnum):
-    """Forms of printed data."""
+    """Formats of printed data."""
 
     TABLE = "table"
     JSON = "json"
 
 
 WorkspaceOption = Annotated[
-    Path, typer.Option("--workspace", metavar="FILE", help="The workspace file.")
+    Path, typer.Option("--workspace", metavar="FILE", help="Workspace file.")
 ]
-OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How to print.")]
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 LimitOption = Annotated[
-    int, typer.Option("--limit", min=1, max=_MOST_ROWS, help="Most rows to show.")
+    int,
+    typer.Option("--limit", min=1, max=_MAX_LIMIT, help="Maximum number of rows to show."),
+]
+RuleOption = Annotated[
+    str | None,
+    typer.Option("--rule", help="Show only this rule, named with or without its group."),
+]
+AuthorOption = Annotated[
+    str | None, typer.Option("--author", help="Name of the author. Default: your login name.")
+]
+EventArgument = Annotated[
+    str, typer.Argument(metavar="EID", help="Event, alert or recall ID, or a unique prefix of it.")
 ]
 DEFAULT_WORKSPACE = Path("moirae.yaml")
 
@@ -46,49 +57,57 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @contextmanager
-def open_workspace(workspace: Path) -> Iterator[tuple[Settings, "Connection[Any]"]]:
-    """The workspace's settings and a connection to its database, started if need be."""
-    from moirae.runtime import connect_database
+def open_workspace(workspace: Path) -> Iterator[tuple[Settings, Connection[Any]]]:
+    """The settings of a workspace and a connection to its database.
 
+    An embedded database that is not running is started, and stopped again afterwards.
+    """
     settings = load_settings_from_environment(workspace)
     with connect_database(settings, "cli") as connection:
         yield settings, connection
 
 
-def limited(
-    connection: "Connection[Any]", query: "SQL", values: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a query that ends in `LIMIT %(limit)s`, and how many more there are than the limit lets through."""
-    from psycopg.rows import dict_row
-    from psycopg.sql import SQL
+def check_choices(kind: str, values: Iterable[str], choices: Collection[str]) -> None:
+    """Raise `UsageError` for the first value that is not among the choices."""
+    for value in values:
+        if value not in choices:
+            raise UsageError(f"unknown {kind} {value!r}: must be one of {', '.join(choices)}")
 
+
+def fetch_limited(
+    connection: Connection[Any], query: SQL, values: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], int]:
+    """The rows of a query that ends in `LIMIT %(limit)s`, and how many rows the limit omits."""
     with connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(query, values).fetchall()
     if len(rows) < values["limit"]:
         return rows, 0
-    count = SQL("SELECT count(*) FROM ({}) AS listed").format(query)
-    total = connection.execute(count, {**values, "limit": None}).fetchone()
-    assert total is not None
-    return rows, max(total[0] - len(rows), 0)
+    count_query = SQL("SELECT count(*) FROM ({}) AS listed").format(query)
+    count = connection.execute(count_query, {**values, "limit": None}).fetchone()
+    assert count is not None
+    return rows, max(count[0] - len(rows), 0)
 
 
-def print_left_out(left_out: int, shown: int, output: OutputFormat) -> None:
-    """Where a list was cut, say how many rows are left out: below a table on a terminal, else on standard error."""
-    if not left_out:
+def print_omitted_count(omitted: int, shown: int, output: OutputFormat) -> None:
+    """Report the rows that a limit omits: below a table on a terminal, else on standard error."""
+    if not omitted:
         return
-    below = output is OutputFormat.TABLE and sys.stdout.isatty()
-    words = f"… and {left_out:,} more (use --limit {min(shown + left_out, _MOST_ROWS)})"
-    print(words, file=sys.stdout if below else sys.stderr)
+    file = sys.stderr
+    if output is OutputFormat.TABLE and sys.stdout.isatty():
+        file = sys.stdout
+    limit = min(shown + omitted, _MAX_LIMIT)
+    print(f"… and {omitted:,} more (use --limit {limit})", file=file)
 
 
 def print_warnings(warnings: Iterable[Problem]) -> None:
-    """What is not wrong with files, each with its place, on standard error."""
+    """Print warnings about files, each with its position, on standard error."""
     for warning in warnings:
-        print(escape_control(str(warning)), file=sys.stderr)
+        for line in str(warning).splitlines():
+            print(escape_control(line), file=sys.stderr)
 
 
 def print_json(value: Any) -> None:
-    """One JSON value; times in UTC with a Z."""
+    """Print a JSON value. Times are in UTC and end in Z; durations are in seconds."""
     text = orjson.dumps(value, default=_json_default, option=orjson.OPT_INDENT_2 | orjson.OPT_UTC_Z)
     sys.stdout.write(text.decode() + "\n")
 
@@ -101,22 +120,33 @@ def _json_default(value: Any) -> Any:
     return str(value)
 
 
+def make_console(file_width: int = _FILE_WIDTH) -> Console:
+    """A console on standard output, as wide as the terminal or else `file_width` characters."""
+    if sys.stdout.isatty():
+        return Console()
+    return Console(width=file_width)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Iterable[Any]], empty_message: str) -> None:
-    """A table for people; `empty` where there is no row."""
+    """Print a table, or `empty_message` where there are no rows."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
         table.add_column(name, overflow="fold")
     for row in rows:
-        table.add_row(*(format_cell(value) for value in row))
-    console = Console(width=None if sys.stdout.isatty() else 200)
+        table.add_row(*map(format_cell, row))
     if table.row_count:
-        console.print(table)
+        make_console().print(table)
     else:
-        console.print(empty_message)
+        make_console().print(empty_message)
+
+
+def print_properties(properties: Iterable[tuple[str, Any]]) -> None:
+    """Print names and values in two columns without a heading."""
+    print_table(["", ""], properties, "")
 
 
 def format_cell(value: Any) -> str:
-    """A value as safe text: nothing in the data can drive the terminal."""
+    """A value as text of a table cell. Control characters and markup in it have no effect."""
     if value is None:
         return "–"
     if isinstance(value, datetime):
@@ -131,22 +161,29 @@ def format_cell(value: Any) -> str:
 
 
 def escape_control(text: str) -> str:
-    """Control characters written out."""
-    return _CONTROL_CHARACTERS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    r"""The text with each control character written as `\xNN`."""
+    return _CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 def format_time(moment: datetime) -> str:
-    """A time in UTC, to the second where that is exact."""
+    """A time in UTC, in whole seconds where it has no fraction, else in microseconds."""
     utc = moment.astimezone(UTC)
     form = "%Y-%m-%d %H:%M:%S" if utc.microsecond == 0 else "%Y-%m-%d %H:%M:%S.%f"
     return utc.strftime(form) + "Z"
 
 
 def format_size(byte_count: int) -> str:
-    """Bytes in words."""
-    value = float(byte_count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
+    """A number of bytes with a decimal unit: `512 B`, `1.5 MB`."""
+    if byte_count < 1000:
+        return f"{byte_count} B"
+    size = float(byte_count)
+    for unit in ("kB", "MB", "GB"):
+        size /= 1000
+        if size < 1000:
+            return f"{size:.1f} {unit}"
+    return f"{size / 1000:.1f} TB"
+
+
+def format_count(count: int, noun: str) -> str:
+    """A number with its noun: `1 chunk`, `2,000 chunks`."""
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

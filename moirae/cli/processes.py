@@ -1,10 +1,11 @@
-"""`up`, `run`, `demo`: the processes."""
+"""`moirae up`, `run` and `demo`: run the processes of a workspace."""
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import structlog
 import typer
@@ -21,13 +22,16 @@ from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import Signals
 
-# A fault of the software, as sysexits.h names it.
+# Internal software error, EX_SOFTWARE of sysexits.h.
 EXIT_INTERNAL_ERROR = 70
 
-run_app = typer.Typer(help="Run one process of a workspace, as `up` does.", no_args_is_help=True)
+run_app = typer.Typer(
+    help="Run one process of a workspace, as `moirae up` does.", no_args_is_help=True
+)
 
 DrainOption = Annotated[
-    bool, typer.Option("--drain", help="Read what is there, settle everything, end.")
+    bool,
+    typer.Option("--drain", help="Process all available input, wait for all recalls, then exit."),
 ]
 
 
@@ -39,15 +43,14 @@ def up(
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
     from moirae.inspect import print_summary
-    from moirae.runtime import release
-    from moirae.runtime import run_supervisor as supervise
+    from moirae.runtime import release, run_supervisor
 
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
     if not drain:
-        print(f"moirae is starting {settings.file.parent}; Ctrl-C ends it", file=sys.stderr)
+        print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
     try:
-        code = supervise(
+        code = run_supervisor(
             settings, drain, lambda connection: RuleRegistry(connection).request_reload(), parent
         )
         if code == 0 and drain:
@@ -57,85 +60,85 @@ def up(
     raise typer.Exit(code)
 
 
-@run_app.command("live")
+@run_app.command()
 def live(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     drain: DrainOption = False,
     apply_rules: Annotated[bool, typer.Option("--apply-rules", hidden=True)] = False,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Archive the streams and judge the rules."""
+    """Run the live process: archive input and evaluate rules."""
     from moirae.live import run_live
 
     signals = Signals(reloads=True)
     settings = load_settings_from_environment(workspace)
-    try:
+    with _exit_without_cleanup("live"):
         run_live(settings, signals.stop, drain, apply_rules, parent, signals.reload)
-    except MoiraeError:
-        raise
-    except StorageFailed as error:
-        _exit_immediately(error)
-    except Exception:
-        # Perhaps Spark is gone: nothing may wait for its threads. What is not committed is done again.
-        structlog.get_logger().exception("live process fell", action="crashed")
-        os._exit(EXIT_INTERNAL_ERROR)
-    # All is stored. An orderly end makes DuckDB print pages about objects that threads still hold.
-    sys.stdout.flush()
-    os._exit(0)
 
 
-@run_app.command("recall")
+@run_app.command()
 def recall(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Ask the past about alerts."""
-    from moirae.recall_process import run_recall as run_recall
+    """Run a recall worker: answer recalls from the archive."""
+    from moirae.recall_process import run_recall
 
     signals = Signals()
     settings = load_settings_from_environment(workspace)
-    try:
+    with _exit_without_cleanup("recall"):
         run_recall(settings, signals.stop, parent)
-    except MoiraeError:
-        raise
-    except StorageFailed as error:
-        _exit_immediately(error)
-    except Exception:
-        structlog.get_logger().exception("recall process fell", action="crashed")
-        os._exit(EXIT_INTERNAL_ERROR)
-    # All is stored. An orderly end makes DuckDB print pages about objects that threads still hold.
-    os._exit(0)
 
 
-@run_app.command("server")
+@run_app.command()
 def server(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Take rows that are posted, answer about alerts and rules."""
+    """Run the HTTP server: dashboard, API and posted rows."""
     from moirae.server import run_server
 
     run_server(load_settings_from_environment(workspace), Signals().stop, parent)
 
 
-def _exit_immediately(error: StorageFailed) -> NoReturn:
-    """Threads may be in the middle of requests to the store, which are tried again and again: nobody waits for them."""
-    with suppress(OSError):
-        print(f"moirae: {error}", file=sys.stderr)
-        sys.stderr.flush()
-        sys.stdout.flush()
-    os._exit(Unreachable.exit_code)
-
-
 def demo(
-    once: Annotated[bool, typer.Option("--once", help="A short live phase, then end.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Other seeds give other failures.")] = 1,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run a short live phase, then exit.")
+    ] = False,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Seed of the simulation: it decides which failures occur.")
+    ] = 1,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where the demo's workspace is made.")
+        Path, typer.Option("--dir", help="Directory of the demo workspace.")
     ] = Path(".moirae-demo"),
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Play a simulated testbed: two weeks of history, then live failures."""
-    from moirae.demo import run_demo as play
+    """Run a simulated testbed: two weeks of history, then live failures."""
+    from moirae.demo import run_demo
 
-    raise typer.Exit(play(directory.absolute(), seed, once, output is OutputFormat.JSON))
+    raise typer.Exit(run_demo(directory.absolute(), seed, once, output is OutputFormat.JSON))
+
+
+@contextmanager
+def _exit_without_cleanup(process: str) -> Iterator[None]:
+    """Run a process and end it without waiting for its threads; errors of its user are raised.
+
+    At the end of the block all results are stored. Then an orderly shutdown has DuckDB print pages
+    about objects that threads still use. After an error Spark may be gone, and threads may retry
+    requests to the storage; work that is not committed is repeated by the next process.
+    """
+    try:
+        yield
+    except MoiraeError:
+        raise
+    except StorageFailed as error:
+        with suppress(OSError):
+            print(f"moirae: {error}", file=sys.stderr)
+            sys.stderr.flush()
+            sys.stdout.flush()
+        os._exit(Unreachable.exit_code)
+    except Exception:
+        structlog.get_logger().exception(f"{process} process crashed", action="process_crashed")
+        os._exit(EXIT_INTERNAL_ERROR)
+    sys.stdout.flush()
+    os._exit(0)

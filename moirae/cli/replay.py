@@ -1,4 +1,4 @@
-"""`recalls repeat`: answers computed again from what was stored with them."""
+"""`moirae recalls repeat`: compute answers again from the inputs stored with them."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from psycopg import Connection
 
-from moirae.alerts import find_event_or_recall
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -28,52 +27,57 @@ if TYPE_CHECKING:
 
     from recall.replay import ReplayedAnswer, Replayer
 
-ReplayArgument = Annotated[
-    str, typer.Argument(metavar="ID", help="Of an event, an alert or a recall, or how it begins.")
-]
+_RESULT_LABELS = {True: "equal", False: "DIFFERENT", None: "inputs expired"}
+_COLUMNS = ("recall", "revision", "result", "rows", "rule version", "inputs", "reason")
+_EXIT_DIFFERENT = 1
+_EXIT_EXPIRED = 3
 
-_RESULT_LABELS = {True: "the same", False: "DIFFERENT", None: "expired"}
-# Exit codes.
-_EXIT_DIFFERENT, _EXIT_EXPIRED = 1, 3
+ReplayArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="Event, alert or recall ID, or a unique prefix of it.")
+]
 
 
 def repeat(
-    which: ReplayArgument,
+    identifier: ReplayArgument,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Compute the last answers about an event again. Exit code 1 if they differ, 3 if what one came from is gone."""
-    from recall.replay import replay as again
+    """Compute the last answers about an event again and compare them.
+
+    Exit code 1 if an answer differs, 3 if inputs of an answer have expired.
+    """
+    from moirae.alerts import find_event_or_recall
+    from recall.replay import replay
 
     with (
         open_workspace(workspace) as (settings, connection),
-        _open_replayers(settings, connection) as asks,
+        _open_replayers(settings, connection) as replayers,
     ):
-        found = list(again(connection, find_event_or_recall(connection, which).id, asks))
-    if not found:
-        raise UsageError(f"{escape_control(which)!r} has no answer to repeat")
+        match = find_event_or_recall(connection, identifier)
+        answers = list(replay(connection, match.id, replayers))
+    if not answers:
+        raise UsageError(f"{escape_control(identifier)!r} has no answer to repeat")
     if output is OutputFormat.JSON:
-        print_json([vars(answer) for answer in found])
+        print_json(list(map(vars, answers)))
     else:
-        columns = ("recall", "revision", "answer", "rows", "rule version", "from", "why")
-        print_table(columns, [_result_row(answer) for answer in found], "")
-    if any(answer.equal is False for answer in found):
+        print_table(_COLUMNS, map(_format_row, answers), "")
+    if any(answer.equal is False for answer in answers):
         raise typer.Exit(_EXIT_DIFFERENT)
-    if any(answer.equal is None for answer in found):
+    if any(answer.equal is None for answer in answers):
         raise typer.Exit(_EXIT_EXPIRED)
 
 
-def _result_row(answer: "ReplayedAnswer") -> tuple[Any, ...]:
-    read = ", ".join(f"{stream} at {last:,}" for stream, (_, last) in answer.appends.items())
-    came = f"corpus {answer.corpus:,}" if answer.corpus is not None else read
-    rows = None if answer.equal is None else len(answer.answer)
+def _format_row(answer: "ReplayedAnswer") -> tuple[Any, ...]:
+    inputs = ", ".join(f"{stream} at {last:,}" for stream, (_, last) in answer.appends.items())
+    if answer.corpus is not None:
+        inputs = f"corpus {answer.corpus:,}"
     return (
         answer.recall,
         answer.revision,
         _RESULT_LABELS[answer.equal],
-        rows,
+        None if answer.equal is None else len(answer.answer),
         answer.version,
-        came,
+        inputs,
         answer.why or "",
     )
 
@@ -82,34 +86,36 @@ def _result_row(answer: "ReplayedAnswer") -> tuple[Any, ...]:
 def _open_replayers(
     settings: Settings, connection: Connection[Any]
 ) -> Iterator[Mapping[str, "Replayer"]]:
-    """Who asks again, by the kind of question; Spark starts when one needs it."""
-    from archiver.spark import start_session
+    """A replayer for each kind of recall. Spark is started when one of them needs it."""
     from moirae.config import stream_schema
     from moirae.live import Relations
     from recall.corpora import Corpora
     from recall.replay import SimilarReplayer, SqlReplayer
     from recall.sandbox import harden_session
 
-    started: list[SparkSession] = []
-
-    def session() -> "SparkSession":
-        started.append(
-            start_session(
-                "moirae repeat", "local[2]", Path(settings.home) / "warehouse", {}, "short"
-            )
-        )
-        return harden_session(started[0].newSession())
-
-    root, schemas = (
-        open_storage(settings),
-        [stream_schema(name, declared) for name, declared in settings.streams.items()],
-    )
+    storage = open_storage(settings)
+    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
     relations = Relations(connection, settings.relations)
-    history = SqlReplayer(
-        connection, root, schemas, session, relations.table, settings.recall.engine
+    sessions: list[SparkSession] = []
+
+    def open_session() -> "SparkSession":
+        if not sessions:
+            sessions.append(_start_spark(settings))
+        return harden_session(sessions[0].newSession())
+
+    sql_replayer = SqlReplayer(
+        connection, storage, schemas, open_session, relations.table, settings.recall.engine
     )
+    similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
     try:
-        yield {"sql": history, "similar": SimilarReplayer(connection, Corpora(connection, root))}
+        yield {"sql": sql_replayer, "similar": similar_replayer}
     finally:
-        for spark in started:
-            spark.stop()
+        for session in sessions:
+            session.stop()
+
+
+def _start_spark(settings: Settings) -> "SparkSession":
+    from archiver.spark import start_session
+
+    warehouse = Path(settings.home) / "warehouse"
+    return start_session("moirae repeat", "local[2]", warehouse, {}, "short")

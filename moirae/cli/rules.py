@@ -1,8 +1,8 @@
-"""`rules`: check, apply, and what is deployed."""
+"""`moirae rules`: check, apply and inspect rules."""
 
 import difflib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,16 +26,17 @@ if TYPE_CHECKING:
     from moirae.deployments import DeploymentStep
     from moirae.rules import Definition
 
-app = typer.Typer(help="Check, apply and show rules.", no_args_is_help=True)
+app = typer.Typer(help="Check, apply and inspect rules.", no_args_is_help=True)
+
+_EXIT_ERRORS = 1
+_EXIT_WARNINGS = 3
+_EXIT_CHANGES = 3
 
 RuleFilesArgument = Annotated[
-    list[Path] | None, typer.Argument(help="Rule files; those of the workspace if none is named.")
+    list[Path] | None,
+    typer.Argument(help="Rule files. Default: the rule files of the workspace."),
 ]
-
-# Warnings only.
-_EXIT_WARNINGS = 3
-# What is deployed is not what the files say.
-_EXIT_CHANGES = 3
+RuleArgument = Annotated[str, typer.Argument(help="Name of the rule, with or without its group.")]
 
 
 @app.command()
@@ -44,56 +45,58 @@ def check(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Check rule files: exit 0 good, 1 bad, 3 only warnings."""
+    """Check rule files. Exit code 0 if they are valid, 1 on errors, 3 on warnings only."""
     settings = load_settings_from_environment(workspace)
     try:
         definitions, problems = _check_files(settings, files or [])
     except ProblemsError as error:
         definitions, problems = [], list(error.problems)
-    bad = any(p.severity == "error" for p in problems)
-    # Those of the workspace file are told too, but the exit code is about the rule files.
-    told = [*settings.warnings, *problems]
+    has_errors = any(problem.severity == "error" for problem in problems)
+    # Warnings about the workspace file are printed too, but the exit code is about rule files.
+    messages = [*settings.warnings, *problems]
     if output is OutputFormat.JSON:
-        print_json({"rules": len(definitions), "problems": [_problem_to_json(p) for p in told]})
+        rows = [_problem_to_json(problem) for problem in messages]
+        print_json({"rules": len(definitions), "problems": rows})
     else:
-        for problem in told:
-            print(problem, file=sys.stderr)
-        if not bad:
-            print(
-                f"{len(definitions)} rules are sound" + (f", {len(told)} warnings" if told else "")
-            )
-    raise typer.Exit(1 if bad else _EXIT_WARNINGS if problems else 0)
+        print_warnings(messages)
+        if not has_errors:
+            note = f", {len(messages)} warnings" if messages else ""
+            print(f"{len(definitions)} rules OK{note}")
+    if has_errors:
+        raise typer.Exit(_EXIT_ERRORS)
+    raise typer.Exit(_EXIT_WARNINGS if problems else 0)
 
 
 @app.command()
 def apply(
     files: RuleFilesArgument = None,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the changes without making them.")
+    ] = False,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Make these rules the deployed ones; a running workspace takes over what differs."""
+    """Deploy the rules of files. A running workspace picks up the changes."""
     from moirae.deployments import RuleRegistry, changing_steps, compute_digest
 
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
-    found = compute_digest(settings.find_rule_files())
+    digest = compute_digest(settings.find_rule_files())
     definitions, problems = _check_files(settings, files or [])
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    print_warnings(problems)
+    resumed: list[str] = []
     with open_workspace(workspace) as (_, connection):
         registry = RuleRegistry(connection)
-        steps = (
-            changing_steps(registry.plan_changes(definitions))
-            if dry_run
-            else registry.apply(definitions)
-        )
-        # Whoever applies rules again wants them to run.
-        resumed = [] if dry_run else registry.resume([d.name for d in definitions])
-        if not files and not dry_run:
-            registry.record_check(0, found, None)
+        if dry_run:
+            steps = changing_steps(registry.plan_changes(definitions))
+        else:
+            steps = registry.apply(definitions)
+            # Applying a rule again is a request to run it.
+            resumed = registry.resume([definition.name for definition in definitions])
+            if not files:
+                registry.record_check(0, digest, None)
     for name in resumed:
-        print(f"{name} goes on, its quarantine has ended", file=sys.stderr)
+        print(f"{name}: quarantine ended", file=sys.stderr)
     _print_steps(steps, output)
 
 
@@ -103,129 +106,98 @@ def diff(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """What `apply` would start, change, update, stop and let stay: exit 0 nothing to do, 1 bad files, 3 changes."""
+    """Show what `apply` would change. Exit code 0 if nothing, 1 on errors, 3 on changes."""
     from moirae.deployments import RuleRegistry, changing_steps
 
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
     definitions, problems = _check_files(settings, files or [])
-    for problem in problems:
-        print(problem, file=sys.stderr)
+    print_warnings(problems)
     with open_workspace(workspace) as (_, connection):
         steps = RuleRegistry(connection).plan_changes(definitions)
     _print_steps(steps, output)
     raise typer.Exit(_EXIT_CHANGES if changing_steps(steps) else 0)
 
 
-def _print_steps(steps: Sequence["DeploymentStep"], output: OutputFormat) -> None:
-    if output is OutputFormat.JSON:
-        print_json([vars(step) for step in steps])
-        return
-    rows = [(step.action, step.rule, step.before, step.after) for step in steps]
-    print_table(["change", "rule", "from version", "to version"], rows, "nothing to change")
-
-
 @app.command("list")
 def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
-    """Applied rules, how far each is settled, and how far its past is found."""
-    from archiver.times import optional_datetime
-    from moirae.deployments import RuleRegistry
-    from moirae.history import format_progress, list_view_progress
-
-    with open_workspace(workspace) as (_, connection):
-        registry = RuleRegistry(connection)
-        running = {d.rule: d for d in registry.deployments()}
-        past = list_view_progress(connection)
-        rows: list[dict[str, Any]] = [
-            {
-                "rule": d.name,
-                "version": d.version,
-                "state": _rule_state(d, running.get(d.name)),
-                "settled_to": optional_datetime(running[d.name].settled_to)
-                if d.name in running
-                else None,
-                "error": running[d.name].error if d.name in running else None,
-                "past": past.get(d.name),
-            }
-            for d in registry.desired_rules()
-        ]
-    if output is OutputFormat.JSON:
-        print_json(rows)
-    else:
-        columns = ["rule", "version", "state", "settled to", "error", "past"]
-        shown = [
-            [*list(r.values())[:-1], format_progress(r["past"]) if r["past"] else None]
-            for r in rows
-        ]
-        print_table(columns, shown, "no rules are applied: `moirae rules apply`")
-
-
-@app.command()
-def show(
-    rule: Annotated[str, typer.Argument(help="Its name, with or without the group.")],
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
-    output: OutputOption = OutputFormat.TABLE,
-) -> None:
-    """One applied rule, whole."""
+    """List applied rules with their state, settled time and progress through history."""
     from moirae.deployments import RuleRegistry
     from moirae.history import list_view_progress
 
     with open_workspace(workspace) as (_, connection):
         registry = RuleRegistry(connection)
-        definitions, deployed, errors = (
-            registry.desired_rules(),
-            registry.deployments(),
-            registry.errors(),
-        )
-        past = list_view_progress(connection)
-    found = _find_definition(definitions, rule)
-    stored = found.to_json()
-    state = _rule_state(found, next((d for d in deployed if d.rule == found.name), None))
-    charged = [
-        {k: v for k, v in vars(e).items() if k != "rule"} for e in errors if e.rule == found.name
-    ]
-    data = {
-        "name": found.name,
-        "version": found.version,
-        "state": state,
-        "errors": charged,
-        "past": past.get(found.name),
+        definitions = registry.desired_rules()
+        deployments = {deployment.rule: deployment for deployment in registry.deployments()}
+        history = list_view_progress(connection)
+    rows = []
+    for definition in definitions:
+        name = definition.name
+        rows.append(_make_row(definition, deployments.get(name), history.get(name)))
+    if output is OutputFormat.JSON:
+        print_json(rows)
+        return
+    columns = ["rule", "version", "state", "settled to", "error", "history"]
+    print_table(columns, map(_format_row, rows), "no rules applied: run `moirae rules apply`")
+
+
+@app.command()
+def show(
+    rule: RuleArgument,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Show an applied rule with its definition, errors and progress through history."""
+    from moirae.deployments import RuleRegistry
+    from moirae.history import list_view_progress
+
+    with open_workspace(workspace) as (_, connection):
+        registry = RuleRegistry(connection)
+        definition = _find_definition(registry.desired_rules(), rule)
+        deployments = {deployment.rule: deployment for deployment in registry.deployments()}
+        errors = [vars(error).copy() for error in registry.errors(definition.name)]
+        history = list_view_progress(connection).get(definition.name)
+    for error in errors:
+        del error["rule"]
+    stored = definition.to_json()
+    details = {
+        "name": definition.name,
+        "version": definition.version,
+        "state": _rule_state(definition, deployments.get(definition.name)),
+        "errors": errors,
+        "history": history,
         "group": stored.pop("rule"),
         **stored,
     }
-    if output is OutputFormat.JSON:
-        print_json(data)
-    else:
-        _print_yaml(data)
+    _print_details(details, output)
 
 
 @app.command()
 def explain(
-    rule: Annotated[str, typer.Argument(help="Its name, with or without the group.")],
+    rule: RuleArgument,
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """How an applied rule runs: who judges it, with whom it shares that, how its recalls are taken apart."""
+    """Explain how a rule is executed: engine, shared query, recall plans."""
     from moirae.deployments import RuleRegistry
-    from moirae.inspect import explain_rule as explained
+    from moirae.inspect import explain_rule
 
     with open_workspace(workspace) as (settings, connection):
         definitions = RuleRegistry(connection).desired_rules()
-    data = explained(settings, definitions, _find_definition(definitions, rule).name)
-    if output is OutputFormat.JSON:
-        print_json(data)
-    else:
-        _print_yaml(data)
+    name = _find_definition(definitions, rule).name
+    _print_details(explain_rule(settings, definitions, name), output)
 
 
 @app.command()
 def resume(
-    rules: Annotated[list[str], typer.Argument(help="Their names, with or without the group.")],
+    rules: Annotated[
+        list[str], typer.Argument(help="Names of rules, with or without their group.")
+    ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
-    """End the quarantine of rules: they go on where they stood, and judge what they have missed."""
+    """End the quarantine of rules. They are evaluated from where they stopped."""
     from moirae.deployments import RuleRegistry
 
     with open_workspace(workspace) as (_, connection):
@@ -234,34 +206,44 @@ def resume(
         names = [_find_definition(definitions, rule).name for rule in rules]
         resumed = registry.resume(names)
     for name in names:
-        print(f"{name} goes on" if name in resumed else f"{name} was not quarantined")
+        print(f"{name}: quarantine ended" if name in resumed else f"{name}: not in quarantine")
 
 
 def _find_definition(definitions: Sequence["Definition"], rule: str) -> "Definition":
-    """The rule of that name. Raises `UsageError`."""
-    names = [d.name for d in definitions]
-    found = [d for d in definitions if rule in (d.name, d.name.split("/")[1])]
-    if len(found) != 1:
-        near = difflib.get_close_matches(rule, [*names, *(n.split("/")[1] for n in names)], n=1)
-        hint = f", did you mean {near[0]}?" if near else ""
-        raise UsageError(
-            f"no rule {rule!r}{hint}" if not found else f"{rule!r} stands in several groups"
-        )
-    return found[0]
+    """The rule with a name, which may lack the group. Raises `UsageError`."""
+    matches = [
+        definition
+        for definition in definitions
+        if rule in (definition.name, _short_name(definition))
+    ]
+    if len(matches) > 1:
+        groups = ", ".join(definition.name for definition in matches)
+        raise UsageError(f"rule {rule!r} is ambiguous: {groups}")
+    if not matches:
+        names = [definition.name for definition in definitions]
+        suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, definitions)], n=1)
+        hint = f", did you mean {suggestions[0]}?" if suggestions else ""
+        raise UsageError(f"no rule {rule!r}{hint}")
+    return matches[0]
+
+
+def _short_name(definition: "Definition") -> str:
+    """The name without the group."""
+    return definition.name.split("/")[1]
 
 
 def _check_files(settings: Settings, files: list[Path]) -> tuple[list["Definition"], list[Problem]]:
+    """The rules of files and the warnings about them. Raises `ProblemsError`."""
     from archiver.spark import start_session
     from moirae.deployments import check_rule_files, select_rule_files
     from moirae.rules import find_unused_keys, read_rule_files
 
     paths = select_rule_files(settings, files)
     rules, problems = read_rule_files(paths, settings.table_names)
-    if any(p.severity == "error" for p in problems):
+    if any(problem.severity == "error" for problem in problems):
         raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
-    spark = start_session(
-        "moirae rules", "local[1]", Path(settings.home) / "warehouse", {}, "short"
-    )
+    warehouse = Path(settings.home) / "warehouse"
+    spark = start_session("moirae rules", "local[1]", warehouse, {}, "short")
     try:
         return check_rule_files(spark, settings, paths)
     finally:
@@ -270,22 +252,61 @@ def _check_files(settings: Settings, files: list[Path]) -> tuple[list["Definitio
 
 def _problem_to_json(problem: Problem) -> dict[str, Any]:
     return {
-        name: getattr(problem, name) for name in ("file", "line", "column", "message", "severity")
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "message": problem.message,
+        "severity": problem.severity,
     }
 
 
-def _rule_state(definition: "Definition", running: Any) -> str:
+def _print_steps(steps: Sequence["DeploymentStep"], output: OutputFormat) -> None:
+    if output is OutputFormat.JSON:
+        print_json(list(map(vars, steps)))
+        return
+    rows = [(step.action, step.rule, step.before, step.after) for step in steps]
+    print_table(["change", "rule", "from version", "to version"], rows, "no changes")
+
+
+def _make_row(
+    definition: "Definition", deployment: Any, history: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """`deployment`: the running version, None where the rule has never run."""
+    from archiver.times import optional_datetime
+
+    return {
+        "rule": definition.name,
+        "version": definition.version,
+        "state": _rule_state(definition, deployment),
+        "settled_to": deployment and optional_datetime(deployment.settled_to),
+        "error": deployment and deployment.error,
+        "history": history,
+    }
+
+
+def _format_row(row: Mapping[str, Any]) -> list[Any]:
+    from moirae.history import format_progress
+
+    *cells, history = row.values()
+    return [*cells, format_progress(history) if history else None]
+
+
+def _rule_state(definition: "Definition", deployment: Any) -> str:
     if not definition.rule.spec.enabled:
         return "disabled"
-    if running is None or running.version != definition.version:
+    if deployment is None or deployment.version != definition.version:
         return "not started yet"
-    return str(running.state)
+    return str(deployment.state)
 
 
-def _print_yaml(data: dict[str, Any]) -> None:
+def _print_details(details: dict[str, Any], output: OutputFormat) -> None:
+    """Print nested data as YAML, or as JSON."""
+    if output is OutputFormat.JSON:
+        print_json(details)
+        return
     from ruamel.yaml import YAML
 
     yaml = YAML(typ="safe")
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.dump(orjson.loads(orjson.dumps(data)), sys.stdout)
+    yaml.dump(orjson.loads(orjson.dumps(details)), sys.stdout)

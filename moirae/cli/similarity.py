@@ -1,4 +1,4 @@
-"""`similarity`: past events with a context like this one, from files of ready contexts."""
+"""`moirae similarity run`: similar past events, from a file of events with their contexts."""
 
 import csv
 import sys
@@ -18,17 +18,21 @@ if TYPE_CHECKING:
     from recall.relevance import AlertContext, SimilarAlerts
     from recall.similarity import Measure
 
-app = typer.Typer(help="Which past events had a context like this one.", no_args_is_help=True)
+app = typer.Typer(help="Find and evaluate similar past events.", no_args_is_help=True)
 
 Item = TypeVar("Item")
 
 _CSV_COLUMNS = ("query", "rank", "event", "score")
-HELP_EVENTS = "Lines with event_id, event_type, ts and facts {term: count}: .jsonl or .jsonl.gz."
-_HELP_GROUPS = "CSV with event_id and group, .csv or .csv.gz: events of one group, one incident, are not compared."
-_HELP_LEAVE_ONE_OUT = "Compare with all others, newer ones too; the gap has no meaning."
+_HELP_EVENTS = "Lines with event_id, event_type, ts and facts {term: count}: .jsonl or .jsonl.gz."
+_HELP_GROUPS = (
+    "CSV with event_id and group, .csv or .csv.gz: events of the same group (incident) are not "
+    "compared."
+)
+_HELP_LEAVE_ONE_OUT = "Compare with all other events, newer ones too; --gap is ignored."
 
 GapOption = Annotated[
-    str, typer.Option(metavar="DURATION", help="How much older past events are, such as 6h.")
+    str,
+    typer.Option(metavar="DURATION", help="Minimum age of past events at the event, such as 6h."),
 ]
 GroupsOption = Annotated[
     Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_GROUPS)
@@ -39,50 +43,56 @@ LeaveOneOutOption = Annotated[bool, typer.Option("--leave-one-out", help=_HELP_L
 @app.command()
 def run(
     events: Annotated[
-        Path, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=HELP_EVENTS)
+        Path, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_EVENTS)
     ],
     gap: GapOption = "0s",
-    k: Annotated[int, typer.Option(min=1, max=10_000, help="Most past events for each.")] = 10,
+    k: Annotated[
+        int, typer.Option(min=1, max=10_000, help="Maximum number of past events for each event.")
+    ] = 10,
     measure: Annotated[
-        str, typer.Option(help="How contexts are compared: tfidf, binary or attributes.")
+        str, typer.Option(help="Similarity measure: tfidf, binary or attributes.")
     ] = "tfidf",
     leave_one_out: LeaveOneOutOption = False,
     groups: GroupsOption = None,
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Standard output if not given.")
+        Path | None, typer.Option(metavar="FILE", help="Output file. Default: standard output.")
     ] = None,
 ) -> None:
-    """For each event the past ones most alike it, as CSV: query,rank,event,score."""
+    """Rank the most similar past events of each event, as CSV: query,rank,event,score."""
     from recall.relevance import find_similar
 
-    how, span = parse_measure(measure), parse_gap(gap)
+    ranking = parse_measure(measure)
+    min_age = parse_gap(gap)
     alerts = load_alerts(events, groups)
-    _write_answers(find_similar(alerts, span, k, how, leave_one_out), len(alerts), out)
+    _write_answers(find_similar(alerts, min_age, k, ranking, leave_one_out), len(alerts), out)
 
 
 def parse_gap(gap: str) -> timedelta:
-    """What --gap says."""
+    """The duration of --gap. Raises `UsageError`."""
     try:
         return parse_duration(gap)
     except ValueError as error:
-        raise UsageError(f"--gap {error}") from error
+        raise UsageError(f"--gap: {error}") from error
 
 
 def parse_measure(name: str) -> "Measure":
-    """What --measure says."""
+    """The measure of --measure. Raises `UsageError`."""
     from recall.similarity import MEASURES
 
     if name not in MEASURES:
-        raise UsageError(f"no measure {name!r}; there are {', '.join(sorted(MEASURES))}")
+        choices = ", ".join(sorted(MEASURES))
+        raise UsageError(f"--measure: unknown measure {name!r}: must be one of {choices}")
     return MEASURES[name]
 
 
 def load_alerts(events: Path, groups: Path | None) -> "list[AlertContext]":
-    """What --events and --groups say."""
+    """The events of --events with the groups of --groups."""
     from moirae.feedback import read_alerts, read_groups
 
-    known = read_groups(groups) if groups else {}
-    return [replace(alert, group=known.get(alert.event_id)) for alert in read_alerts(events)]
+    group_by_event = read_groups(groups) if groups else {}
+    return [
+        replace(alert, group=group_by_event.get(alert.event_id)) for alert in read_alerts(events)
+    ]
 
 
 def _write_answers(answers: Iterator["SimilarAlerts"], total: int, out: Path | None) -> None:
@@ -91,11 +101,8 @@ def _write_answers(answers: Iterator["SimilarAlerts"], total: int, out: Path | N
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_CSV_COLUMNS)
         for answer in show_progress(answers, total, "comparing"):
-            asked = answer.query.event_id
-            writer.writerows(
-                (asked, rank, e.event_id, repr(s))
-                for rank, (e, s) in enumerate(answer.hits, start=1)
-            )
+            for rank, (alert, score) in enumerate(answer.hits, start=1):
+                writer.writerow((answer.query.event_id, rank, alert.event_id, repr(score)))
 
 
 def _open_output(out: Path) -> IO[str]:
@@ -106,7 +113,7 @@ def _open_output(out: Path) -> IO[str]:
 
 
 def show_progress(items: Iterable[Item], total: int, description: str) -> Iterator[Item]:
-    """The same, with a progress bar where a terminal looks on."""
+    """The items, with a progress bar when standard error is a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""`tokens`: who may ask the server."""
+"""`moirae tokens`: manage API tokens."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,13 +16,15 @@ from moirae.cli.options import (
 )
 from moirae.errors import UsageError
 
-app = typer.Typer(help="Who may ask the server for what.", no_args_is_help=True)
+app = typer.Typer(help="Manage API tokens.", no_args_is_help=True)
 
-TokenNameArgument = Annotated[str, typer.Argument(help="Who or what it is for.")]
+TokenNameArgument = Annotated[
+    str, typer.Argument(help="Name of the token, such as its user or program.")
+]
 
 
 class TokenRoleName(StrEnum):
-    """What a token is good for."""
+    """Roles of tokens. Each includes the permissions of those before it."""
 
     VIEWER = "viewer"
     OPERATOR = "operator"
@@ -33,12 +35,13 @@ class TokenRoleName(StrEnum):
 def create(
     name: TokenNameArgument,
     role: Annotated[
-        TokenRoleName, typer.Option("--role", help="Read; also post rows; also reload rules.")
+        TokenRoleName,
+        typer.Option("--role", help="viewer reads, operator also posts rows, admin reloads rules."),
     ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Make a token and print it, this once: only a hash of it is kept."""
+    """Create a token and print it. It cannot be shown again: only its hash is stored."""
     from moirae.server import create_token
 
     with open_workspace(workspace) as (_, connection):
@@ -53,27 +56,24 @@ def create(
 def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
-    """Names and roles of all tokens, also of revoked ones."""
+    """List tokens with name and role, including revoked ones."""
     from moirae.server import list_tokens
 
     with open_workspace(workspace) as (_, connection):
-        rows = list_tokens(connection)
+        tokens = list_tokens(connection)
     if output is OutputFormat.JSON:
-        print_json(rows)
-    else:
-        print_table(
-            ["name", "role", "made", "revoked"],
-            [row.values() for row in rows],
-            "nobody has a token",
-        )
+        print_json(tokens)
+        return
+    rows = [token.values() for token in tokens]
+    print_table(["name", "role", "created", "revoked"], rows, "no tokens")
 
 
 @app.command()
 def revoke(name: TokenNameArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) -> None:
-    """End a token, at once."""
+    """Revoke a token. It takes effect immediately."""
     from moirae.server import revoke_token
 
     with open_workspace(workspace) as (_, connection):
         if not revoke_token(connection, name):
-            raise UsageError(f"no token {name!r} that holds, as `moirae tokens list` shows them")
-    print(f"the token {name} holds no more")
+            raise UsageError(f"no active token named {name!r}: see `moirae tokens list`")
+    print(f"revoked token {name}")

@@ -1,11 +1,18 @@
 """Archive schemas of declared streams."""
 
-from archiver.delta import StreamSchema
+from typing import TYPE_CHECKING
+
 from moirae.config.streams import Stream
 
+if TYPE_CHECKING:
+    from archiver.delta import StreamSchema
 
-def stream_schema(name: str, declared: Stream) -> StreamSchema:
+
+def stream_schema(name: str, declared: Stream) -> "StreamSchema":
     """The archive schema of a declared stream."""
+    # Loaded here: the command line reads settings without it.
+    from archiver.delta import StreamSchema
+
     return StreamSchema(
         name,
         declared.columns,

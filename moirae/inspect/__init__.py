@@ -1,17 +1,28 @@
-"""Inspection of a workspace: status, consistency checks, rule execution, past events."""
+"""Inspection of a workspace: status, consistency checks, rule execution, answers about events.
 
-from moirae.inspect.doctor import run_checks
-from moirae.inspect.explain import explain_rule
-from moirae.inspect.past_events import RecallAnswer, SimilarEvent, describe_coverage, load_answers
-from moirae.inspect.status import (
-    DEAD_LETTER_COUNTERS,
-    assess_health,
-    collect_status,
-    is_live_available,
-    list_problems,
-    print_summary,
-    sum_accounting,
-)
+A module is loaded when one of its names is used: `moirae status` does not wait for the libraries
+that the checks and the explanation of rules need.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from moirae.inspect.doctor import run_checks
+    from moirae.inspect.explain import explain_rule
+    from moirae.inspect.health import assess_health, is_live_available, list_problems
+    from moirae.inspect.past_events import (
+        RecallAnswer,
+        SimilarEvent,
+        describe_coverage,
+        load_answers,
+    )
+    from moirae.inspect.status import (
+        DEAD_LETTER_COUNTERS,
+        collect_status,
+        print_summary,
+        sum_accounting,
+    )
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
@@ -22,9 +33,25 @@ __all__ = [
     "describe_coverage",
     "explain_rule",
     "is_live_available",
+    "list_problems",
     "load_answers",
     "print_summary",
-    "list_problems",
     "run_checks",
     "sum_accounting",
 ]
+
+_MODULES = {
+    "past_events": ("RecallAnswer", "SimilarEvent", "describe_coverage", "load_answers"),
+    "doctor": ("run_checks",),
+    "explain": ("explain_rule",),
+    "health": ("assess_health", "is_live_available", "list_problems"),
+    "status": ("DEAD_LETTER_COUNTERS", "collect_status", "print_summary", "sum_accounting"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load a name of `__all__` from its module (PEP 562)."""
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,13 +1,14 @@
-"""The workspace held against itself: ledger, tables, dead letters and events, by ids."""
+"""Consistency checks of a workspace: ledger, tables, dead letters and events, record by record."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import compress, pairwise
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from psycopg import Connection
+from psycopg.rows import class_row
 
 from archiver.chunks import COUNT_ROWS, Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
@@ -16,186 +17,237 @@ from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema
 from moirae.runtime import open_storage
 
+# Queries of (rule, version, eid) of settled rows up to a sequence number.
 _SETTLED_QUERIES = (
     (EVENTS, "SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %s"),
     (CONTEXTS, "SELECT rule, version, eid::text FROM contexts WHERE corpus <= %s"),
 )
-# What the row is called that stands for all source units which are folded.
-_COMPACTED_UNITS = "earlier sources"
+_LEDGER_QUERY = (
+    "SELECT id, unit, done, forgotten AS deleted, read, archived, duplicates, malformed, "
+    "quarantined, conflicts, expired FROM units WHERE stream = %s ORDER BY id"
+)
+_DEAD_LETTER_QUERY = (
+    "SELECT u.id, u.dropped + count(d.line) FROM units u "
+    "LEFT JOIN dead_letters d ON u.id = d.unit_id WHERE stream = %s GROUP BY u.id"
+)
+_STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One check: what is wrong, each thing with its id, or the figure that was found to be right."""
+    """The result of a check: each problem with the ID of its record, and what was checked."""
 
     check: str
-    wrong: Sequence[str]
-    figure: str = ""
+    problems: Sequence[str]
+    summary: str = ""
+
+
+@dataclass(frozen=True)
+class _SourceUnit:
+    """The ledger of a source unit. `unit` is empty for the unit that older ones are merged into."""
+
+    id: int
+    unit: str
+    done: bool
+    deleted: int
+    """Archived rows that have been deleted with expired chunks."""
+    read: int
+    archived: int
+    duplicates: int
+    malformed: int
+    quarantined: int
+    conflicts: int
+    expired: int
+
+    @property
+    def name(self) -> str:
+        return self.unit or "compacted source units"
+
+    @property
+    def dead_lettered(self) -> int:
+        return self.malformed + self.quarantined + self.conflicts + self.expired
 
 
 def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]:
-    """All checks. While a process runs, what it is just doing is not yet in the ledger, and is not held against it."""
-    catalog, root = Catalog(connection), open_storage(settings)
+    """The results of all checks.
+
+    Rows that a running process is just archiving are not in the ledger yet. They are not reported.
+    """
+    catalog = Catalog(connection)
+    storage = open_storage(settings)
     chunks = catalog.chunks()
-    findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
-    forgotten = {
-        kept.chunk.id for kept in catalog.chunk_records() if COUNT_ROWS in kept.completed_versions
+    deleted_chunks = {
+        record.chunk.id
+        for record in catalog.chunk_records()
+        if COUNT_ROWS in record.completed_versions
     }
-    for name, declared in settings.streams.items():
+    stored_chunks = [chunk for chunk in chunks if chunk.id not in deleted_chunks]
+    findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
+    for name, stream in settings.streams.items():
         ledger = _read_ledger(connection, name)
-        table = StreamTable(root, stream_schema(name, declared))
-        findings += [
-            _check_accounting(name, ledger),
-            *_check_rows(name, table, [c for c in chunks if c.id not in forgotten], ledger),
-        ]
+        table = StreamTable(storage, stream_schema(name, stream))
+        findings.append(_check_accounting(name, ledger))
+        findings += _check_rows(name, table, stored_chunks, ledger)
         findings.append(_check_files(name, table, chunks))
         findings.append(_check_dead_letters(name, connection, ledger))
-    findings += [
-        _check_archived(settings, connection, kind, stored) for kind, stored in _SETTLED_QUERIES
-    ]
+    for table_spec, query in _SETTLED_QUERIES:
+        findings.append(_check_archived(settings, connection, table_spec, query))
     return findings
 
 
-def _read_ledger(connection: Connection[Any], stream: str) -> list[Any]:
-    query = (
-        "SELECT id, unit, done, forgotten, read, archived, duplicates, malformed, quarantined, conflicts, expired "
-        "FROM units WHERE stream = %s ORDER BY id"
-    )
-    rows = connection.execute(query, (stream,)).fetchall()
-    return [(number, unit or _COMPACTED_UNITS, *rest) for number, unit, *rest in rows]
+def _read_ledger(connection: Connection[Any], stream: str) -> list[_SourceUnit]:
+    with connection.cursor(row_factory=class_row(_SourceUnit)) as cursor:
+        return cursor.execute(_LEDGER_QUERY, (stream,)).fetchall()
 
 
 def _check_chunk_boundaries(chunks: Sequence[Chunk]) -> Finding:
-    wrong = [
-        f"chunk {after.id} does not begin where chunk {before.id} ends"
+    problems = [
+        f"chunk {after.id} does not start where chunk {before.id} ends"
         for before, after in pairwise(chunks)
         if before.to_ts is None or before.to_ts != after.from_ts
     ]
     if chunks[0].from_ts is not None or chunks[-1].to_ts is not None:
-        wrong.append("the chunks do not cover all time")
-    return Finding(
-        "chunks follow each other without gap or overlap", wrong, f"{len(chunks)} chunks"
-    )
+        problems.append("the chunks do not cover all time")
+    check = "chunks follow each other without gap or overlap"
+    return Finding(check, problems, f"{len(chunks)} chunks")
 
 
 def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
-    """A present chunk may lie between others while streams lag; what is old or expired is older than what is not."""
-    order: list[ChunkState] = ["expired", "old", "recent", "present"]
-    wrong = [
-        f"chunk {after.id} is {after.state}, chunk {before.id} before it {before.state}"
-        for before, after in pairwise(c for c in chunks if c.state != "present")
-        if order.index(before.state) > order.index(after.state)
+    """Later chunks are not in an older state.
+
+    Present chunks are left out: while streams lag, one may lie between chunks in other states.
+    """
+    closed_chunks = [chunk for chunk in chunks if chunk.state != "present"]
+    problems = [
+        f"chunk {after.id} is {after.state}, but the earlier chunk {before.id} is {before.state}"
+        for before, after in pairwise(closed_chunks)
+        if _STATE_ORDER.index(before.state) > _STATE_ORDER.index(after.state)
     ]
     counts = Counter(chunk.state for chunk in chunks)
-    return Finding(
-        "older chunks are not in younger states",
-        wrong,
-        ", ".join(f"{counts[s]} {s}" for s in order),
-    )
+    summary = ", ".join(f"{counts[state]} {state}" for state in _STATE_ORDER)
+    return Finding("chunk states are in order of time", problems, summary)
 
 
 def _check_files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Finding:
-    """What the table lists is there, in chunks that the catalog knows; what else is there waits to be deleted."""
-    listed = table.data_files()
-    wrong = [f"{path} is missing" for path in table.missing_files()]
-    wrong += [
-        f"chunk {chunk} is not in the catalog"
-        for chunk in table.files_by_chunk().keys() - {c.id for c in chunks}
-    ]
-    waiting = len(table.unreferenced_files())
-    figure = f"{len(listed):,} files" + (f", {waiting:,} more wait for deletion" if waiting else "")
-    return Finding(f"{stream}: the files of the table are there", wrong, figure)
+    """The files that the table lists exist, and lie in chunks of the catalog."""
+    problems = [f"{path} is missing" for path in table.missing_files()]
+    unknown_chunks = table.files_by_chunk().keys() - {chunk.id for chunk in chunks}
+    problems += [f"chunk {chunk} is not in the catalog" for chunk in unknown_chunks]
+    summary = f"{len(table.data_files()):,} files"
+    unreferenced = len(table.unreferenced_files())
+    if unreferenced:
+        summary += f", {unreferenced:,} more to be deleted"
+    return Finding(f"{stream}: all data files exist", problems, summary)
 
 
-def _check_accounting(stream: str, ledger: list[Any]) -> Finding:
-    wrong = [
-        f"{unit}: {read} read, {sum(parts)} accounted for"
-        for _, unit, _, _, read, *parts in ledger
-        if read != sum(parts)
-    ]
-    total = sum(row[4] for row in ledger)
-    return Finding(
-        f"{stream}: read = archived + duplicates + dead letters, each source",
-        wrong,
-        f"{total:,} records",
-    )
+def _check_accounting(stream: str, ledger: Sequence[_SourceUnit]) -> Finding:
+    problems: list[str] = []
+    for unit in ledger:
+        accounted = unit.archived + unit.duplicates + unit.dead_lettered
+        if unit.read != accounted:
+            problems.append(f"{unit.name}: {unit.read} records read, {accounted} accounted for")
+    check = f"{stream}: read = archived + duplicates + dead letters, per source unit"
+    return Finding(check, problems, f"{sum(unit.read for unit in ledger):,} records")
 
 
 def _check_rows(
-    stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: list[Any]
+    stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: Sequence[_SourceUnit]
 ) -> Iterator[Finding]:
-    """Chunk by chunk: the identity includes the time, so rows with equal ids would lie in the same chunk."""
-    units: Counter[int] = Counter()
-    twice: list[str] = []
-    astray: list[str] = []
+    """Rows against the ledger, chunk by chunk.
+
+    The ID of a row covers its time, so rows with the same ID would lie in the same chunk.
+    """
+    row_counts: Counter[int] = Counter()  # by source unit
+    duplicates: list[str] = []
+    misplaced: list[str] = []
     for chunk in chunks:
         rows = table.read(["_id", "_unit", table.schema.time], chunk.id)
-        ids = rows["_id"].to_pylist()
-        twice += [f"{i.hex()} in chunk {chunk.id}" for i, n in Counter(ids).items() if n > 1]
-        ts = micros_column(rows, table.schema.time)
-        outside = (ts < (chunk.from_ts if chunk.from_ts is not None else ts)) | (
-            ts >= chunk.to_ts if chunk.to_ts is not None else np.zeros(len(ts), dtype=bool)
-        )
-        astray += [
-            f"row of {from_micros(int(t)).isoformat()} in chunk {chunk.id}" for t in ts[outside]
-        ]
-        units.update(rows["_unit"].to_pylist())
-    strange = units.keys() - {row[0] for row in ledger}
-    folded = next((row[0] for row in ledger if row[1] == _COMPACTED_UNITS), None)
-    if folded is not None:
-        units[folded] = sum(units.pop(number) for number in strange)
-        strange = set()
-    differ = [
-        f"{unit}: ledger {archived}, table {units[number]}"
-        + (f", expired {forgotten}" if forgotten else "")
-        for number, unit, done, forgotten, _, archived, *_ in ledger
-        if done and units[number] != archived - forgotten
-    ]
-    differ += [
-        f"{units[number]} rows of unit {number}, which the ledger does not know"
-        for number in strange
-    ]
-    in_flight = sum(units[row[0]] for row in ledger if not row[2])
-    figure = f"{units.total():,} rows" + (f", {in_flight:,} of them in flight" if in_flight else "")
-    yield Finding(f"{stream}: the table holds what the ledger says, each source", differ, figure)
-    yield Finding(f"{stream}: no identity twice", twice, f"{units.total():,} ids")
-    yield Finding(f"{stream}: each row in the chunk of its time", astray, f"{len(chunks)} chunks")
+        row_counts.update(rows["_unit"].to_pylist())
+        for row_id, count in Counter(rows["_id"].to_pylist()).items():
+            if count > 1:
+                duplicates.append(f"{row_id.hex()} in chunk {chunk.id}")
+        for ts in _outside(chunk, micros_column(rows, table.schema.time)):
+            time = from_micros(int(ts)).isoformat()
+            misplaced.append(f"row of {time} in chunk {chunk.id}")
+    problems = list(_compare_counts(ledger, row_counts))
+    in_flight = sum(row_counts[unit.id] for unit in ledger if not unit.done)
+    summary = f"{row_counts.total():,} rows"
+    if in_flight:
+        summary += f", {in_flight:,} of them in flight"
+    yield Finding(f"{stream}: table and ledger agree, per source unit", problems, summary)
+    yield Finding(f"{stream}: row IDs are unique", duplicates, f"{row_counts.total():,} IDs")
+    yield Finding(
+        f"{stream}: each row is in the chunk of its time", misplaced, f"{len(chunks)} chunks"
+    )
 
 
-def _check_dead_letters(stream: str, connection: Connection[Any], ledger: list[Any]) -> Finding:
-    query = (
-        "SELECT u.id, u.dropped + count(d.line) FROM units u LEFT JOIN dead_letters d ON u.id = d.unit_id "
-        "WHERE stream = %s GROUP BY u.id"
-    )
-    kept = dict(connection.execute(query, (stream,)).fetchall())
-    wrong = [
-        f"{unit}: ledger {sum(dead)}, kept {kept.get(number, 0)}"
-        for number, unit, done, _, _, _, _, *dead in ledger
-        if done and kept.get(number, 0) != sum(dead)
-    ]
-    return Finding(
-        f"{stream}: each dead letter is kept, or was for its time",
-        wrong,
-        f"{sum(kept.values()):,} of them",
-    )
+def _outside(chunk: Chunk, ts: Any) -> Any:
+    """Of an array of times (microseconds), those that are not in the chunk's range."""
+    outside = np.zeros(len(ts), dtype=bool)
+    if chunk.from_ts is not None:
+        outside |= ts < chunk.from_ts
+    if chunk.to_ts is not None:
+        outside |= ts >= chunk.to_ts
+    return ts[outside]
+
+
+def _compare_counts(ledger: Sequence[_SourceUnit], row_counts: Counter[int]) -> Iterator[str]:
+    """Differences between the rows of the table and the ledger, by source unit.
+
+    Rows of units that were compacted count for the unit they are merged into in the ledger.
+    """
+    unknown_units = row_counts.keys() - {unit.id for unit in ledger}
+    compacted = next((unit for unit in ledger if not unit.unit), None)
+    if compacted is not None:
+        for number in unknown_units:
+            row_counts[compacted.id] += row_counts.pop(number)
+        unknown_units = set()
+    for unit in ledger:
+        if unit.done and row_counts[unit.id] != unit.archived - unit.deleted:
+            deleted = f", {unit.deleted} deleted" if unit.deleted else ""
+            count = row_counts[unit.id]
+            yield f"{unit.name}: ledger {unit.archived}{deleted}, table {count}"
+    for number in unknown_units:
+        yield f"{row_counts[number]} rows of source unit {number}, which is not in the ledger"
+
+
+def _check_dead_letters(
+    stream: str, connection: Connection[Any], ledger: Sequence[_SourceUnit]
+) -> Finding:
+    """Each dead letter is stored, or was deleted after its retention period."""
+    counts = dict(connection.execute(_DEAD_LETTER_QUERY, (stream,)).fetchall())
+    problems: list[str] = []
+    for unit in ledger:
+        count = counts.get(unit.id, 0)
+        if unit.done and count != unit.dead_lettered:
+            problems.append(f"{unit.name}: ledger {unit.dead_lettered}, stored or deleted {count}")
+    check = f"{stream}: all dead letters are stored"
+    return Finding(check, problems, f"{sum(counts.values()):,} dead letters")
 
 
 def _check_archived(
-    settings: Settings, connection: Connection[Any], kind: TableSpec, stored: str
+    settings: Settings, connection: Connection[Any], table_spec: TableSpec, query: str
 ) -> Finding:
-    """`stored`: a query of (rule, version, eid) up to a number. What is about chunks that have left need not be known
-    but to the archive."""
-    name = kind[0]
-    table = SequencedTable(open_storage(settings), kind)
-    archived = table.read()
-    keys = list(
-        zip(*(archived[column].to_pylist() for column in ("rule", "version", "eid")), strict=True)
-    )
-    kept = set(connection.execute(stored.encode(), (table.last_number(),)).fetchall())
-    gone = last_deleted_chunk(Catalog(connection).chunk_records())
-    since = None if gone is None else gone.to_ts
-    due = keys if since is None else compress(keys, micros_column(archived, "ts") >= since)
-    wrong = [f"{' '.join(key)} archived {n} times" for key, n in Counter(keys).items() if n > 1]
-    wrong += [f"{' '.join(key)} is settled, not archived" for key in kept - set(keys)]
-    wrong += [f"{' '.join(key)} is archived, not settled" for key in set(due) - kept]
-    return Finding(f"settled {name} are archived, each once", wrong, f"{len(keys):,} {name}")
+    """Settled rows of PostgreSQL are in an archive table, each once.
+
+    `query`: see `_SETTLED_QUERIES`. PostgreSQL may have deleted rows of the time of deleted chunks.
+    """
+    name = table_spec[0]
+    table = SequencedTable(open_storage(settings), table_spec)
+    archived_rows = table.read()
+    key_columns = [archived_rows[column].to_pylist() for column in ("rule", "version", "eid")]
+    archived = list(zip(*key_columns, strict=True))
+    settled = set(connection.execute(query.encode(), (table.last_number(),)).fetchall())
+    deleted_chunk = last_deleted_chunk(Catalog(connection).chunk_records())
+    expected = set(archived)
+    if deleted_chunk is not None and deleted_chunk.to_ts is not None:
+        ts = micros_column(archived_rows, "ts")
+        expected = {archived[row] for row in np.flatnonzero(ts >= deleted_chunk.to_ts)}
+    problems: list[str] = []
+    for key, count in Counter(archived).items():
+        if count > 1:
+            problems.append(f"{' '.join(key)} is archived {count} times")
+    problems += [f"{' '.join(key)} is settled, not archived" for key in settled - set(archived)]
+    problems += [f"{' '.join(key)} is archived, not settled" for key in expected - settled]
+    check = f"settled {name} are archived exactly once"
+    return Finding(check, problems, f"{len(archived):,} {name}")

@@ -1,6 +1,6 @@
-"""How a rule runs: which query judges it, who shares it, what is archived for it, how its recalls are taken apart."""
+"""How a rule is executed: engine, shared query, archived data, plans of its recalls."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moirae.config import Settings
@@ -20,174 +20,190 @@ from recall.query.plain import PlainQuery
 from recall.requests import SqlQuestion
 
 _MICROS_PER_SECOND = 1_000_000
-_ENGINE_LABELS = {
+_CONSTANTS_TABLE = "constants"  # name of the table of a shared query's constants
+_RECALL_ENGINES = {
     "spark": "spark",
-    "local": "the recall process itself",
-    "either": "the recall process itself, or spark",
+    "local": "recall process",
+    "either": "recall process or spark",
 }
 
 
 def explain_rule(
     settings: Settings, definitions: Sequence[Definition], name: str
 ) -> dict[str, Any]:
-    """All of it about one of some applied rules, as plain data; spans in seconds of event time."""
-    running = [
-        _active_rule(settings, definition)
+    """The execution of one of the applied rules, as plain data; durations in seconds."""
+    rules = {
+        definition.name: _make_active_rule(settings, definition)
         for definition in definitions
         if definition.rule.spec.enabled
-    ]
-    rule = next((one for one in running if one.name == name), None)
-    if rule is None:
-        return {"rule": name, "judged": {"by": "nobody: it is not enabled"}}
-    without_effect = keys_without_effect(rule.definition.rule)
-    return {
+    }
+    if name not in rules:
+        return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
+    rule = rules[name]
+    questions = build_questions(rule.definition, rule.tables)
+    explanation = {
         "rule": name,
         "version": rule.definition.version,
         "reads": {"streams": sorted(rule.shape.streams), "relations": sorted(rule.shape.relations)},
-        "judged": _explain_evaluation(settings, running, rule),
+        "evaluation": _explain_evaluation(settings, list(rules.values()), rule),
         "archived": _list_archived(rule),
         "contexts": _explain_contexts(rule),
         "recalls": {
-            recall: _explain_recall(settings, rule, question)
-            for recall, question in build_questions(rule.definition, rule.tables).items()
+            recall: _explain_recall(settings, question) for recall, question in questions.items()
         },
-        **({"without_effect": without_effect} if without_effect else {}),
     }
+    unused_keys = keys_without_effect(rule.definition.rule)
+    if unused_keys:
+        explanation["keys_without_effect"] = unused_keys
+    return explanation
 
 
-def _active_rule(settings: Settings, definition: Definition) -> ActiveRule:
-    streams = {name: stream.time for name, stream in settings.streams.items()}
-    tables = rule_tables(definition.rule, streams, frozenset(settings.relations))
+def _make_active_rule(settings: Settings, definition: Definition) -> ActiveRule:
+    time_columns = {name: stream.time for name, stream in settings.streams.items()}
+    tables = rule_tables(definition.rule, time_columns, frozenset(settings.relations))
     return ActiveRule(definition, tables, event_shape(definition.rule, tables))
 
 
 def _explain_evaluation(
-    settings: Settings, running: Sequence[ActiveRule], rule: ActiveRule
+    settings: Settings, rules: Sequence[ActiveRule], rule: ActiveRule
 ) -> dict[str, Any]:
-    sharing = RuleBatcher({name: stream.columns for name, stream in settings.streams.items()})
-    # Rules of the same kind and reach are settled over the same slices.
-    alike = [one for one in running if _slice_key(one) == _slice_key(rule)]
-    place = alike.index(rule)
-    group = next((one for one in sharing.batch(alike).batches if place in one.rule_indexes), None)
-    shape = rule.shape
-    told = (
-        "at once, provisionally; settled by the watermark"
-        if shape.is_stateless
-        else "when the watermark closes a window"
-    )
-    times = {
-        "told": told,
-        "reach": shape.reach / _MICROS_PER_SECOND,
-        "lag": shape.lag / _MICROS_PER_SECOND,
-    }
-    beside = event_overlap(rule.definition)
-    looks = {
-        "before": (shape.reach + beside.before) / _MICROS_PER_SECOND,
-        "after": (max(shape.lag, 0) + beside.after) / _MICROS_PER_SECOND,
-    }
-    local = settings.recall.engine != "spark"
-    by: dict[str, Any]
-    if group is None:
-        query = bind_event_query(rule).sql(dialect="spark")
-        by = {
-            "by": "spark",
-            "because": sharing.explain_not_plain(rule),
-            "query": query,
+    columns = {name: stream.columns for name, stream in settings.streams.items()}
+    batcher = RuleBatcher(columns)
+    # Rules are settled together if they read the same time range of their streams.
+    cohort = [member for member in rules if _cohort_key(member) == _cohort_key(rule)]
+    index = cohort.index(rule)
+    batches = batcher.batch(cohort).batches
+    batch = next((batch for batch in batches if index in batch.rule_indexes), None)
+    local_query: PlainQuery | None = None
+    query: dict[str, Any]
+    if batch is None:
+        query = {
+            "engine": "spark",
+            "reason": batcher.explain_not_plain(rule),
+            "query": bind_event_query(rule).sql(dialect="spark"),
             "constants": {},
             "shared_with": [],
         }
     else:
-        plain = group.duckdb_query if local else group.spark_query
-        constants = (
-            group.constants.take([group.rule_indexes.index(place)])
-            .drop_columns(["rule"])
-            .to_pylist()[0]
-        )
-        by = {
-            "by": "this process, or Spark where rows are not in memory" if local else "spark",
-            "query": plain.sql("constants"),
-            "constants": constants,
-            "shared_with": [alike[member].name for member in group.rule_indexes if member != place],
+        engine = "spark"
+        plain_query = batch.spark_query
+        if settings.recall.engine != "spark":
+            engine = "live process, or spark for rows that are not in memory"
+            plain_query = local_query = batch.duckdb_query
+        row = batch.constants.slice(batch.rule_indexes.index(index), 1).drop_columns(["rule"])
+        query = {
+            "engine": engine,
+            "query": plain_query.sql(_CONSTANTS_TABLE),
+            "constants": row.to_pylist()[0],
+            "shared_with": [
+                cohort[member].name for member in batch.rule_indexes if member != index
+            ],
         }
-    return {
-        **by,
-        **times,
-        "overlap": looks,
-        **_explain_windows(rule, group.duckdb_query if group is not None and local else None),
-    }
+    return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
 
 
-def _explain_windows(rule: ActiveRule, here: PlainQuery | None) -> dict[str, Any]:
-    """How windows that overlap are aggregated, if the rule has any; `here`: what this process judges it by."""
-    if not any(size > slide for size, slide, _ in window_specs(bind_event_query(rule))):
-        return {}
-    if here is None:
-        return {"windows": "aggregated whole at each slide: spark judges them"}
-    if here.paned_query is None:
-        return {"windows": "aggregated whole at each slide: one lies over another"}
-    length, count = (
-        here.paned_query.pane_length / _MICROS_PER_SECOND,
-        here.paned_query.window[0] // here.paned_query.pane_length,
-    )
-    return {
-        "windows": f"each merged of {count} panes of {length:g} s, a row aggregated once; whole while rows are few",
-        "partial": "constants".join(here.paned_query.partial),
-        "merge": "constants".join(here.paned_query.merge),
-    }
-
-
-def _slice_key(rule: ActiveRule) -> tuple[int, int, bool]:
+def _cohort_key(rule: ActiveRule) -> tuple[int, int, bool]:
     return rule.shape.reach, rule.shape.lag, rule.shape.is_stateless
 
 
+def _explain_times(rule: ActiveRule) -> dict[str, Any]:
+    """When events are detected, and the event time around them that is read, in seconds."""
+    shape = rule.shape
+    overlap = event_overlap(rule.definition)
+    detection = "when the watermark closes a window"
+    if shape.is_stateless:
+        detection = "on arrival (provisional), settled by the watermark"
+    return {
+        "detection": detection,
+        "reach": shape.reach / _MICROS_PER_SECOND,
+        "lag": shape.lag / _MICROS_PER_SECOND,
+        "overlap": {
+            "before": (shape.reach + overlap.before) / _MICROS_PER_SECOND,
+            "after": (max(shape.lag, 0) + overlap.after) / _MICROS_PER_SECOND,
+        },
+    }
+
+
+def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[str, Any]:
+    """How sliding windows are aggregated; empty for a rule without them.
+
+    `local_query`: the query of the live process, None where Spark evaluates the rule.
+    """
+    windows = window_specs(bind_event_query(rule))
+    if not any(size > slide for size, slide, _ in windows):
+        return {}
+    if local_query is None:
+        return {"windows": "each aggregated from all its rows: evaluated by spark"}
+    paned_query = local_query.paned_query
+    if paned_query is None:
+        return {"windows": "each aggregated from all its rows: it reads another window"}
+    length = paned_query.pane_length
+    size, _, _ = paned_query.window
+    return {
+        "windows": f"each merged from {size // length} panes of {length / _MICROS_PER_SECOND:g} s; "
+        "aggregated from all its rows while these are few",
+        "partial": _CONSTANTS_TABLE.join(paned_query.partial),
+        "merge": _CONSTANTS_TABLE.join(paned_query.merge),
+    }
+
+
 def _list_archived(rule: ActiveRule) -> list[str]:
-    spec = rule.definition.rule.spec
-    kept = [*(f"stream {name}" for name in sorted(rule.shape.streams)), "its events"]
     derived = select_archived_streams([rule.definition], rule.tables.streams, rule.tables.relations)
-    kept += [f"derived stream {name}" for name in sorted({one.name for one in derived})]
-    return [*kept, "the contexts of its alerts"] if spec.context or spec.surroundings else kept
+    names = [f"stream {name}" for name in sorted(rule.shape.streams)]
+    names.append("events")
+    names += [f"derived stream {name}" for name in sorted({stream.name for stream in derived})]
+    spec = rule.definition.rule.spec
+    if spec.context or spec.surroundings:
+        names.append("contexts of alerts")
+    return names
 
 
 def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
     return {
-        ask.name: {
-            "sql": ask.query.sql,
-            "compared": ask.is_compared,
-            "within": ask.within / _MICROS_PER_SECOND,
-            "delay": ask.delay / _MICROS_PER_SECOND,
+        context.name: {
+            "sql": context.query.sql,
+            "compared": context.is_compared,
+            "within": context.within / _MICROS_PER_SECOND,
+            "delay": context.delay / _MICROS_PER_SECOND,
             "limit": CONTEXT_ROWS,
         }
-        for ask in build_context_queries(rule.definition)
+        for context in build_context_queries(rule.definition)
     }
 
 
-def _explain_recall(settings: Settings, rule: ActiveRule, question: Any) -> dict[str, Any]:
-    if not isinstance(question, SqlQuestion):
-        return {
-            "kind": "similarity",
-            "over": list(question.contexts),
-            "merge": f"the {question.k} most similar so far, by {question.measure}",
-            "engine": "arrays in the recall process",
-            "revisions": "insert, update and delete rows",
-        }
+def _explain_recall(settings: Settings, question: Any) -> dict[str, Any]:
+    if isinstance(question, SqlQuestion):
+        return _explain_sql_recall(settings, question)
+    return {
+        "kind": "similarity",
+        "contexts": list(question.contexts),
+        "merge": f"the {question.k} most similar events so far, by {question.measure}",
+        "engine": "recall process",
+        "revisions": "insert, update and delete rows",
+    }
+
+
+def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, Any]:
     template = Template(question)
     split = template.split
     columns = {name: stream.columns for name, stream in settings.streams.items()}
-    reads = explain_engine(template, columns, settings.recall.engine)
-    errors = {
+    decision = explain_engine(template, columns, settings.recall.engine)
+    error_bounds = {
         aggregate.text: aggregate.error_bound
         for aggregate in split.aggregates
         if aggregate.error_bound
     }
-    return {
+    explanation: dict[str, Any] = {
         "kind": "sql",
         "partial": split.partial.sql(dialect="spark"),
         "merge": split.merge.sql(dialect="spark"),
-        **({"errors": errors} if errors else {}),
-        "engine": _ENGINE_LABELS[reads.engine],
-        "because": reads.reason,
-        "revisions": _explain_revisions(template),
     }
+    if error_bounds:
+        explanation["error_bounds"] = error_bounds
+    explanation["engine"] = _RECALL_ENGINES[decision.engine]
+    explanation["reason"] = decision.reason
+    explanation["revisions"] = _explain_revisions(template)
+    return explanation
 
 
 def _explain_revisions(template: Template) -> str:
@@ -195,9 +211,8 @@ def _explain_revisions(template: Template) -> str:
     split = template.split
     if split.is_global_aggregate:
         return "update the one row"
-    dropped = {"where", "having", "limit"} & {
-        name for name, value in split.merge.args.items() if value
-    }
     if split.selects_rows:
         return "insert and delete rows"
-    return "insert, update and delete rows" if dropped else "insert and update rows"
+    clauses: Mapping[str, Any] = split.merge.args
+    can_delete = any(clauses.get(name) for name in ("where", "having", "limit"))
+    return "insert, update and delete rows" if can_delete else "insert and update rows"

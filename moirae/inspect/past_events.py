@@ -1,6 +1,6 @@
-"""What the past says about an event: the last answers of its recalls, and past events with what was done then."""
+"""Answers of an event's recalls, and the past events that they name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -10,148 +10,178 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
-from archiver.times import from_micros
-from recall.confidence import load_calibration
-from recall.ledger import Ledger
-from recall.query import order_columns
-from recall.similarity import answer_features
-
-_QUERIES = sql.load("past")
 
 
 @dataclass(frozen=True)
 class SimilarEvent:
-    """A past event like the new one. `past` holds its alert, context and notes; None where it is forgotten."""
+    """A past event that is similar to an event."""
 
     eid: UUID
     rank: int
+    """From 1, the most similar event."""
     score: float
     ts: datetime
     shared: list[tuple[str, float]]
+    """Context terms of both events with their share of the score, largest first."""
     only_new: list[str]
+    """Context terms of the new event only."""
     only_past: list[str]
+    """Context terms of the past event only."""
     past: Mapping[str, Any] | None
+    """The alert, context and notes of the past event; None where they have been deleted."""
 
     @property
     def resolutions(self) -> list[Mapping[str, Any]]:
-        """What fixed it, the last first."""
+        """Notes that record how the alert was resolved, newest first."""
         notes = self.past["notes"] if self.past else []
         return [note for note in reversed(notes) if note["kind"] == "resolution"]
 
     @property
     def kind(self) -> str | None:
-        """What it turned out to be: the tag of its last resolution that has one."""
-        return next((note["tag"] for note in self.resolutions if note["tag"] is not None), None)
+        """The tag of the newest resolution that has one."""
+        tags = [note["tag"] for note in self.resolutions if note["tag"] is not None]
+        return tags[0] if tags else None
 
 
 @dataclass(frozen=True)
 class RecallAnswer:
-    """The last answer of a recall. `rows` of an SQL recall, `hits` of a similarity recall; None: no answer yet."""
+    """The last answer of a recall.
+
+    An SQL recall has `rows`, a similarity recall has `hits`. Both are None without an answer.
+    """
 
     recall: str
     kind: str
     state: str
     number: int
+    """Number of the revision, 0 without an answer."""
     coverage: Mapping[str, Any] | None
     rows: list[dict[str, Any]] | None
     hits: list[SimilarEvent] | None
     error: str | None
-    """What has failed, wholly or in part."""
+    """Why the recall, or a part of it, has failed."""
     estimates: list[dict[str, Any]] | None = None
-    """For each row, by column: what is likely over all that was asked for, with its interval."""
+    """For each row, by column: the estimate for the whole range, with its interval."""
     comparable: float | None = None
-    """The probability that the best hit is of the same kind, once the answer is final and enough was learned; as it was
-    when the answer became final, where that was stored."""
+    """The calibrated probability that the best hit is of the same kind.
+
+    None until the answer is final, and where there are too few judged events to learn from. It is
+    stored with the answer; for older answers it is computed from the present calibration.
+    """
 
 
 def load_answers(connection: Connection[Any], eid: UUID) -> list[RecallAnswer]:
-    """The last answer of each recall of an event, similarity last."""
-    found = [
-        _make_answer(connection, row) for row in Ledger(connection).latest_answers(eid).values()
-    ]
-    return sorted(found, key=lambda answer: (answer.kind != "sql", answer.recall))
+    """The last answer of each recall of an event: SQL recalls, then similarity recalls, by name."""
+    from recall.ledger import Ledger
+
+    rows = Ledger(connection).latest_answers(eid).values()
+    answers = [_make_answer(connection, row) for row in rows]
+    return sorted(answers, key=lambda answer: (answer.kind != "sql", answer.recall))
 
 
 def load_past_events(
     connection: Connection[Any], eids: Iterable[UUID]
 ) -> dict[UUID, dict[str, Any]]:
-    """Past events as people know them, by id."""
+    """Events with their alert, context and notes, by ID. Deleted events are left out."""
+    query = sql.load("past")["past"]
     with connection.cursor(row_factory=dict_row) as cursor:
-        return {row["eid"]: row for row in cursor.execute(_QUERIES["past"], {"eids": list(eids)})}
+        return {row["eid"]: row for row in cursor.execute(query, {"eids": list(eids)})}
 
 
 def _make_answer(connection: Connection[Any], row: Mapping[str, Any]) -> RecallAnswer:
-    kind, rows = row["request"]["kind"], row["answer"]
     hits = None
-    if kind == "similar" and rows is not None:
-        events = load_past_events(connection, [UUID(hit["past_eid"]) for hit in rows])
-        hits = [
-            SimilarEvent(
-                UUID(hit["past_eid"]),
-                hit["rank"],
-                hit["score"],
-                from_micros(hit["past_ts"]),
-                [(term, share) for term, share in hit["shared"]],
-                hit["only_new"],
-                hit["only_past"],
-                events.get(UUID(hit["past_eid"])),
-            )
-            for hit in rows
-        ]
+    rows = None
+    estimates = None
+    if row["request"]["kind"] == "similar":
+        if row["answer"] is not None:
+            hits = _load_hits(connection, row["answer"])
+    else:
+        rows = _order_columns(row["request"]["sql"], row["answer"])
+        estimates = _order_columns(row["request"]["sql"], row["estimates"] or None)
     return RecallAnswer(
-        row["recall"],
-        kind,
-        row["state"],
-        row["number"] or 0,
-        row["coverage"],
-        None if hits is not None or rows is None else order_columns(row["request"]["sql"], rows),
-        hits,
-        row["error"],
-        order_columns(row["request"]["sql"], row["estimates"]) if row["estimates"] else None,
-        _comparable_probability(connection, row, hits) if hits else None,
+        recall=row["recall"],
+        kind=row["request"]["kind"],
+        state=row["state"],
+        number=row["number"] or 0,
+        coverage=row["coverage"],
+        rows=rows,
+        hits=hits,
+        error=row["error"],
+        estimates=estimates,
+        comparable=_comparable_probability(connection, row, hits) if hits else None,
     )
+
+
+def _order_columns(
+    query: str, rows: Sequence[Mapping[str, Any]] | None
+) -> list[dict[str, Any]] | None:
+    """The rows with columns in the order of the SELECT."""
+    from recall.query import order_columns
+
+    return None if rows is None else order_columns(query, rows)
+
+
+def _load_hits(
+    connection: Connection[Any], rows: Sequence[Mapping[str, Any]]
+) -> list[SimilarEvent]:
+    from archiver.times import from_micros
+
+    past_events = load_past_events(connection, [UUID(row["past_eid"]) for row in rows])
+    hits: list[SimilarEvent] = []
+    for row in rows:
+        eid = UUID(row["past_eid"])
+        event = SimilarEvent(
+            eid=eid,
+            rank=row["rank"],
+            score=row["score"],
+            ts=from_micros(row["past_ts"]),
+            shared=[(term, share) for term, share in row["shared"]],
+            only_new=row["only_new"],
+            only_past=row["only_past"],
+            past=past_events.get(eid),
+        )
+        hits.append(event)
+    return hits
 
 
 def _comparable_probability(
-    connection: Connection[Any], row: Mapping[str, Any], hits: list[SimilarEvent]
+    connection: Connection[Any], row: Mapping[str, Any], hits: Sequence[SimilarEvent]
 ) -> float | None:
-    """See `Answer.comparable`. Stored with the answer; where it is not, by what is known now."""
+    """See `RecallAnswer.comparable`."""
+    from recall.confidence import load_calibration
+    from recall.similarity import answer_features
+
     if row["comparable"] is not None:
         return float(row["comparable"])
-    model = (
-        load_calibration(connection, row["rule"], row["version"], row["recall"])
-        if row["coverage"]["final"]
-        else None
-    )
-    if model is None:
+    if not row["coverage"]["final"]:
         return None
-    events = row["answer"][0]["corpus"]["events"]
-    return model.probability(
-        answer_features([hit.score for hit in hits], [hit.kind for hit in hits], events)
-    )
+    calibration = load_calibration(connection, row["rule"], row["version"], row["recall"])
+    if calibration is None:
+        return None
+    scores = [hit.score for hit in hits]
+    kinds = [hit.kind for hit in hits]
+    corpus_size = row["answer"][0]["corpus"]["events"]
+    return calibration.probability(answer_features(scores, kinds, corpus_size))
 
 
 def describe_coverage(coverage: Mapping[str, Any]) -> str:
-    """A coverage in words."""
-    total = coverage["read"] + coverage["left"] + coverage["failed"]
-    since = (
-        "the beginning"
-        if coverage["read_from"] is None
-        else f"{from_micros(coverage['read_from']):%Y-%m-%d %H:%M}Z"
-    )
-    words = f"{coverage['read']} of {total} chunks, back to {since}"
+    """A coverage in a line: chunks read of all, and what they leave open."""
+    from archiver.times import from_micros
+
+    chunk_count = coverage["read"] + coverage["left"] + coverage["failed"]
+    start = "the beginning"
+    if coverage["read_from"] is not None:
+        start = f"{from_micros(coverage['read_from']):%Y-%m-%d %H:%M}Z"
+    parts = [f"{coverage['read']} of {chunk_count} chunks, back to {start}"]
     if coverage.get("by_summary"):
-        words += f", {coverage['by_summary']} more ruled out by summaries"
+        parts.append(f"{coverage['by_summary']} skipped by their summary")
     if coverage["failed"]:
-        words += f", {coverage['failed']} failed"
+        parts.append(f"{coverage['failed']} failed")
     if coverage.get("changed"):
-        words += f", rows came late into {coverage['changed']} of them since"
+        parts.append(f"late rows in {coverage['changed']} of them since")
     if coverage["left"] and coverage.get("hopeful") is not None:
-        no, some = (
-            "no unread chunk can change this",
-            f"{coverage['hopeful']} of the unread may change this",
-        )
-        words += f"; {some if coverage['hopeful'] else no}"
+        hopeful = coverage["hopeful"] or "none"
+        parts.append(f"{hopeful} of the unread chunks can change the answer")
     if coverage["final"]:
-        words += ", final" if not coverage["partial"] else ", final but partial"
-    return words
+        parts.append("final but partial" if coverage["partial"] else "final")
+    return ", ".join(parts)

@@ -9,7 +9,6 @@ import psycopg
 from psycopg import Connection
 
 import sql
-from archiver.ingest import Catalog
 from moirae.runtime.roles import list_processes
 
 # Seconds between two lines at first, and at most: they come more seldom the longer a drain takes.
@@ -57,6 +56,8 @@ class ProgressReporter:
 
     def _drain_line(self, connection: Connection[Any]) -> str:
         """How far a drain has come, since it was first looked at."""
+        from archiver.ingest import Catalog
+
         read = sum(account["read"] for account in Catalog(connection).accounting())
         alerts = connection.execute(sql.load("alerts")["counts"]).fetchone()
         recalls = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())

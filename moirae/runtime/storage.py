@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from archiver.storage import FileCache, StorageRoot
 from moirae.config import Settings
 
 if TYPE_CHECKING:
-    from archiver.storage import S3Storage
+    from archiver.storage import S3Storage, StorageRoot
 
 _S3_SCHEME = "s3://"
 # Seconds longer than a history query may take, until copies of what it reads may go.
@@ -16,7 +15,7 @@ _CACHE_GRACE = 60.0
 _CHECK_ATTEMPTS = 2
 
 
-def open_storage(settings: Settings) -> StorageRoot:
+def open_storage(settings: Settings) -> "StorageRoot":
     """Where the archive is. Nothing is asked of it yet."""
     return _open_s3(settings) or Path(settings.archive)
 
@@ -31,7 +30,7 @@ def check_storage(settings: Settings) -> None:
 def _open_s3(settings: Settings, **tries: int) -> "S3Storage | None":
     if not settings.archive.startswith(_S3_SCHEME):
         return None
-    from archiver.storage import S3Storage
+    from archiver.storage import FileCache, S3Storage
 
     home, grace = Path(settings.home), settings.recall.query_timeout.total_seconds() + _CACHE_GRACE
     folder = home / "cache" / settings.archive.removeprefix(_S3_SCHEME)

@@ -22,7 +22,6 @@ from moirae.runtime import database, storage
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.roles import ReconnectingRole
 from moirae.runtime.signals import Signals
-from recall.ledger import CommandExecutor
 
 _LOG = structlog.get_logger()
 
@@ -173,6 +172,8 @@ def _drain_recalls(
 
 
 def _has_open_recalls(connection: Connection[Any]) -> bool:
+    from recall.ledger import CommandExecutor
+
     try:
         row = connection.execute(sql.load("recalls")["open"]).fetchone()
         assert row is not None

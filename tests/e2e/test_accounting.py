@@ -117,7 +117,7 @@ def test_every_record_is_accounted_for(filled: tuple[Stage, Model]) -> None:
 def test_the_doctor_finds_nothing(filled: tuple[Stage, Model]) -> None:
     made, _ = filled
     findings = run_checks(made.settings, made.connection)
-    assert [finding for finding in findings if finding.wrong] == []
+    assert [finding for finding in findings if finding.problems] == []
     assert len(findings) > 5
 
 
@@ -129,7 +129,7 @@ def test_the_doctor_finds_what_is_wrong(filled: tuple[Stage, Model]) -> None:
         "dead_letters LIMIT 1)"
     )
     wrong = [
-        finding.check for finding in run_checks(made.settings, made.connection) if finding.wrong
+        finding.check for finding in run_checks(made.settings, made.connection) if finding.problems
     ]
     made.connection.execute("UPDATE units SET archived = archived - 1 WHERE id = 1")
     assert len(wrong) == 3

@@ -86,8 +86,8 @@ def test_a_rule_added_later_has_its_past(place: Place) -> None:
     assert not any(alert["past"] for alert in listed)
     place.moirae("doctor")
     print(
-        f"{len(found):,} events, {len(known)} past ones among hits; all in {time.monotonic() - "
-        f"began:.0f} s"
+        f"{len(found):,} events, {len(known)} past ones among hits; "
+        f"all in {time.monotonic() - began:.0f} s"
     )
 
 

@@ -115,7 +115,7 @@ def test_a_drain_reads_to_the_offsets_of_its_start_and_no_record_twice() -> None
         assert sum(malformed for *_, malformed in units) == 2
         assert {unit.split("/")[1] for unit, *_ in units} == {"0", "1"}
         assert not [
-            finding for finding in run_checks(made.settings, made.connection) if finding.wrong
+            finding for finding in run_checks(made.settings, made.connection) if finding.problems
         ]
 
 

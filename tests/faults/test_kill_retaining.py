@@ -55,9 +55,9 @@ def test_what_is_forgotten_stays_accounted_for(kills: int) -> None:
             assert account["read"] == units * ROWS + units + (units + 6) // 7
             assert (account["archived"], account["duplicates"]) == (units * ROWS, units)
             wrong = [
-                (finding.check, finding.wrong)
+                (finding.check, finding.problems)
                 for finding in run_checks(settings, connection)
-                if finding.wrong
+                if finding.problems
             ]
             assert not wrong
         connection.close()

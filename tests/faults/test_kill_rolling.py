@@ -100,9 +100,9 @@ def test_a_reader_sees_each_row_once(kills: int) -> None:
         states = Counter(chunk.state for chunk in look.catalog.chunks())
         assert states["expired"] and states["recent"] == 2 and states["old"]
         wrong = [
-            (finding.check, finding.wrong)
+            (finding.check, finding.problems)
             for finding in run_checks(look.settings, look.connection)
-            if finding.wrong
+            if finding.problems
         ]
         assert not [one for one in wrong if "source" not in one[0]] and len(wrong) <= 1, wrong
         look.connection.close()

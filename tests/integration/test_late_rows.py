@@ -111,7 +111,7 @@ def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
         )
         (letter,) = writer.catalog.dead_letters("past", "expired", 10)
         assert b'"expired"' in letter["raw"]
-        assert not [f for f in run_checks(past.settings, past.connection) if f.wrong]
+        assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
     finally:
         maintenance.stop()
 
@@ -132,7 +132,7 @@ def test_files_of_an_expired_chunk_are_deleted(past: History) -> None:
         while any((root / "streams" / "past" / f"chunk={chunk}").exists() for chunk in deleted):
             assert time.monotonic() < deadline, "the files are not deleted"
             time.sleep(0.1)
-        assert not [f for f in run_checks(past.settings, past.connection) if f.wrong]
+        assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
     finally:
         maintenance.stop()
 

@@ -40,7 +40,7 @@ def test_history_is_rolled_over_and_asked(bucket: str) -> None:
         reader.refresh_present({chunk.id for chunk in writer.chunks})
         assert sum(map(len, reader.snapshot("past", None, None).rows)) == CHUNKS * ROWS + 1
         assert [
-            finding for finding in run_checks(past.settings, past.connection) if finding.wrong
+            finding for finding in run_checks(past.settings, past.connection) if finding.problems
         ] == []
         assert not Path(past.settings.home, "archive").exists()
 
@@ -85,7 +85,7 @@ def test_a_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
             and {file.path for file in other.data_files()} == known
         )
         assert [
-            finding for finding in run_checks(past.settings, past.connection) if finding.wrong
+            finding for finding in run_checks(past.settings, past.connection) if finding.problems
         ] == []
         sweeper = Vacuum(1.0)
         for now in (0.0, other.storage.min_file_retention):

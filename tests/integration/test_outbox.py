@@ -88,4 +88,4 @@ def test_rows_wait_for_one_another_and_are_archived_once(
     before = table.last_number()
     other.flush_if_due(present, 2.0)
     assert table.last_number() == before + COMMIT_ROWS, "enough for a file"
-    assert not [finding for finding in run_checks(settings, connection) if finding.wrong]
+    assert not [finding for finding in run_checks(settings, connection) if finding.problems]

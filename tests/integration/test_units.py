@@ -87,7 +87,7 @@ class Archive:
     def is_healthy(self) -> bool:
         """Whether `moirae doctor` reports no problem."""
         return not [
-            finding for finding in run_checks(self.settings, self.connection) if finding.wrong
+            finding for finding in run_checks(self.settings, self.connection) if finding.problems
         ]
 
 

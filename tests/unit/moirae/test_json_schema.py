@@ -10,11 +10,11 @@ import pytest
 from moirae.json_schema import SCHEMA_FOLDER, find_stale, generate_schemas, main
 
 
-def test_the_files_are_current() -> None:
+def test_committed_schemas_match_the_models() -> None:
     assert find_stale(SCHEMA_FOLDER) == (), "run python -m moirae.json_schema"
 
 
-def test_check_tells_what_is_stale_and_writing_mends_it(
+def test_check_lists_stale_schemas_and_writing_updates_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--check"], tmp_path) == 1
@@ -26,7 +26,7 @@ def test_check_tells_what_is_stale_and_writing_mends_it(
 
 
 @pytest.mark.parametrize("name", sorted(generate_schemas()))
-def test_durations_stand_as_they_are_written(name: str) -> None:
+def test_durations_are_written_as_in_yaml(name: str) -> None:
     text = generate_schemas()[name]
     assert json.loads(text)["title"].startswith("Moirae")
     assert '"default": "P' not in text
@@ -34,7 +34,7 @@ def test_durations_stand_as_they_are_written(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(generate_schemas()))
-def test_every_key_says_what_it_is(name: str) -> None:
+def test_every_key_has_a_description(name: str) -> None:
     schema = json.loads(generate_schemas()[name])
     for title, definition in {**schema["$defs"], "": schema}.items():
         for key, value in definition["properties"].items():

@@ -1,0 +1,160 @@
+"""Answers of recalls, drawn on a terminal."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from moirae.cli.options import escape_control, format_cell, format_time, make_console
+
+if TYPE_CHECKING:
+    from moirae.inspect import RecallAnswer, SimilarEvent
+
+_ANSWER_WIDTH = 160  # characters of a line when standard output is not a terminal
+_MAX_ROWS = 20  # of an SQL answer
+_MAX_TERMS = 5  # shared terms of a past event
+_ALERT_PREFIX = 8  # characters of an alert ID, enough for `alerts resolve` and `similar`
+_OPEN_STATES = ("waiting", "running", "suspended")
+# Below this probability that the best hit is of the same kind, a hint is shown.
+_COMPARABLE_THRESHOLD = 0.25
+_NOTE_LABELS = {"ack": "acknowledged by", "note": "note", "resolution": "resolution"}
+
+
+def print_answers(answers: Iterable["RecallAnswer"]) -> None:
+    """Print answers, each with its coverage."""
+    make_console(_ANSWER_WIDTH).print(render_answers(answers))
+
+
+def render_answers(answers: Iterable["RecallAnswer"]) -> RenderableType:
+    """Answers one below the other."""
+    return Group(*map(render_answer, answers))
+
+
+def render_answer(answer: "RecallAnswer") -> RenderableType:
+    """An answer below the name of its recall and its coverage."""
+    heading = Text.assemble((f"{answer.recall}  ", "bold"), (_describe_state(answer), "dim"))
+    parts: list[RenderableType] = [heading]
+    if answer.hits is not None and answer.comparable is not None:
+        parts.append(_render_comparable(answer.comparable))
+    parts.append(_render_result(answer))
+    if answer.error is not None:
+        parts.append(Text(f"  failed: {escape_control(answer.error)}", "red"))
+    return Group(*parts, Text(""))
+
+
+def _describe_state(answer: "RecallAnswer") -> str:
+    from moirae.inspect import describe_coverage
+
+    if answer.coverage is None:
+        return answer.state
+    return f"revision {answer.number}, {answer.state}: {describe_coverage(answer.coverage)}"
+
+
+def _render_result(answer: "RecallAnswer") -> RenderableType:
+    if answer.hits is not None:
+        return render_hits(answer.hits) if answer.hits else Text("  no similar event so far")
+    if answer.rows is not None:
+        is_partial = answer.coverage is not None and answer.coverage["partial"]
+        # Estimates of a complete answer are its values.
+        return _render_rows(answer.rows, (answer.estimates or []) if is_partial else [])
+    return Text("  no answer yet" if answer.state in _OPEN_STATES else "  no answer")
+
+
+def _render_comparable(probability: float) -> Text:
+    """The calibrated probability that the best hit is of the same kind."""
+    if probability < _COMPARABLE_THRESHOLD:
+        return Text(
+            "  probably no comparable event: the best hit is of the same kind in "
+            f"{probability:.0%} of such cases"
+        )
+    return Text(f"  the best hit is of the same kind in {probability:.0%} of such cases", "dim")
+
+
+def render_hits(similar_events: Iterable["SimilarEvent"]) -> RenderableType:
+    """Past events by rank, each with the terms it shares and the notes of its alert."""
+    lines: list[Text] = []
+    for event in similar_events:
+        lines += _render_hit(event)
+    return Group(*lines)
+
+
+def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
+    past = event.past or {}
+    summary = (past.get("annotations") or {}).get("summary") or format_cell(past.get("key") or {})
+    alert_id = f"{str(past['alert'])[:_ALERT_PREFIX]}  " if past.get("alert") else ""
+    yield Text.assemble(
+        (f"  {event.rank:>2}. {event.score:.3f} ", "bold cyan"),
+        (f"{alert_id}{format_time(event.ts)}  ", "dim"),
+        escape_control(summary),
+        (_format_outcome(past), "dim"),
+    )
+    shared = [f"{escape_control(term)} {share:.0%}" for term, share in event.shared[:_MAX_TERMS]]
+    yield Text.assemble(("      shares ", "dim"), ", ".join(shared))
+    for note in _select_notes(past.get("notes", ())):
+        yield _render_note(note)
+
+
+def _select_notes(notes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """The last acknowledgement, the last note and the last resolution."""
+    last_notes = {note["kind"]: note for note in notes}
+    for kind in _NOTE_LABELS:
+        if kind in last_notes:
+            yield last_notes[kind]
+
+
+def _render_note(note: Mapping[str, Any]) -> Text:
+    kind = note["kind"]
+    author = f"{escape_control(note['author'])}: " if kind == "ack" else ""
+    tag = f" [{escape_control(note['tag'])}]" if note["tag"] else ""
+    style = "green" if kind == "resolution" else ""
+    label = (f"      {_NOTE_LABELS[kind]} ", "dim")
+    return Text.assemble(label, author, (escape_control(note["text"]), style), tag)
+
+
+def _format_outcome(past: Mapping[str, Any]) -> str:
+    """How long the alert of a past event lasted, and how often it recurred."""
+    if not past or past.get("starts_at") is None:
+        return ""
+    end = past["ends_at"] or past["last_at"]
+    minutes = (end - past["starts_at"]).total_seconds() / 60
+    outcome = f"  lasted {minutes:.0f} min"
+    if past["again"]:
+        outcome += f", recurred {past['again']} times within a week"
+    return outcome
+
+
+def _render_rows(rows: list[dict[str, Any]], estimates: list[dict[str, Any]]) -> RenderableType:
+    """The rows of an answer, each above the estimates for the whole range of the recall."""
+    if not rows:
+        return Text("  no rows so far")
+    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2))
+    for name in rows[0]:
+        table.add_column(f"  {name}")
+    shown = rows[:_MAX_ROWS]
+    for row, estimate in zip_longest(shown, estimates[: len(shown)]):
+        table.add_row(*[f"  {_format_value(value)}" for value in row.values()])
+        if estimate is not None:
+            cells = [f"  {_format_estimate(estimate.get(name))}" for name in row]
+            table.add_row(*cells, style="dim")
+    if len(rows) <= _MAX_ROWS:
+        return table
+    return Group(table, Text(f"  … and {len(rows) - _MAX_ROWS:,} more (use -o json)", "dim"))
+
+
+def _format_estimate(estimate: Mapping[str, Any] | None) -> str:
+    """An estimate with its confidence interval: ≈ 12 [10, 14]; an open side is left empty."""
+    if estimate is None or estimate["value"] is None:
+        return ""
+    text = f"≈ {_format_value(estimate['value'])}"
+    bounds = [estimate["low"], estimate["high"]]
+    if bounds == [None, None]:
+        return text
+    low, high = ("" if bound is None else _format_value(bound) for bound in bounds)
+    return f"{text} [{low}, {high}]"
+
+
+def _format_value(value: Any) -> str:
+    return f"{value:,.2f}" if isinstance(value, float) else format_cell(value)

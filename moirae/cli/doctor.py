@@ -1,0 +1,53 @@
+"""`moirae doctor`: verify that the database and the archive agree."""
+
+from collections.abc import Sequence
+
+import typer
+
+from moirae.cli.options import (
+    DEFAULT_WORKSPACE,
+    OutputFormat,
+    OutputOption,
+    WorkspaceOption,
+    open_workspace,
+    print_json,
+    print_table,
+    print_warnings,
+)
+from moirae.runtime import check_storage
+
+_SHOWN_PROBLEMS = 10  # of one check in a table
+
+
+def doctor(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """Verify that ledger and archive agree, record by record. Exit code 1 if a check fails."""
+    from moirae.inspect import run_checks
+    from moirae.rules import find_unused_keys, read_rule_files
+
+    with open_workspace(workspace) as (settings, connection):
+        rules, _ = read_rule_files(settings.find_rule_files(), settings.table_names)
+        print_warnings([*settings.warnings, *find_unused_keys(rules)])
+        check_storage(settings)
+        findings = run_checks(settings, connection)
+    if output is OutputFormat.JSON:
+        print_json([vars(finding) for finding in findings])
+    else:
+        rows = []
+        for finding in findings:
+            result = "FAIL" if finding.problems else "OK"
+            rows.append(
+                (result, finding.check, format_problems(finding.problems) or finding.summary)
+            )
+        print_table(["result", "check", "details"], rows, "")
+    raise typer.Exit(any(finding.problems for finding in findings))
+
+
+def format_problems(problems: Sequence[str]) -> str:
+    """The problems that a check has found, as far as a table shows them."""
+    text = "; ".join(problems[:_SHOWN_PROBLEMS])
+    omitted = len(problems) - _SHOWN_PROBLEMS
+    if omitted <= 0:
+        return text
+    return f"{text}; … and {omitted:,} more (use -o json)"

@@ -1,0 +1,147 @@
+"""`moirae status`: problems of a workspace, and counts of what it has processed."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from moirae.cli.options import (
+    DEFAULT_WORKSPACE,
+    OutputFormat,
+    OutputOption,
+    WorkspaceOption,
+    open_workspace,
+    print_json,
+    print_table,
+    print_warnings,
+)
+from moirae.config import load_settings_from_environment
+from moirae.errors import MoiraeError, Unreachable
+from moirae.runtime import (
+    DiskSpace,
+    describe_disk_problem,
+    measure_disk_space,
+    open_storage,
+)
+
+_OVERLOAD_AGE = 10.0  # seconds that the oldest queued recall waits
+
+_STREAM_COLUMNS = ("stream", "read", "archived", "late", "duplicates", "dead letters", "newest")
+_PROCESS_COLUMNS = ("process", "pid", "state", "alive", "started", "error")
+
+
+def status(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+) -> None:
+    """Show the state of the workspace. Exit code 0 if it is healthy, 1 if there is a problem."""
+    from moirae.inspect import assess_health, list_problems
+
+    settings = load_settings_from_environment(workspace)
+    report = _collect(workspace, measure_disk_space(settings))
+    problems = list_problems(report)
+    print_warnings(settings.warnings)
+    if output is OutputFormat.JSON:
+        warnings = list(map(str, settings.warnings))
+        print_json({**report, "problems": problems, "warnings": warnings})
+    else:
+        for problem in problems:
+            print(f"PROBLEM: {problem}")
+        if not problems:
+            print(f"OK: {assess_health(report)[1]}")
+        _print_report(report)
+    raise typer.Exit(1 if problems else 0)
+
+
+def _collect(workspace: Path, disks: list[DiskSpace]) -> dict[str, Any]:
+    from moirae.inspect import collect_status
+
+    try:
+        with open_workspace(workspace) as (settings, connection):
+            return collect_status(connection, open_storage(settings), disks)
+    except MoiraeError as error:
+        # A database that does not start because its disk is full does not say so itself.
+        disk_problems = [describe_disk_problem(disk) for disk in disks if disk.full]
+        kind = Unreachable if isinstance(error, Unreachable) else MoiraeError
+        raise kind("\n".join([str(error), *disk_problems])) from error
+
+
+def _print_report(report: Mapping[str, Any]) -> None:
+    print()
+    streams = [_format_stream(name, stream) for name, stream in report["streams"].items()]
+    print_table(_STREAM_COLUMNS, streams, "no stream has been read")
+    print()
+    for line in _summarize(report):
+        print(line)
+    print()
+    print_table(_PROCESS_COLUMNS, map(_format_process, report["processes"]), "no process has run")
+
+
+def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
+    """One line for each part of the workspace."""
+    from moirae.evaluation import CONTEXT_ROWS
+    from moirae.history import format_progress
+
+    events = report["events"]
+    running = [rule for rule in report["rules"] if rule["state"] == "running"]
+    yield f"alerts: {_format_counts(dict(sorted(report['alerts'].items())))}"
+    yield f"events: {events['settled']:,} settled, {events['detected']:,} detected"
+    yield f"chunks: {_format_counts(report['chunks'])}"
+    yield f"recalls: {_format_counts(dict(sorted(report['recalls'].items())))}"
+    if report["recall_queue"]["oldest_seconds"] >= _OVERLOAD_AGE:
+        yield format_overload(report["recall_queue"])
+    for rule, count in report["truncated_contexts"].items():
+        yield (
+            f"contexts of {rule}: {count:,} truncated at {CONTEXT_ROWS:,} rows "
+            "(see `moirae events show`)"
+        )
+    yield f"rules: {len(running)} of {len(report['rules'])} running"
+    for rule, progress in report["history"].items():
+        yield f"history of {rule}: {format_progress(progress)}"
+    for stream in report["derived"]:
+        yield (
+            f"derived stream {stream['stream']}: {stream['rows']:,} rows of "
+            f"{stream['chunks']} chunks archived"
+        )
+    for index in report["indexes"]:
+        yield (
+            f"index of {index['rule']} ({', '.join(index['contexts'])}): "
+            f"{index['written']:,} of {index['events']:,} events written"
+        )
+
+
+def format_overload(queue: Mapping[str, Any]) -> str:
+    """A warning that recalls are requested faster than they are answered."""
+    return (
+        f"overloaded: {queue['queued']:,} recalls queued (oldest {queue['oldest_seconds']:.0f} s), "
+        f"{queue['answered']:,} of them with a first answer"
+    )
+
+
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
+
+
+def _format_stream(name: str, stream: Mapping[str, Any]) -> list[Any]:
+    account = stream["accounting"]
+    return [
+        name,
+        account["read"],
+        account["archived"],
+        stream["late"],
+        account["duplicates"],
+        account["dead_lettered"],
+        stream["newest"],
+    ]
+
+
+def _format_process(process: Mapping[str, Any]) -> list[Any]:
+    first_line = (process["error"] or "").partition("\n")[0]
+    return [
+        process["role"],
+        str(process["pid"]),
+        process["state"],
+        process["alive"],
+        process["started_at"],
+        first_line,
+    ]

@@ -1,0 +1,155 @@
+"""Assessment of a workspace: problems that need attention, and its state in a line.
+
+Functions take the status as `moirae.inspect.collect_status` returns it.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from psycopg import Connection
+
+from moirae.runtime import DiskSpace, describe_disk_problem, list_processes
+
+# After a live process has exited, another may be starting for this long after its last heartbeat.
+_START_GRACE = timedelta(minutes=2)
+
+
+def assess_health(status: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether the workspace is healthy, and a line: its state, or the most urgent problem."""
+    problems = list_problems(status)
+    if problems:
+        return False, problems[0]
+    return _assess_live_process(status)
+
+
+def list_problems(status: Mapping[str, Any]) -> list[str]:
+    """All problems, the most urgent first. Each states the remedy."""
+    return list(_find_problems(status))
+
+
+def is_balanced(account: Mapping[str, int]) -> bool:
+    """Whether every record read is archived, a duplicate or a dead letter."""
+    return account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
+
+
+def is_live_available(connection: Connection[Any]) -> bool:
+    """Whether a live process runs or will run soon.
+
+    It may be starting after another has exited, or `moirae up` may be about to start it.
+    """
+    processes = _by_role(list_processes(connection))
+    if _is_alive(processes.get("up")):
+        return True
+    return "live" in processes and _may_be_running(processes["live"])
+
+
+def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
+    if not is_balanced(status["accounting"]):
+        yield (
+            "accounting mismatch: not every record read is archived, a duplicate or a dead letter: "
+            "run `moirae doctor`"
+        )
+    for disk in map(DiskSpace.from_json, status["disks"]):
+        if disk.full:
+            yield describe_disk_problem(disk)
+    quarantined = [rule["rule"] for rule in status["rules"] if rule["state"] == "quarantined"]
+    if quarantined:
+        yield f"rules in quarantine: {', '.join(quarantined)}: see `moirae rules list`"
+    if status["rule_files"]["problems"]:
+        first_problem = status["rule_files"]["problems"][0]
+        yield f"rule files rejected, the previous rules stay in use: {first_problem}"
+    for relation in status["relation_errors"]:
+        yield (
+            f"relation {relation['relation']}: its source cannot be read, the last version stays "
+            f"in use: {relation['error']}"
+        )
+    yield from _find_process_problems(status)
+
+
+def _find_process_problems(status: Mapping[str, Any]) -> Iterator[str]:
+    failed_roles: set[str] = set()
+    for process in status["processes"]:
+        if _has_failed(process, status["processes"]):
+            failed_roles.add(process["role"])
+            error = _shorten(process["error"])
+            yield f"the {process['role']} process is not running: {error}"
+    is_healthy, message = _assess_live_process(status)
+    if not is_healthy and "live" not in failed_roles:
+        yield message
+
+
+def _shorten(error: str) -> str:
+    """The first line of an error, which may have a line for each problem of a file."""
+    first_line, *more_lines = error.splitlines() or [""]
+    if not more_lines:
+        return first_line
+    return f"{first_line} (and {len(more_lines):,} more lines, see `moirae status -o json`)"
+
+
+def _has_failed(process: Mapping[str, Any], processes: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a process ended with an error and none of its role has run since.
+
+    While `moirae up` runs, only errors since its start count. Without it, only the live process is
+    expected to run.
+    """
+    if process["error"] is None:
+        return False
+    supervisor = _by_role(processes).get("up")
+    if supervisor is not None and _is_alive(supervisor):
+        return bool(process["failed_at"] >= supervisor["started_at"])
+    return bool(process["role"] == "live" and process["state"] == "failed")
+
+
+def _assess_live_process(status: Mapping[str, Any]) -> tuple[bool, str]:
+    """Whether the live process runs or has stopped as expected, and a line about it."""
+    processes = _by_role(status["processes"])
+    live = processes.get("live")
+    is_supervised = _is_alive(processes.get("up"))
+    if live is None:
+        return True, "starting" if is_supervised else "not started: run `moirae up`"
+    if live["state"] == "ended":
+        return _assess_ended(status, processes)
+    if live["alive"]:
+        return True, f"live process {live['state']}, all records accounted for"
+    silent = (datetime.now(UTC) - live["beat_at"]).total_seconds()
+    if not is_supervised:
+        return False, (
+            f"no heartbeat from the live process for {silent:.0f} s: "
+            "start `moirae up`, or check its log"
+        )
+    if _may_be_running(live):
+        return True, f"live process {live['state']}, no heartbeat for {silent:.0f} s"
+    return False, f"no heartbeat from the live process for {silent:.0f} s: check its log"
+
+
+def _assess_ended(
+    status: Mapping[str, Any], processes: Mapping[str, Mapping[str, Any]]
+) -> tuple[bool, str]:
+    """The same for a live process that has ended normally."""
+    supervisor = processes.get("up")
+    open_recalls = status["recalls"].get("waiting", 0) + status["recalls"].get("running", 0)
+    if _is_alive(processes.get("recall")) and open_recalls:
+        return True, f"all input evaluated, {open_recalls:,} recalls open"
+    if _has_supervisor_crashed(supervisor, processes["live"]):
+        return False, "`moirae up` crashed and its processes stopped: start it again"
+    return True, "restarting" if _is_alive(supervisor) else "not running: stopped normally"
+
+
+def _by_role(processes: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    return {process["role"]: process for process in processes}
+
+
+def _is_alive(process: Mapping[str, Any] | None) -> bool:
+    return process is not None and bool(process["alive"])
+
+
+def _has_supervisor_crashed(supervisor: Mapping[str, Any] | None, live: Mapping[str, Any]) -> bool:
+    """Whether `moirae up` stopped without recording its end while a live process ran."""
+    if supervisor is None or supervisor["alive"] or supervisor["state"] == "ended":
+        return False
+    return bool(live["started_at"] <= supervisor["beat_at"])
+
+
+def _may_be_running(live: Mapping[str, Any]) -> bool:
+    return bool(live["state"] != "ended" and datetime.now(UTC) - live["beat_at"] < _START_GRACE)

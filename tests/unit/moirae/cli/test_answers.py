@@ -1,0 +1,88 @@
+"""Answers of recalls as the command line draws them."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from rich.console import Console, RenderableType
+
+from moirae.cli.answers import render_answer, render_hits
+from moirae.inspect import RecallAnswer, SimilarEvent
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+COVERAGE = {"read": 2, "left": 3, "failed": 0, "read_from": 0, "final": False, "partial": True}
+
+
+def draw(renderable: RenderableType) -> list[str]:
+    """The lines that are printed, without indentation."""
+    console = Console(width=160)
+    with console.capture() as capture:
+        console.print(renderable)
+    return [line.strip() for line in capture.get().splitlines() if line.strip()]
+
+
+def make_answer(**fields: Any) -> RecallAnswer:
+    defaults = {"recall": "r", "kind": "sql", "state": "done", "number": 1, "coverage": None}
+    empty = {"rows": None, "hits": None, "error": None}
+    return RecallAnswer(**{**defaults, **empty, **fields})
+
+
+def test_similar_event_shows_alert_shared_terms_and_last_notes() -> None:
+    notes = [
+        {"kind": "ack", "author": "ada", "text": "mine", "tag": None},
+        {"kind": "note", "author": "ada", "text": "fan is loud", "tag": None},
+        {"kind": "note", "author": "ben", "text": "fan is dead\x1b[2J", "tag": None},
+        {"kind": "resolution", "author": "ben", "text": "new fan", "tag": "fan"},
+    ]
+    past = {
+        "alert": UUID(int=7 << 96),
+        "annotations": {"summary": "n7 is hot"},
+        "notes": notes,
+        "starts_at": START,
+        "ends_at": START + timedelta(minutes=7),
+        "last_at": START,
+        "again": 2,
+    }
+    shared = [("cpu=93.5~91.2", 0.75), ("slice=a", 0.25)]
+    hit = SimilarEvent(UUID(int=1), 1, 0.5, START, shared, [], [], past)
+    lines = draw(render_hits([hit]))
+    assert lines[0].startswith("1. 0.500 00000007  2026-01-01 00:00:00Z  n7 is hot")
+    assert lines[0].endswith("n7 is hot  lasted 7 min, recurred 2 times within a week")
+    assert lines[1:] == [
+        "shares cpu=93.5~91.2 75%, slice=a 25%",
+        "acknowledged by ada: mine",
+        r"note fan is dead\x1b[2J",
+        "resolution new fan [fan]",
+    ]
+
+
+def test_deleted_past_event_shows_score_and_time() -> None:
+    hit = SimilarEvent(UUID(int=1), 2, 0.25, START, [], [], [], None)
+    assert draw(render_hits([hit]))[0].startswith("2. 0.250 2026-01-01 00:00:00Z")
+
+
+def test_long_answer_shows_number_of_omitted_rows() -> None:
+    lines = draw(render_answer(make_answer(rows=[{"n": n} for n in range(1023)])))
+    assert lines[-2:] == ["19", "… and 1,003 more (use -o json)"]
+
+
+def test_partial_answer_shows_estimates_below_its_rows() -> None:
+    estimates = [{"n": {"value": 25.0, "low": 20.0, "high": None}}]
+    fields: dict[str, Any] = {"rows": [{"n": 10}], "estimates": estimates}
+    lines = draw(render_answer(make_answer(coverage=COVERAGE, **fields)))
+    assert lines[-2:] == ["10", "≈ 25.00 [20.00, ]"]
+    complete = {**COVERAGE, "left": 0, "partial": False, "final": True}
+    assert draw(render_answer(make_answer(coverage=complete, **fields)))[-1] == "10"
+
+
+def test_hint_is_shown_if_events_are_probably_not_comparable() -> None:
+    hit = SimilarEvent(UUID(int=1), 1, 0.5, START, [], [], [], None)
+    for probability, hint in ((0.2, "probably no comparable event"), (0.6, "the best hit is")):
+        lines = draw(render_answer(make_answer(hits=[hit], comparable=probability)))
+        assert lines[1].startswith(hint)
+
+
+def test_recall_without_answer_shows_state_and_error() -> None:
+    assert draw(render_answer(make_answer(state="running"))) == ["r  running", "no answer yet"]
+    lines = draw(render_answer(make_answer(state="failed", error="out of memory")))
+    assert lines == ["r  failed", "no answer", "failed: out of memory"]

@@ -1,0 +1,16 @@
+"""IDs of dead letters."""
+
+import pytest
+
+from moirae.cli.dead_letters import _parse_id
+from moirae.errors import UsageError
+
+
+def test_id_names_source_unit_and_line() -> None:
+    assert _parse_id("17:3") == (17, 3)
+
+
+@pytest.mark.parametrize("text", ["", "17", "17:", ":3", "a:3", "17:3:4", "٣:1", "1:" + "9" * 30])
+def test_invalid_id_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="is not a valid dead letter ID, such as 17:3"):
+        _parse_id(text)

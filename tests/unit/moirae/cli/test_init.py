@@ -1,0 +1,44 @@
+"""`moirae init`."""
+
+from pathlib import Path
+
+import pytest
+
+from moirae.cli.init import ExampleWorkspace, init
+from moirae.errors import MoiraeError, UsageError
+
+
+def test_workspace_has_configuration_rules_and_sample_data(tmp_path: Path) -> None:
+    init(tmp_path / "w", None, None, None)
+    assert (tmp_path / "w" / "moirae.yaml").is_file()
+    assert list((tmp_path / "w").glob("rules/*.yaml"))
+    assert list((tmp_path / "w").glob("landing/*/sample.jsonl"))
+
+
+def test_existing_workspace_is_left_unchanged(tmp_path: Path) -> None:
+    (tmp_path / "moirae.yaml").write_text("streams: {}\n")
+    with pytest.raises(MoiraeError, match=r"moirae\.yaml: file exists; nothing was changed"):
+        init(tmp_path, None, None, None)
+    assert [path.name for path in tmp_path.iterdir()] == ["moirae.yaml"]
+
+
+def test_example_links_the_first_days_of_its_data(tmp_path: Path) -> None:
+    folder = tmp_path / "data" / "planetlab"
+    folder.mkdir(parents=True)
+    for day in range(3):
+        (folder / f"cpu_{day}.csv.gz").touch()
+    init(tmp_path / "w", ExampleWorkspace.PLANETLAB, tmp_path / "data", 2)
+    links = sorted((tmp_path / "w" / "landing").glob("cpu_*"))
+    assert [link.name for link in links] == ["cpu_0.csv.gz", "cpu_1.csv.gz"]
+
+
+def test_example_without_data_names_the_option(tmp_path: Path) -> None:
+    with pytest.raises(MoiraeError, match=r"no files events\.jsonl\.gz.*--data PATH"):
+        init(tmp_path / "w", ExampleWorkspace.BGL, tmp_path, None)
+
+
+def test_options_of_examples_require_an_example(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--data and --days require --example"):
+        init(tmp_path / "w", None, tmp_path, None)
+    with pytest.raises(UsageError, match="--days requires --example planetlab"):
+        init(tmp_path / "w", ExampleWorkspace.BGL, tmp_path, 1)

@@ -1,0 +1,214 @@
+"""How a rule is executed, as `moirae rules explain` shows it."""
+
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moirae.config.settings import Settings, load_settings
+from moirae.inspect.explain import explain_rule
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import DerivedQuery, Rule
+
+WORKSPACE = """
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, cpu: double}
+    time: ts
+    source: {files: cpu/*.jsonl}
+relations:
+  hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
+"""
+SLIDING = "SELECT host, window.end AS ts, avg(cpu) AS cpu"
+WINDOW = f"{SLIDING} FROM cpu GROUP BY host, window(ts, '5 minutes') HAVING avg(cpu) > "
+START = (
+    "SELECT host, window.start AS ts, avg(cpu) AS cpu FROM cpu "
+    "GROUP BY host, window(ts, '5 minutes')"
+)
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "moirae.yaml").write_text(WORKSPACE)
+    return load_settings(tmp_path / "moirae.yaml", {})
+
+
+def rule(name: str, expr: str, **keys: Any) -> Definition:
+    """An applied rule of group `g`."""
+    spec = AlertSpec.model_validate({"alert": name, "expr": expr, **keys})
+    answers = {recall: {"mean": "double"} for recall in spec.recall}
+    return Definition(
+        Rule("g", spec), {"host": "string", "cpu": "double"}, ("host",), ("host",), answers
+    )
+
+
+def test_shared_query_names_other_rules_and_constants(settings: Settings) -> None:
+    norm = {"sql": "SELECT avg(h.cpu) AS mean FROM cpu h WHERE h.host = event.host"}
+    most = {
+        "sql": "SELECT h.host AS other, max(h.cpu) AS mean FROM cpu h "
+        "GROUP BY h.host ORDER BY mean DESC LIMIT 3"
+    }
+    rules = [
+        rule("A", f"{WINDOW} 80", **{"for": "10m", "recall": {"norm": norm, "most": most}}),
+        rule("B", f"{WINDOW} 95"),
+        rule("C", "SELECT host, ts, cpu FROM cpu WHERE cpu > 80"),
+    ]
+    explanation = explain_rule(settings, rules, "g/A")
+    evaluation = explanation["evaluation"]
+    assert evaluation["shared_with"] == ["g/B"]
+    assert evaluation["constants"] == {"p0": 80.0}
+    assert evaluation["reach"] == 300.0
+    assert evaluation["overlap"] == {"before": 300.0 + 300.0, "after": 600.0 + 300.0}
+    assert evaluation["detection"].startswith("when the watermark")
+    assert explanation["archived"] == ["stream cpu", "events"]
+    assert explanation["recalls"]["norm"]["revisions"] == "update the one row"
+    assert "SUM(" in explanation["recalls"]["norm"]["partial"].upper()
+    assert explanation["recalls"]["norm"]["engine"] == "recall process or spark"
+    assert explanation["recalls"]["most"]["revisions"] == "insert, update and delete rows"
+
+
+@pytest.mark.parametrize(
+    ("expr", "keys", "before", "after"),
+    [
+        # Windows of 5 minutes; an alert goes on for 5 minutes by default.
+        (f"{WINDOW} 80", {}, 300.0 + 300.0, 0.0),
+        (f"{WINDOW} 80", {"keep_firing_for": "1m", "delay": "7m"}, 300.0 + 60.0, 0.0),
+        (
+            f"{WINDOW} 80",
+            {"for": "10m", "recall_on": "every"},
+            300.0 + 300.0 + 600.0,
+            600.0 + 300.0,
+        ),
+        (START, {"for": "2m"}, 300.0 + 300.0, 300.0 + 120.0 + 300.0),
+    ],
+)
+def test_overlap_covers_windows_and_alert_durations(
+    settings: Settings, expr: str, keys: dict[str, Any], before: float, after: float
+) -> None:
+    """What history reads around a chunk: the reach of the query and the duration of alerts."""
+    explanation = explain_rule(settings, [rule("A", expr, **keys)], "g/A")
+    # A window holds its last row a microsecond before its end.
+    assert explanation["evaluation"]["overlap"] == pytest.approx(
+        {"before": before, "after": after}, abs=1e-6
+    )
+
+
+def test_derived_stream_of_a_recall_is_archived(settings: Settings) -> None:
+    load = DerivedQuery("g", "load", f"{WINDOW} 0")
+    spec = AlertSpec.model_validate(
+        {
+            "alert": "A",
+            "expr": "SELECT host, ts, cpu FROM cpu WHERE cpu > 80",
+            "recall": {
+                "norm": {"sql": "SELECT avg(l.cpu) AS mean FROM load l WHERE l.host = event.host"}
+            },
+        }
+    )
+    types = {"host": "string", "cpu": "double"}
+    definition = Definition(
+        Rule("g", spec, (load,)), types, ("host",), ("host",), {"norm": {"mean": "double"}}
+    )
+    assert explain_rule(settings, [definition], "g/A")["archived"] == [
+        "stream cpu",
+        "events",
+        "derived stream load",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("expr", "text"),
+    [
+        (
+            f"{SLIDING} FROM cpu GROUP BY host, window(ts, '1 hour', '7 minutes')",
+            "each merged from 60 panes of 60 s; ",
+        ),
+        (
+            f"SELECT host, ts, cpu FROM ({SLIDING} FROM cpu "
+            "GROUP BY host, window(ts, '2 minutes', '1 minute')) AS x",
+            "each merged from 2 ",
+        ),
+        (
+            f"{SLIDING} FROM load GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "each aggregated from all its rows: it reads another window",
+        ),
+        (
+            f"{SLIDING}, stddev(cpu) AS sd FROM cpu "
+            "GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "each aggregated from all its rows: evaluated by spark",
+        ),
+    ],
+)
+def test_sliding_windows_state_their_aggregation(settings: Settings, expr: str, text: str) -> None:
+    load = DerivedQuery("g", "load", f"{WINDOW} 0")
+    types = {"host": "string", "cpu": "double"} | ({"sd": "double"} if "sd" in expr else {})
+    definition = Definition(
+        Rule("g", AlertSpec(alert="A", expr=expr), (load,)), types, ("host",), ("host",)
+    )
+    evaluation = explain_rule(settings, [definition], "g/A")["evaluation"]
+    assert evaluation["windows"].startswith(text)
+    assert ("partial" in evaluation and "_panes" in evaluation["merge"]) == text.startswith(
+        "each merged"
+    )
+
+
+def test_approximate_aggregates_state_error_bounds(settings: Settings) -> None:
+    roughly = {"sql": "SELECT approx_count_distinct(h.host) AS mean FROM cpu h"}
+    exactly = {"sql": "SELECT avg(h.cpu) AS mean FROM cpu h"}
+    explanation = explain_rule(
+        settings,
+        [rule("A", f"{WINDOW} 80", recall={"roughly": roughly, "exactly": exactly})],
+        "g/A",
+    )
+    ((text, error),) = explanation["recalls"]["roughly"]["error_bounds"].items()
+    assert (text.lower(), error) == (
+        "approx_count_distinct(h.host)",
+        "1.62% (relative standard error)",
+    )
+    assert "error_bounds" not in explanation["recalls"]["exactly"]
+
+
+def test_spark_evaluates_joins_with_a_reason(settings: Settings) -> None:
+    joined = "SELECT c.host, c.ts, c.cpu FROM cpu c JOIN hosts h ON c.host = h.host"
+    explanation = explain_rule(settings, [rule("A", joined)], "g/A")
+    assert explanation["evaluation"]["engine"] == "spark"
+    assert explanation["evaluation"]["reason"].startswith("not plain: ")
+    assert explanation["reads"] == {"streams": ["cpu"], "relations": ["hosts"]}
+
+
+def test_disabled_rule_has_no_engine(settings: Settings) -> None:
+    explanation = explain_rule(settings, [rule("A", f"{WINDOW} 80", enabled=False)], "g/A")
+    assert explanation["evaluation"]["engine"].startswith("none")
+
+
+def test_engine_setting_selects_spark(settings: Settings) -> None:
+    recall = settings.recall.model_copy(update={"engine": "spark"})
+    settings = settings.model_copy(update={"recall": recall})
+    explanation = explain_rule(settings, [rule("A", f"{WINDOW} 80")], "g/A")
+    assert explanation["evaluation"]["engine"] == "spark"
+    assert timedelta(seconds=explanation["evaluation"]["lag"]) < timedelta(0)
+
+
+def test_context_states_its_row_limit(settings: Settings) -> None:
+    query = {"sql": "SELECT c.cpu FROM cpu c WHERE c.host = event.host", "within": "1m"}
+    explanation = explain_rule(
+        settings, [rule("A", f"{WINDOW} 80", context={"near": query})], "g/A"
+    )
+    assert explanation["contexts"]["near"]["limit"] == 2_000
+
+
+def test_keys_without_effect_are_listed(settings: Settings) -> None:
+    stage = {"stream": "joined", "sql": "SELECT 1", "within": "1m"}
+    definition = rule("A", f"{WINDOW} 80", then=[stage])
+    definition = replace(definition, rule=replace(definition.rule, interval=timedelta(seconds=10)))
+    explanation = explain_rule(settings, [definition], "g/A")
+    assert explanation["keys_without_effect"].keys() == {"interval", "then"}
+    assert all(
+        reason.startswith("not evaluated yet")
+        for reason in explanation["keys_without_effect"].values()
+    )
+    del explanation["keys_without_effect"]
+    assert "joined" not in str(explanation)
+    assert "keys_without_effect" not in explain_rule(settings, [rule("A", f"{WINDOW} 80")], "g/A")
