@@ -18,7 +18,7 @@ from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.errors import StatementTimeout
-from moirae.inspect import status
+from moirae.inspect import health, status
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
@@ -107,8 +107,8 @@ def test_the_others_see_every_event(
     assert states["g/Bad"].error
     assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
     found = status.collect_status(connection, world.root)
-    assert status.assess_health(found)[0] is False
-    assert "g/Bad" in status.assess_health(found)[1]
+    assert health.assess_health(found)[0] is False
+    assert "g/Bad" in health.assess_health(found)[1]
     assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
     _says_what_was_wrong(registry, bad)
     # A restart finds it set aside, and goes on.

@@ -169,7 +169,7 @@ def test_who_waits_for_feedback_is_listed_with_its_deadline(past: History, recal
 
 
 def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moirae.cli.recall_commands._COMMAND_TIMEOUT", 0.2)
+    monkeypatch.setattr("moirae.cli.recall_control._COMMAND_TIMEOUT", 0.2)
     task = past.ask(1)
     assert (
         _given(past, "cancel", str(task))

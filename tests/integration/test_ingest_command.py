@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
-from moirae.inspect.status import is_live_available
+from moirae.inspect.health import is_live_available
 from moirae.runtime.database import connect_database
 from moirae.runtime.landing_folder import LandingFolder
 from tests.faults.harness import workspace

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from moirae.alerts.event import Event
 from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
 from moirae.cli import app
-from moirae.cli import recall_commands as control
-from moirae.cli.options import OutputFormat, print_left_out
+from moirae.cli import recall_control as control
+from moirae.cli.options import OutputFormat, print_omitted_count
 from moirae.config.settings import load_settings_from_environment
 from moirae.errors import UsageError
 from moirae.evaluation.context_queries import ContextEvaluator, EventContexts
@@ -235,10 +235,10 @@ def test_on_a_terminal_the_note_is_the_last_line(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_left_out(1_000, 50, OutputFormat.TABLE)
-    print_left_out(1_000, 50, OutputFormat.JSON)
-    print_left_out(1_000_000, 50, OutputFormat.TABLE)
-    print_left_out(0, 50, OutputFormat.TABLE)
+    print_omitted_count(1_000, 50, OutputFormat.TABLE)
+    print_omitted_count(1_000, 50, OutputFormat.JSON)
+    print_omitted_count(1_000_000, 50, OutputFormat.TABLE)
+    print_omitted_count(0, 50, OutputFormat.TABLE)
     shown = capsys.readouterr()
     assert (
         shown.out

@@ -10,7 +10,8 @@ from psycopg import Connection
 
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError
-from moirae.inspect.status import collect_status, list_problems
+from moirae.inspect.health import list_problems
+from moirae.inspect.status import collect_status
 from moirae.live.relations import Relations
 from moirae.runtime import database, embedded_database
 from recall.query import sql_names
