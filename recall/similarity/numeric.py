@@ -164,9 +164,9 @@ class AttributeScale:
         weights: Floats = np.log10(value_count / near_counts)
         return weights
 
-    def similarity(self, left: Floats, right: Floats | float) -> Floats:
+    def similarity(self, values: Floats, reference: Floats | float) -> Floats:
         """exp(−½(distance/h)²): 1 for equal values, towards 0 for distant ones."""
-        similarities: Floats = np.exp(-0.5 * ((left - right) / self.bandwidth) ** 2)
+        similarities: Floats = np.exp(-0.5 * ((values - reference) / self.bandwidth) ** 2)
         return similarities
 
 
