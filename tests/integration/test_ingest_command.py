@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from moirae.cli import app
 from moirae.config.settings import load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
-from moirae.inspect.status import is_live_available
+from moirae.inspect.health import is_live_available
 from moirae.runtime.database import connect_database
 from moirae.runtime.landing_folder import LandingFolder
 from tests.faults.harness import workspace
@@ -67,7 +67,7 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nothing.csv"], "no such file: nothing.csv"),
+        (["nothing.csv"], "nothing.csv: no such file"),
         (["moirae.txt"], "add --format"),
     ],
 )
@@ -84,14 +84,14 @@ def test_what_cannot_be_handed_over_is_told_before_anything_is(
 
 def test_an_unknown_stream_is_told(root: Path) -> None:
     command = ["ingest", "cpuu", "-", "--workspace", str(root / "moirae.yaml")]
-    assert "no stream 'cpuu'; there are cpu" in str(
+    assert "no stream 'cpuu'; declared are cpu" in str(
         CliRunner().invoke(app, command, input=b"{}").exception
     )
 
 
 def test_nobody_waits_where_nothing_runs(root: Path) -> None:
     """Nor where a live process has ended, or has fallen too long ago for another to be on its way."""
-    with pytest.raises(MoiraeError, match="nothing runs here"):
+    with pytest.raises(MoiraeError, match="no live process runs"):
         _ingest(root, "-", "--wait", given=b"{}\n")
     assert _landed(root) == {"jsonl": b"{}\n"}
     with connect_database(

@@ -16,8 +16,8 @@ from typer.testing import CliRunner, Result
 from moirae.alerts.event import Event
 from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
 from moirae.cli import app
-from moirae.cli import recall_commands as control
-from moirae.cli.options import OutputFormat, print_left_out
+from moirae.cli import recall_control as control
+from moirae.cli.options import OutputFormat, print_omitted_count
 from moirae.config.settings import load_settings_from_environment
 from moirae.errors import UsageError
 from moirae.evaluation.context_queries import ContextEvaluator, EventContexts
@@ -233,10 +233,10 @@ def test_on_a_terminal_the_note_is_the_last_line(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    print_left_out(1_000, 50, OutputFormat.TABLE)
-    print_left_out(1_000, 50, OutputFormat.JSON)
-    print_left_out(1_000_000, 50, OutputFormat.TABLE)
-    print_left_out(0, 50, OutputFormat.TABLE)
+    print_omitted_count(1_000, 50, OutputFormat.TABLE)
+    print_omitted_count(1_000, 50, OutputFormat.JSON)
+    print_omitted_count(1_000_000, 50, OutputFormat.TABLE)
+    print_omitted_count(0, 50, OutputFormat.TABLE)
     shown = capsys.readouterr()
     assert (
         shown.out
@@ -260,15 +260,15 @@ def test_events_show_says_that_a_context_is_cut_and_of_how_many_rows(
     found = {event_id(1): _found({"near": 2_345}), event_id(2): _found({})}
     ViewStore(connection).put_contexts(work, events, found)
     shown = json.loads(run(root, "events", "show", "e1", "-o", "json").stdout)
-    assert (shown["contexts"], shown["cut"]) == ({"near": [{"cpu": "1"}] * 3}, {"near": 2_345})
-    assert (
-        "cut: 3 of 2,345 rows are kept, which is the limit"
-        in run(root, "events", "show", "e1").stdout
+    assert (shown["contexts"], shown["truncated"]) == (
+        {"near": [{"cpu": "1"}] * 3},
+        {"near": 2_345},
     )
-    assert json.loads(run(root, "events", "show", "e2", "-o", "json").stdout)["cut"] == {}
-    assert "cut:" not in run(root, "events", "show", "e2").stdout
-    assert json.loads(run(root, "status", "-o", "json").stdout)["cut_contexts"] == {"g/r": 1}
-    assert "contexts of g/r: 1 cut at 2,000 rows" in run(root, "status").stdout
+    assert "truncated: 3 of 2,345 rows are stored" in run(root, "events", "show", "e1").stdout
+    assert json.loads(run(root, "events", "show", "e2", "-o", "json").stdout)["truncated"] == {}
+    assert "truncated:" not in run(root, "events", "show", "e2").stdout
+    assert json.loads(run(root, "status", "-o", "json").stdout)["truncated_contexts"] == {"g/r": 1}
+    assert "contexts of g/r: 1 truncated at 2,000 rows" in run(root, "status").stdout
     connection.execute("DELETE FROM contexts")
 
 
