@@ -43,7 +43,7 @@ LimitOption = Annotated[
 ]
 RuleOption = Annotated[
     str | None,
-    typer.Option("--rule", help="Show only this rule, named with or without its group."),
+    typer.Option("--rule", help="Restrict to this rule, named with or without its group."),
 ]
 AuthorOption = Annotated[
     str | None, typer.Option("--author", help="Name of the author. Default: your login name.")

@@ -32,7 +32,7 @@ _POLL_INTERVAL = 0.05  # seconds
 
 IdArgument = Annotated[
     str | None,
-    typer.Argument(metavar="[ID]", help="Event, alert or recall ID, or a unique prefix of it."),
+    typer.Argument(metavar="ID", help="Event, alert or recall ID, or a unique prefix of it."),
 ]
 RecallRuleOption = Annotated[
     str | None,

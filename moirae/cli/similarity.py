@@ -32,7 +32,9 @@ _HELP_LEAVE_ONE_OUT = "Compare with all other events, newer ones too; --gap is i
 
 GapOption = Annotated[
     str,
-    typer.Option(metavar="DURATION", help="Minimum age of past events at the event, such as 6h."),
+    typer.Option(
+        metavar="DURATION", help="Minimum time from a past event to the event, such as 6h."
+    ),
 ]
 GroupsOption = Annotated[
     Path | None, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_GROUPS)

@@ -270,7 +270,7 @@ class Place:
 
     def past(self) -> dict[str, Any]:
         rules = json.loads(self.moirae("rules", "list", "-o", "json"))
-        return next((rule["past"] or {} for rule in rules if rule["rule"] == "g/Added"), {})
+        return next((rule["history"] or {} for rule in rules if rule["rule"] == "g/Added"), {})
 
     def materialised(self) -> dict[str, Any] | None:
         """What is known of the past when all recent chunks have a view: the present one may be too

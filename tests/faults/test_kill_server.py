@@ -59,7 +59,7 @@ def _hand_over(made: Stage) -> None:
     made.producer.rows += rows
     assert _moirae(made, "dead-letters", "retry", "--all") == (
         1,
-        {"asked": 1, "waiting": 0, "refused": 1},
+        {"requested": 1, "pending": 0, "rejected": 1},
     )
     code, status = _moirae(made, "status")
     assert status["streams"]["cpu"]["accounting"]["dead_lettered"] == 1

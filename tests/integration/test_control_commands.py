@@ -1,6 +1,4 @@
-"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what
-they are told.
-"""
+"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what they are told."""
 
 import threading
 import time
@@ -19,8 +17,7 @@ from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
 from tests.integration.history import COUNT, History, history, unasked
 
-# Seconds that a query takes here: recalls go on for as long as somebody needs to say something
-# about them.
+# Seconds that a query takes here: recalls go on for as long as somebody needs to say something about them.
 _SLOW = 0.05
 
 
@@ -70,10 +67,7 @@ def test_cancelled_by_the_start_of_an_id(past: History, recalling: None) -> None
     task, other = past.ask(1), past.ask(2, f"{COUNT} AND h.v > 1", host=1)
     _until_answered(past, task)
     told = _given(past, "cancel", str(task)[:13])
-    assert (
-        told.startswith("1 recall ended, their answers are discarded; ")
-        and "chunks need not be read" in told
-    )
+    assert told.startswith("1 recall cancelled, answers discarded; ") and "chunks not read" in told
     assert past.task(task)["state"] == "cancelled" and past.task(other)["state"] in (
         "waiting",
         "running",
@@ -85,7 +79,7 @@ def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
     tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", rule="g/noisy") for n in range(3)]
     other = past.ask(9, f"{COUNT} AND h.v > 9", rule="g/quiet")
     _until_answered(past, *tasks, other)
-    assert "no such recall is going on" in _given(
+    assert "no matching recall is open" in _given(
         past, "finalize", "--rule", "noisy", "--older-than", "10m"
     )
     told = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
@@ -122,7 +116,7 @@ def test_what_ends_without_an_answer_is_told(past: History) -> None:
         while told.is_alive():
             manager.run_once()
             manager.wait_for_query()
-    assert said[0].startswith("2 recalls ended, their last answers are kept (1 had none); ")
+    assert said[0].startswith("2 recalls finalized, last answers kept (1 had none); ")
     assert [len(past.revisions(task)) > 0 for task in (answered, never)] == [True, False]
 
 
@@ -131,7 +125,7 @@ def test_accelerated_once_for_a_key(past: History, recalling: None) -> None:
     _until_answered(past, *tasks)
     tickets = past.task(tasks[0])["tickets"]
     told = _given(past, "accelerate", str(tasks[0]), "--key", "k")
-    assert "1 recall given 10 times the tickets: " in told and "(before: " in told
+    assert "1 recall accelerated, tickets times 10: " in told and "(before: " in told
     assert told == _given(past, "accelerate", str(tasks[0]), "--key", "k")
     assert tickets < past.task(tasks[0])["tickets"] <= 10 * tickets
 
@@ -142,7 +136,7 @@ def test_refined_where_feedback_is_waited_for(past: History, recalling: None) ->
     while past.task(task)["state"] != "suspended":
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert "1 recall given leave to go on" in _given(past, "refine", "--rule", "g/r")
+    assert "1 recall resumed: " in _given(past, "refine", "--rule", "g/r")
     before = past.task(task)["next"]
     while past.task(task)["next"] == before and past.task(task)["state"] != "done":
         assert time.monotonic() < deadline
@@ -171,26 +165,29 @@ def test_who_waits_for_feedback_is_listed_with_its_deadline(past: History, recal
 def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("moirae.cli.recall_control._COMMAND_TIMEOUT", 0.2)
     task = past.ask(1)
-    assert (
-        _given(past, "cancel", str(task))
-        == "cancel is noted; it will be carried out when the recall process runs\n"
-    )
+    assert _given(past, "cancel", str(task)) == "Queued: takes effect once a recall process runs.\n"
     assert past.task(task)["state"] == "waiting"
 
 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["cancel"], "cancel what? Give an id, --rule or --older-than"),
+        (["cancel"], "cancel: nothing selected: give an ID, --rule or --older-than"),
         (["cancel", "--rule", "g/unknown"], "no rule 'g/unknown' is deployed or has recalls"),
         (["finalize", "--older-than", "soon"], "--older-than: "),
-        (["refine", "ffffffff-ffff"], "no event or recall with ID 'ffffffff-ffff'"),
+        (["refine", "ffffffff-ffff"], "no event or recall 'ffffffff-ffff'"),
         (["recalls", "list", "--rule", "unknown"], "no rule 'unknown' is deployed or has recalls"),
-        (["recalls", "list", "--event", "zzzz"], "no event with ID 'zzzz'"),
-        (["dead-letters", "list", "--stream", "unknown"], "no stream 'unknown'; there are past"),
-        (["dead-letters", "retry", "--stream", "unknown"], "no stream 'unknown'; there are past"),
-        (["dead-letters", "retry", "99:1"], "no dead letter 99:1; "),
-        (["dead-letters", "retry", "99:1", "--all"], "not both"),
+        (["recalls", "list", "--event", "zzzz"], "no event 'zzzz'"),
+        (["dead-letters", "list", "--stream", "unknown"], "no stream 'unknown': declared are past"),
+        (
+            ["dead-letters", "retry", "--stream", "unknown"],
+            "no stream 'unknown': declared are past",
+        ),
+        (["dead-letters", "retry", "99:1"], "no dead letter 99:1: see `moirae dead-letters list`"),
+        (
+            ["dead-letters", "retry", "99:1", "--all"],
+            "IDs cannot be combined with --stream, --reason or --all",
+        ),
     ],
 )
 def test_what_is_not_meant(past: History, arguments: list[str], reason: str) -> None:

@@ -69,7 +69,7 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["nothing.csv"], "no such file: nothing.csv"),
+        (["nothing.csv"], "nothing.csv: no such file"),
         (["moirae.txt"], "add --format"),
     ],
 )
@@ -86,14 +86,14 @@ def test_what_cannot_be_handed_over_is_told_before_anything_is(
 
 def test_an_unknown_stream_is_told(root: Path) -> None:
     command = ["ingest", "cpuu", "-", "--workspace", str(root / "moirae.yaml")]
-    assert "no stream 'cpuu'; there are cpu" in str(
+    assert "no stream 'cpuu'; declared are cpu" in str(
         CliRunner().invoke(app, command, input=b"{}").exception
     )
 
 
 def test_nobody_waits_where_nothing_runs(root: Path) -> None:
     """Nor where a live process has ended, or has fallen too long ago for another to be on its way."""
-    with pytest.raises(MoiraeError, match="nothing runs here"):
+    with pytest.raises(MoiraeError, match="no live process runs"):
         _ingest(root, "-", "--wait", given=b"{}\n")
     assert _landed(root) == {"jsonl": b"{}\n"}
     with connect_database(

@@ -262,15 +262,15 @@ def test_events_show_says_that_a_context_is_cut_and_of_how_many_rows(
     found = {event_id(1): _found({"near": 2_345}), event_id(2): _found({})}
     ViewStore(connection).put_contexts(work, events, found)
     shown = json.loads(run(root, "events", "show", "e1", "-o", "json").stdout)
-    assert (shown["contexts"], shown["cut"]) == ({"near": [{"cpu": "1"}] * 3}, {"near": 2_345})
-    assert (
-        "cut: 3 of 2,345 rows are kept, which is the limit"
-        in run(root, "events", "show", "e1").stdout
+    assert (shown["contexts"], shown["truncated"]) == (
+        {"near": [{"cpu": "1"}] * 3},
+        {"near": 2_345},
     )
-    assert json.loads(run(root, "events", "show", "e2", "-o", "json").stdout)["cut"] == {}
-    assert "cut:" not in run(root, "events", "show", "e2").stdout
-    assert json.loads(run(root, "status", "-o", "json").stdout)["cut_contexts"] == {"g/r": 1}
-    assert "contexts of g/r: 1 cut at 2,000 rows" in run(root, "status").stdout
+    assert "truncated: 3 of 2,345 rows are stored" in run(root, "events", "show", "e1").stdout
+    assert json.loads(run(root, "events", "show", "e2", "-o", "json").stdout)["truncated"] == {}
+    assert "truncated:" not in run(root, "events", "show", "e2").stdout
+    assert json.loads(run(root, "status", "-o", "json").stdout)["truncated_contexts"] == {"g/r": 1}
+    assert "contexts of g/r: 1 truncated at 2,000 rows" in run(root, "status").stdout
     connection.execute("DELETE FROM contexts")
 
 

@@ -175,7 +175,7 @@ def test_a_hit_tells_what_people_did_then(workspace: tuple[Path, Connection[Any]
     first, second = (
         next(n for n, line in enumerate(shown) if line.startswith(f"{rank}. ")) for rank in (1, 2)
     )
-    assert shown[first].endswith("n1 is hot  lasted 12 min, came back 2 times in a week")
+    assert shown[first].endswith("n1 is hot  lasted 12 min, recurred 2 times within a week")
     assert shown[second].endswith("n2 is hot  lasted 2 min")
     done = [line for line in shown[first + 1 : second] if not line.startswith("shares")]
-    assert done == ["taken up by ada mine", "noted fan is loud", "fixed by new fan [fan]"]
+    assert done == ["acknowledged by ada: mine", "note fan is loud", "resolution new fan [fan]"]

@@ -59,7 +59,7 @@ def test_a_full_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) ->
     code, shown = _status_json(root)
     assert (code, [disk["full"] for disk in shown["disks"]]) == (1, [True])
     code, text = _status(root)
-    assert (code, text.partition(":")[0]) == (1, "NOT WELL")
+    assert (code, text.partition(":")[0]) == (1, "PROBLEM")
     assert "1 MiB free at" in text
 
 

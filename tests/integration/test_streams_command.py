@@ -74,7 +74,7 @@ def test_streams_tell_what_became_of_their_lines(root: Path) -> None:
         "malformed": 1,
         "quarantined": 1,
     }
-    zeros = {"conflicts": 0, "expired": 0, "forgotten": 0}
+    zeros = {"conflicts": 0, "expired": 0, "deleted": 0}
     assert {name: told["ahead"][name] for name in (*counts, *zeros)} == counts | zeros
     assert (told["ahead"]["lag"], told["behind"]["lag"], told["unread"]["lag"]) == (
         0.0,
