@@ -299,7 +299,7 @@ def test_a_file_that_does_not_fit_is_one_dead_letter(world: World) -> None:
     assert world.counters() == (2, 0, 0, 0, 2, 0, 0)
     details = [letter["detail"] for letter in world.archive.catalog.dead_letters(None, None, 10)]
     assert "column ts: the file holds string, timestamp is declared" in details
-    assert any(detail.startswith("not a Parquet file that can be read") for detail in details)
+    assert any(detail.startswith("not a readable Parquet file") for detail in details)
     assert world.healthy()
 
 
