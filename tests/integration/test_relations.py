@@ -10,7 +10,7 @@ from psycopg import Connection
 
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import MoiraeError
-from moirae.inspect.status import collect_status, problems
+from moirae.inspect.status import collect_status, list_problems
 from moirae.live.relations import Relations
 from moirae.runtime import database, embedded_database
 from recall.query.bind import VALID_FROM, VALID_TO
@@ -141,7 +141,7 @@ def test_a_source_that_fails_is_reported_until_it_is_read_again(
         and "does not exist" in failed["error"]
         and failed["at"] <= datetime.now(UTC)
     )
-    (problem,) = problems(status)
+    (problem,) = list_problems(status)
     assert problem.startswith(
         "the relation hosts cannot be read, the rows read before stay in use: "
     )
