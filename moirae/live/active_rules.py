@@ -1,12 +1,13 @@
-"""The rules that run in the live process: what differs from the desired ones is taken over, how far each is settled.
+"""The rules that run in the live process: reconciliation with the desired rules, and progress.
 
-Few rules have anything to tell at a time. Where the others stand is kept here and stored now and then.
+Most rules find nothing in a batch. Their progress is held in memory and stored at intervals.
 """
 
 import gc
 from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import structlog
@@ -33,7 +34,7 @@ _LOG = structlog.get_logger()
 
 
 class ActiveRules:
-    """See the module."""
+    """Active rules grouped into cohorts of equal progress; `reload` follows the desired rules."""
 
     def __init__(
         self,
@@ -43,7 +44,7 @@ class ActiveRules:
         admission: RuleAdmission,
         guard: Guard,
         rows: LiveStreamRows,
-        engines: RuleEvaluator,
+        evaluator: RuleEvaluator,
     ) -> None:
         self._archive = archive
         self._connection = connection
@@ -53,7 +54,7 @@ class ActiveRules:
         self._admission = admission
         self._guard = guard
         self._rows = rows
-        self._engines = engines
+        self._evaluator = evaluator
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._relation_names: frozenset[str] = frozenset()
         self._revision: int | None = None
@@ -63,41 +64,49 @@ class ActiveRules:
 
     @property
     def cohorts(self) -> list[RuleCohort]:
-        """The rules that run, without those that were quarantined, with how far they are settled."""
-        aside = self._guard.quarantined
-        if not aside:
+        """Active rules by progress, without quarantined rules."""
+        quarantined = self._guard.quarantined
+        if not quarantined:
             return self._cohorts
-        left = [standing.select(lambda rule: rule.name not in aside) for standing in self._cohorts]
-        return [standing for standing in left if standing.rules]
+        cohorts: list[RuleCohort] = []
+        for cohort in self._cohorts:
+            healthy = cohort.select(lambda rule: rule.name not in quarantined)
+            if healthy.rules:
+                cohorts.append(healthy)
+        return cohorts
 
     @property
     def rules(self) -> list[ActiveRule]:
-        """The rules that run, without those that were quarantined."""
-        return [rule for standing in self.cohorts for rule in standing.rules]
+        """Active rules, without quarantined rules."""
+        return list(chain.from_iterable(cohort.rules for cohort in self.cohorts))
 
     def watermarks(self) -> dict[str, int | None]:
-        """Of each stream; see `Archive.watermark`."""
+        """The watermark of each stream (microseconds); None for a stream without rows."""
         return {name: self._archive.watermark(name) for name in self._archive.tables}
 
-    # What runs
+    # Reconciliation with the desired rules
 
     def reload(self, now: datetime) -> list[ActiveRule]:
-        """Take in changed relations and rules; returns those that have just started. `now`: the event time from which
-        changed relations hold.
+        """Load changed relations and rules; return the rules that were started.
+
+        `now`: the event time from which changed relations are valid. Raises `MoiraeError` for a
+        relation that cannot be read and has never been read.
         """
         for name in self._relations.changed_relations():
             try:
                 self._relations.refresh(name, now)
             except MoiraeError as error:
-                # A bad file changes nothing, where there is something it could change.
+                # Rows that were loaded before stay in use.
                 if not self._relations.is_loaded(name):
                     raise
                 _LOG.error(
-                    "relation not read", action="relation_refused", relation=name, error=str(error)
+                    "relation not loaded",
+                    action="relation_refused",
+                    relation=name,
+                    error=str(error),
                 )
-            self._rows.to_frame(self._relations.table(name)).createOrReplaceTempView(
-                f"relation_{name}"
-            )
+            frame = self._rows.to_frame(self._relations.table(name))
+            frame.createOrReplaceTempView(f"relation_{name}")
             self._relation_names |= {name}
         revision = self._registry.revision()
         if revision == self._revision:
@@ -110,17 +119,18 @@ class ActiveRules:
     def _reconcile(
         self, desired: Sequence[Definition], damaged: Sequence[DamagedRule]
     ) -> list[ActiveRule]:
-        """Start, change and stop only what differs, all at once; a new version takes over where the old one stood.
+        """Start, replace and stop the rules that differ, in one transaction.
 
-        What is refused has its place too, from which it goes on when it is admitted.
+        A new version continues where its predecessor was settled. A refused rule has a deployment
+        too, so that it continues from there once it is admitted. Returns the rules that started.
         """
-        wanted = {d.name: d for d in desired if d.rule.spec.enabled}
-        admitted, refused = self._admission.admit(list(wanted.values()))
-        wanted |= {d.name: d for d in admitted}
-        refused |= {one.rule: one.reason for one in damaged}
-        versions = {name: d.version for name, d in wanted.items()} | {
-            one.rule: one.version for one in damaged
-        }
+        definitions = {d.name: d for d in desired if d.rule.spec.enabled}
+        admitted, refusals = self._admission.admit(list(definitions.values()))
+        definitions |= {d.name: d for d in admitted}
+        versions = {name: d.version for name, d in definitions.items()}
+        for damaged_rule in damaged:
+            refusals[damaged_rule.rule] = damaged_rule.reason
+            versions[damaged_rule.rule] = damaged_rule.version
         started: set[str] = set()
         with self._registry.transaction():
             deployed = {deployment.rule: deployment for deployment in self._registry.deployments()}
@@ -130,90 +140,102 @@ class ActiveRules:
                 if rule not in versions:
                     self._registry.end_alerts(rule)
             for name, version in versions.items():
-                before, definition = deployed.get(name), wanted.get(name)
-                if before is None or before.version != version:
-                    settled = before.settled_to if before else self._initial_settled_to(definition)
-                    self._registry.start_version(
-                        name, version, settled, undecided_duration(definition) if definition else 0
-                    )
-                    started.add(name)
-            for name, reason in refused.items():
+                predecessor = deployed.get(name)
+                if predecessor is not None and predecessor.version == version:
+                    continue
+                definition = definitions.get(name)
+                if predecessor is not None:
+                    settled_to = predecessor.settled_to
+                else:
+                    settled_to = self._initial_settled_to(definition)
+                undecided = 0 if definition is None else undecided_duration(definition)
+                self._registry.start_version(name, version, settled_to, undecided)
+                started.add(name)
+            for name, reason in refusals.items():
                 self._registry.refuse(name, versions[name], reason)
                 _LOG.error("rule refused", action="rule_refused", rule=name, error=reason)
-            lifted = self._registry.admit(
-                {name: version for name, version in versions.items() if name not in refused}
-            )
-        for name in sorted((started | lifted) - refused.keys()):
+            valid_versions = versions.copy()
+            for name in refusals:
+                valid_versions.pop(name, None)
+            started |= self._registry.admit(valid_versions)
+        for name in sorted(started - refusals.keys()):
             _LOG.info("rule started", action="rule_started", rule=name, version=versions[name])
-        self._load_deployments(wanted)
-        return [rule for rule in self.rules if rule.name in started | lifted]
+        self._load_deployments(definitions)
+        return [rule for rule in self.rules if rule.name in started]
 
     def _initial_settled_to(self, definition: Definition | None) -> int | None:
-        """A new rule begins with what is not settled yet; in a workspace without data, at the beginning of time.
+        """The event time (microseconds) from which a new rule is evaluated; None: from the start.
 
-        One that cannot be read begins with the stream that has come the least far.
+        A rule that cannot be read starts at the lowest watermark of all streams.
         """
-        marks = self.watermarks()
+        watermarks = self.watermarks()
         if definition is not None:
-            with suppress(Exception):  # a refused one may be anything
-                return horizon(self._get_or_make_rule(definition).shape, marks)
-        return min((mark for mark in marks.values() if mark is not None), default=None)
+            with suppress(Exception):  # the definition of a refused rule may be invalid
+                return horizon(self._get_or_make_rule(definition).shape, watermarks)
+        event_times = [time for time in watermarks.values() if time is not None]
+        return min(event_times, default=None)
 
-    def _load_deployments(self, wanted: Mapping[str, Definition]) -> None:
-        running: list[tuple[ActiveRule, int | None]] = []
+    def _load_deployments(self, definitions: Mapping[str, Definition]) -> None:
+        active_rules: list[ActiveRule] = []
+        groups: list[tuple[Sequence[ActiveRule], int | None]] = []
         deployments = self._registry.deployments()
         self._guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
         )
         for deployment in deployments:
-            if deployment.state == "running" and deployment.rule in wanted:
-                running.append(
-                    (self._get_or_make_rule(wanted[deployment.rule]), deployment.settled_to)
-                )
-        self._rules_by_name = {rule.name: rule for rule, _ in running}
-        self._cohorts = build_cohorts([([rule], settled_to) for rule, settled_to in running])
-        self._engines.set_active_rules([rule for rule, _ in running])
-        # A thousand rules are a hundred thousand objects that stay: looking through them takes as long as a batch.
+            if deployment.state == "running" and deployment.rule in definitions:
+                rule = self._get_or_make_rule(definitions[deployment.rule])
+                active_rules.append(rule)
+                groups.append(([rule], deployment.settled_to))
+        self._rules_by_name = {rule.name: rule for rule in active_rules}
+        self._cohorts = build_cohorts(groups)
+        self._evaluator.set_active_rules(active_rules)
+        # A thousand rules are a hundred thousand long-lived objects: a collection that scans them
+        # takes as long as a batch.
         gc.unfreeze()
         gc.collect()
         gc.freeze()
 
     def _get_or_make_rule(self, definition: Definition) -> ActiveRule:
-        """The rule as it runs. Each is made once: to read its query again takes milliseconds."""
-        made = self._rules_by_name.get(definition.name)
+        """The active rule of a definition, cached: to parse its query takes milliseconds."""
+        rule = self._rules_by_name.get(definition.name)
         if (
-            made is None
-            or made.definition is not definition
-            or made.tables.relations != self._relation_names
+            rule is None
+            or rule.definition is not definition
+            or rule.tables.relations != self._relation_names
         ):
             tables = rule_tables(definition.rule, self._time_columns, self._relation_names)
-            made = self._rules_by_name[definition.name] = ActiveRule(
-                definition, tables, event_shape(definition.rule, tables)
-            )
-        return made
+            rule = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+            self._rules_by_name[definition.name] = rule
+        return rule
 
-    # Where they stand
+    # Progress
 
     def mark_settled(self, rule_names: Set[str], settled_to: int, stored: Set[str]) -> None:
-        """Rules, by name, are settled up to `high`. `told`: those of which that is stored already."""
+        """Record that rules are settled up to an event time (microseconds).
+
+        `stored`: names of the rules whose progress is in the database already.
+        """
         self._unsaved = (self._unsaved | rule_names) - stored
         self._cohorts = advance_cohorts(self.cohorts, rule_names, settled_to)
 
     def save_progress(self) -> None:
-        """Store where rules stand that had nothing to tell; what is not stored is judged again, to the same end."""
-        by_time: dict[int, dict[str, str]] = {}
-        for standing in self.cohorts:
-            if standing.settled_to is not None:
-                unsaved = {
-                    r.name: r.definition.version for r in standing.rules if r.name in self._unsaved
-                }
-                by_time.setdefault(standing.settled_to, {}).update(unsaved)
+        """Store the progress of rules that found nothing.
+
+        After a crash, rules are evaluated again from the stored progress, with the same result.
+        """
+        versions_by_time: dict[int, dict[str, str]] = {}
+        for cohort in self.cohorts:
+            if cohort.settled_to is None:
+                continue
+            for rule in cohort.rules:
+                if rule.name in self._unsaved:
+                    versions = versions_by_time.setdefault(cohort.settled_to, {})
+                    versions[rule.name] = rule.definition.version
         self._unsaved = set()
-        by_time = {settled_to: versions for settled_to, versions in by_time.items() if versions}
-        if by_time:
-            self._archive.fence()
-            with self._connection.transaction():
-                for settled_to, versions in by_time.items():
-                    self._registry.record_settled(
-                        versions, settled_to, self._guard.rules_over_limit
-                    )
+        if not versions_by_time:
+            return
+        self._archive.fence()
+        with self._connection.transaction():
+            for settled_to, versions in versions_by_time.items():
+                self._registry.record_settled(versions, settled_to, self._guard.rules_over_limit)

@@ -1,10 +1,12 @@
-"""Contexts and surroundings of the events that recalls are about: provisional at once, settled when all is in.
+"""Contexts and surroundings of the events that recalls are about.
 
-What is to be done is read from the database (events without a context, contexts that are not settled), so that nothing
-hangs on what this process remembers.
+A context is provisional when its event is detected, and settled once every stream of the rule has
+passed it. Pending work is read from the database (events without a context, contexts that are not
+settled), so that nothing depends on the memory of this process.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,210 +22,220 @@ from recall.requests import RecallEvent
 
 _QUERIES = sql.load("contexts")
 
-# Events in one statement.
-_BATCH_EVENTS = 100
-# How often a context is computed that fails, before it is empty for good.
-_MAX_ATTEMPTS = 3
-# Microseconds that rows stay in memory beyond what the contexts of events of this moment need.
-_MEMORY_MARGIN = 60_000_000
+_BATCH_EVENTS = 100  # events of a rule in one statement
+_MAX_ATTEMPTS = 3  # failed computations after which a context is empty for good
+_MEMORY_MARGIN = 60_000_000  # microseconds that rows stay in memory beyond what contexts need
+
+_RuleEvents = tuple[ActiveRule, list[RecallEvent]]
+_EventKey = tuple[str, UUID]  # rule name, event ID
 
 
 class AlertContexts:
-    """Contexts of the live process, on its connection."""
+    """Computes and stores contexts, on the connection of the live process."""
 
     def __init__(self, context_queries: ContextEvaluator, connection: Connection[Any]) -> None:
         self._context_queries = context_queries
         self._connection = connection
         self._ledger = Ledger(connection)
-        self._failed_attempts: dict[tuple[str, UUID], int] = {}
+        self._failed_attempts: dict[_EventKey, int] = {}
 
     def compute_missing(
-        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None], since: Any
+        self,
+        active_rules: Sequence[ActiveRule],
+        watermarks: Mapping[str, int | None],
+        since: datetime | None,
     ) -> bool:
-        """Contexts of events that have none, from what is there; of alerts written since a moment.
+        """Compute the contexts of events that have none, of alerts changed since a moment.
 
-        Those of settled events that every stream has passed are settled at once. Returns whether there may be more.
+        Contexts of settled events that every stream has passed are settled at once. Returns whether
+        there may be more events without a context.
         """
-        wanted: list[tuple[ActiveRule, list[RecallEvent]]] = []
-        settled: set[UUID] = set()
-        more = False
+        missing: list[_RuleEvents] = []
+        settled_ids: set[UUID] = set()
+        has_more = False
         for rule in active_rules:
             if not self._context_queries.queries_of(rule):
                 continue
-            values = {
-                **_rule_values(rule),
-                "every": _recalls_every_event(rule),
-                "since": since,
-                "limit": _BATCH_EVENTS,
-            }
-            with self._connection.cursor(row_factory=dict_row) as cursor:
-                rows = cursor.execute(_QUERIES["wanted"], values).fetchall()
-            more = more or len(rows) == _BATCH_EVENTS
+            rows = self._select_events(
+                "wanted", rule, every=_recalls_every_event(rule), since=since
+            )
+            if not rows:
+                continue
+            has_more = has_more or len(rows) == _BATCH_EVENTS
+            missing.append((rule, list(map(_to_event, rows))))
             horizon = self._context_queries.context_horizon(rule, watermarks)
-            if horizon is not None:
-                settled |= {row["eid"] for row in rows if row["settled"] and row["ts"] < horizon}
-            if rows:
-                wanted.append((rule, [_to_event(row) for row in rows]))
-        if wanted:
-            found = self._context_queries.compute(wanted)
-            empty = [
-                (rule, e.eid)
-                for rule, events in wanted
-                for e in events
-                if (rule.name, e.eid) not in found
-            ]
-            found |= {
-                (rule.name, eid): self._context_queries.parse_contexts(rule, {})
-                for rule, eid in empty
-            }
-            settled -= {eid for _, eid in empty}
-            retry_on_deadlock(lambda: self._store_computed(active_rules, wanted, found, settled))
-        return more
+            if horizon is None:
+                continue
+            for row in rows:
+                if row["settled"] and row["ts"] < horizon:
+                    settled_ids.add(row["eid"])
+        if not missing:
+            return False
+        contexts = self._context_queries.compute(missing)
+        for rule, events in missing:
+            for event in events:
+                key = rule.name, event.eid
+                if key not in contexts:  # its query failed: empty until it is settled
+                    contexts[key] = self._context_queries.parse_contexts(rule, {})
+                    settled_ids.discard(event.eid)
+        retry_on_deadlock(
+            lambda: self._store_computed(active_rules, missing, contexts, settled_ids)
+        )
+        return has_more
+
+    def _select_events(self, query: str, rule: ActiveRule, **values: Any) -> list[dict[str, Any]]:
+        """At most `_BATCH_EVENTS` rows of a query about the events of a rule."""
+        values |= _rule_values(rule)
+        values["limit"] = _BATCH_EVENTS
+        with self._connection.cursor(row_factory=dict_row) as cursor:
+            return cursor.execute(_QUERIES[query], values).fetchall()
 
     def _store_computed(
         self,
-        running: Sequence[ActiveRule],
-        wanted: Sequence[tuple[ActiveRule, list[RecallEvent]]],
-        found: Mapping[tuple[str, UUID], EventContexts],
-        settled: Collection[UUID],
+        active_rules: Sequence[ActiveRule],
+        missing: Sequence[_RuleEvents],
+        contexts: Mapping[_EventKey, EventContexts],
+        settled_ids: Collection[UUID],
     ) -> None:
         with self._connection.transaction():
-            for rule, events in wanted:
-                self._upsert_contexts(rule, events, found, settled)
-            self._enter_corpus(running)
+            for rule, events in missing:
+                self._upsert_contexts(rule, events, contexts, settled_ids)
+            self._enter_corpus(active_rules)
 
     def settle(
         self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
     ) -> bool:
-        """Contexts of settled events that every stream of their rule has passed; they enter the corpus.
+        """Settle the contexts of settled events that every stream of their rule has passed.
 
-        Where a context has changed, the event's similarity recalls begin again. Returns whether anything was settled.
+        Settled contexts enter the corpus. Where a context has changed, the similarity recalls of
+        the event restart. Returns whether any context was settled.
         """
-        due: list[tuple[ActiveRule, list[RecallEvent]]] = []
-        before: dict[tuple[str, UUID], Any] = {}
+        candidates: list[_RuleEvents] = []
+        stored_contexts: dict[_EventKey, Any] = {}
         for rule in active_rules:
             horizon = self._context_queries.context_horizon(rule, watermarks)
             if horizon is None:
                 continue
-            values = {**_rule_values(rule), "before": from_micros(horizon), "limit": _BATCH_EVENTS}
-            with self._connection.cursor(row_factory=dict_row) as cursor:
-                rows = cursor.execute(_QUERIES["unsettled"], values).fetchall()
+            rows = self._select_events("unsettled", rule, before=from_micros(horizon))
             if rows:
-                due.append((rule, [_to_event(row) for row in rows]))
-                before |= {(rule.name, row["eid"]): row["contexts"] for row in rows}
-        found = self._context_queries.compute(due) if due else {}
-        due = [
-            (rule, [event for event in events if self._may_settle(rule, event, found)])
-            for rule, events in due
-        ]
-        changed = [
-            (event.eid, rule.definition.version)
-            for rule, events in due
-            for event in events
-            if sql.replace_nul(found[rule.name, event.eid].contexts) != before[rule.name, event.eid]
-        ]
-        retry_on_deadlock(lambda: self._store_settled(active_rules, due, found, changed))
-        return any(events for _, events in due)
+                candidates.append((rule, list(map(_to_event, rows))))
+            for row in rows:
+                stored_contexts[rule.name, row["eid"]] = row["contexts"]
+        contexts: dict[_EventKey, EventContexts] = {}
+        if candidates:
+            contexts = self._context_queries.compute(candidates)
+        settled_events: list[_RuleEvents] = []
+        changed: list[tuple[UUID, str]] = []
+        for rule, events in candidates:
+            ready = [event for event in events if self._may_settle(rule, event, contexts)]
+            settled_events.append((rule, ready))
+            for event in ready:
+                key = rule.name, event.eid
+                if sql.replace_nul(contexts[key].contexts) != stored_contexts[key]:
+                    changed.append((event.eid, rule.definition.version))
+        retry_on_deadlock(
+            lambda: self._store_settled(active_rules, settled_events, contexts, changed)
+        )
+        return any(events for _, events in settled_events)
 
     def _store_settled(
         self,
-        running: Sequence[ActiveRule],
-        due: Sequence[tuple[ActiveRule, list[RecallEvent]]],
-        found: Mapping[tuple[str, UUID], EventContexts],
+        active_rules: Sequence[ActiveRule],
+        settled_events: Sequence[_RuleEvents],
+        contexts: Mapping[_EventKey, EventContexts],
         changed: Collection[tuple[UUID, str]],
     ) -> None:
         with self._connection.transaction():
-            for rule, events in due:
-                self._upsert_contexts(rule, events, found, {event.eid for event in events})
-                # Recalls that wait for this look at alerts that have changed.
+            for rule, events in settled_events:
+                event_ids = [event.eid for event in events]
+                self._upsert_contexts(rule, events, contexts, event_ids)
+                # Recalls that need a context are requested for changed alerts only.
                 self._connection.execute(
-                    _QUERIES["touch"], {**_rule_values(rule), "eids": [e.eid for e in events]}
+                    _QUERIES["touch"], {**_rule_values(rule), "eids": event_ids}
                 )
             if changed:
                 self._ledger.restart_comparisons(changed)
             self._connection.execute(
-                _QUERIES["forget"], {"every": _rules_recalling_every_event(running)}
+                _QUERIES["forget"], {"every": _rules_recalling_every_event(active_rules)}
             )
-            self._enter_corpus(running)
+            self._enter_corpus(active_rules)
 
     def _may_settle(
-        self, rule: ActiveRule, event: RecallEvent, found: dict[tuple[str, UUID], EventContexts]
+        self, rule: ActiveRule, event: RecallEvent, contexts: dict[_EventKey, EventContexts]
     ) -> bool:
-        """Whether its context was computed, or has failed too often: then it is empty for good."""
+        """Whether the context was computed, or has failed `_MAX_ATTEMPTS` times.
+
+        In the second case an empty context is added to `contexts`.
+        """
         key = rule.name, event.eid
-        if key in found:
+        if key in contexts:
             self._failed_attempts.pop(key, None)
             return True
         self._failed_attempts[key] = self._failed_attempts.get(key, 0) + 1
         if self._failed_attempts[key] < _MAX_ATTEMPTS:
             return False
         del self._failed_attempts[key]
-        found[key] = self._context_queries.parse_contexts(rule, {})
+        contexts[key] = self._context_queries.parse_contexts(rule, {})
         return True
 
     def reach(self, rule: ActiveRule) -> int:
-        """How far beyond an event (microseconds) time must go until its context can be settled."""
+        """Event time (microseconds) from an event until its context can be settled."""
         return self._context_queries.settle_delay(rule)
 
-    def _enter_corpus(self, running: Sequence[ActiveRule]) -> None:
-        """What is ready enters the corpus; later events that were compared without it are compared again."""
+    def _enter_corpus(self, active_rules: Sequence[ActiveRule]) -> None:
+        """Add settled contexts to the corpus; restart comparisons of later events without them."""
         self._connection.execute(_QUERIES["in_turn"])
-        entered: dict[tuple[str, str], int] = {}
-        for rule, version, ts in self._connection.execute(
-            _QUERIES["enter_corpus"], {"every": _rules_recalling_every_event(running)}
-        ):
-            entered[rule, version] = min(ts, entered.get((rule, version), ts))
-        for (rule, version), oldest in entered.items():
+        oldest_entries: dict[tuple[str, str], int] = {}
+        entries = self._connection.execute(
+            _QUERIES["enter_corpus"], {"every": _rules_recalling_every_event(active_rules)}
+        )
+        for rule, version, ts in entries:
+            oldest_entries[rule, version] = min(ts, oldest_entries.get((rule, version), ts))
+        for (rule, version), oldest in oldest_entries.items():
             self._ledger.restart_incomplete_comparisons(rule, version, oldest)
 
     def oldest_needed(
         self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
     ) -> dict[str, int]:
-        """From which event time on the contexts of events to come look at each stream."""
-        needs: dict[str, int] = {}
+        """By stream, the event time (microseconds) of the oldest row that future contexts read."""
+        oldest_by_stream: dict[str, int] = {}
         for rule in active_rules:
-            for asking in self._context_queries.queries_of(rule):
-                used = asking.lifted.inputs
-                for stream in used.streams | used.derived:
-                    mark = watermarks.get(stream)
-                    if mark is not None:
-                        low = (
-                            mark
-                            - asking.context_query.within
-                            - asking.context_query.delay
-                            - used.reach
-                            - _MEMORY_MARGIN
-                        )
-                        needs[stream] = min(needs.get(stream, low), low)
-        return needs
+            for lifted_query in self._context_queries.queries_of(rule):
+                inputs = lifted_query.lifted.inputs
+                context_query = lifted_query.context_query
+                span = context_query.within + context_query.delay + inputs.reach + _MEMORY_MARGIN
+                for stream in inputs.streams | inputs.derived:
+                    watermark = watermarks.get(stream)
+                    if watermark is None:
+                        continue
+                    oldest = watermark - span
+                    oldest_by_stream[stream] = min(oldest_by_stream.get(stream, oldest), oldest)
+        return oldest_by_stream
 
     def _upsert_contexts(
         self,
         rule: ActiveRule,
         events: Sequence[RecallEvent],
-        found: Mapping[tuple[str, UUID], EventContexts],
-        settled: Collection[UUID],
+        contexts: Mapping[_EventKey, EventContexts],
+        settled_ids: Collection[UUID],
     ) -> None:
+        rows: list[dict[str, Any]] = []
+        for event in events:
+            event_contexts = contexts[rule.name, event.eid]
+            row = {
+                **_rule_values(rule),
+                "eid": event.eid,
+                "ts": from_micros(event.ts),
+                "contexts": Jsonb(sql.replace_nul(event_contexts.contexts)),
+                "surroundings": Jsonb(sql.replace_nul(event_contexts.surroundings)),
+                "cut": None,
+                "settled": event.eid in settled_ids,
+            }
+            if event_contexts.cut:
+                row["cut"] = Jsonb(event_contexts.cut)
+            rows.append(row)
         with self._connection.cursor() as cursor:
-            cursor.executemany(
-                _QUERIES["put"],
-                [
-                    {
-                        **_rule_values(rule),
-                        "eid": event.eid,
-                        "ts": from_micros(event.ts),
-                        "contexts": Jsonb(sql.replace_nul(found[rule.name, event.eid].contexts)),
-                        "surroundings": Jsonb(
-                            sql.replace_nul(found[rule.name, event.eid].surroundings)
-                        ),
-                        "cut": Jsonb(found[rule.name, event.eid].cut)
-                        if found[rule.name, event.eid].cut
-                        else None,
-                        "settled": event.eid in settled,
-                    }
-                    for event in events
-                ],
-            )
+            cursor.executemany(_QUERIES["put"], rows)
 
 
 def _rule_values(rule: ActiveRule) -> dict[str, Any]:
@@ -234,8 +246,8 @@ def _recalls_every_event(rule: ActiveRule) -> bool:
     return rule.definition.rule.spec.recall_on == "every"
 
 
-def _rules_recalling_every_event(running: Sequence[ActiveRule]) -> list[str]:
-    return [rule.name for rule in running if _recalls_every_event(rule)]
+def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str]:
+    return [rule.name for rule in filter(_recalls_every_event, active_rules)]
 
 
 def _to_event(row: Mapping[str, Any]) -> RecallEvent:

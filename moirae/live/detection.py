@@ -1,7 +1,7 @@
-"""Judging: the deployed rules over new rows (detected) and over slices of the archive (settled)."""
+"""Detection and settling: active rules over new rows, and over slices of the archive."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -18,6 +18,7 @@ from moirae.evaluation import (
     ContextEvaluator,
     Guard,
     LiveStreamRows,
+    RuleCohort,
     RuleEvaluator,
     RuleSlice,
     concatenate_rules,
@@ -31,14 +32,13 @@ from moirae.live.follow_up import AlertFollowUp
 from moirae.live.relations import Relations
 from moirae.rules import RuleAdmission
 
-# Seconds between two settlings of filters, which lose nothing by waiting: their events are detected at once.
-_SETTLE_INTERVAL = 1.0
-# Seconds between two notes of where quiet rules stand.
-_SAVE_INTERVAL = 1.0
+# Stateless rules ("filters") may be settled late without loss: their events are detected at once.
+_SETTLE_INTERVAL = 1.0  # seconds between settlings of stateless rules
+_SAVE_INTERVAL = 1.0  # seconds between writes of the progress of rules that found nothing
 
 
 class Detector:
-    """The rules that run, on one Spark session and one database connection."""
+    """Evaluates the active rules, on one Spark session and one database connection."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Detector:
         guard: Guard,
         local: bool = True,
     ) -> None:
-        """`local`: whether plain rules may be judged in this process."""
+        """`local`: evaluate portable rules in this process instead of in Spark."""
         self._rows = LiveStreamRows(spark, archive)
         self._guard = guard
         self._contexts = AlertContexts(ContextEvaluator(spark, self._rows, guard), connection)
@@ -61,231 +61,280 @@ class Detector:
         self._store = AlertStore(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         columns = {name: table.schema.columns for name, table in archive.tables.items()}
-        self._engines = RuleEvaluator(spark, self._rows, guard, columns, local)
+        self._evaluator = RuleEvaluator(spark, self._rows, guard, columns, local)
         self._active_rules = ActiveRules(
-            archive, connection, relations, admission, guard, self._rows, self._engines
+            archive=archive,
+            connection=connection,
+            relations=relations,
+            admission=admission,
+            guard=guard,
+            rows=self._rows,
+            evaluator=self._evaluator,
         )
         self._settled_at = 0.0
         self._saved_at = 0.0
 
     @property
     def active_rules(self) -> list[ActiveRule]:
-        """The rules that run."""
+        """Active rules, without quarantined rules."""
         return self._active_rules.rules
 
     def reload(self, now: datetime) -> None:
-        """Take in changed relations and rules. `now`: the event time from which changed relations hold."""
+        """Load changed relations and rules; evaluate unsettled rows with the rules that started.
+
+        `now`: the event time from which changed relations are valid.
+        """
         self.detect_unsettled(self._active_rules.reload(now))
 
     def watermarks(self) -> dict[str, int | None]:
-        """Of each stream; see `Archive.watermark`."""
+        """The watermark of each stream (microseconds); None for a stream without rows."""
         return self._active_rules.watermarks()
 
-    # Detecting
+    # Detection
 
     def detect(self, on_time: Mapping[str, pa.Table]) -> bool:
-        """Judge new rows by the rules that judge row by row. Returns whether rows were left to settling alone.
+        """Evaluate new rows, by stream, with the stateless rules; store provisional alerts.
 
-        Rows that are complete already are: they are settled in the same round.
+        Rows before the horizon of every rule are not evaluated: they can be settled right away.
+        Returns whether there were such rows.
         """
-        marks = self.watermarks()
-        standings = [
-            standing for standing in self._active_rules.cohorts if standing.shape.is_stateless
-        ]
-        horizons = {standing.shape: horizon(standing.shape, marks) for standing in standings}
-        left = False
-        fresh: dict[str, pa.Table] = {}
-        for name in self._archive.tables:
-            rows = on_time.get(name)
-            readers = [low for shape, low in horizons.items() if name in shape.streams]
-            if rows is None or not len(rows) or not readers:
+        watermarks = self.watermarks()
+        cohorts = [cohort for cohort in self._active_rules.cohorts if cohort.shape.is_stateless]
+        horizons = {cohort.shape: horizon(cohort.shape, watermarks) for cohort in cohorts}
+        has_settleable = False
+        new_rows: dict[str, pa.Table] = {}
+        for stream in self._archive.tables:
+            rows = on_time.get(stream)
+            if rows is None or not len(rows):
                 continue
-            beyond = min((h for h in readers if h is not None), default=None)
-            if beyond is not None:
-                newer = micros_column(rows, self._time_columns[name]) >= beyond
-                left = left or not newer.all()
-                rows = rows.filter(pa.array(newer))
+            shapes = [shape for shape in horizons if stream in shape.streams]
+            if not shapes:
+                continue
+            earliest = min(_present(map(horizons.__getitem__, shapes)), default=None)
+            if earliest is not None:
+                is_unsettled = micros_column(rows, self._time_columns[stream]) >= earliest
+                has_settleable = has_settleable or not is_unsettled.all()
+                rows = rows.filter(pa.array(is_unsettled))
             if len(rows):
-                fresh[name] = rows
-        standings = [standing for standing in standings if standing.shape.streams & fresh.keys()]
-        if standings:
-            streams = frozenset().union(*(standing.shape.streams for standing in standings))
-            inputs = {name: self._rows.select_columns(name, fresh.get(name)) for name in streams}
-            rules = concatenate_rules([standing.rules for standing in standings])
-            found = self._engines.evaluate(rules, inputs, sum(map(len, inputs.values()))).event_rows
-            self._record_detected(
-                [(rule, _rows_since(finds, horizons[rule.shape])) for rule, finds in found]
-            )
-        return left
+                new_rows[stream] = rows
+        cohorts = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
+        if cohorts:
+            event_rows = self._evaluate_rows(cohorts, new_rows)
+            detected: list[tuple[ActiveRule, Sequence[EventRow]]] = []
+            for rule, rule_rows in event_rows:
+                detected.append((rule, _rows_since(rule_rows, horizons[rule.shape])))
+            self._record_detected(detected)
+        return has_settleable
+
+    def _evaluate_rows(
+        self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, pa.Table]
+    ) -> Sequence[tuple[ActiveRule, Sequence[EventRow]]]:
+        streams = frozenset().union(*(cohort.shape.streams for cohort in cohorts))
+        inputs = {name: self._rows.select_columns(name, new_rows.get(name)) for name in streams}
+        rules = concatenate_rules([cohort.rules for cohort in cohorts])
+        row_count = sum(map(len, inputs.values()))
+        return self._evaluator.evaluate(rules, inputs, row_count).event_rows
 
     def detect_unsettled(self, rules: Sequence[ActiveRule]) -> None:
-        """Judge what the archive holds beyond the settled: after a restart nobody may have been told of it, and a rule
-        that has just started has not seen it.
-        """
-        wanted = set(rules)
-        groups: dict[int | None, list[Sequence[ActiveRule]]] = {}
-        for standing in self._active_rules.cohorts:
-            shape, members = standing.shape, standing.select(wanted.__contains__).rules
-            if (
-                members
-                and shape.is_stateless
-                and any(self._archive.progress[s].newest is not None for s in shape.streams)
-            ):
-                groups.setdefault(standing.settled_to, []).append(members)
-        for low, parts in groups.items():
-            self._record_detected(
-                self._engines.evaluate_slice(
-                    RuleSlice(concatenate_rules(parts), low, None, low, None)
-                ).event_rows
-            )
+        """Evaluate archived rows that are not settled yet, with the stateless ones of some rules.
 
-    def _record_detected(self, found: Sequence[tuple[ActiveRule, Sequence[EventRow]]]) -> None:
-        """Detected events and their provisional alerts, of all rules at once."""
-        told = [(rule, finds) for rule, finds in found if finds]
-        if told:
-            with self._connection.transaction():
-                for rule, finds in told:
-                    self._store.record_detected(_alerting_rule(rule), self._to_events(rule, finds))
+        After a restart these rows may not have been evaluated; a rule that was just started has not
+        seen them.
+        """
+        selected = set(rules)
+        groups: dict[int | None, list[Sequence[ActiveRule]]] = {}
+        for cohort in self._active_rules.cohorts:
+            members = cohort.select(selected.__contains__).rules
+            if not members or not cohort.shape.is_stateless:
+                continue
+            newest = [self._archive.progress[name].newest for name in cohort.shape.streams]
+            if any(time is not None for time in newest):
+                groups.setdefault(cohort.settled_to, []).append(members)
+        for settled_to, rule_groups in groups.items():
+            rule_slice = RuleSlice(
+                rules=concatenate_rules(rule_groups),
+                low=settled_to,
+                high=None,
+                input_low=settled_to,
+                input_high=None,
+            )
+            self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
+
+    def _record_detected(self, event_rows: Sequence[tuple[ActiveRule, Sequence[EventRow]]]) -> None:
+        """Store detected events and their provisional alerts in one transaction."""
+        if not any(rows for _, rows in event_rows):
+            return
+        with self._connection.transaction():
+            for rule, rows in event_rows:
+                if rows:
+                    events = self._to_events(rule, rows)
+                    self._store.record_detected(_alerting_rule(rule), events)
 
     # Settling
 
     def settle(self, include_filters: bool = False) -> int:
-        """Settle what is due; returns how many slices were judged.
+        """Settle what is due; return the number of evaluated slices.
 
-        `at_once`: filters too, whenever they were settled last.
+        `include_filters`: settle stateless rules too, however recently they were settled.
         """
         now = time.monotonic()
-        filters = include_filters or now - self._settled_at >= _SETTLE_INTERVAL
-        standings = [
-            one for one in self._active_rules.cohorts if filters or not one.shape.is_stateless
-        ]
-        slices = due_slices(standings, self.watermarks())
-        if filters:
+        include_filters = include_filters or now - self._settled_at >= _SETTLE_INTERVAL
+        cohorts = self._active_rules.cohorts
+        if include_filters:
             self._settled_at = now
-        for part in slices:
-            assert part.high is not None
-            self._settle_slice(part, part.high, part.high)
-        if slices and filters:
+        else:
+            cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
+        slices = due_slices(cohorts, self.watermarks())
+        for rule_slice in slices:
+            assert rule_slice.high is not None
+            self._settle_slice(rule_slice, rule_slice.high, silent_until=rule_slice.high)
+        if slices and include_filters:
             self._evict_rows()
         if now - self._saved_at >= _SAVE_INTERVAL:
             self._saved_at = now
             self._active_rules.save_progress()
         return len(slices)
 
-    # What follows
+    # Contexts and recalls
 
     def follow_up(self) -> None:
-        """Contexts and recalls of the alerts that were told."""
-        self._follow_up.run(self.active_rules, self.watermarks(), self._newest_event_time())
+        """Process the contexts and recalls of changed alerts."""
+        self._follow_up.run(self.active_rules, self.watermarks(), self.newest_event_time())
 
     def follow_up_to_end(self) -> None:
-        """The same, when nothing more will come."""
-        self._follow_up.run_to_end(self.active_rules, self.watermarks(), self._newest_event_time())
+        """Process all contexts and recalls, once the input has ended."""
+        self._follow_up.run_to_end(self.active_rules, self.watermarks(), self.newest_event_time())
 
-    def _newest_event_time(self) -> int | None:
-        return max(
-            (p.newest for p in self._archive.progress.values() if p.newest is not None),
-            default=None,
-        )
+    def newest_event_time(self) -> int | None:
+        """The newest event time in the archive (microseconds); None: the archive is empty."""
+        newest = [progress.newest for progress in self._archive.progress.values()]
+        return max(_present(newest), default=None)
 
     def _evict_rows(self) -> None:
-        """Rows that no rule will look at again leave the memory."""
-        asked = self._contexts.oldest_needed(
-            [rule for rule in self.active_rules if rule.definition.has_questions], self.watermarks()
-        )
-        for name, recent in self._archive.recent_rows.items():
-            readers = [one for one in self._active_rules.cohorts if name in one.shape.streams]
-            needs = [one.settled_to and one.settled_to - one.shape.reach for one in readers]
-            known = [need for need in needs if need is not None]
-            if len(known) == len(needs):
-                low = min(known, default=self._archive.watermark(name) or 0)
-                recent.drop_before(min(low, asked.get(name, low)))
+        """Drop the rows in memory that neither a rule nor a context will read again."""
+        recalling = [rule for rule in self.active_rules if rule.definition.has_questions]
+        context_needs = self._contexts.oldest_needed(recalling, self.watermarks())
+        for stream, recent_rows in self._archive.recent_rows.items():
+            oldest = self._oldest_needed(stream)
+            if oldest is not None:
+                recent_rows.drop_before(min(oldest, context_needs.get(stream, oldest)))
+
+    def _oldest_needed(self, stream: str) -> int | None:
+        """Event time of the oldest row of a stream that rules read; None: no row may be dropped."""
+        needs: list[int] = []
+        for cohort in self._active_rules.cohorts:
+            if stream not in cohort.shape.streams:
+                continue
+            if cohort.settled_to is None:
+                return None
+            needs.append(cohort.settled_to - cohort.shape.reach)
+        return min(needs, default=self._archive.watermark(stream) or 0)
+
+    # The end of the input
 
     def reach(self) -> int:
-        """How far beyond the newest row (microseconds) time must go for all windows and alerts to run out."""
-        return max(
-            (_rule_reach(rule) + self._contexts.reach(rule) for rule in self.active_rules),
-            default=0,
-        )
+        """Event time (microseconds) from the newest row until all windows and alerts have ended."""
+        return max(map(self._reach_of, self.active_rules), default=0)
+
+    def _reach_of(self, rule: ActiveRule) -> int:
+        return _rule_reach(rule) + self._contexts.reach(rule)
 
     def settle_to_end(self, after_newest: int, end: int) -> None:
-        """Settle everything: no row at or after `after_newest` will come, and alerts are silent until `end`.
+        """Settle everything: no row at or after `after_newest` will come; time advances to `end`.
 
-        What falls silent with the end of its input is not absent: absence is judged up to the newest row.
+        Rules of absence are settled up to the newest row only: silence after the end of the input
+        is no absence. Times are microseconds of event time.
         """
-        marks: dict[str, int | None] = dict.fromkeys(self._time_columns, end)
-        rows_only: dict[str, int | None] = dict.fromkeys(self._time_columns, after_newest)
-        for rule, low in [
-            (rule, one.settled_to) for one in self._active_rules.cohorts for rule in one.rules
-        ]:
-            shape = rule.shape
-            high = horizon(shape, rows_only if rule.definition.rule.spec.absent else marks)
-            assert high is not None
-            high = max(high, low if low is not None else high)
-            part = RuleSlice(
-                (rule,), low, high, None if low is None else low - shape.reach, high + shape.lag
-            )
-            self._settle_slice(part, high, max(high, end))
+        end_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, end)
+        row_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, after_newest)
+        for cohort in self._active_rules.cohorts:
+            low = cohort.settled_to
+            for rule in cohort.rules:
+                shape = rule.shape
+                is_absence = rule.definition.rule.spec.absent
+                high = horizon(shape, row_marks if is_absence else end_marks)
+                assert high is not None
+                input_low = None
+                if low is not None:
+                    high = max(high, low)
+                    input_low = low - shape.reach
+                rule_slice = RuleSlice(
+                    rules=(rule,),
+                    low=low,
+                    high=high,
+                    input_low=input_low,
+                    input_high=high + shape.lag,
+                )
+                self._settle_slice(rule_slice, high, silent_until=max(high, end))
         self._active_rules.save_progress()
 
-    def _settle_slice(self, part: RuleSlice, high: int, silence: int) -> None:
-        """All its rules at once. Few have anything to tell at a time; where the others stand is stored now and then.
+    def _settle_slice(self, rule_slice: RuleSlice, high: int, silent_until: int) -> None:
+        """Settle the rules of a slice up to `high`, in one transaction.
 
-        `silence`: the event time before which no other event will come; at least `high`.
+        `silent_until`: the event time before which no further event will come; at least `high`.
+        Only rules with events or with alerts that end are written to the database; the progress of
+        the others is stored at intervals.
         """
-        answers = self._engines.evaluate_slice(part)
-        found = {rule.name: finds for rule, finds in answers.event_rows}
+        result = self._evaluator.evaluate_slice(rule_slice)
+        rows_by_rule = {rule.name: rows for rule, rows in result.event_rows}
         self._archive.fence()
         versions: dict[str, str] = {}
         with self._connection.transaction():
             open_since = self._store.rules_with_open_alerts(high)
-            for rule in [
-                rule for rule in part.rules if rule.name in found or rule.name in open_since
-            ]:
+            for rule in rule_slice.rules:
                 name = rule.name
-                if name in found or (
-                    name not in answers.failed and _ends_by(rule, open_since[name], silence)
-                ):
-                    self._store.settle(
-                        _alerting_rule(rule),
-                        self._to_events(rule, found.get(name, [])),
-                        high,
-                        silence,
-                    )
-                    versions[name] = rule.definition.version
+                if name not in rows_by_rule:
+                    if name not in open_since or name in result.failed:
+                        continue
+                    if not _has_ending_alert(rule, open_since[name], silent_until):
+                        continue
+                events = self._to_events(rule, rows_by_rule.get(name, []))
+                self._store.settle(_alerting_rule(rule), events, high, silent_until)
+                versions[name] = rule.definition.version
             if versions:
                 self._registry.record_settled(versions, high, self._guard.rules_over_limit)
-        self._active_rules.mark_settled(
-            {rule.name for rule in part.rules} - answers.failed, high, versions.keys()
-        )
+        settled_names = {rule.name for rule in rule_slice.rules} - result.failed
+        self._active_rules.mark_settled(settled_names, high, stored=versions.keys())
 
-    def _to_events(self, rule: ActiveRule, finds: Sequence[EventRow]) -> list[Event]:
-        return deduplicate(
-            rule.name,
-            rule.definition.id,
-            rule.definition.key,
-            self._guard.limit_event_rows(rule, finds),
-        )
+    def _to_events(self, rule: ActiveRule, rows: Sequence[EventRow]) -> list[Event]:
+        definition = rule.definition
+        limited_rows = self._guard.limit_event_rows(rule, rows)
+        return deduplicate(rule.name, definition.id, definition.key, limited_rows)
 
 
-def _rows_since(finds: Sequence[EventRow], low: int | None) -> list[EventRow]:
-    return [found for found in finds if low is None or found.ts >= low]
+def _present(times: Iterable[int | None]) -> Iterator[int]:
+    """The times without None."""
+    return (time for time in times if time is not None)
+
+
+def _rows_since(rows: Sequence[EventRow], low: int | None) -> Sequence[EventRow]:
+    """The rows at or after a time (microseconds); None: all."""
+    if low is None:
+        return rows
+    return [row for row in rows if row.ts >= low]
 
 
 def _alerting_rule(rule: ActiveRule) -> AlertingRule:
     return make_alerting_rule(rule.definition)
 
 
-def _ends_by(rule: ActiveRule, last: int | None, silence: int) -> bool:
-    """Whether something of a rule ends before `silence` without another event; `last`: see `AlertStore.open_since`."""
+def _has_ending_alert(rule: ActiveRule, last_event: int | None, silent_until: int) -> bool:
+    """Whether an alert ends before `silent_until` unless another event comes.
+
+    `last_event`: as returned by `AlertStore.rules_with_open_alerts`.
+    """
+    if last_event is None:
+        return True
     return (
-        last is None
-        or last + duration_to_micros(rule.definition.rule.spec.keep_firing_for) <= silence
+        last_event + duration_to_micros(rule.definition.rule.spec.keep_firing_for) <= silent_until
     )
 
 
 def _rule_reach(rule: ActiveRule) -> int:
-    """Long enough for what began before the rule did to be decided, too (see `moirae.history.plan`)."""
+    """Event time (microseconds) from the newest row until the rule has ended.
+
+    Includes the time to decide what began before the rule did (see `moirae.history.plan`).
+    """
     return (
         rule.shape.reach
         + abs(rule.shape.lag)

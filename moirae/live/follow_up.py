@@ -1,7 +1,8 @@
-"""What follows an alert, after it has been told: its context and its recalls."""
+"""Follow-up of alerts: the contexts and recalls of alerts that have changed."""
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from psycopg import Connection
@@ -10,10 +11,13 @@ from moirae.evaluation import ActiveRule
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.recall_requests import RecallRequests
 
-# Seconds: between two settlings of contexts; how far back alerts are looked at again, whatever clocks do.
-_SETTLE_INTERVAL, _OVERLAP = 1.0, 60.0
+_SETTLE_INTERVAL = 1.0  # seconds between settlings of contexts
+# Seconds: alerts changed this long before the last round are processed again, since transactions
+# may commit late and clocks may be set back.
+_OVERLAP = 60.0
 
-# Each round takes hundreds of events further; what is not done then goes on with the next start.
+# Bounds the loop at the end of the input. A round handles hundreds of events; what remains is
+# processed after the next start.
 _MAX_ROUNDS = 10_000
 
 _TIME_QUERY = "SELECT clock_timestamp() - make_interval(secs => %s)"
@@ -21,14 +25,14 @@ _LAST_CHANGE_QUERY = "SELECT max(updated_at) FROM alerts WHERE rule = ANY(%s)"
 
 
 class AlertFollowUp:
-    """Looks after the questions of running rules, on the live process's connection."""
+    """Runs contexts and recalls of the active rules, on the connection of the live process."""
 
     def __init__(self, connection: Connection[Any], contexts: AlertContexts) -> None:
         self._connection = connection
         self._contexts = contexts
         self._recall_requests = RecallRequests(connection)
-        self._changed_since: Any = None
-        self._last_change: Any = None
+        self._changed_since: datetime | None = None
+        self._last_change: datetime | None = None
         self._settled_at = 0.0
 
     def run(
@@ -37,22 +41,20 @@ class AlertFollowUp:
         watermarks: Mapping[str, int | None],
         newest: int | None,
     ) -> None:
-        """Whatever is due. `newest`: the newest event time of the archive, in microseconds."""
-        asking = [rule for rule in active_rules if rule.definition.has_questions]
-        if not asking:
+        """Run what is due. `newest`: the newest event time of the archive, in microseconds."""
+        recalling = _recalling_rules(active_rules)
+        if not recalling:
             return
-        self._process_changed(asking, watermarks, newest)
+        self._process_changed(recalling, watermarks, newest)
         if time.monotonic() - self._settled_at >= _SETTLE_INTERVAL:
-            self.settle(asking, watermarks)
+            self.settle(recalling, watermarks)
 
     def settle(
         self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
     ) -> bool:
-        """Contexts that can be settled; returns whether there were any."""
+        """Settle the contexts that every stream has passed; return whether there were any."""
         self._settled_at = time.monotonic()
-        return self._contexts.settle(
-            [rule for rule in active_rules if rule.definition.has_questions], watermarks
-        )
+        return self._contexts.settle(_recalling_rules(active_rules), watermarks)
 
     def run_to_end(
         self,
@@ -60,35 +62,42 @@ class AlertFollowUp:
         watermarks: Mapping[str, int | None],
         newest: int | None,
     ) -> None:
-        """Everything, at the end of time."""
-        asking = [rule for rule in active_rules if rule.definition.has_questions]
-        if asking:
-            for _ in range(_MAX_ROUNDS):
-                more = self._process_changed(asking, watermarks, newest)
-                if not self.settle(asking, watermarks) and not more:
-                    break
+        """Run until nothing is due, once the input has ended."""
+        recalling = _recalling_rules(active_rules)
+        if not recalling:
+            return
+        for _ in range(_MAX_ROUNDS):
+            has_more = self._process_changed(recalling, watermarks, newest)
+            if not self.settle(recalling, watermarks) and not has_more:
+                break
 
     def _process_changed(
-        self, asking: Sequence[ActiveRule], watermarks: Mapping[str, int | None], newest: int | None
+        self,
+        recalling: Sequence[ActiveRule],
+        watermarks: Mapping[str, int | None],
+        newest: int | None,
     ) -> bool:
-        """Contexts and recalls of alerts that have changed; returns whether there may be more."""
-        changed = self._connection.execute(
-            _LAST_CHANGE_QUERY, ([rule.name for rule in asking],)
-        ).fetchone()
-        if changed is None or changed[0] is None or changed[0] == self._last_change:
+        """Run contexts and recalls of changed alerts; return whether there may be more of them."""
+        rule_names = [rule.name for rule in recalling]
+        row = self._connection.execute(_LAST_CHANGE_QUERY, (rule_names,)).fetchone()
+        last_change = None if row is None else row[0]
+        if last_change is None or last_change == self._last_change:
             return False
-        moment = self._connection.execute(_TIME_QUERY, (_OVERLAP,)).fetchone()
-        assert moment is not None
-        more = self._recall_requests.add_missing(
-            asking, self._changed_since, newest, with_context=False
-        )
-        more = self._contexts.compute_missing(asking, watermarks, self._changed_since) or more
-        more = (
-            self._recall_requests.add_missing(
-                asking, self._changed_since, newest, with_context=True
-            )
-            or more
-        )
-        if not more:
-            self._changed_since, self._last_change = moment[0], changed[0]
-        return more
+        row = self._connection.execute(_TIME_QUERY, (_OVERLAP,)).fetchone()
+        assert row is not None
+        round_start = row[0]
+        since = self._changed_since
+        has_more = [
+            self._recall_requests.add_missing(recalling, since, newest, with_context=False),
+            self._contexts.compute_missing(recalling, watermarks, since),
+            self._recall_requests.add_missing(recalling, since, newest, with_context=True),
+        ]
+        if any(has_more):
+            return True
+        self._changed_since = round_start
+        self._last_change = last_change
+        return False
+
+
+def _recalling_rules(active_rules: Sequence[ActiveRule]) -> list[ActiveRule]:
+    return [rule for rule in active_rules if rule.definition.has_questions]

@@ -1,24 +1,29 @@
-"""Sources that fall silent: when they stop holding the others back. Decisions only; the clock is an argument."""
+"""Idle sources: when a silent source stops holding back the watermark.
+
+No I/O; the clock is an argument.
+"""
 
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 
 SourceKey = tuple[str, str | None]
-"""A stream, or a partition of one."""
+"""A stream and its partition; None for a stream without partitions."""
 
-# Seconds between two questions about the same stream's files.
-_CHECK_INTERVAL = 1.0
+_CHECK_INTERVAL = 1.0  # seconds between look-ups of the unread files of a stream
 
 
 class IdleTracker:
-    """Remembers when each source was last heard, by a monotonic clock in seconds."""
+    """Remembers when each source was last active, in seconds of a monotonic clock.
+
+    `timeouts`: by stream, the silence after which a source is idle.
+    """
 
     def __init__(self, timeouts: Mapping[str, timedelta]) -> None:
-        self._timeouts = {name: span.total_seconds() for name, span in timeouts.items()}
+        self._timeouts = {name: timeout.total_seconds() for name, timeout in timeouts.items()}
         self._last_active: dict[SourceKey, float] = {}
 
     def record_activity(self, sources: set[SourceKey], now: float) -> None:
-        """These brought something."""
+        """Record that records of these sources were ingested."""
         self._last_active.update(dict.fromkeys(sources, now))
 
     def compute_advances(
@@ -27,22 +32,27 @@ class IdleTracker:
         now: float,
         has_unread: Callable[[SourceKey], bool],
     ) -> dict[SourceKey, int]:
-        """Sources to move on, to the furthest watermark of all: silent for their patience, with nothing unread."""
-        furthest = max((mark for mark in watermarks.values() if mark is not None), default=None)
-        points: dict[SourceKey, int] = {}
-        for source, mark in watermarks.items():
-            behind = furthest is not None and (mark is None or mark < furthest)
-            if now - self._last_active.setdefault(source, now) < self._timeouts[source[0]]:
+        """The idle sources that are behind, each with the highest watermark of all sources.
+
+        A source is idle after its timeout, unless it has unread input.
+        """
+        highest = max((mark for mark in watermarks.values() if mark is not None), default=None)
+        advances: dict[SourceKey, int] = {}
+        for source, watermark in watermarks.items():
+            last_active = self._last_active.setdefault(source, now)
+            if now - last_active < self._timeouts[source[0]] or highest is None:
                 continue
-            if behind and furthest is not None and not has_unread(source):
-                points[source] = furthest
-        return points
+            is_behind = watermark is None or watermark < highest
+            if is_behind and not has_unread(source):
+                advances[source] = highest
+        return advances
 
 
 class UnreadFiles:
-    """Whether a stream has files that are not archived yet. `done`: which of some of its files are.
+    """Caches which files of each stream are archived: an archived file remains so.
 
-    A file that is done stays so: only the others are asked about, and meanwhile count as unread.
+    `find_archived` returns those of some files of a stream that are archived. It is called for the
+    remaining files only, at most once per second; until then they count as unread.
     """
 
     def __init__(self, find_archived: Callable[[str, Set[str]], Set[str]]) -> None:
@@ -51,13 +61,11 @@ class UnreadFiles:
         self._checked_at: dict[str, float] = {}
 
     def has_unread(self, stream: str, names: Set[str], now: float) -> bool:
-        """Whether any of the files that are there now is unread."""
-        known = self._archived.get(stream, frozenset()) & names
-        if (
-            known != names
-            and now - self._checked_at.get(stream, -_CHECK_INTERVAL) >= _CHECK_INTERVAL
-        ):
+        """Whether any of a stream's present files is not archived."""
+        archived = self._archived.get(stream, frozenset()) & names
+        checked_at = self._checked_at.get(stream, -_CHECK_INTERVAL)
+        if archived != names and now - checked_at >= _CHECK_INTERVAL:
             self._checked_at[stream] = now
-            known = known | self._find_archived(stream, names - known)
-        self._archived[stream] = known
-        return not names <= known
+            archived = archived | self._find_archived(stream, names - archived)
+        self._archived[stream] = archived
+        return not names <= archived

@@ -1,6 +1,9 @@
-"""Alerts begin to fire: their recalls begin. What has none yet is read from the database, so that none is forgotten."""
+"""Recall requests: tasks for the recalls of alerts that fire.
 
-from collections.abc import Sequence
+Events without a task are read from the database, so that a restart loses none.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,14 +20,14 @@ from recall.requests import AnyQuestion, RecallEvent, RecallRequest
 
 _UNREQUESTED_QUERY = sql.load("contexts")["untasked"]
 
-_BATCH_EVENTS = 500
-# Events that are older than the newest by so much, in microseconds of event time, are history when they are found:
-# nobody waits for their recalls.
+_BATCH_EVENTS = 500  # events of a recall in one statement
+# Microseconds of event time: events this much older than the newest row are recalled in the
+# background.
 _BACKGROUND_AGE = 600_000_000
 
 
 class RecallRequests:
-    """Adds tasks to the recall ledger."""
+    """Adds the tasks of firing alerts to the recall ledger."""
 
     def __init__(self, connection: Connection[Any]) -> None:
         self._connection = connection
@@ -32,62 +35,74 @@ class RecallRequests:
         self._questions: dict[str, tuple[Definition, dict[str, AnyQuestion]]] = {}
 
     def add_missing(
-        self, active_rules: Sequence[ActiveRule], since: Any, newest: int | None, with_context: bool
+        self,
+        active_rules: Sequence[ActiveRule],
+        since: datetime | None,
+        newest: int | None,
+        with_context: bool,
     ) -> bool:
-        """Begin recalls of alerts written since a moment that have none: those that need a context, or the others.
+        """Add the missing tasks of alerts changed since a moment; None: of all alerts.
 
-        `newest`: the newest event time of the archive. Returns whether there may be more.
+        `with_context`: of the recalls that need a context, else of those that do not. `newest`: the
+        newest event time of the archive (microseconds). Returns whether there may be more.
         """
-        more = False
+        has_more = False
         for rule in active_rules:
             spec = rule.definition.rule.spec
             for name, question in self._rule_questions(rule).items():
                 recall = spec.recall[name]
-                own = frozenset({*spec.context, *spec.surroundings})
-                needs = not isinstance(recall, SqlRecall) or bool(tables_used(recall.sql, own))
-                if needs == with_context:
-                    more = self._add_recall(rule, name, question, since, newest, needs) or more
-        return more
+                context_names = frozenset({*spec.context, *spec.surroundings})
+                needs_context = not isinstance(recall, SqlRecall) or bool(
+                    tables_used(recall.sql, context_names)
+                )
+                if needs_context != with_context:
+                    continue
+                values = {"recall": name, "context": with_context, "since": since}
+                events = self._select_events(rule, newest, values)
+                self._add_tasks(rule, name, question, events)
+                has_more = has_more or len(events) == _BATCH_EVENTS
+        return has_more
 
-    def _add_recall(
-        self,
-        rule: ActiveRule,
-        name: str,
-        question: AnyQuestion,
-        since: Any,
-        newest: int | None,
-        needs: bool,
-    ) -> bool:
-        past = None if newest is None else from_micros(newest - _BACKGROUND_AGE)
+    def _select_events(
+        self, rule: ActiveRule, newest: int | None, values: Mapping[str, Any]
+    ) -> list[dict[str, Any]]:
+        """At most `_BATCH_EVENTS` events of a rule without a task of a recall."""
+        background_before = datetime.min.replace(tzinfo=UTC)
+        if newest is not None:
+            background_before = from_micros(newest - _BACKGROUND_AGE)
         values = {
+            **values,
             "rule": rule.name,
             "version": rule.definition.version,
-            "recall": name,
-            "context": needs,
             "every": rule.definition.rule.spec.recall_on == "every",
-            "since": since,
-            "past": past or datetime.min.replace(tzinfo=UTC),
+            "past": background_before,
             "limit": _BATCH_EVENTS,
         }
         with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_UNREQUESTED_QUERY, values).fetchall()
-        requests = []
+            return cursor.execute(_UNREQUESTED_QUERY, values).fetchall()
+
+    def _add_tasks(
+        self,
+        rule: ActiveRule,
+        recall: str,
+        question: AnyQuestion,
+        rows: Sequence[Mapping[str, Any]],
+    ) -> None:
+        if not rows:
+            return
+        requests: list[RecallRequest] = []
+        version = rule.definition.version
         for row in rows:
-            asked = RecallEvent(row["eid"], row["ts"], row["key"], row["attributes"])
+            event = RecallEvent(row["eid"], row["ts"], row["key"], row["attributes"])
             level = int(row["background"])
-            requests.append(
-                RecallRequest(rule.name, rule.definition.version, name, question, asked, level)
-            )
-        if requests:
-            with self._connection.transaction():
-                self._ledger.add(requests)
-        return len(rows) == _BATCH_EVENTS
+            requests.append(RecallRequest(rule.name, version, recall, question, event, level))
+        with self._connection.transaction():
+            self._ledger.add(requests)
 
     def _rule_questions(self, rule: ActiveRule) -> dict[str, AnyQuestion]:
-        known = self._questions.get(rule.name)
-        if known is None or known[0] is not rule.definition:
-            known = self._questions[rule.name] = (
-                rule.definition,
-                build_questions(rule.definition, rule.tables),
-            )
-        return known[1]
+        """The questions of a rule's recalls, by recall; cached for each definition."""
+        definition, questions = self._questions.get(rule.name, (None, {}))
+        if definition is not rule.definition:
+            questions = build_questions(rule.definition, rule.tables)
+            self._questions[rule.name] = rule.definition, questions
+        return questions

@@ -1,4 +1,7 @@
-"""Small tables beside the streams, kept with the event time in which each version of a row holds."""
+"""Relations: small tables next to the streams, with the validity interval of each row version.
+
+Validity is a range of event time, as in a slowly changing dimension of type 2.
+"""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -19,76 +22,77 @@ from recall.query import sql_names
 
 _QUERIES = sql.load("relations")
 
-# The first version of a relation holds from the beginning of time, the last one to its end.
-_TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)
-_TIME_END = datetime(9999, 12, 31, tzinfo=UTC)
+_TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)  # start of validity of the first version
+_TIME_END = datetime(9999, 12, 31, tzinfo=UTC)  # end of validity of the current version
+_MAX_ERROR_LENGTH = 2_000  # characters
 
 
 class RelationReader(Protocol):
-    """Where the rows of a relation come from."""
+    """Reads the rows of a relation from its source."""
 
     def has_changed(self) -> bool:
-        """Whether they may not be those that were given last. Never waits, but for the first time."""
+        """Whether the rows may differ from the last ones read. Blocks on the first call only."""
         ...
 
     def read_rows(self) -> list[dict[str, Any]]:
-        """The rows as they are now. Raises `MoiraeError` where they cannot be had, each time for its reason once."""
+        """The present rows. Raises `MoiraeError`, once for each cause, if they cannot be read."""
         ...
 
     def stop(self) -> None:
-        """Nobody will ask any more."""
+        """Release what the reader uses; it is not called again."""
         ...
 
 
 class Relations:
-    """The relations of a workspace: read from their sources, kept in PostgreSQL, given out as Arrow tables."""
+    """The relations of a workspace: read from their sources, versioned in PostgreSQL."""
 
     def __init__(self, connection: Connection[Any], declared: Mapping[str, Relation]) -> None:
         self._connection = connection
         self._declared = declared
-        # Read by this process; where the source had no rows nothing else tells.
+        # Loaded by this process. A relation without rows leaves no trace in the database.
         self._loaded: set[str] = set()
         self._readers: dict[str, RelationReader] = {
             name: _make_reader(name, relation) for name, relation in declared.items()
         }
 
     def changed_relations(self) -> list[str]:
-        """Relations whose source is new, or not as it was when it was read."""
-        return [name for name, source in self._readers.items() if source.has_changed()]
+        """The relations that were never read, or whose source may have changed since."""
+        return [name for name, reader in self._readers.items() if reader.has_changed()]
 
     def stop(self) -> None:
-        """Nothing is read any more."""
-        for source in self._readers.values():
-            source.stop()
+        """Stop reading the sources."""
+        for reader in self._readers.values():
+            reader.stop()
 
     def refresh(self, name: str, now: datetime) -> None:
-        """Take in the source's rows: what differs from the newest versions holds from `now`, in event time, on.
+        """Read the rows; those that differ from their newest version are valid from `now` on.
 
-        Raises `MoiraeError` where they cannot be had or any is bad: then nothing has changed.
+        `now` is event time. Raises `MoiraeError`, and changes nothing, if the source cannot be read
+        or a row is invalid. The error is stored for the status.
         """
         relation = self._declared[name]
         try:
             rows = self._readers[name].read_rows()
         except MoiraeError as error:
-            values = {"relation": name, "error": sql.replace_nul(str(error)[:2000])}
-            self._connection.execute(_QUERIES["put_error"], values)
+            message = sql.replace_nul(str(error)[:_MAX_ERROR_LENGTH])
+            self._connection.execute(_QUERIES["put_error"], {"relation": name, "error": message})
             raise
         with self._connection.transaction():
             self._connection.execute(_QUERIES["drop_error"], {"relation": name})
             if relation.valid_from is not None:
-                versions = [(row, row[relation.valid_from]) for row in rows]
-                for row, valid_from in versions:
+                for row in rows:
+                    valid_from = row[relation.valid_from]
                     self._insert_version(name, _key_values(relation, row), row, valid_from)
             else:
                 self._store_differences(name, relation, rows, now)
         self._loaded.add(name)
 
     def forget_undeclared(self) -> None:
-        """Relations that are not declared any more have no errors."""
+        """Delete the stored errors of relations that are no longer declared."""
         self._connection.execute(_QUERIES["forget_undeclared"], {"declared": list(self._declared)})
 
     def is_loaded(self, name: str) -> bool:
-        """Whether the relation has been read by this process, or any row of it ever."""
+        """Whether this process has loaded the relation, or the database has a row of it."""
         if name in self._loaded:
             return True
         row = self._connection.execute(_QUERIES["known"], {"relation": name}).fetchone()
@@ -98,41 +102,48 @@ class Relations:
     def _store_differences(
         self, name: str, relation: Relation, rows: list[dict[str, Any]], now: datetime
     ) -> None:
-        latest = {
-            orjson.dumps(key): row
-            for key, row in self._connection.execute(_QUERIES["latest"], {"relation": name})
-        }
-        since = now if latest else _TIME_BEGIN
-        keys = set()
+        """Insert a version for each changed row, and an empty version for each removed one."""
+        newest_versions: dict[bytes, dict[str, Any] | None] = {}
+        for key, row in self._connection.execute(_QUERIES["latest"], {"relation": name}):
+            newest_versions[orjson.dumps(key)] = row
+        valid_from = now if newest_versions else _TIME_BEGIN
+        present_keys: set[bytes] = set()
         for row in rows:
             key = _key_values(relation, row)
-            keys.add(orjson.dumps(key))
-            if latest.get(orjson.dumps(key)) != _to_json_values(row):
-                self._insert_version(name, key, row, since)
-        for text, old in latest.items():
-            if text not in keys and old is not None:
-                self._insert_version(name, orjson.loads(text), None, now)
+            json_key = orjson.dumps(key)
+            present_keys.add(json_key)
+            if newest_versions.get(json_key) != _to_json_values(row):
+                self._insert_version(name, key, row, valid_from)
+        for json_key, newest in newest_versions.items():
+            if json_key not in present_keys and newest is not None:
+                self._insert_version(name, orjson.loads(json_key), None, now)
 
     def _insert_version(
         self, name: str, key: list[Any], row: dict[str, Any] | None, valid_from: datetime
     ) -> None:
-        values = {"relation": name, "key": Jsonb(key), "valid_from": valid_from}
-        self._connection.execute(
-            _QUERIES["put"], {**values, "row": None if row is None else Jsonb(_to_json_values(row))}
-        )
+        values = {
+            "relation": name,
+            "key": Jsonb(key),
+            "valid_from": valid_from,
+            "row": None if row is None else Jsonb(_to_json_values(row)),
+        }
+        self._connection.execute(_QUERIES["put"], values)
 
     def table(self, name: str) -> pa.Table:
-        """All versions: the declared columns and the time in which each holds."""
-        relation = self._declared[name]
-        found = self._connection.execute(_QUERIES["versions"], {"relation": name}).fetchall()
-        kept = [(row, since, until or _TIME_END) for row, since, until in found if row is not None]
-        columns = {
-            column: _to_arrow([row.get(column) for row, _, _ in kept], kind)
-            for column, kind in relation.columns.items()
-        }
-        moment = ARROW_TYPES["timestamp"]
-        columns[sql_names.VALID_FROM] = pa.array([since for _, since, _ in kept], moment)
-        columns[sql_names.VALID_TO] = pa.array([until for _, _, until in kept], moment)
+        """All row versions: the declared columns, and `VALID_FROM` and `VALID_TO` of each."""
+        rows: list[dict[str, Any]] = []
+        valid_from: list[datetime] = []
+        valid_to: list[datetime] = []
+        for row, start, end in self._connection.execute(_QUERIES["versions"], {"relation": name}):
+            if row is not None:
+                rows.append(row)
+                valid_from.append(start)
+                valid_to.append(end or _TIME_END)
+        columns: dict[str, pa.Array] = {}
+        for column, column_type in self._declared[name].columns.items():
+            columns[column] = _to_arrow([row.get(column) for row in rows], column_type)
+        columns[sql_names.VALID_FROM] = pa.array(valid_from, ARROW_TYPES["timestamp"])
+        columns[sql_names.VALID_TO] = pa.array(valid_to, ARROW_TYPES["timestamp"])
         return pa.table(columns)
 
 
@@ -142,16 +153,19 @@ def _make_reader(name: str, relation: Relation) -> RelationReader:
     return FileRelationReader(name, relation, relation.source)
 
 
-def _to_arrow(values: list[Any], kind: str) -> pa.Array:
-    if kind in ("timestamp", "date"):
-        return pa.array(values, pa.string()).cast(ARROW_TYPES[kind])
-    return pa.array(values, ARROW_TYPES[kind])
+def _to_arrow(values: list[Any], column_type: str) -> pa.Array:
+    if column_type in ("timestamp", "date"):  # ISO 8601 text in JSON
+        return pa.array(values, pa.string()).cast(ARROW_TYPES[column_type])
+    return pa.array(values, ARROW_TYPES[column_type])
 
 
 def _key_values(relation: Relation, row: Mapping[str, Any]) -> list[Any]:
-    return [_to_json_values(row)[column] for column in relation.key]
+    """The values of the key columns, as in JSON."""
+    values = _to_json_values(row)
+    return [values[column] for column in relation.key]
 
 
 def _to_json_values(row: Mapping[str, Any]) -> dict[str, Any]:
-    loaded: dict[str, Any] = orjson.loads(orjson.dumps(row, option=orjson.OPT_UTC_Z))
-    return loaded
+    """The row as it comes back from JSON: times are ISO 8601 texts."""
+    values: dict[str, Any] = orjson.loads(orjson.dumps(row, option=orjson.OPT_UTC_Z))
+    return values

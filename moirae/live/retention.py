@@ -1,13 +1,16 @@
-"""What the database need not know any more: what happened in chunks that have left, and how the rest came to be known.
+"""Retention: deletes what the database no longer needs.
 
-History expires by `chunks.keep`; nobody's words do: an alert with notes, or with a hit that somebody judged, stays with
-its event, context and answers. What goes is in the archive: settled events, and the corpora that counts rest on. All of
-this may break off anywhere and is done again; a little at a time, since the live process waits for it.
+Rows about deleted chunks expire by `chunks.keep`. User input does not: an alert with notes, or with
+a judged hit, remains with its event, context and answers. Only archived rows are deleted (settled
+events, and the corpora that event counts are computed from). Every step may be interrupted and is
+then repeated; steps are small, since the live process waits for them.
 """
 
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
@@ -23,19 +26,23 @@ from recall.ledger import retry_on_deadlock
 
 _QUERIES = sql.load("retention")
 
-# By the clock: what was written so lately stays, whatever its event time; versions of rules may come back for so long,
-# and commands are asked once under their keys.
-_MIN_ROW_AGE, _MIN_VERSION_AGE = timedelta(days=1), timedelta(days=7)
-# Rows of each kind in one step.
-_BATCH_ROWS = 1_000
-# Kinds of rows in the order in which they go, each when the ones before are gone: an alert without them would get them
-# again.
+# Wall-clock time since a row was written, whatever its event time.
+_MIN_ROW_AGE = timedelta(days=1)
+# Wall-clock time for which a stopped version of a rule can be resumed, and for which a command with
+# an idempotency key is executed once.
+_MIN_VERSION_AGE = timedelta(days=7)
+_BATCH_ROWS = 1_000  # rows of each kind in one step
+# In order of deletion. Alerts go first: without its tasks or context, an alert would get them anew.
 _EVENT_QUERY_NAMES = ("forget_alerts", "forget_tasks", "forget_contexts", "forget_events")
 
 
 class Retention:
-    """On the live process's connection. `outboxes` tell what is archived, `waiting` which batches of a stream have
-    landed. `least` and `fold_after`: for so long by the clock no row goes, and no source unit."""
+    """Deletes expired rows in small steps, on the connection of the live process.
+
+    `outboxes`: tell which rows are archived. `pending_batches`: the names of a stream's batches in
+    the landing folder. `min_age` and `compact_after`: wall-clock time for which rows and source
+    units are retained at least.
+    """
 
     def __init__(
         self,
@@ -54,88 +61,97 @@ class Retention:
         self._compaction = LedgerCompaction(connection, compact_after)
 
     def run_once(self, archive: ArchiveWriter) -> bool:
-        """Forget a little. Returns whether there is more at once."""
+        """Delete one batch of each kind of row. Returns whether there are more at once."""
         archive.fence()
-        kept = archive.catalog.chunk_records()
-        gone = last_deleted_chunk(kept)
-        more = [self._compact_units(archive.chunks), self._delete_by_age()]
-        if gone is not None and gone.to_ts is not None:
-            more.append(self._delete_event_rows(gone.to_ts))
-        if not any(more):  # each looks at whole tables
-            self._delete_version_rows(gone)
-        if gone is not None:
-            (derived,) = self._connection.execute(_QUERIES["oldest_derived"]).fetchone() or (None,)
-            oldest = gone.id if derived is None else min(gone.id, derived)
-            if oldest > kept[0].chunk.id:
+        records = archive.catalog.chunk_records()
+        deleted_chunk = last_deleted_chunk(records)
+        has_more = [self._compact_units(archive.chunks), self._delete_by_age()]
+        if deleted_chunk is not None and deleted_chunk.to_ts is not None:
+            has_more.append(self._delete_event_rows(deleted_chunk.to_ts))
+        if not any(has_more):  # these statements scan whole tables
+            self._delete_version_rows(deleted_chunk)
+        if deleted_chunk is not None:
+            oldest = deleted_chunk.id
+            row = self._connection.execute(_QUERIES["oldest_derived"]).fetchone()
+            if row is not None and row[0] is not None:
+                oldest = min(oldest, row[0])
+            if oldest > records[0].chunk.id:
                 archive.delete_chunks_before(self._compaction, oldest)
-        return any(more)
+        return any(has_more)
 
     def _compact_units(self, chunks: Sequence[Chunk]) -> bool:
-        """Source units of closed chunks that will not be read again become one row of their stream."""
-        sealed = next((chunk.from_ts for chunk in chunks if chunk.state == "present"), None)
-        if sealed is None:
+        """Merge source units of closed chunks into one row, unless they may be read again."""
+        present_chunks = filter(lambda chunk: chunk.state == "present", chunks)
+        present_chunk = next(present_chunks, None)
+        if present_chunk is None or present_chunk.from_ts is None:
             return False
-        more = [
-            self._compaction.compact(name, sealed, self._make_gone_test(name), _BATCH_ROWS)
-            for name in self._settings.streams
-        ]
-        return any(more)
+        has_more = False
+        for name in self._settings.streams:
+            is_gone = self._make_gone_test(name)
+            if self._compaction.compact(name, present_chunk.from_ts, is_gone, _BATCH_ROWS):
+                has_more = True
+        return has_more
 
     def _make_gone_test(self, stream: str) -> Callable[[str], bool]:
-        """Whether nothing is left of a source unit that could be read again. A folder without any file is taken to be
-        away for a while, with what was in it."""
-        waiting, source = self._pending_batches(stream), self._settings.streams[stream].source
-        root = self._settings.file.parent
-        away: list[bool] = []
+        """A test whether the data of a source unit is gone, so that it cannot be read again.
 
-        def gone(name: str) -> bool:
-            if name in waiting:
+        An empty or missing folder may be unmounted for a while: its files do not count as gone.
+        """
+        pending_batches = self._pending_batches(stream)
+        source = self._settings.streams[stream].source
+        root = self._settings.file.parent
+
+        @cache
+        def is_folder_missing(folder: Path) -> bool:
+            return not folder.is_dir() or next(os.scandir(folder), None) is None
+
+        def is_gone(name: str) -> bool:
+            if name in pending_batches:
                 return False
             path = root / name
-            # What is posted or handed over lands under a name without a folder.
+            # Batches of the landing folder have a name without a folder.
             if not isinstance(source, FileSource) or (path.parent == root and not path.exists()):
                 return True
-            if not away:
-                folder = glob_base(str(root / source.files))
-                away.append(not folder.is_dir() or next(os.scandir(folder), None) is None)
-            return not away[0] and not path.exists()
+            folder = glob_base(str(root / source.files))
+            return not is_folder_missing(folder) and not path.exists()
 
-        return gone
+        return is_gone
 
     def _delete_by_age(self) -> bool:
-        """Dead letters and commands, which are of no event time, expire by the clock."""
+        """Delete dead letters and commands, which have no event time, by wall-clock time."""
         keep = self._settings.chunks.keep
         if keep is None:
             return False
-        letters = self._compaction.drop_dead_letters(max(keep, self._min_age), _BATCH_ROWS)
-        return letters or self._delete_rows(
-            "forget_commands", {"keep": max(keep, _MIN_VERSION_AGE)}
-        )
+        if self._compaction.drop_dead_letters(max(keep, self._min_age), _BATCH_ROWS):
+            return True
+        return self._delete_rows("forget_commands", {"keep": max(keep, _MIN_VERSION_AGE)})
 
     def _delete_event_rows(self, before: int) -> bool:
-        """What is about events before a time (microseconds)."""
-        archived = {name: outbox.last_sequence for name, outbox in self._outboxes.items()}
-        times = {"before": from_micros(before), "before_micros": before}
-        more = [
-            self._delete_rows(name, {**times, **archived, "least": self._min_age})
-            for name in _EVENT_QUERY_NAMES
-        ]
-        return any(more)
+        """Delete rows about events before a time (microseconds); return whether there are more."""
+        values: dict[str, Any] = {
+            "before": from_micros(before),
+            "before_micros": before,
+            "least": self._min_age,
+        }
+        for name, outbox in self._outboxes.items():
+            values[name] = outbox.last_sequence
+        has_more = [self._delete_rows(name, values) for name in _EVENT_QUERY_NAMES]
+        return any(has_more)
 
-    def _delete_version_rows(self, gone: Chunk | None) -> None:
-        """What versions of rules and relations left behind. `gone`: the newest chunk that has left."""
+    def _delete_version_rows(self, deleted_chunk: Chunk | None) -> None:
+        """Delete rows of replaced versions of rules and relations.
+
+        `deleted_chunk`: the newest deleted chunk; None: no chunk has been deleted.
+        """
+        chunk_id = -1 if deleted_chunk is None else deleted_chunk.id
         for name in ("forget_views", "forget_calibrations", "forget_deployments"):
-            self._connection.execute(
-                _QUERIES[name], {"chunk": -1 if gone is None else gone.id, "old": _MIN_VERSION_AGE}
-            )
-        if gone is not None and gone.to_ts is not None:
-            self._delete_rows("forget_relations", {"before": from_micros(gone.to_ts)})
+            self._connection.execute(_QUERIES[name], {"chunk": chunk_id, "old": _MIN_VERSION_AGE})
+        if deleted_chunk is not None and deleted_chunk.to_ts is not None:
+            self._delete_rows("forget_relations", {"before": from_micros(deleted_chunk.to_ts)})
 
     def _delete_rows(self, name: str, values: Mapping[str, Any]) -> bool:
-        # Recall processes may want the same tasks again just now.
-        return (
-            retry_on_deadlock(
-                lambda: self._connection.execute(_QUERIES[name], {**values, "limit": _BATCH_ROWS})
-            ).rowcount
-            == _BATCH_ROWS
-        )
+        """Delete one batch of rows; return whether it was full."""
+        values = {**values, "limit": _BATCH_ROWS}
+        # Recall workers may lock the same tasks in another order.
+        cursor = retry_on_deadlock(lambda: self._connection.execute(_QUERIES[name], values))
+        return cursor.rowcount == _BATCH_ROWS

@@ -1,4 +1,4 @@
-"""Streaming queries: Spark finds new files, and new records of topics; callbacks take them batch by batch."""
+"""Streaming queries: Spark discovers new files and topic records; callbacks handle each batch."""
 
 import glob
 import os
@@ -7,21 +7,22 @@ from functools import reduce
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from moirae.live.sources import kafka
 from moirae.live.sources.files import DiscoveredFile
 
-# The content stays unread here: columns that are not selected cost nothing.
+# The `content` column is not selected, so that Spark does not read the files.
 _FILE_COLUMNS = "path string, modificationTime timestamp, length long, content binary"
 
-# Bytes of new files in one micro-batch: bounds how long one takes, and how much is repeated after a crash.
+# Bytes of new files in one micro-batch: bounds its duration, and what is repeated after a crash.
 _MAX_BATCH_BYTES = str(64 << 20)
-# How often new files are looked for. Shorter costs a core, longer costs latency.
+# Between listings of the sources. Shorter costs a core, longer costs latency.
 _TRIGGER_INTERVAL = "100 milliseconds"
-# Spark ignores files that are this much older than the newest it saw: never, here.
+# Spark ignores files that are older than the newest one by this much: in effect, none.
 _MAX_FILE_AGE = "36500d"
 
 FilesHandler = Callable[[Sequence[DiscoveredFile]], None]
@@ -35,26 +36,20 @@ def start_file_query(
     handle_files: FilesHandler,
     drain: bool,
 ) -> StreamingQuery:
-    """One query for all streams; `take` gets each batch's files, at least once. `drain`: what is there, then end."""
+    """Start one query over the files of all streams; `globs`: by stream.
+
+    `handle_files` receives the files of each micro-batch, at least once. `drain`: process the
+    present files, then end.
+    """
     sources = [_read_files(spark, stream, pattern) for stream, pattern in sorted(globs.items())]
 
-    def batch(frame: DataFrame, _: int) -> None:
+    def handle_batch(frame: DataFrame, _: int) -> None:
         rows = frame.collect()
         if rows:
-            handle_files([DiscoveredFile(r.stream, _parse_path(r.path), r.modified) for r in rows])
+            handle_files(list(map(_to_discovered_file, rows)))
 
-    writer = (
-        reduce(DataFrame.unionAll, sources)
-        .writeStream.queryName("ingest")
-        .foreachBatch(batch)
-        .option("checkpointLocation", str(checkpoint))
-    )
-    writer = (
-        writer.trigger(availableNow=True)
-        if drain
-        else writer.trigger(processingTime=_TRIGGER_INTERVAL)
-    )
-    return writer.start()
+    writer = reduce(DataFrame.unionAll, sources).writeStream.queryName("ingest")
+    return _start(writer.foreachBatch(handle_batch), checkpoint, drain)
 
 
 def start_topic_query(
@@ -65,23 +60,30 @@ def start_topic_query(
     handle_records: RecordsHandler,
     drain: bool,
 ) -> StreamingQuery:
-    """A query for the topic of one stream; `take` gets each batch's records, at least once. `drain`: as `start`."""
+    """Start a query over the topic of one stream.
+
+    `options`: of Spark's Kafka source. `handle_records` receives the records of each micro-batch
+    (`kafka.RECORD_COLUMNS`), at least once. `drain`: process the present records, then end.
+    """
     records = (
         spark.readStream.format("kafka").options(**options).load().select(*kafka.RECORD_COLUMNS)
     )
 
-    def batch(frame: DataFrame, _: int) -> None:
+    def handle_batch(frame: DataFrame, _: int) -> None:
         rows = frame.toArrow()
         if len(rows):
             handle_records(rows)
 
-    writer = records.writeStream.queryName(f"ingest {stream}").foreachBatch(batch)
+    writer = records.writeStream.queryName(f"ingest {stream}").foreachBatch(handle_batch)
+    return _start(writer, checkpoint, drain)
+
+
+def _start(writer: DataStreamWriter, checkpoint: Path, drain: bool) -> StreamingQuery:
     writer = writer.option("checkpointLocation", str(checkpoint))
-    writer = (
-        writer.trigger(availableNow=True)
-        if drain
-        else writer.trigger(processingTime=_TRIGGER_INTERVAL)
-    )
+    if drain:
+        writer = writer.trigger(availableNow=True)
+    else:
+        writer = writer.trigger(processingTime=_TRIGGER_INTERVAL)
     return writer.start()
 
 
@@ -95,7 +97,7 @@ def _read_files(spark: SparkSession, stream: str, pattern: str) -> DataFrame:
     )
     folder, name = os.path.split(pattern)
     if not glob.has_magic(folder):
-        # One listing of the folder; a glob in the path is listed file by file, each time.
+        # Spark lists the folder once; it would list a glob in the path file by file.
         pattern, reader = folder, reader.option("pathGlobFilter", name)
     modified = F.unix_micros("modificationTime").alias("modified")
     return reader.load(pattern).select(F.lit(stream).alias("stream"), "path", modified)
@@ -110,5 +112,9 @@ def glob_base(pattern: str) -> Path:
 
 
 def _parse_path(uri: str) -> Path:
-    """Spark names a file as `file:/…`, the rest as it is: nothing in it is escaped."""
+    """The path of Spark's `file:/…` URI, in which nothing is escaped."""
     return Path("/" + uri.removeprefix("file:").lstrip("/"))
+
+
+def _to_discovered_file(row: Row) -> DiscoveredFile:
+    return DiscoveredFile(row.stream, _parse_path(row.path), row.modified)

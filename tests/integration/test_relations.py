@@ -100,7 +100,7 @@ def test_what_differs_holds_from_then_on(settings: Settings, connection: Connect
         (
             "UPDATE inventory.hosts SET host = 'a'",
             "UPDATE inventory.hosts SET host = cores::text",
-            "the same host",
+            "duplicate host",
         ),
         (
             "UPDATE inventory.hosts SET cores = 1e12",

@@ -306,7 +306,7 @@ def test_unreadable_parquet_file_is_one_dead_letter(archive: Archive) -> None:
     assert archive.counters() == (2, 0, 0, 0, 2, 0, 0)
     details = [letter["detail"] for letter in archive.writer.catalog.dead_letters(None, None, 10)]
     assert "column ts: type string of the file cannot be converted to timestamp" in details
-    assert any(detail.startswith("not a Parquet file that can be read") for detail in details)
+    assert any(detail.startswith("not a readable Parquet file") for detail in details)
     assert archive.is_healthy()
 
 

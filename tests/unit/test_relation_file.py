@@ -37,10 +37,10 @@ def test_rows_are_read_again_when_the_file_has_changed(tmp_path: Path) -> None:
     [
         ("", "1: the file is empty"),
         ("\n \n", "1: the file is empty"),
-        ("h1,north\n", "1: the header lacks host, site"),
-        ("\nhst,site\nh1,north\n", "2: the header lacks host"),
+        ("h1,north\n", "1: missing columns in the header: host, site"),
+        ("\nhst,site\nh1,north\n", "2: missing columns in the header: host"),
         ("host,site\nh1\n", "2: "),
-        ("host,site\nh1,north\n\nh2,north\nh1,south\n", "5: the same host as in line 2"),
+        ("host,site\nh1,north\n\nh2,north\nh1,south\n", "5: duplicate host, first in line 2"),
     ],
 )
 def test_a_file_that_is_not_whole_is_refused_with_its_line(

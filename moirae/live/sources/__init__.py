@@ -1,1 +1,1 @@
-"""Where records come from."""
+"""Sources of records: files, Kafka topics, landing folders, and tables of relations."""

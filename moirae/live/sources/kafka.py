@@ -1,4 +1,4 @@
-"""Records of Kafka topics as source units: of each partition what a micro-batch brings, in order of the offsets."""
+"""Records of Kafka topics as source units: one per partition and micro-batch, ordered by offset."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,18 +10,22 @@ import pyarrow.compute as pc
 from archiver.ingest import PartitionProgress, SourceUnit
 from moirae.config import KafkaSource, Stream
 
-# What Spark's frame of new records is asked for.
+# Columns of Spark's frame of new records.
 RECORD_COLUMNS = ("partition", "offset", "value")
 
 
 def reader_options(source: KafkaSource) -> dict[str, str]:
-    """Options of Spark's source. Where its checkpoint is lost it begins anew: the ledger knows what was archived."""
+    """Options of Spark's Kafka source.
+
+    Without a checkpoint it reads from the earliest offset: archived records are skipped by the
+    progress in the ledger.
+    """
     return {
         "kafka.bootstrap.servers": source.kafka.servers,
         "subscribe": source.kafka.topic,
         "startingOffsets": "earliest",
         "maxOffsetsPerTrigger": "200000",
-        # Records that the topic has dropped before they were read are a loss: it is told, loudly.
+        # Records that were deleted from the topic before they were read are an error.
         "failOnDataLoss": "true",
         "groupIdPrefix": "moirae",
     }
@@ -30,27 +34,30 @@ def reader_options(source: KafkaSource) -> dict[str, str]:
 def make_units(
     name: str, declared: Stream, records: pa.Table, progress: Mapping[str, PartitionProgress]
 ) -> list[SourceUnit]:
-    """One unit for each partition, without records that were archived before. `records`: of `COLUMNS`, in any order."""
+    """One source unit for each partition, without archived records.
+
+    `records`: of `RECORD_COLUMNS`, in any order. `progress`: what is archived, by partition.
+    """
     source = declared.source
     assert isinstance(source, KafkaSource)
     ordered = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
-    made: list[SourceUnit] = []
+    units: list[SourceUnit] = []
     for partition in pc.unique(ordered["partition"]).to_pylist():
-        known = progress.get(str(partition))
-        mine = ordered.filter(pc.equal(ordered["partition"], partition))
-        mine = mine.filter(pc.greater_equal(mine["offset"], known.next if known else 0))
-        if len(mine):
-            made.append(_make_unit(name, declared, source, str(partition), mine))
-    return made
+        partition_progress = progress.get(str(partition))
+        next_offset = 0 if partition_progress is None else partition_progress.next
+        rows = ordered.filter(pc.equal(ordered["partition"], partition))
+        rows = rows.filter(pc.greater_equal(rows["offset"], next_offset))
+        if len(rows):
+            units.append(_make_unit(name, declared, source, str(partition), rows))
+    return units
 
 
 def _make_unit(
     name: str, declared: Stream, source: KafkaSource, partition: str, records: pa.Table
 ) -> SourceUnit:
     offsets: Sequence[int] = records["offset"].to_pylist()
-    values = [
-        value or b"" for value in records["value"].to_pylist()
-    ]  # a message without value is an empty line
+    # A record without a value counts as an empty line.
+    values = [value or b"" for value in records["value"].to_pylist()]
     fields = list(declared.columns) if source.format == "csv" else None
     unit = f"{source.kafka.topic}/{partition}/{offsets[0]}-{offsets[-1]}"
     return SourceUnit(name, unit, source.format, lambda: iter(values), offsets, fields, partition)
@@ -59,18 +66,24 @@ def _make_unit(
 def has_unread_records(
     progress: Mapping[str, Any] | None, topic: str, partition: str | None
 ) -> bool:
-    """Whether a partition, or any, may hold records that no batch has brought, by what Spark told last."""
+    """Whether a partition may have records that are in no batch yet; partition None: any of them.
+
+    `progress`: the last progress that Spark reported; True where it tells nothing.
+    """
     sources = (progress or {}).get("sources") or [{}]
-    latest, reached = (
-        _parse_offsets(sources[0].get(name)) for name in ("latestOffset", "endOffset")
-    )
-    if latest is None or reached is None:
+    latest_offsets = _parse_offsets(sources[0].get("latestOffset"))
+    end_offsets = _parse_offsets(sources[0].get("endOffset"))
+    if latest_offsets is None or end_offsets is None:
         return True
     if partition is None:
-        return latest != reached
-    return bool(latest.get(topic, {}).get(partition) != reached.get(topic, {}).get(partition))
+        return latest_offsets != end_offsets
+    latest = latest_offsets.get(topic, {}).get(partition)
+    end = end_offsets.get(topic, {}).get(partition)
+    return bool(latest != end)
 
 
 def _parse_offsets(value: Any) -> Mapping[str, Any] | None:
-    found = orjson.loads(value) if isinstance(value, str) and value.startswith("{") else value
-    return found if isinstance(found, dict) else None
+    """The offsets of an object or its JSON text; None for anything else."""
+    if isinstance(value, str) and value.startswith("{"):
+        value = orjson.loads(value)
+    return value if isinstance(value, dict) else None

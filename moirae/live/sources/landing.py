@@ -1,4 +1,4 @@
-"""Batches of the landing folder as source units: what was posted, or handed over by `moirae ingest`."""
+"""Batches of the landing folders as source units: posted to the server or by `moirae ingest`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from moirae.config import infer_format
 from moirae.live.sources import files
 from moirae.runtime import LandedBatch, LandingFolder
 
-# Bytes of batches that are taken at a time: bounds how long that takes, and how much is repeated after a crash.
+# Bytes of batches ingested at a time: bounds the duration, and what is repeated after a crash.
 _MAX_BATCH_BYTES = 64 << 20
 
 
@@ -19,41 +19,45 @@ class LandingFolders:
         self._folders = {name: LandingFolder(home, name) for name in sorted(streams)}
 
     def pending_batches(self) -> dict[str, list[LandedBatch]]:
-        """All batches that wait now, by stream, in order."""
-        listed = {name: landing.pending_batches() for name, landing in self._folders.items()}
-        return {name: batches for name, batches in listed.items() if batches}
+        """All present batches by stream, in order; without streams that have none."""
+        pending: dict[str, list[LandedBatch]] = {}
+        for stream, folder in self._folders.items():
+            if batches := folder.pending_batches():
+                pending[stream] = batches
+        return pending
 
     def batch_names(self, stream: str) -> set[str]:
-        """The names of a stream's batches that wait, as source units."""
+        """The names of a stream's present batches, as source units."""
         return {batch.name for batch in self._folders[stream].pending_batches()}
 
     def has_pending(self, stream: str) -> bool:
-        """Whether a stream has batches that wait."""
+        """Whether a stream has batches to ingest."""
         return bool(self._folders[stream].pending_batches())
 
     def remove(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
-        """These batches are archived."""
+        """Delete archived batches."""
         for stream, batches in batches_by_stream.items():
             self._folders[stream].remove(batches)
 
 
 def select_batches(pending: Mapping[str, Sequence[LandedBatch]]) -> dict[str, list[LandedBatch]]:
-    """The first batches of each stream, as many as are taken at a time, but at least one."""
-    taken: dict[str, list[LandedBatch]] = {}
+    """The first batches, up to `_MAX_BATCH_BYTES` in all but at least one, by stream."""
+    selected: dict[str, list[LandedBatch]] = {}
     size = 0
     for stream, batches in pending.items():
         for batch in batches:
             if size and size + batch.size > _MAX_BATCH_BYTES:
-                return taken
+                return selected
             size += batch.size
-            taken.setdefault(stream, []).append(batch)
-    return taken
+            selected.setdefault(stream, []).append(batch)
+    return selected
 
 
 def make_units(batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> Sequence[SourceUnit]:
-    """The batches as units."""
-    return [
-        files.make_unit(stream, batch.name, infer_format(batch.path.name), batch.path)
-        for stream, batches in batches_by_stream.items()
-        for batch in batches
-    ]
+    """The source units of batches, in order."""
+    units: list[SourceUnit] = []
+    for stream, batches in batches_by_stream.items():
+        for batch in batches:
+            file_format = infer_format(batch.path.name)
+            units.append(files.make_unit(stream, batch.name, file_format, batch.path))
+    return units

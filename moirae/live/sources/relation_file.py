@@ -1,4 +1,4 @@
-"""The rows of a relation that stand in a file."""
+"""Relations read from a file."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ from moirae.live.sources.files import read_lines
 
 
 class FileRelationReader:
-    """Read again when the file's time or size has changed."""
+    """Reads a file again when its modification time or size has changed."""
 
     def __init__(self, name: str, relation: Relation, source: RelationFile) -> None:
         self._name = name
@@ -22,18 +22,21 @@ class FileRelationReader:
         self._last_stat: tuple[int, int] | None = None
 
     def has_changed(self) -> bool:
-        """Whether the file is not as it was when it was read."""
+        """Whether the file differs from when it was last read, by time or size."""
         return _stat_file(self._source) != self._last_stat
 
     def read_rows(self) -> list[dict[str, Any]]:
-        """The file's rows. Raises `ProblemsError`, naming file and line, for a file with any bad row."""
-        self._last_stat = _stat_file(
-            self._source
-        )  # a bad file is told of once, not with every look
+        """The rows of the file.
+
+        Raises `ProblemsError` with file and line for invalid rows, and `MoiraeError` if the file
+        cannot be read.
+        """
+        # Before reading, so that an invalid file is reported once.
+        self._last_stat = _stat_file(self._source)
         return _read_file(self._name, self._relation, self._source)
 
     def stop(self) -> None:
-        """Nothing goes on between two readings."""
+        """Do nothing: the file is open only while it is read."""
 
 
 def decode_rows(
@@ -43,7 +46,7 @@ def decode_rows(
     raw_lines: list[bytes],
     header: list[str],
 ) -> DecodedRows:
-    """Lines as rows of the relation."""
+    """Decode lines as rows of a relation. `header`: the columns of a CSV file, else empty."""
     schema = StreamSchema(
         name, relation.columns, "", None, relation.key, timedelta(0), timedelta(0)
     )
@@ -51,11 +54,15 @@ def decode_rows(
 
 
 def identity_columns(relation: Relation) -> list[str]:
-    """The columns by which rows are told apart: at no time two of one key hold."""
-    return [*relation.key, *([relation.valid_from] if relation.valid_from else [])]
+    """The columns that identify a row version: the key and, if declared, the start of validity."""
+    columns = list(relation.key)
+    if relation.valid_from:
+        columns.append(relation.valid_from)
+    return columns
 
 
 def _stat_file(source: RelationFile) -> tuple[int, int]:
+    """Modification time (nanoseconds) and size (bytes); zeros if the file is missing."""
     try:
         status = Path(source.file).stat()
     except OSError:
@@ -66,43 +73,54 @@ def _stat_file(source: RelationFile) -> tuple[int, int]:
 def _read_file(name: str, relation: Relation, source: RelationFile) -> list[dict[str, Any]]:
     path = Path(source.file)
     if not path.is_file():
-        raise MoiraeError(f"relation {name}: there is no file {path}")
+        raise MoiraeError(f"{path}: the file of relation {name} does not exist")
     try:
-        read = _read_numbered_lines(path)
+        numbers, lines = _read_numbered_lines(path)
     except (OSError, SourceDamaged) as error:
-        raise MoiraeError(f"relation {name}: {path} cannot be read: {error}") from error
+        raise MoiraeError(f"{path}: cannot read the file of relation {name}: {error}") from error
     header: list[str] = []
-    if source.format == "csv" and not read:
-        # Who writes a file anew may have emptied it first.
-        raise ProblemsError(
-            [Problem(str(path), 1, None, "the file is empty: not even a header is there")]
-        )
     if source.format == "csv":
-        number, line = read.pop(0)
-        try:
-            header = parse_csv_header(line)
-        except ValueError as error:
-            raise ProblemsError([Problem(str(path), number, None, f"header: {error}")]) from error
-        missing = [column for column in relation.columns if column not in header]
-        if missing:
-            raise ProblemsError(
-                [Problem(str(path), number, None, f"the header lacks {', '.join(missing)}")]
-            )
-    decoded = decode_rows(name, relation, source.format, [line for _, line in read], header)
+        if not lines:
+            # An error, not an empty relation: the file may be truncated to be written again.
+            raise _problem(path, 1, "the file is empty: add a header")
+        header = _parse_header(path, numbers.pop(0), lines.pop(0), relation)
+    decoded = decode_rows(name, relation, source.format, lines, header)
     if decoded.refused_lines:
         raise ProblemsError(
-            Problem(str(path), read[r.line][0], None, r.detail) for r in decoded.refused_lines
+            Problem(str(path), numbers[refused.line], None, refused.detail)
+            for refused in decoded.refused_lines
         )
     rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
-    key, lines_of = identity_columns(relation), dict[tuple[Any, ...], int]()
-    for (number, _), row in zip(read, rows, strict=True):
-        first = lines_of.setdefault(tuple(row[column] for column in key), number)
+    columns = identity_columns(relation)
+    first_numbers: dict[tuple[Any, ...], int] = {}
+    for number, row in zip(numbers, rows, strict=True):
+        first = first_numbers.setdefault(tuple(map(row.__getitem__, columns)), number)
         if first != number:
-            raise ProblemsError(
-                [Problem(str(path), number, None, f"the same {', '.join(key)} as in line {first}")]
-            )
+            raise _problem(path, number, f"duplicate {', '.join(columns)}, first in line {first}")
     return rows
 
 
-def _read_numbered_lines(path: Path) -> list[tuple[int, bytes]]:
-    return [(number, line) for number, line in enumerate(read_lines(path), 1) if line.strip()]
+def _parse_header(path: Path, number: int, line: bytes, relation: Relation) -> list[str]:
+    try:
+        header = parse_csv_header(line)
+    except ValueError as error:
+        raise _problem(path, number, f"header: {error}") from error
+    missing = [column for column in relation.columns if column not in header]
+    if missing:
+        raise _problem(path, number, f"missing columns in the header: {', '.join(missing)}")
+    return header
+
+
+def _problem(path: Path, number: int, message: str) -> ProblemsError:
+    return ProblemsError([Problem(str(path), number, None, message)])
+
+
+def _read_numbered_lines(path: Path) -> tuple[list[int], list[bytes]]:
+    """The line numbers, from 1, and contents of the lines that are not blank."""
+    numbers: list[int] = []
+    lines: list[bytes] = []
+    for number, line in enumerate(read_lines(path), 1):
+        if line.strip():
+            numbers.append(number)
+            lines.append(line)
+    return numbers, lines

@@ -1,4 +1,4 @@
-"""The rows of a relation that stand in a PostgreSQL table."""
+"""Relations read from a PostgreSQL table."""
 
 import threading
 from typing import Any
@@ -14,13 +14,14 @@ from moirae.live.sources.relation_file import decode_rows, identity_columns
 
 _LOG = structlog.get_logger()
 
-# A relation is small: rows of a table beyond which it is none. Seconds: for the first answer; for a connection.
-_MAX_ROWS, _FIRST_READ_TIMEOUT, _CONNECT_TIMEOUT = 100_000, 20.0, 5
+_MAX_ROWS = 100_000  # rows: a relation is loaded as a whole
+_FIRST_READ_TIMEOUT = 20.0  # seconds
+_CONNECT_TIMEOUT = 5  # seconds
 _CONNECTION_OPTIONS = "-c statement_timeout=10s -c default_transaction_read_only=on -c timezone=UTC"
 
 
 class TableRelationReader:
-    """Read again and again by a thread of its own, so that nobody waits for a database that is slow or away."""
+    """Polls a table in a thread, so that a slow or unreachable database blocks no caller."""
 
     def __init__(self, name: str, relation: Relation, source: TableSource) -> None:
         self._name = name
@@ -35,16 +36,19 @@ class TableRelationReader:
         self._has_new_result = False
 
     def has_changed(self) -> bool:
-        """Whether the table has other rows than those given last, or cannot be read any more."""
+        """Whether the rows differ from the last ones read, or reading them failed since.
+
+        The first call starts the thread, and waits up to `_FIRST_READ_TIMEOUT` for the rows.
+        """
         if not self._thread.is_alive() and not self._first_read_done.is_set():
             self._thread.start()
             if not self._first_read_done.wait(_FIRST_READ_TIMEOUT):
-                self._record_result(None, "no answer yet")
+                self._record_result(None, f"no answer within {_FIRST_READ_TIMEOUT:.0f} s")
         with self._lock:
             return self._has_new_result
 
     def read_rows(self) -> list[dict[str, Any]]:
-        """The table's rows as of the last look. Raises `MoiraeError` where that failed."""
+        """The rows as of the last poll. Raises `MoiraeError` if it failed."""
         with self._lock:
             self._has_new_result = False
             if self._error is not None:
@@ -54,7 +58,7 @@ class TableRelationReader:
             return self._rows
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._stop.set()
 
     def _poll(self) -> None:
@@ -65,27 +69,31 @@ class TableRelationReader:
                 self._record_result(None, str(error).strip().splitlines()[0])
             except Exception:
                 _LOG.exception(
-                    "reading a relation failed", action="relation_failed", relation=self._name
+                    "cannot read relation", action="relation_failed", relation=self._name
                 )
-                self._record_result(None, "reading it failed, see the log")
+                self._record_result(None, "cannot read the table: see the log")
             self._first_read_done.set()
             if self._stop.wait(self._source.every.total_seconds()):
                 return
 
-    def _record_result(self, found: list[dict[str, Any]] | None, error: str | None) -> None:
+    def _record_result(self, rows: list[dict[str, Any]] | None, error: str | None) -> None:
+        """Store the rows or the error of a poll; a repeated error is no new result."""
         with self._lock:
-            if found is None:
+            if rows is None:
                 self._has_new_result = self._has_new_result or error != self._error
                 self._error = error
                 return
             if self._error is not None and self._first_read_done.is_set():
-                _LOG.info("relation is back", action="relation_back", relation=self._name)
-            first = not self._first_read_done.is_set() or self._error is not None
-            self._has_new_result = self._has_new_result or first or found != self._rows
-            self._rows, self._error = found, None
+                _LOG.info(
+                    "relation is readable again", action="relation_recovered", relation=self._name
+                )
+            is_first = not self._first_read_done.is_set() or self._error is not None
+            self._has_new_result = self._has_new_result or is_first or rows != self._rows
+            self._rows = rows
+            self._error = None
 
     def _query_rows(self) -> list[dict[str, Any]]:
-        """As JSON, so that values become those of the declared columns as anywhere else."""
+        """The rows, by key. They are read as JSON and decoded like the lines of a file."""
         columns = sql.SQL(", ").join(map(sql.Identifier, self._relation.columns))
         table = sql.Identifier(*self._source.table.split("."))
         query = sql.SQL("SELECT to_jsonb(r)::text FROM (SELECT {} FROM {} LIMIT {}) r")
@@ -93,21 +101,17 @@ class TableRelationReader:
         with psycopg.connect(
             dsn, connect_timeout=_CONNECT_TIMEOUT, options=_CONNECTION_OPTIONS, autocommit=True
         ) as connection:
-            found = connection.execute(
-                query.format(columns, table, sql.Literal(_MAX_ROWS + 1))
-            ).fetchall()
-        if len(found) > _MAX_ROWS:
-            raise MoiraeError(f"more than {_MAX_ROWS} rows: a relation is small")
-        decoded = decode_rows(
-            self._name, self._relation, "jsonl", [text.encode() for (text,) in found], []
-        )
+            statement = query.format(columns, table, sql.Literal(_MAX_ROWS + 1))
+            lines = [text.encode() for (text,) in connection.execute(statement)]
+        if len(lines) > _MAX_ROWS:
+            raise MoiraeError(f"too many rows: a relation has at most {_MAX_ROWS}")
+        decoded = decode_rows(self._name, self._relation, "jsonl", lines, [])
         if decoded.refused_lines:
-            raise MoiraeError(
-                f"row {decoded.refused_lines[0].raw[:200].decode()}: {decoded.refused_lines[0].detail}"
-            )
+            refused = decoded.refused_lines[0]
+            raise MoiraeError(f"row {refused.raw[:200].decode()}: {refused.detail}")
         rows: list[dict[str, Any]] = decoded.table.drop_columns(["_extra"]).to_pylist()
-        key = identity_columns(self._relation)
-        keys = [tuple(row[column] for column in key) for row in rows]
-        if len(set(keys)) < len(keys):
-            raise MoiraeError(f"rows with the same {', '.join(key)}")
-        return sorted(rows, key=lambda row: orjson.dumps([row[column] for column in key]))
+        key_columns = identity_columns(self._relation)
+        keys = [list(map(row.__getitem__, key_columns)) for row in rows]
+        if len(set(map(tuple, keys))) < len(keys):
+            raise MoiraeError(f"duplicate {', '.join(key_columns)}")
+        return sorted(rows, key=lambda row: orjson.dumps(list(map(row.__getitem__, key_columns))))
