@@ -53,7 +53,7 @@ from moirae.history.plan import (
     view_end,
 )
 from moirae.history.store import ViewStore
-from moirae.rules import build_context_queries, event_shape, rule_tables
+from moirae.rules import build_context_queries, build_rule_tables, infer_event_shape
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
 
@@ -225,9 +225,11 @@ class HistoryBuilder:
         for definition in definitions:
             found = deployed.get((definition.name, definition.version))
             if found is not None:
-                tables = rule_tables(definition.rule, times, self._relations.names)
+                tables = build_rule_tables(definition.rule, times, self._relations.names)
                 try:
-                    running = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+                    running = ActiveRule(
+                        definition, tables, infer_event_shape(definition.rule, tables)
+                    )
                     askings = [
                         prepare_context_query(running, ask, "pending")
                         for ask in build_context_queries(definition)

@@ -27,7 +27,7 @@ from moirae.evaluation import (
 )
 from moirae.history import undecided_duration
 from moirae.live.relations import Relations
-from moirae.rules import Definition, RuleAdmission, event_shape, rule_tables
+from moirae.rules import Definition, RuleAdmission, build_rule_tables, infer_event_shape
 
 _LOG = structlog.get_logger()
 
@@ -186,9 +186,9 @@ class ActiveRules:
             or made.definition is not definition
             or made.tables.relations != self._relation_names
         ):
-            tables = rule_tables(definition.rule, self._time_columns, self._relation_names)
+            tables = build_rule_tables(definition.rule, self._time_columns, self._relation_names)
             made = self._rules_by_name[definition.name] = ActiveRule(
-                definition, tables, event_shape(definition.rule, tables)
+                definition, tables, infer_event_shape(definition.rule, tables)
             )
         return made
 
