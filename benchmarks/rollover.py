@@ -26,7 +26,7 @@ from benchmarks.long_history import fail_on_relation
 from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
 from moirae.evaluation import ActiveRule
 from moirae.history import PastFinder, RelationVersions
-from moirae.rules import AlertSpec, Definition, Rule, event_shape, rule_tables
+from moirae.rules import AlertSpec, Definition, Rule, build_rule_tables, infer_event_shape
 
 _REPETITIONS = 5
 _APPEND_COUNT, _ROWS_PER_APPEND = 100, 5_000
@@ -143,11 +143,11 @@ def _measure_materialisation() -> list[BenchmarkResult]:
 def _make_rule(sql: str) -> ActiveRule:
     rule = Rule("bench", AlertSpec(alert="Late", expr=sql))
     key = ("host",)
-    tables = rule_tables(rule, {"past": "ts"}, frozenset())
+    tables = build_rule_tables(rule, {"past": "ts"}, frozenset())
     return ActiveRule(
         Definition(rule, _TYPES[sql], key, ("n",) if "n" in _TYPES[sql] else key),
         tables,
-        event_shape(rule, tables),
+        infer_event_shape(rule, tables),
     )
 
 

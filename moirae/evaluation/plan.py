@@ -7,7 +7,7 @@ from functools import cached_property
 from sqlglot import exp
 
 from moirae.alerts import EventRow
-from moirae.rules import Definition, event_sql
+from moirae.rules import Definition, build_event_sql
 from recall.query import PhysicalTables, Shape, Tables, bind_query
 
 
@@ -151,7 +151,7 @@ def bind_event_query(rule: ActiveRule) -> exp.Query:
     names = {name: view_name(name) for name in rule.tables.streams}
     names |= {name: f"relation_{name}" for name in rule.tables.relations}
     return bind_query(
-        event_sql(rule.definition.rule, rule.tables), rule.tables, PhysicalTables(names)
+        build_event_sql(rule.definition.rule, rule.tables), rule.tables, PhysicalTables(names)
     )
 
 

@@ -53,7 +53,7 @@ from moirae.history.plan import (
     view_end,
 )
 from moirae.history.store import ViewStore
-from moirae.rules import Definition, build_context_queries, event_shape, rule_tables
+from moirae.rules import Definition, build_context_queries, build_rule_tables, infer_event_shape
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
 
@@ -238,8 +238,8 @@ class HistoryBuilder:
     def _make_version(
         self, definition: Definition, times: Mapping[str, str], live_from: int, corpus_from: int
     ) -> _VersionWithPast:
-        tables = rule_tables(definition.rule, times, self._relations.names)
-        rule = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+        tables = build_rule_tables(definition.rule, times, self._relations.names)
+        rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
         queries: list[LiftedContextQuery] = []
         for query in build_context_queries(definition):
             queries.append(prepare_context_query(rule, query, "pending"))

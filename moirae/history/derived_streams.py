@@ -38,7 +38,7 @@ from moirae.evaluation import ArchivedStreamRows, horizon
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
-from moirae.rules import Definition, SqlRecall, rule_tables
+from moirae.rules import Definition, SqlRecall, build_rule_tables
 from recall.engines import compute_derived_version
 from recall.query import (
     PhysicalTables,
@@ -87,7 +87,7 @@ def select_archived_streams(
     archived: dict[tuple[str, str], DerivedStreamVersion] = {}
     for definition in definitions:
         rule = definition.rule
-        tables = rule_tables(rule, streams, relations)
+        tables = build_rule_tables(rule, streams, relations)
         names = {stream.stream for stream in rule.derived if stream.archive}
         for recall in rule.spec.recall.values():
             if isinstance(recall, SqlRecall):

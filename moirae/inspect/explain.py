@@ -10,9 +10,9 @@ from moirae.rules import (
     Definition,
     build_context_queries,
     build_questions,
-    event_shape,
+    build_rule_tables,
+    infer_event_shape,
     keys_without_effect,
-    rule_tables,
 )
 from recall.engines import Template, explain_engine
 from recall.query import window_specs
@@ -60,8 +60,8 @@ def explain_rule(
 
 def _make_active_rule(settings: Settings, definition: Definition) -> ActiveRule:
     time_columns = {name: stream.time for name, stream in settings.streams.items()}
-    tables = rule_tables(definition.rule, time_columns, frozenset(settings.relations))
-    return ActiveRule(definition, tables, event_shape(definition.rule, tables))
+    tables = build_rule_tables(definition.rule, time_columns, frozenset(settings.relations))
+    return ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
 
 
 def _explain_evaluation(

@@ -28,7 +28,7 @@ from moirae.evaluation import (
 )
 from moirae.history import undecided_duration
 from moirae.live.relations import Relations
-from moirae.rules import Definition, RuleAdmission, event_shape, rule_tables
+from moirae.rules import Definition, RuleAdmission, build_rule_tables, infer_event_shape
 
 _LOG = structlog.get_logger()
 
@@ -204,8 +204,8 @@ class ActiveRules:
             or rule.definition is not definition
             or rule.tables.relations != self._relation_names
         ):
-            tables = rule_tables(definition.rule, self._time_columns, self._relation_names)
-            rule = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+            tables = build_rule_tables(definition.rule, self._time_columns, self._relation_names)
+            rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
             self._rules_by_name[definition.name] = rule
         return rule
 

@@ -1,7 +1,12 @@
-"""Rule files: models, parsing, checks, and what a rule asks about an event."""
+"""Rule files: models, parsing and checks, and the queries of rules about events."""
 
 from moirae.rules.check import check_rules
-from moirae.rules.definition import Definition, event_shape, event_sql, rule_tables
+from moirae.rules.definition import (
+    Definition,
+    build_event_sql,
+    build_rule_tables,
+    infer_event_shape,
+)
 from moirae.rules.model import AlertSpec, RuleFile
 from moirae.rules.parse import read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
@@ -31,12 +36,12 @@ __all__ = [
     "build_questions",
     "build_similar_question",
     "check_rules",
-    "event_shape",
-    "event_sql",
+    "infer_event_shape",
+    "build_event_sql",
     "find_unused_keys",
     "keys_without_effect",
     "lift_context_query",
     "read_rule_files",
     "render",
-    "rule_tables",
+    "build_rule_tables",
 ]

@@ -1,6 +1,9 @@
-"""Checking rules: files, shapes and, through the gate, Spark's opinion. What passes can be deployed."""
+"""Check rules: the shape of every query, then Spark's analysis of it in the SQL sandbox.
 
-from collections.abc import Iterator, Mapping
+No query is executed. Rules without errors can be deployed.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from graphlib import TopologicalSorter
 
 import structlog
@@ -10,7 +13,12 @@ from pyspark.sql.types import StringType, StructType, TimestampType
 from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.check_questions import check_questions
-from moirae.rules.definition import Definition, event_shape, event_sql, rule_tables
+from moirae.rules.definition import (
+    Definition,
+    build_event_sql,
+    build_rule_tables,
+    infer_event_shape,
+)
 from moirae.rules.rule_set import DerivedQuery, Rule, RuleSet
 from moirae.rules.templates import find_event_attributes
 from recall.errors import QueryRejected
@@ -23,151 +31,185 @@ _LOG = structlog.get_logger()
 def check_rules(
     spark: SparkSession, settings: Settings, rules: RuleSet
 ) -> tuple[list[Definition], list[Problem]]:
-    """The definitions of all sound rules, and every problem of the others. Nothing is run."""
+    """Return the definitions of all valid rules, and the problems of all rules.
+
+    An error in any derived stream rejects all rules. Raises one of `SPARK_LOST` if the connection
+    to Spark's JVM is lost.
+    """
     session = harden_session(spark.newSession())
     for name, stream in settings.streams.items():
-        _create_view(session, name, stream.columns)
+        _create_empty_view(session, name, stream.columns)
     for name, relation in settings.relations.items():
-        _create_view(session, name, relation.columns)
-    problems = [p for derived in rules.derived for p in _check_shape(settings, derived, rules)]
-    for derived in _in_dependency_order(rules.derived) if not problems else ():
-        problems += _check_derived(session, derived)
-    if any(p.severity == "error" for p in problems):
+        _create_empty_view(session, name, relation.columns)
+    problems = _check_derived_streams(session, settings, rules)
+    if _has_error(problems):
         return [], problems
     verdicts = VerdictCache(session)
     definitions: list[Definition] = []
     for rule in rules.rules:
-        try:
-            definition, found = _check_rule_and_questions(session, verdicts, settings, rule)
-        except SPARK_LOST:
-            raise
-        except Exception as fault:  # a fault of ours over one rule says nothing of the others
-            _LOG.exception("rule not checked", action="rule_not_checked", rule=rule.id)
-            words = f"{type(fault).__name__} {fault}".strip()
-            definition, found = (
-                None,
-                [rule.problem(f"cannot be checked, by a fault of Moirae itself: {words}")],
-            )
-        problems += found
+        definition, rule_problems = _check_rule_isolated(session, verdicts, settings, rule)
+        problems += rule_problems
         if definition is not None:
             definitions.append(definition)
     return definitions, problems
 
 
-def _check_rule_and_questions(
-    session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
-) -> tuple[Definition | None, list[Problem]]:
-    """A sound rule's definition, and what is wrong."""
-    checked = _check_event_query(session, verdicts, settings, rule)
-    if not isinstance(checked, Definition):
-        return None, [checked]
-    unknown = list(_find_unknown_attributes(checked))
-    asked, found = check_questions(session, settings, checked, _tables_for(settings, rule))
-    sound = not unknown and not any(problem.severity == "error" for problem in found)
-    return asked if sound else None, [*unknown, *found]
+def _has_error(problems: Iterable[Problem]) -> bool:
+    return any(problem.severity == "error" for problem in problems)
 
 
-def _create_view(session: SparkSession, name: str, columns: Mapping[str, str]) -> None:
+def _create_empty_view(session: SparkSession, name: str, columns: Mapping[str, str]) -> None:
     ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
     session.createDataFrame([], ddl).createOrReplaceTempView(name)
 
 
-def _in_dependency_order(derived: tuple[DerivedQuery, ...]) -> Iterator[DerivedQuery]:
-    """Derived streams, each after those that it reads."""
-    by_name = {d.stream: d for d in derived}
-    reads = {d.stream: tables_in(d.expr) & by_name.keys() - {d.stream} for d in derived}
-    return (by_name[name] for name in TopologicalSorter(reads).static_order())
+def _check_derived_streams(
+    session: SparkSession, settings: Settings, rules: RuleSet
+) -> list[Problem]:
+    """Check the derived streams and create an empty view of each."""
+    problems: list[Problem] = []
+    for derived in rules.derived:
+        problems += _check_derived_shape(settings, derived, rules)
+    if problems:
+        return problems
+    for derived in _sort_by_dependency(rules.derived):
+        problems += _check_derived_query(session, derived)
+    return problems
 
 
-def _tables_for(settings: Settings, rule: Rule) -> Tables:
-    return rule_tables(
-        rule, {n: s.time for n, s in settings.streams.items()}, frozenset(settings.relations)
-    )
+def _sort_by_dependency(derived_streams: tuple[DerivedQuery, ...]) -> Iterator[DerivedQuery]:
+    """Yield each derived stream after those that it reads."""
+    by_name = {derived.stream: derived for derived in derived_streams}
+    dependencies: dict[str, Collection[str]] = {}
+    for name, derived in by_name.items():
+        dependencies[name] = tables_in(derived.expr) & by_name.keys() - {name}
+    return map(by_name.__getitem__, TopologicalSorter(dependencies).static_order())
 
 
-def _check_shape(settings: Settings, derived: DerivedQuery, rules: RuleSet) -> list[Problem]:
-    group = {
-        d.stream: d.expr
-        for d in rules.derived
-        if d.group == derived.group and d.stream != derived.stream
-    }
-    streams = {n: s.time for n, s in settings.streams.items()}
+def _time_columns(settings: Settings) -> dict[str, str]:
+    return {name: stream.time for name, stream in settings.streams.items()}
+
+
+def _check_derived_shape(
+    settings: Settings, derived: DerivedQuery, rules: RuleSet
+) -> list[Problem]:
+    siblings: dict[str, str] = {}
+    for query in rules.derived:
+        if query.group == derived.group and query.stream != derived.stream:
+            siblings[query.stream] = query.expr
+    tables = Tables(_time_columns(settings), frozenset(settings.relations), siblings)
     try:
-        check_table_count(derived.expr, group)
-        infer_shape(derived.expr, Tables(streams, frozenset(settings.relations), group))
+        check_table_count(derived.expr, siblings)
+        infer_shape(derived.expr, tables)
     except Unsupported as error:
-        return [derived.problem(str(error), "expr", line=error.line, column=error.column)]
+        return [derived.make_problem(str(error), "expr", line=error.line, column=error.column)]
     return []
 
 
-def _check_derived(session: SparkSession, derived: DerivedQuery) -> list[Problem]:
+def _check_derived_query(session: SparkSession, derived: DerivedQuery) -> list[Problem]:
     try:
-        columns = validate_query(session, derived.expr)
-        _require_time_column(columns)
+        schema = validate_query(session, derived.expr)
+        _require_time_column(schema)
     except QueryRejected as error:
-        return [derived.problem(str(error), "expr", line=error.line, column=error.column)]
-    _create_view(
-        session, derived.stream, {f.name: f.dataType.simpleString() for f in columns.fields}
-    )
+        return [derived.make_problem(str(error), "expr", line=error.line, column=error.column)]
+    columns = {field.name: field.dataType.simpleString() for field in schema.fields}
+    _create_empty_view(session, derived.stream, columns)
     return []
+
+
+def _check_rule_isolated(
+    session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
+) -> tuple[Definition | None, list[Problem]]:
+    """Check one rule. An internal error is reported as a problem of this rule alone."""
+    try:
+        return _check_rule(session, verdicts, settings, rule)
+    except SPARK_LOST:
+        raise
+    except Exception as error:
+        _LOG.exception("rule check failed", action="rule_check_failed", rule=rule.id)
+        cause = f"{type(error).__name__}: {error}"
+        return None, [rule.make_problem(f"internal error while checking the rule: {cause}")]
+
+
+def _check_rule(
+    session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
+) -> tuple[Definition | None, list[Problem]]:
+    """Return the definition, None if the rule has errors, and its errors and warnings."""
+    tables = build_rule_tables(rule, _time_columns(settings), frozenset(settings.relations))
+    definition = _check_event_query(session, verdicts, rule, tables)
+    if isinstance(definition, Problem):
+        return None, [definition]
+    problems = list(_find_unknown_attributes(definition))
+    completed, question_problems = check_questions(session, settings, definition, tables)
+    problems += question_problems
+    if _has_error(problems):
+        return None, problems
+    return completed, problems
 
 
 def _check_event_query(
-    session: SparkSession, verdicts: VerdictCache, settings: Settings, rule: Rule
+    session: SparkSession, verdicts: VerdictCache, rule: Rule, tables: Tables
 ) -> Definition | Problem:
-    tables = _tables_for(settings, rule)
-    place = "expr" if rule.spec.expr is not None else "stream"
+    expr = rule.spec.expr
     try:
-        if rule.spec.expr is not None:
-            check_table_count(rule.spec.expr, tables.derived)
-        event_shape(rule, tables)
-        if rule.spec.expr is not None:
-            columns = verdicts.validate(rule.spec.expr)
+        if expr is not None:
+            check_table_count(expr, tables.derived)
+        infer_event_shape(rule, tables)
+        if expr is not None:
+            schema = verdicts.validate(expr)
         else:
-            columns = validate_query(session, event_sql(rule, tables), internal=True)
-        _require_time_column(columns)
+            schema = validate_query(session, build_event_sql(rule, tables), internal=True)
+        _require_time_column(schema)
     except (Unsupported, QueryRejected) as error:
-        line, column = (error.line, error.column) if rule.spec.expr is not None else (1, 1)
-        return rule.problem(str(error), place, line=line, column=column)
-    return _build_definition(rule, columns, place)
+        if expr is None:  # generated SQL: its positions mean nothing to the author
+            return rule.make_problem(str(error), "stream")
+        return rule.make_problem(str(error), "expr", line=error.line, column=error.column)
+    return _build_definition(rule, schema)
 
 
-def _build_definition(rule: Rule, columns: StructType, place: str) -> Definition | Problem:
-    attributes = {f.name: f.dataType for f in columns.fields if f.name.lower() != "ts"}
-    lower = [name.lower() for name in attributes]
+def _build_definition(rule: Rule, schema: StructType) -> Definition | Problem:
+    """Fill in the defaults of `key` and `id` from the columns of the event query."""
+    spec = rule.spec
+    query_key = "expr" if spec.expr is not None else "stream"
+    attributes = {f.name: f.dataType for f in schema.fields if f.name.lower() != "ts"}
+    lower_names = list(map(str.lower, attributes))
     for name in attributes:
-        if name.startswith("_") or lower.count(name.lower()) > 1:
-            return rule.problem(
-                f"column {name!r} of the result is reserved or stands twice; name it with AS", place
-            )
-    key = rule.spec.key
+        if name.startswith("_") or lower_names.count(name.lower()) > 1:
+            message = f"column name {name!r} is reserved or not unique; rename the column with AS"
+            return rule.make_problem(message, query_key)
+    key = spec.key
     if key is None:
         key = tuple(name for name, kind in attributes.items() if isinstance(kind, StringType))
-    identity = rule.spec.id if rule.spec.id is not None else key
-    for what, names in (("key", key), ("id", identity)):
+    identity = spec.id if spec.id is not None else key
+    for rule_key, names in (("key", key), ("id", identity)):
         for name in names:
             if name not in attributes and name != "ts":
-                known = ", ".join(attributes)
-                return rule.problem(
-                    f"{what} names {name!r}, which the query does not yield (it yields {known})",
-                    what,
-                )
+                message = f"{rule_key}: {_describe_unknown_column(name, attributes)}"
+                return rule.make_problem(message, rule_key)
     types = {name: kind.simpleString() for name, kind in attributes.items()}
     return Definition(rule, types, key, tuple(name for name in identity if name != "ts"))
 
 
 def _find_unknown_attributes(definition: Definition) -> Iterator[Problem]:
-    for name, text in definition.rule.spec.annotations.items():
-        for attribute, line in find_event_attributes(text).items():
+    """Yield the attributes that templates require and the event query does not have."""
+    rule = definition.rule
+    for name, template in rule.spec.annotations.items():
+        for attribute, line in find_event_attributes(template).items():
             if attribute != "ts" and attribute not in definition.types:
-                known = ", ".join(definition.types)
-                message = f"the template names event.{attribute}, which the query does not yield (it yields {known})"
-                yield definition.rule.problem(message, "annotations", name, line=line)
+                message = f"event.{attribute}: " + _describe_unknown_column(
+                    attribute, definition.types
+                )
+                yield rule.make_problem(message, "annotations", name, line=line)
 
 
-def _require_time_column(columns: StructType) -> None:
-    kinds = {f.name.lower(): f.dataType for f in columns.fields}
-    if "ts" not in kinds:
-        raise QueryRejected("every row of an event query has a time: select it AS ts")
-    if not isinstance(kinds["ts"], TimestampType):
-        raise QueryRejected(f"ts must be a timestamp, not {kinds['ts'].simpleString()}")
+def _describe_unknown_column(name: str, columns: Iterable[str]) -> str:
+    return f"column {name!r} is not in the query result; its columns are {', '.join(columns)}"
+
+
+def _require_time_column(schema: StructType) -> None:
+    types_by_name = {field.name.lower(): field.dataType for field in schema.fields}
+    if "ts" not in types_by_name:
+        raise QueryRejected("the query result has no column ts; select the event time AS ts")
+    if not isinstance(types_by_name["ts"], TimestampType):
+        actual = types_by_name["ts"].simpleString()
+        raise QueryRejected(f"column ts must be a timestamp, not {actual}")

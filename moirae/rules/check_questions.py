@@ -1,21 +1,26 @@
-"""Checking what a rule asks: contexts, surroundings, recalls and its condition, through the gate. Nothing is run."""
+"""Check the queries of a rule about its events: contexts, surroundings, recalls and `where`.
+
+Spark analyses every query in the SQL sandbox, over empty views. No query is executed.
+"""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
 from pyspark.sql import SparkSession
+from sqlglot import exp
 
 from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import (
+    ContextQuery,
     build_context_queries,
     build_scope,
+    find_recalls_in_where,
     lift_context_query,
-    recalls_named_in_where,
 )
 from recall.errors import QueryRejected
 from recall.query import (
@@ -31,25 +36,32 @@ from recall.query.split import split_query
 from recall.sandbox import validate_query
 from recall.similarity import MEASURES
 
-_PENDING_VIEW = "asked_pending"
+# Views of a check begin with _, as no name in a workspace or a rule file does.
+_PENDING_VIEW = "_pending"
+_EVENT_VIEW = "_event"
+_MERGED_VIEW = sql_names.MERGED_TABLE
+_TABLE_VIEW = "_table_{}"
 
 
 def check_questions(
     session: SparkSession, settings: Settings, definition: Definition, tables: Tables
 ) -> tuple[Definition, list[Problem]]:
-    """The definition with the columns of all answers, and what is wrong. Streams have views in the session."""
-    checking = _QuestionChecker(session, settings, definition, tables)
+    """Return the definition completed by the result columns of all queries, and the problems.
+
+    The session has a view of every stream and derived stream.
+    """
+    checker = _QuestionChecker(session, settings, definition, tables)
     problems = [
-        *checking.check_contexts(),
-        *checking.check_recalls(),
-        *checking.check_condition(),
-        *checking.find_warnings(),
+        *checker.check_contexts(),
+        *checker.check_recalls(),
+        *checker.check_condition(),
+        *checker.find_warnings(),
     ]
-    return checking.definition, problems
+    return checker.definition, problems
 
 
 class _QuestionChecker:
-    """One rule's questions. `definition` grows with what is found out."""
+    """Checks one rule. Each check adds result columns to `definition`; later checks use them."""
 
     def __init__(
         self, session: SparkSession, settings: Settings, definition: Definition, tables: Tables
@@ -61,211 +73,208 @@ class _QuestionChecker:
         self.definition = definition
 
     @cached_property
-    def _physical_names(self) -> Mapping[str, str]:
-        """The views of streams and relations by name, made when first needed: most rules ask nothing."""
+    def _views_by_table(self) -> Mapping[str, str]:
+        """Views of streams and relations. Created on first use: most rules have no queries."""
+        views = dict(zip(self._tables.streams, self._tables.streams, strict=True))
         for name, relation in self._relations.items():
-            valid = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
-            self._create_view(f"asked_{name}", {**relation.columns, **valid})
+            validity = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
+            views[name] = _TABLE_VIEW.format(name)
+            self._create_empty_view(views[name], {**relation.columns, **validity})
         pending = {
             sql_names.EID: "string",
             sql_names.EVENT_TS: "timestamp",
             sql_names.LOW: "timestamp",
             sql_names.HIGH: "timestamp",
         }
-        attributes = {
-            sql_names.attribute_column(name): kind for name, kind in self.definition.types.items()
-        }
-        self._create_view(_PENDING_VIEW, {**pending, **attributes})
-        return {
-            **{name: name for name in self._tables.streams},
-            **{name: f"asked_{name}" for name in self._relations},
-        }
+        for name, kind in self.definition.types.items():
+            pending[sql_names.attribute_column(name)] = kind
+        self._create_empty_view(_PENDING_VIEW, pending)
+        return views
 
     def check_contexts(self) -> Iterator[Problem]:
-        """Contexts and surroundings."""
-        for ask in build_context_queries(self.definition):
-            path = ("context" if ask.is_compared else "surroundings", ask.name)
+        """Check contexts and surroundings."""
+        for context_query in build_context_queries(self.definition):
+            section = "context" if context_query.is_compared else "surroundings"
+            path = (section, context_query.name)
             try:
-                check_table_count(ask.query.sql, self._tables.derived)
-                found = lift_context_query(ask, self.definition, self._tables, self._build_names())
-                if (found.inputs.streams | found.inputs.derived) and ask.query.within is None:
-                    reads = ", ".join(sorted(found.inputs.streams | found.inputs.derived))
-                    yield self._rule.problem(
-                        f"within is needed: the query reads the stream {reads}", *path
-                    )
-                    continue
-                self._validate(ask.name, found.sql, ask.query.sql)
+                problem = self._check_context(context_query, path)
             except (Unsupported, QueryRejected) as error:
-                yield self._rule.problem(
+                problem = self._rule.make_problem(
                     str(error), *path, "sql", line=error.line, column=error.column
                 )
+            if problem is not None:
+                yield problem
+
+    def _check_context(self, context_query: ContextQuery, path: tuple[str, str]) -> Problem | None:
+        sql = context_query.query.sql
+        check_table_count(sql, self._tables.derived)
+        lifted = lift_context_query(
+            context_query, self.definition, self._tables, self._bind_tables()
+        )
+        streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
+        if streams and context_query.query.within is None:
+            message = f"missing key 'within': the query reads stream {', '.join(streams)}"
+            return self._rule.make_problem(message, *path)
+        self._add_result_columns(context_query.name, self._validate(lifted.sql, sql))
+        return None
 
     def check_recalls(self) -> Iterator[Problem]:
-        """SQL recalls, piece and merge; measures of similarity recalls."""
-        spec = self._rule.spec
-        for name, recall in spec.recall.items():
+        """Check SQL recalls (the query, its partial query and its merge) and similarity recalls."""
+        for name, recall in self._rule.spec.recall.items():
             if isinstance(recall, SimilarRecall):
-                if recall.similar.measure not in MEASURES:
-                    known = ", ".join(sorted(MEASURES))
-                    message = f"unknown measure {recall.similar.measure!r}; there are {known}"
-                    yield self._rule.problem(message, "recall", name, "similar", "measure")
-                if not spec.context:
-                    yield self._rule.problem(
-                        "a similarity recall compares contexts; the rule has none", "recall", name
-                    )
+                yield from self._check_similarity_recall(name, recall)
                 continue
             try:
                 self._check_sql_recall(name, recall)
             except (Unsupported, QueryRejected) as error:
-                yield self._rule.problem(
+                yield self._rule.make_problem(
                     str(error), "recall", name, "sql", line=error.line, column=error.column
                 )
 
+    def _check_similarity_recall(self, name: str, recall: SimilarRecall) -> Iterator[Problem]:
+        measure = recall.similar.measure
+        if measure not in MEASURES:
+            message = f"unknown measure {measure!r}; must be one of {', '.join(sorted(MEASURES))}"
+            yield self._rule.make_problem(message, "recall", name, "similar", "measure")
+        if not self._rule.spec.context:
+            message = "a similarity recall compares contexts; add a context to the rule"
+            yield self._rule.make_problem(message, "recall", name)
+
     def _check_sql_recall(self, name: str, recall: SqlRecall) -> None:
-        own = {*self._rule.spec.context, *self._rule.spec.surroundings}
-        for table in own:
-            self._create_view(
-                f"own_{table}", {sql_names.EID: "string", **self.definition.columns_of(table)}
+        event_tables = {*self._rule.spec.context, *self._rule.spec.surroundings}
+        views = {sql_names.MERGED_TABLE: _MERGED_VIEW}
+        for table in event_tables:
+            views[table] = _TABLE_VIEW.format(table)
+            self._create_empty_view(
+                views[table], {sql_names.EID: "string", **self.definition.columns_of(table)}
             )
-        names = self._build_names(
-            {table: f"own_{table}" for table in own}
-            | {sql_names.MERGED_TABLE: f"asked{sql_names.MERGED_TABLE}"}
-        )
+        bindings = self._bind_tables(views)
+
+        def validate(query: str | exp.Query, event_tables: Collection[str]) -> dict[str, str]:
+            scope = build_scope(self.definition, self._tables, event_tables)
+            return self._validate(lift_query(query, scope, bindings).sql, recall.sql)
+
         check_table_count(recall.sql, self._tables.derived)
         parts = split_query(recall.sql, self._tables)
-        # The whole query first, for messages in the words of its author.
-        whole = self._validated_columns(
-            lift_query(recall.sql, build_scope(self.definition, self._tables, own), names).sql,
-            recall.sql,
-        )
-        types: dict[str, str] = {}
+        # The query as written first, so that messages refer to what its author knows.
+        written_columns = validate(recall.sql, event_tables)
+        merged_types: dict[str, str] = {}
         if parts.type_probe is not None:
-            types = self._validated_columns(
-                lift_query(
-                    parts.type_probe, build_scope(self.definition, self._tables, own), names
-                ).sql,
-                recall.sql,
-            )
-            parts = split_query(recall.sql, self._tables, types)
-        partial = self._validated_columns(
-            lift_query(parts.partial, build_scope(self.definition, self._tables, own), names).sql,
-            recall.sql,
-        )
-        self._create_view(
-            f"asked{sql_names.MERGED_TABLE}",
-            {sql_names.EID: "string", **(partial if parts.selects_rows else types)},
-        )
-        found = self._validated_columns(
-            lift_query(
-                parts.merge,
-                build_scope(self.definition, self._tables, {*own, sql_names.MERGED_TABLE}),
-                names,
-            ).sql,
-            recall.sql,
-        )
-        if list(found) != list(whole):
-            raise QueryRejected("name each output with AS")
-        self._add_result_columns(name, found)
+            merged_types = validate(parts.type_probe, event_tables)
+            parts = split_query(recall.sql, self._tables, merged_types)
+        partial_columns = validate(parts.partial, event_tables)
+        merged_columns = partial_columns if parts.selects_rows else merged_types
+        self._create_empty_view(_MERGED_VIEW, {sql_names.EID: "string", **merged_columns})
+        result_columns = validate(parts.merge, {*event_tables, sql_names.MERGED_TABLE})
+        if list(result_columns) != list(written_columns):
+            raise QueryRejected("name every column of the query result with AS")
+        self._add_result_columns(name, result_columns)
         self.definition = replace(
-            self.definition, merged_types={**self.definition.merged_types, name: types}
+            self.definition, merged_types={**self.definition.merged_types, name: merged_types}
         )
 
     def check_condition(self) -> Iterator[Problem]:
-        """The condition, over the event and the answers of SQL recalls."""
+        """Check `where`, a condition over the event and the results of SQL recalls."""
         spec = self._rule.spec
         if spec.where is None:
             return
         try:
-            named = recalls_named_in_where(self.definition)
+            recall_names = find_recalls_in_where(self.definition)
         except Unsupported as error:
-            yield self._rule.problem(str(error), "where")
+            yield self._rule.make_problem(str(error), "where")
             return
-        if not named:
-            yield self._rule.problem(
-                "where names no recall of the rule; a condition on the event belongs in expr",
+        if not recall_names:
+            yield self._rule.make_problem(
+                "where refers to no recall of the rule; move conditions on the event to expr",
                 "where",
             )
             return
-        similar = sorted(name for name in named if isinstance(spec.recall[name], SimilarRecall))
-        if similar:
-            yield self._rule.problem(
-                f"where decides on SQL recalls; {similar[0]} is a similarity recall", "where"
-            )
-            return
-        attributes = {"ts": "timestamp", **self.definition.types}
-        self._create_view("asked_event", attributes)
-        joins = ""
-        for name in sorted(named):
-            self._create_view(f"asked_{name}", self.definition.columns_of(name))
-            joins += f" CROSS JOIN asked_{name} AS `{name}`"
+        for name in sorted(recall_names):
+            if isinstance(spec.recall[name], SimilarRecall):
+                message = f"where can refer to SQL recalls only; {name} is a similarity recall"
+                yield self._rule.make_problem(message, "where")
+                return
         try:
-            columns = validate_query(
-                self._session, f"SELECT ({spec.where}) AS verdict FROM asked_event AS event{joins}"
-            )
-            if columns["verdict"].dataType.simpleString() != "boolean":
-                raise QueryRejected("where is a condition, true or false")
+            self._validate_condition(spec.where, recall_names)
         except QueryRejected as error:
-            place = _locate_fragment(spec.where, error)
-            yield self._rule.problem(str(error), "where", line=place[0], column=place[1])
+            line, column = _locate_fragment(spec.where, error)
+            yield self._rule.make_problem(str(error), "where", line=line, column=column)
+
+    def _validate_condition(self, condition: str, recall_names: Collection[str]) -> None:
+        self._create_empty_view(_EVENT_VIEW, {"ts": "timestamp", **self.definition.types})
+        joins = ""
+        for name in sorted(recall_names):
+            view = _TABLE_VIEW.format(name)
+            self._create_empty_view(view, self.definition.columns_of(name))
+            joins += f" CROSS JOIN {view} AS `{name}`"
+        sql = f"SELECT ({condition}) AS verdict FROM {_EVENT_VIEW} AS event{joins}"
+        verdict_type = validate_query(self._session, sql)["verdict"].dataType.simpleString()
+        if verdict_type != "boolean":
+            raise QueryRejected(f"where must be a boolean condition, not {verdict_type}")
 
     def find_warnings(self) -> Iterator[Problem]:
-        """What is evaluated in another way than one may expect."""
+        """Yield a warning for each measure that ignores bandwidths of numeric columns."""
         spec = self._rule.spec
         for name, recall in spec.recall.items():
-            if isinstance(recall, SimilarRecall) and recall.similar.measure != "tfidf":
-                contexts = recall.similar.contexts or tuple(spec.context)
-                if any(spec.context[context].numeric for context in contexts):
-                    message = f"{recall.similar.measure} compares numeric columns as text; tfidf, as numbers"
-                    yield self._rule.problem(
-                        message, "recall", name, "similar", "measure", severity="warning"
-                    )
+            if not isinstance(recall, SimilarRecall) or recall.similar.measure == "tfidf":
+                continue
+            contexts = recall.similar.contexts or spec.context
+            if any(spec.context[context].numeric for context in contexts):
+                message = (
+                    f"measure {recall.similar.measure} compares numeric columns as text; "
+                    "use tfidf to compare them as numbers"
+                )
+                yield self._rule.make_problem(
+                    message, "recall", name, "similar", "measure", severity="warning"
+                )
 
-    def _build_names(self, own: dict[str, str] | None = None) -> TableBindings:
+    def _bind_tables(self, event_views: Mapping[str, str] | None = None) -> TableBindings:
+        """Bind tables to views; `event_views`: those of tables with rows for each event."""
         return TableBindings(
-            PhysicalTables({**self._physical_names, **(own or {})}),
-            PhysicalTables(self._physical_names),
+            PhysicalTables({**self._views_by_table, **(event_views or {})}),
+            PhysicalTables(self._views_by_table),
             _PENDING_VIEW,
         )
 
-    def _validate(self, name: str, sql: str, written: str) -> None:
-        self._add_result_columns(name, self._validated_columns(sql, written))
+    def _validate(self, sql: str, written_sql: str) -> dict[str, str]:
+        """Return the columns of a lifted query with their types.
 
-    def _validated_columns(self, sql: str, written: str) -> dict[str, str]:
-        """The columns of a lifted query; what is wrong is told at its place in what was written."""
+        Raises `QueryRejected` with a position in `written_sql`.
+        """
         try:
-            columns = validate_query(self._session, sql, internal=True)
+            schema = validate_query(self._session, sql, internal=True)
         except QueryRejected as error:
-            line, column = _locate_fragment(written, error)
+            line, column = _locate_fragment(written_sql, error)
             raise QueryRejected(_restore_event_names(error.message), line, column) from error
-        found = {
-            f.name: f.dataType.simpleString() for f in columns.fields if f.name != sql_names.EID
-        }
-        if len(found) < len(columns.fields) - 1:
-            raise QueryRejected("two columns of the result have the same name; name them with AS")
-        return found
+        types = {field.name: field.dataType.simpleString() for field in schema.fields}
+        if len(types) < len(schema.fields):
+            raise QueryRejected("duplicate column name in the query result; rename it with AS")
+        types.pop(sql_names.EID, None)
+        return types
 
     def _add_result_columns(self, name: str, columns: dict[str, str]) -> None:
         self.definition = replace(
             self.definition, result_columns={**self.definition.result_columns, name: columns}
         )
 
-    def _create_view(self, name: str, columns: Mapping[str, str]) -> None:
+    def _create_empty_view(self, name: str, columns: Mapping[str, str]) -> None:
         ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
         self._session.createDataFrame([], ddl).createOrReplaceTempView(name)
 
 
-def _locate_fragment(written: str, error: QueryRejected) -> tuple[int, int]:
-    """Where the part at fault stands in what was written, as far as it can be found there."""
+def _locate_fragment(sql: str, error: QueryRejected) -> tuple[int, int]:
+    """Line and column (from 1) of the rejected fragment in `sql`; (1, 1) if it is not found."""
     word = error.fragment.replace("`", "").split(".")[-1].strip()
-    found = (
-        re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", written, re.IGNORECASE) if word else None
-    )
-    if found is None:
+    if not word:
         return 1, 1
-    before = written[: found.start()]
-    return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
+    match = re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", sql, re.IGNORECASE)
+    if match is None:
+        return 1, 1
+    text_before = sql[: match.start()]
+    line_start = text_before.rfind("\n") + 1
+    return text_before.count("\n") + 1, len(text_before) - line_start + 1
 
 
 def _restore_event_names(message: str) -> str:
-    """Without the names that only the rewriting knows."""
+    """Replace column names of the lifted query by the names that the author wrote."""
     return re.sub(r"`_event_(\w+)`", r"`event.\1`", message)

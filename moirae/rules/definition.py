@@ -1,4 +1,4 @@
-"""A rule as it is run: with what its check found out, free of the file it came from."""
+"""A checked rule, independent of the file that it was read from, and its event query."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,18 +9,20 @@ from archiver.times import duration_to_micros
 from moirae.rules.rule_set import Rule
 from recall.query import Shape, Tables, infer_shape
 
-# An absence is looked for at this share of its length, so that long silences cost no more than short ones.
-_ABSENCE_STEPS = 20
+# Absence is evaluated this many times per its duration, so a long absence costs no more than a
+# short one.
+_EVALUATIONS_PER_ABSENCE = 20
 _MICROS_PER_SECOND = 1_000_000
 
 
 @dataclass(frozen=True)
 class Definition:
-    """A rule as checked and applied.
+    """A rule that passed its check.
 
-    `types`: the attributes that its query yields, in order, without `ts`, with their Spark types; `key`, `id`: those of
-    them that make the fingerprint and the identity, defaults filled in; `answers`: the columns of its contexts,
-    surroundings and recalls, by their names, with their types; `merged`: those of what its SQL recalls are merged from.
+    `types`: Spark types of the attributes that the event query returns, in order, without `ts`.
+    `key`, `id`: attributes that form the fingerprint and the event identity, defaults filled in.
+    `result_columns`: columns and types of the results of contexts, surroundings and recalls.
+    `merged_types`: per SQL recall, the columns and types from which its result is merged.
     """
 
     rule: Rule
@@ -32,13 +34,18 @@ class Definition:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The attributes, in order."""
+        """The names of the attributes, in order."""
         return tuple(self.types)
 
     def columns_of(self, name: str) -> Mapping[str, str]:
-        """The columns of a context, surrounding or recall, as a table. The values of a context are texts: terms."""
+        """Columns and types of a context, surrounding or recall when a query reads it as a table.
+
+        The values of a context are terms, so all its columns are strings.
+        """
         columns = self.result_columns.get(name, {})
-        return dict.fromkeys(columns, "string") if name in self.rule.spec.context else columns
+        if name in self.rule.spec.context:
+            return dict.fromkeys(columns, "string")
+        return columns
 
     @cached_property
     def name(self) -> str:
@@ -47,71 +54,79 @@ class Definition:
 
     @cached_property
     def has_questions(self) -> bool:
-        """Whether anything is asked about its events."""
+        """Whether the rule has contexts, surroundings or recalls."""
         spec = self.rule.spec
         return bool(spec.context or spec.surroundings or spec.recall)
 
     @cached_property
     def version(self) -> str:
-        """Changes exactly when the rule's events or their contexts may."""
+        """See `Rule.version`."""
         return self.rule.version
 
     def to_json(self) -> dict[str, Any]:
-        """As stored."""
-        stored = {"types": list(self.types.items()), "key": self.key, "id": self.id}
-        answers = {name: list(columns.items()) for name, columns in self.result_columns.items()}
-        merged = {name: dict(types) for name, types in self.merged_types.items()}
-        return {"rule": self.rule.to_json(), "answers": answers, "merged": merged, **stored}
+        """The definition as stored in the database."""
+        result_columns = {
+            name: list(columns.items()) for name, columns in self.result_columns.items()
+        }
+        merged_types = {name: dict(types) for name, types in self.merged_types.items()}
+        return {
+            "rule": self.rule.to_json(),
+            "answers": result_columns,
+            "merged": merged_types,
+            "types": list(self.types.items()),
+            "key": self.key,
+            "id": self.id,
+        }
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Definition":
-        """From what was stored."""
-        answers = {name: dict(columns) for name, columns in stored["answers"].items()}
-        key, identity = tuple(stored["key"]), tuple(stored["id"])
+        """Restore a definition from `to_json`; its rule has no origin."""
+        result_columns = {name: dict(columns) for name, columns in stored["answers"].items()}
         return cls(
-            Rule.from_json(stored["rule"]),
-            dict(stored["types"]),
-            key,
-            identity,
-            answers,
-            stored.get("merged", {}),
+            rule=Rule.from_json(stored["rule"]),
+            types=dict(stored["types"]),
+            key=tuple(stored["key"]),
+            id=tuple(stored["id"]),
+            result_columns=result_columns,
+            merged_types=stored.get("merged", {}),
         )
 
 
-def rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
-    """What a rule may name: declared streams (with time column) and relations, and its group's derived streams."""
+def build_rule_tables(rule: Rule, streams: Mapping[str, str], relations: frozenset[str]) -> Tables:
+    """The tables that a rule may read; `streams` maps declared streams to their time columns."""
     return Tables(streams, relations, {derived.stream: derived.expr for derived in rule.derived})
 
 
-def event_sql(rule: Rule, tables: Tables) -> str:
-    """The event query. Watching for absence is a query too."""
-    if rule.spec.expr is not None:
-        return rule.spec.expr
-    assert (
-        rule.spec.stream is not None and rule.spec.absent is not None and rule.spec.key is not None
-    )
-    time = tables.streams.get(rule.spec.stream, "ts")
-    return _absence_sql(rule.spec.stream, time, rule.spec.key, rule.spec.absent.total_seconds())
+def build_event_sql(rule: Rule, tables: Tables) -> str:
+    """The event query: `expr`, or one generated from `absent`, `stream` and `key`."""
+    spec = rule.spec
+    if spec.expr is not None:
+        return spec.expr
+    assert spec.stream is not None and spec.absent is not None and spec.key is not None
+    time = tables.streams.get(spec.stream, "ts")
+    return _build_absence_sql(spec.stream, time, spec.key, spec.absent.total_seconds())
 
 
-def event_shape(rule: Rule, tables: Tables) -> Shape:
-    """How the event query is judged piece by piece. Raises `recall.query.shape.Unsupported`."""
-    if rule.spec.expr is not None:
-        found = infer_shape(rule.spec.expr, tables)
+def infer_event_shape(rule: Rule, tables: Tables) -> Shape:
+    """How the event query is evaluated incrementally. Raises `recall.query.Unsupported`."""
+    spec = rule.spec
+    if spec.expr is not None:
+        shape = infer_shape(spec.expr, tables)
     else:
-        assert rule.spec.absent is not None
-        watched = infer_shape(
-            f"SELECT `{tables.streams.get(rule.spec.stream or '', 'ts')}` AS ts FROM {rule.spec.stream}",
-            tables,
-        )
-        gap = duration_to_micros(rule.spec.absent)
-        period = max(gap // _ABSENCE_STEPS, _MICROS_PER_SECOND)
-        found = replace(watched, reach=watched.reach + gap, period=period, offset=0)
-    return replace(found, lag=found.lag + duration_to_micros(rule.query_offset))
+        assert spec.stream is not None and spec.absent is not None
+        time = tables.streams.get(spec.stream, "ts")
+        stream_shape = infer_shape(f"SELECT `{time}` AS ts FROM {spec.stream}", tables)
+        gap = duration_to_micros(spec.absent)
+        period = max(gap // _EVALUATIONS_PER_ABSENCE, _MICROS_PER_SECOND)
+        shape = replace(stream_shape, reach=stream_shape.reach + gap, period=period, offset=0)
+    return replace(shape, lag=shape.lag + duration_to_micros(rule.query_offset))
 
 
-def _absence_sql(stream: str, time: str, key: tuple[str, ...], seconds: float) -> str:
-    """SQL that makes a row for each key value and time since which it has been silent for some seconds."""
+def _build_absence_sql(stream: str, time: str, key: tuple[str, ...], seconds: float) -> str:
+    """SQL that returns a row for each key value and each time at which it became absent.
+
+    The time is that of its last row plus `seconds`.
+    """
     keys = ", ".join(f"`{name}`" for name in key)
     gap = f"INTERVAL '{seconds}' SECOND"
     return (

@@ -1,6 +1,7 @@
-"""The rule file as it is written: groups of derived streams and alert rules.
+"""Models of a rule file: groups of derived streams and alert rules.
 
-What is deployed is made from these models by `moirae.rules.rule_set`.
+`moirae.rules.rule_set` turns them into the rules that are deployed. The texts of fields appear in
+the JSON Schema and in the reference pages.
 """
 
 from __future__ import annotations
@@ -39,95 +40,125 @@ from moirae.rules.questions import (
 from moirae.rules.templates import find_variables
 
 RESERVED_LABELS = frozenset({"alertname"})
-# What annotations are filled from.
+# Variables that templates of annotations may use.
 TEMPLATE_VARIABLES = frozenset({"event", "labels"})
 
 
 class DerivedStreamSpec(ConfigModel):
-    """A named query whose result is a stream that all rules of the group may read."""
+    """A named query whose result is a stream that all rules of its group may read."""
 
-    stream: TableName = Field(description="Name of the stream, unique over all files.")
-    expr: Sql = Field(description="Spark SQL; every row has a column ts, its event time.")
+    stream: TableName = Field(description="Name of the stream, unique in all files.")
+    expr: Sql = Field(description="Spark SQL. Select the event time of each row AS ts.")
     archive: Flag = Field(
-        default=False, description="Whether its rows are archived even if no recall needs them."
+        default=False, description="Archive its rows even if no recall reads them."
     )
 
 
 class AlertSpec(ConfigModel):
-    """An alert with its query, its context and its questions to the past.
+    """An alert rule: its event query, labels, contexts and recalls.
 
-    It has either `expr`, whose rows are events, or `absent` with `stream` and `key`: then there is an event
-    for each key value that was seen in that stream and has been silent, in event time, as long as `absent`.
+    Set either `expr`, whose rows are events, or `absent` with `stream` and `key`. Absence gives an
+    event for each key value that was seen in the stream, then missing for `absent` of event time.
     """
 
     alert: Title = Field(description="Name of the alert, unique in its group.")
     expr: Sql | None = Field(
         default=None,
-        description="Spark SQL whose rows are events: a column ts, the others are attributes.",
+        description=(
+            "Spark SQL whose rows are events. Select the event time AS ts; the other columns "
+            "are attributes of the event."
+        ),
     )
     absent: PositiveDuration | None = Field(
         default=None,
         validate_default=True,
-        description="Instead of expr: silence of a key seen before, in event time, that makes an event.",
+        description=(
+            "Alternative to expr: time in event time without rows of a known key value after "
+            "which there is an event."
+        ),
     )
     stream: TableName | None = Field(
         default=None,
         validate_default=True,
-        description="With absent: the stream or derived stream that is watched.",
+        description="With absent: the stream or derived stream to watch.",
     )
     key: tuple[Text, ...] | None = Field(
         default=None,
         validate_default=True,
-        description="Attributes that make the fingerprint with the alert's name; absent: all string columns.",
+        description=(
+            "Attributes that, with the name of the alert, form its fingerprint. Default: all "
+            "string columns."
+        ),
     )
     id: tuple[Text, ...] | None = Field(
         default=None,
-        description="Attributes that, with ts, identify an event; absent: those of key.",
+        description="Attributes that, with ts, identify an event. Default: those of key.",
     )
     for_: Duration = Field(
         default=timedelta(0),
         alias="for",
-        description="How long events must go on, in event time, before it fires.",
+        description="Event time for which events must continue before the alert fires.",
     )
     keep_firing_for: Duration = Field(
         default=timedelta(minutes=5),
-        description="How long, in event time, it goes on without another event before it is resolved.",
+        description="Event time without another event after which the alert is resolved.",
     )
     delay: Duration = Field(
         default=timedelta(0),
-        description="How far past an event, in event time, streams must be to settle it.",
+        description=(
+            "Event time after an event up to which its contexts and surroundings read rows, "
+            "unless they set their own delay. The event is settled when all streams have passed "
+            "it."
+        ),
     )
     labels: Mapping[LabelName, TextOrNumber] = Field(
-        default_factory=dict, description="Labels of the alert, by which it is routed."
+        default_factory=dict, description="Labels of the alert."
     )
     annotations: Mapping[LabelName, TextOrNumber] = Field(
         default_factory=dict,
-        description="Jinja templates for people; event.<attribute> is the event's.",
+        description=(
+            "Jinja templates of texts for operators. event.<attribute> is an attribute of the "
+            "event, labels.<name> a label."
+        ),
     )
     context: Mapping[TableName, ContextSpec] = Field(
-        default_factory=dict, description="What an event is compared by, by name."
+        default_factory=dict,
+        description="Contexts by name. Similarity recalls compare events by them.",
     )
     surroundings: Mapping[TableName, SurroundingSpec] = Field(
-        default_factory=dict, description="What is shown beside an event, by name."
+        default_factory=dict,
+        description="Surroundings by name. They are shown with an event, not compared.",
     )
     recall: Mapping[TableName, AnyRecall] = Field(
-        default_factory=dict, description="Questions to the past, by name."
+        default_factory=dict, description="Recalls by name: queries over the archive."
     )
     recall_on: Literal["firing", "every"] = Field(
-        default="firing", description="Recalls start when the alert fires, or at every event."
+        default="firing",
+        description=(
+            "Start recalls when the alert fires (for its first event), or for every event of "
+            "the alert."
+        ),
     )
     where: Sql | None = Field(
         default=None,
-        description="Spark SQL condition over event and recalls; false holds the alert back.",
+        description=(
+            "Spark SQL condition over the event and its SQL recalls, evaluated when these are "
+            "final. If it is false, the alert is hidden and exported as withdrawn."
+        ),
     )
     then: tuple[ThenStage, ...] = Field(
-        default=(), description="Streams that join the recalls with live data."
+        default=(), description="Streams that join recalls with live data."
     )
-    enabled: Flag = Field(default=True, description="false: checked and kept, but not run.")
+    enabled: Flag = Field(
+        default=True, description="If false, the rule is checked and stored, but not evaluated."
+    )
     limit: PositiveInt | None = Field(
         default=None,
-        description="Most events in one evaluation; what is over is left out and counted, and the rule charged. "
-        "Absent: the group's limit.",
+        description=(
+            "Maximum number of events per evaluation. Further events are dropped and counted, "
+            "and the evaluation counts as a failure of the rule. Default: the limit of the "
+            "group."
+        ),
     )
 
     @field_validator("absent")
@@ -136,14 +167,14 @@ class AlertSpec(ConfigModel):
         cls, absent: timedelta | None, info: ValidationInfo
     ) -> timedelta | None:
         if "expr" in info.data and (absent is None) == (info.data["expr"] is None):
-            raise ValueError("a rule has exactly one of expr and absent")
+            raise ValueError("set exactly one of expr and absent")
         return absent
 
     @field_validator("stream")
     @classmethod
     def _require_stream_with_absent(cls, stream: str | None, info: ValidationInfo) -> str | None:
         if "absent" in info.data and (stream is None) != (info.data["absent"] is None):
-            raise ValueError("absent needs stream, and stream goes only with absent")
+            raise ValueError("set absent and stream together, or neither")
         return stream
 
     @field_validator("key")
@@ -152,13 +183,15 @@ class AlertSpec(ConfigModel):
         cls, key: tuple[str, ...] | None, info: ValidationInfo
     ) -> tuple[str, ...] | None:
         if info.data.get("absent") is not None and not key:
-            raise ValueError("absent needs key: the columns whose values may fall silent")
-        check_attributes(key or ())
-        places = (place for place, name in enumerate(key or ()) if name == "ts")
-        raise_problems(
-            ((place,), "ts cannot be in key: no two events would share an alert")
-            for place in places
-        )
+            raise ValueError("absent requires key: the columns whose values are watched")
+        names = key or ()
+        check_attributes(names)
+        problems: list[tuple[KeyPath, str]] = []
+        for index, name in enumerate(names):
+            if name == "ts":
+                message = "ts is not allowed in key: every event would form an alert of its own"
+                problems.append(((index,), message))
+        raise_problems(problems)
         return key
 
     @field_validator("id")
@@ -170,28 +203,27 @@ class AlertSpec(ConfigModel):
     @field_validator("labels")
     @classmethod
     def _reject_reserved_labels(cls, labels: Mapping[str, str]) -> Mapping[str, str]:
-        taken = [name for name in labels if name in RESERVED_LABELS or name.startswith("__")]
-        raise_problems(((name,), f"label name {name!r} is reserved") for name in taken)
+        problems: list[tuple[KeyPath, str]] = []
+        for name in labels:
+            if name in RESERVED_LABELS or name.startswith("__"):
+                problems.append(((name,), f"label name {name!r} is reserved"))
+        raise_problems(problems)
         return labels
 
     @field_validator("annotations")
     @classmethod
     def _validate_templates(cls, annotations: Mapping[str, str]) -> Mapping[str, str]:
         problems: list[tuple[KeyPath, str] | tuple[KeyPath, str, int]] = []
-        for name, text in annotations.items():
+        for name, template in annotations.items():
             try:
-                unknown = sorted(find_variables(text) - TEMPLATE_VARIABLES)
+                unknown = sorted(find_variables(template) - TEMPLATE_VARIABLES)
             except TemplateFault as fault:
                 problems.append(((name,), fault.message, fault.line))
                 continue
             if unknown:
-                problems.append(
-                    (
-                        (name,),
-                        f"unknown variable {format_value(unknown[0])}; there are event and labels",
-                        1,
-                    )
-                )
+                available = ", ".join(sorted(TEMPLATE_VARIABLES))
+                message = f"unknown variable {format_value(unknown[0])}; available: {available}"
+                problems.append(((name,), message, 1))
         raise_problems(problems)
         return annotations
 
@@ -200,9 +232,9 @@ class AlertSpec(ConfigModel):
     def _reject_name_clashes(
         cls, tables: Mapping[str, Any], info: ValidationInfo
     ) -> Mapping[str, Any]:
-        earlier = {"context", "surroundings"} - {info.field_name}
-        taken = {"event"}.union(*(info.data.get(field) or {} for field in earlier))
-        _reject_taken_names(((name,), name) for name in tables if name in taken)
+        other_fields = {"context", "surroundings"} - {info.field_name}
+        used_names = _event_table_names(info, other_fields)
+        _reject_used_names(((name,), name) for name in tables if name in used_names)
         return tables
 
     @field_validator("recall")
@@ -210,14 +242,17 @@ class AlertSpec(ConfigModel):
     def _require_known_contexts(
         cls, recalls: Mapping[str, Recall], info: ValidationInfo
     ) -> Mapping[str, Recall]:
-        known = info.data.get("context")
-        problems: list[tuple[KeyPath, str]] = [
-            ((name, "similar", "contexts", place), f"unknown context {context!r}")
-            for name, recall in recalls.items()
-            if isinstance(recall, SimilarRecall) and known is not None
-            for place, context in enumerate(recall.similar.contexts or ())
-            if context not in known
-        ]
+        contexts = info.data.get("context")
+        if contexts is None:  # invalid, and reported as such
+            return recalls
+        problems: list[tuple[KeyPath, str]] = []
+        for name, recall in recalls.items():
+            if not isinstance(recall, SimilarRecall):
+                continue
+            for index, context in enumerate(recall.similar.contexts or ()):
+                if context not in contexts:
+                    path = (name, "similar", "contexts", index)
+                    problems.append((path, f"unknown context {context!r}"))
         raise_problems(problems)
         return recalls
 
@@ -226,37 +261,48 @@ class AlertSpec(ConfigModel):
     def _validate_stages(
         cls, stages: tuple[ThenStage, ...], info: ValidationInfo
     ) -> tuple[ThenStage, ...]:
-        taken = {"event"}.union(
-            *(info.data.get(f) or {} for f in ("context", "surroundings", "recall"))
-        )
+        used_names = _event_table_names(info, ("context", "surroundings", "recall"))
         clashes: list[tuple[KeyPath, str]] = []
-        for place, stage in enumerate(stages):
-            if stage.stream in taken:
-                clashes.append(((place, "stream"), stage.stream))
-            taken.add(stage.stream)
-        _reject_taken_names(clashes)
+        for index, stage in enumerate(stages):
+            if stage.stream in used_names:
+                clashes.append(((index, "stream"), stage.stream))
+            used_names.add(stage.stream)
+        _reject_used_names(clashes)
         return stages
 
 
-def _reject_taken_names(places: Iterable[tuple[KeyPath, str]]) -> None:
-    raise_problems((path, f"the name {name!r} is taken in this rule") for path, name in places)
+def _event_table_names(info: ValidationInfo, fields: Iterable[str]) -> set[str]:
+    """The name `event` and those in the given fields; fields that are invalid have none."""
+    names = {"event"}
+    for field in fields:
+        names.update(info.data.get(field) or ())
+    return names
+
+
+def _reject_used_names(clashes: Iterable[tuple[KeyPath, str]]) -> None:
+    raise_problems(
+        (path, f"the name {name!r} is already used in this rule") for path, name in clashes
+    )
 
 
 class Group(ConfigModel):
     """Rules that belong together and share derived streams."""
 
-    name: Title = Field(description="Name of the group, unique over all files.")
+    name: Title = Field(description="Name of the group, unique in all files.")
     interval: PositiveDuration | None = Field(
         default=None,
-        description="Least time between two evaluations, by the clock; absent: with every batch.",
+        description="Minimum wall-clock time between two evaluations. Default: every batch.",
     )
     query_offset: Duration = Field(
         default=timedelta(0),
-        description="How far behind the watermark rules are evaluated, in event time.",
+        description="Event time by which evaluation stays behind the watermark.",
     )
     limit: PositiveInt | None = Field(
         default=None,
-        description="Most events of one rule in one evaluation; absent: limits.matches of the workspace.",
+        description=(
+            "Maximum number of events of one rule per evaluation. Default: limits.matches of "
+            "the workspace."
+        ),
     )
     derived: tuple[DerivedStreamSpec, ...] = Field(
         default=(), description="Derived streams of the group."

@@ -1,6 +1,6 @@
-"""Names in rule files: which part of a file a path leads to, and names that are given twice.
+"""Names in rule files: readable paths, and names that are defined twice.
 
-Works on what files say, not on models, so that a clash is told even when other things are wrong.
+Works on the YAML data, not on models, so that name clashes are reported together with other errors.
 """
 
 from __future__ import annotations
@@ -13,88 +13,100 @@ from moirae.errors import Problem
 
 
 def describe_path(document: Document, path: KeyPath) -> str:
-    """A path in a rule file as people say it: `testbed/NodeOverloaded.recall.norm`."""
+    """Format a path in a rule file by names, such as `testbed/NodeOverloaded.recall.norm`."""
     if len(path) < 2 or path[0] != "groups":
         return format_path(path)
     group = _name_at(document, (*path[:2], "name")) or format_path(path[:2])
     if len(path) < 4 or path[2] not in ("rules", "derived"):
         return format_path((group, *path[2:]))
-    name = _name_at(document, (*path[:4], "alert" if path[2] == "rules" else "stream"))
-    return format_path((f"{group}/{name}" if name else format_path((group, *path[2:4])), *path[4:]))
+    name_key = "alert" if path[2] == "rules" else "stream"
+    name = _name_at(document, (*path[:4], name_key))
+    entry = f"{group}/{name}" if name else format_path((group, *path[2:4]))
+    return format_path((entry, *path[4:]))
 
 
 def find_name_clashes(
     documents: Iterable[Document], reserved_names: frozenset[str]
 ) -> Iterator[Problem]:
-    """Groups, alerts and derived streams named twice over all files, and tables of rules that hide others.
+    """Yield groups, alerts and derived streams that are defined twice over all files, and tables
+    of rules that hide streams or relations.
 
-    `taken` are the names of streams and relations.
+    `reserved_names` are the names of declared streams and relations.
     """
     documents = tuple(documents)
-    seen: dict[tuple[str, str], str] = {}
+    positions: dict[tuple[str, str], str] = {}  # by kind and name: file:line
     for document in documents:
-        for kind, name, path in _declared_names(document):
+        for kind, name, path in _definitions(document):
             line, column = document.position(path)
             if kind == "derived stream" and name in reserved_names:
-                yield Problem(
-                    document.file,
-                    line,
-                    column,
-                    f"the name {format_value(name)} of a derived stream is taken",
-                )
-            elif (kind, name) in seen:
-                message = f"duplicate {kind} {format_value(name)}, first at {seen[kind, name]}"
+                message = f"the name {format_value(name)} is already used by a stream or relation"
                 yield Problem(document.file, line, column, message)
-            seen.setdefault((kind, name), f"{document.file}:{line}")
-    streams = reserved_names.union(name for kind, name in seen if kind == "derived stream")
+            elif (kind, name) in positions:
+                first = positions[kind, name]
+                message = f"duplicate {kind} {format_value(name)}, first defined at {first}"
+                yield Problem(document.file, line, column, message)
+            positions.setdefault((kind, name), f"{document.file}:{line}")
+    derived_names = {name for kind, name in positions if kind == "derived stream"}
+    yield from _find_hidden_streams(documents, reserved_names | derived_names)
+
+
+def _find_hidden_streams(
+    documents: Iterable[Document], stream_names: frozenset[str]
+) -> Iterator[Problem]:
     for document in documents:
-        for name, path in _table_names(document):
-            if name in streams:
-                position = (
-                    document.key_position(path) if path[-1] == name else document.position(path)
-                )
-                message = f"the name {format_value(name)} is that of a stream or relation"
-                yield document.make_problem(path[:4], position, message, describe_path)
+        for name, path in _event_table_names(document):
+            if name not in stream_names:
+                continue
+            # A stage of `then` has its name as a value, everything else as a mapping key.
+            is_key = path[-1] == name
+            position = document.key_position(path) if is_key else document.position(path)
+            message = f"the name {format_value(name)} is already used by a stream or relation"
+            yield document.make_problem(path[:4], position, message, describe_path)
 
 
-def _declared_names(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
-    for path, group in _mappings(document.data, "groups"):
-        name = group.get("name")
-        if not isinstance(name, str):
+def _definitions(document: Document) -> Iterator[tuple[str, str, KeyPath]]:
+    """Yield kind, name and path of each group, derived stream and alert."""
+    for group_path, group in _mappings(document.data, "groups"):
+        group_name = group.get("name")
+        if not isinstance(group_name, str):
             continue
-        yield "group", name, (*path, "name")
-        for deeper, stream in _mappings(group, "derived"):
-            if isinstance(stream.get("stream"), str):
-                yield "derived stream", stream["stream"], (*path, *deeper, "stream")
-        for deeper, rule in _mappings(group, "rules"):
+        yield "group", group_name, (*group_path, "name")
+        for path, derived in _mappings(group, "derived"):
+            if isinstance(derived.get("stream"), str):
+                yield "derived stream", derived["stream"], (*group_path, *path, "stream")
+        for path, rule in _mappings(group, "rules"):
             if isinstance(rule.get("alert"), str):
-                yield "alert", f"{name}/{rule['alert']}", (*path, *deeper, "alert")
+                alert = f"{group_name}/{rule['alert']}"
+                yield "alert", alert, (*group_path, *path, "alert")
 
 
-def _table_names(document: Document) -> Iterator[tuple[str, KeyPath]]:
-    """The names that the queries of a rule may use as tables beside streams and relations."""
+def _event_table_names(document: Document) -> Iterator[tuple[str, KeyPath]]:
+    """Yield the names that a rule adds to the tables of its queries, with their paths."""
     for group_path, group in _mappings(document.data, "groups"):
         for rule_path, rule in _mappings(group, "rules"):
             path = group_path + rule_path
-            for kind in ("context", "surroundings", "recall"):
-                named = rule.get(kind)
-                yield from (
-                    (name, (*path, kind, name))
-                    for name in (named if isinstance(named, dict) else ())
-                )
-            for deeper, stage in _mappings(rule, "then"):
+            for section in ("context", "surroundings", "recall"):
+                entries = rule.get(section)
+                if isinstance(entries, dict):
+                    for name in entries:
+                        yield name, (*path, section, name)
+            for stage_path, stage in _mappings(rule, "then"):
                 if isinstance(stage.get("stream"), str):
-                    yield stage["stream"], (*path, *deeper, "stream")
+                    yield stage["stream"], (*path, *stage_path, "stream")
 
 
 def _mappings(parent: dict[str, Any], key: str) -> Iterator[tuple[KeyPath, dict[str, Any]]]:
-    """The mappings in the list at a key, each with its path from there."""
+    """Yield the mappings in the list `parent[key]` with their paths relative to `parent`."""
     entries = parent.get(key)
-    for place, entry in enumerate(entries if isinstance(entries, list) else ()):
+    if not isinstance(entries, list):
+        return
+    for index, entry in enumerate(entries):
         if isinstance(entry, dict):
-            yield (key, place), entry
+            yield (key, index), entry
 
 
 def _name_at(document: Document, path: KeyPath) -> str | None:
     value = document.value(path)
-    return value if isinstance(value, str) and value else None
+    if isinstance(value, str) and value:
+        return value
+    return None

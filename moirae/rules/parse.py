@@ -1,4 +1,4 @@
-"""Rule files -> a RuleSet, or every problem in all of them at once. SQL is judged elsewhere (`check`)."""
+"""Read rule files into a rule set. Queries are checked later, by `moirae.rules.check`."""
 
 from __future__ import annotations
 
@@ -26,42 +26,40 @@ ParseResult = tuple[RuleSet, tuple[Problem, ...]]
 def read_rule_files(
     paths: Iterable[Path], reserved_names: frozenset[str] = frozenset()
 ) -> ParseResult:
-    """Read rule files; `taken` are the names of streams and relations.
+    """Read rule files; `reserved_names` are the names of declared streams and relations.
 
-    With an error among the problems the set holds only what was understood, and must not be deployed.
+    If a problem is an error, the rule set is incomplete and must not be deployed.
     """
-    return _build_rule_set(
-        (
-            read_document(path, empty_message=EMPTY_FILE_MESSAGE, describe=describe_path)
-            for path in paths
-        ),
-        reserved_names,
-    )
+    results = [
+        read_document(path, empty_message=EMPTY_FILE_MESSAGE, describe=describe_path)
+        for path in paths
+    ]
+    return _build_rule_set(results, reserved_names)
 
 
 def parse_rules(file: str, text: str, reserved_names: frozenset[str] = frozenset()) -> ParseResult:
-    """Read one text of rules, as posted to the server or stored; `file` names it in problems."""
-    return _build_rule_set(
-        [parse_document(file, text, empty_message=EMPTY_FILE_MESSAGE, describe=describe_path)],
-        reserved_names,
-    )
+    """Parse the text of one rule file, as `read_rule_files` does; `file` names it in problems."""
+    result = parse_document(file, text, empty_message=EMPTY_FILE_MESSAGE, describe=describe_path)
+    return _build_rule_set([result], reserved_names)
 
 
-def _build_rule_set(readings: Iterable[ReadResult], taken: frozenset[str]) -> ParseResult:
+def _build_rule_set(results: Iterable[ReadResult], reserved_names: frozenset[str]) -> ParseResult:
     rules: list[Rule] = []
     derived: list[DerivedQuery] = []
     problems: list[Problem] = []
     documents = []
-    for document, faults in readings:
-        problems += faults
+    for document, read_problems in results:
+        problems += read_problems
         if document is None:
             continue
         documents.append(document)
-        content, found = validate(RuleFile, document, describe=describe_path)
-        problems += found
-        for place, group in enumerate(content.groups if content else ()):
-            origin = Origin(document, ("groups", place))
+        content, model_problems = validate(RuleFile, document, describe=describe_path)
+        problems += model_problems
+        if content is None:
+            continue
+        for index, group in enumerate(content.groups):
+            origin = Origin(document, ("groups", index))
             rules += build_rules(group, origin)
             derived += build_derived_queries(group, origin)
-    problems += find_name_clashes(documents, taken)
+    problems += find_name_clashes(documents, reserved_names)
     return RuleSet(tuple(rules), tuple(derived)), sort_problems(problems)

@@ -1,6 +1,6 @@
-"""What a rule asks about an event: contexts, surroundings, recalls and their joins with live data.
+"""Models of a rule's queries about an event: contexts, surroundings, recalls and `then` stages.
 
-A query about an event is Spark SQL in which `event.<attribute>` stands for the new event's attribute.
+They are Spark SQL in which `event.<attribute>` is an attribute of the event.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from moirae.documents import (
     raise_problems,
 )
 
-# What the system itself puts beside an event's attributes.
+# Column names that the system adds to the attributes of an event.
 RESERVED_ATTRIBUTES = frozenset({"eid", "chunk"})
 
 
 def check_attributes(names: Iterable[str]) -> None:
-    """Refuse attribute names that are reserved or named twice."""
+    """Raise an error for each attribute name that is reserved or a duplicate."""
     problems: list[tuple[KeyPath, str]] = []
     seen: set[str] = set()
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if name.lower() in RESERVED_ATTRIBUTES or name.startswith("_"):
-            problems.append(((place,), f"attribute name {name[:80]!r} is reserved"))
+            problems.append(((index,), f"attribute name {name[:80]!r} is reserved"))
         if name in seen:
-            problems.append(((place,), f"attribute {name[:80]!r} is named twice"))
+            problems.append(((index,), f"duplicate attribute {name[:80]!r}"))
         seen.add(name)
     raise_problems(problems)
 
@@ -61,106 +61,121 @@ NumericColumns = Annotated[
 class QuerySpec(ConfigModel):
     """A query about an event."""
 
-    sql: Sql = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
+    sql: Sql = Field(description="Spark SQL; event.<attribute> is an attribute of the event.")
     within: PositiveDuration | None = Field(
         default=None,
-        description="How far before the event rows are taken, in event time. Needed where the query reads a "
-        "stream; relations are read as of the event.",
+        description=(
+            "Event time before the event from which rows are read. Required if the query reads "
+            "a stream. Relations are read as of the event."
+        ),
     )
     delay: Duration | None = Field(
         default=None,
-        description="How far after the event rows are taken, in event time; absent: the rule's delay.",
+        description=(
+            "Event time after the event up to which rows are read. Default: the delay of the rule."
+        ),
     )
 
 
 class SurroundingSpec(QuerySpec):
-    """What happened around an event: shown, never compared."""
+    """Rows around an event that are shown with it, not compared."""
 
 
 class ContextSpec(QuerySpec):
-    """What an event is compared by: each row's columns are attributes, their values terms."""
+    """Terms `column=value`, for each value of each row, by which recalls compare events."""
 
     numeric: NumericColumns = Field(
         default_factory=dict,
-        description="Columns compared as numbers: a list, or a mapping to the bandwidth, in the column's "
-        "unit; null: by Silverman's rule from history.",
+        description=(
+            "Columns compared as numbers: a list, or a mapping to bandwidths in the unit of the "
+            "column. For null, the bandwidth follows from history by Silverman's rule."
+        ),
     )
 
 
 class Recall(ConfigModel):
-    """A question to the past, asked for each event and answered in revisions."""
+    """A query over the archive about an event; its result is published in revisions."""
 
     every: PositiveDuration = Field(
-        default=timedelta(seconds=1), description="Time between two revisions, by the clock."
+        default=timedelta(seconds=1), description="Wall-clock time between two revisions."
     )
     feedback: PositiveDuration | None = Field(
         default=None,
-        description="Time, by the clock, after which the recall is suspended until someone refines it; "
-        "absent: never suspended.",
+        description=(
+            "Wall-clock time without feedback after which the recall is suspended until it is "
+            "refined. Default: never."
+        ),
     )
 
 
 class SqlRecall(Recall):
-    """SQL over the archive before the event."""
+    """A recall by SQL over the rows before the event."""
 
-    sql: Sql = Field(description="Spark SQL; event.<attribute> stands for the event's attribute.")
+    sql: Sql = Field(description="Spark SQL; event.<attribute> is an attribute of the event.")
     range: PositiveDuration | None = Field(
         default=None,
-        description="How far before the event history is read, in event time; absent: all of it.",
+        description="Event time before the event from which history is read. Default: all history.",
     )
     order: Literal["newest", "oldest", "promising", "mixed"] = Field(
         default="newest",
-        description="Which chunks are read first: the newest, the oldest, those that hold most rows with the event's "
-        "key, or by turns the newest and those.",
+        description=(
+            "Which chunks are read first: newest, oldest, promising (most rows with the key of "
+            "the event) or mixed (alternately the newest and the most promising)."
+        ),
     )
 
 
 class Similarity(ConfigModel):
-    """How past events are compared with the new one."""
+    """Parameters of a similarity recall."""
 
     contexts: tuple[TableName, ...] | None = Field(
         default=None,
         min_length=1,
-        description="Contexts of the rule that are compared; absent: all of them.",
+        description="Contexts of the rule to compare. Default: all.",
     )
-    k: PositiveInt = Field(default=10, le=1000, description="Number of past events in the answer.")
+    k: PositiveInt = Field(default=10, le=1000, description="Number of past events in the result.")
     measure: TableName = Field(
         default="tfidf", description="Similarity measure: tfidf, binary or attributes."
     )
     gap: Duration = Field(
         default=timedelta(0),
-        description="Past events must be at least this much older, in event time.",
+        description="Minimum event time between a past event and the event.",
     )
     order: Literal["newest", "oldest", "promising", "mixed"] = Field(
         default="newest",
-        description="Which chunks are read first: the newest, the oldest, those whose term summaries promise most, or "
-        "by turns the newest and those.",
+        description=(
+            "Which chunks are read first: newest, oldest, promising (highest upper bound of the "
+            "similarity) or mixed (alternately the newest and the most promising)."
+        ),
     )
 
 
 class SimilarRecall(Recall):
-    """The past events whose contexts resemble the new event's most."""
+    """A recall of the past events whose contexts are most similar to those of the event."""
 
-    similar: Similarity = Field(description="How past events are compared.")
+    similar: Similarity = Field(description="Parameters of the comparison.")
 
 
 AnyRecall = Annotated[
     Annotated[SqlRecall, Tag("<sql>")] | Annotated[SimilarRecall, Tag("<similar>")],
-    discriminate_by_key(
-        "a recall has exactly one of sql and similar", sql=SqlRecall, similar=SimilarRecall
-    ),
+    discriminate_by_key("set exactly one of sql and similar", sql=SqlRecall, similar=SimilarRecall),
 ]
 
 
 class ThenStage(ConfigModel):
-    """A stream that joins the rule's recalls with live data."""
+    """A stream that joins recalls of the rule with live data."""
 
-    stream: TableName = Field(description="Name of the stream that this stage makes.")
-    sql: Sql = Field(description="Spark SQL over the rule's recalls, contexts and live streams.")
+    stream: TableName = Field(description="Name of the stream that this stage produces.")
+    sql: Sql = Field(
+        description="Spark SQL over recalls and contexts of the rule and live streams."
+    )
     within: PositiveDuration = Field(
-        description="How far live rows may lie from the event, in event time."
+        description="Maximum event time between live rows and the event."
     )
     analysis: Literal["event", "present"] = Field(
         default="event",
-        description="event: live rows of the event's own window; present: also those that come later.",
+        description=(
+            "Which live rows are joined: event (those of the window of the event) or present "
+            "(also later ones)."
+        ),
     )

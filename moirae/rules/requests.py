@@ -1,4 +1,4 @@
-"""What a rule asks, ready to be asked: its contexts and surroundings of Spark, its recalls of the past. Pure."""
+"""Convert the queries of a rule into context queries and recall questions. No I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,10 @@ from recall.requests import AnyQuestion, SimilarQuestion, SqlQuestion
 
 @dataclass(frozen=True)
 class ContextQuery:
-    """A context or surrounding of a rule. `within` and `delay` in microseconds around the event."""
+    """A context (`is_compared`) or surrounding of a rule.
+
+    It reads rows from `within` before to `delay` after the event, both in microseconds.
+    """
 
     name: str
     query: QuerySpec
@@ -35,42 +38,50 @@ class ContextQuery:
 def build_context_queries(definition: Definition) -> list[ContextQuery]:
     """The contexts of a rule, then its surroundings."""
     spec = definition.rule.spec
-    both = [(spec.context, True), (spec.surroundings, False)]
-    return [
-        ContextQuery(
-            name,
-            query,
-            compared,
-            duration_to_micros(query.within) if query.within else 0,
-            duration_to_micros(spec.delay if query.delay is None else query.delay),
-        )
-        for queries, compared in both
-        for name, query in queries.items()
+    context_queries: list[ContextQuery] = []
+    sections: list[tuple[Mapping[str, QuerySpec], bool]] = [
+        (spec.context, True),
+        (spec.surroundings, False),
     ]
+    for queries, is_compared in sections:
+        for name, query in queries.items():
+            within = query.within or timedelta(0)
+            delay = spec.delay if query.delay is None else query.delay
+            context_query = ContextQuery(
+                name=name,
+                query=query,
+                is_compared=is_compared,
+                within=duration_to_micros(within),
+                delay=duration_to_micros(delay),
+            )
+            context_queries.append(context_query)
+    return context_queries
 
 
-def build_scope(definition: Definition, tables: Tables, own: Iterable[str] = ()) -> EventScope:
-    """What the queries of a rule may name."""
-    return EventScope(tables, tuple(definition.types), frozenset(own))
+def build_scope(
+    definition: Definition, tables: Tables, event_tables: Iterable[str] = ()
+) -> EventScope:
+    """The names that a query of the rule may use; `event_tables` have rows for each event."""
+    return EventScope(tables, tuple(definition.types), frozenset(event_tables))
 
 
 def lift_context_query(
     context_query: ContextQuery, definition: Definition, tables: Tables, names: TableBindings
 ) -> LiftedQuery:
-    """The query of a context for many events. Raises `Unsupported`."""
+    """Rewrite the query of a context for many events at once. Raises `Unsupported`."""
     return lift_query(context_query.query.sql, build_scope(definition, tables), names)
 
 
 def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:
-    """The recalls of a rule by name."""
-    return {
-        name: _build_question(recall, definition, tables)
-        for name, recall in definition.rule.spec.recall.items()
-    }
+    """The questions of a rule's recalls, by recall name."""
+    questions: dict[str, AnyQuestion] = {}
+    for name, recall in definition.rule.spec.recall.items():
+        questions[name] = _build_question(name, recall, definition, tables)
+    return questions
 
 
-def recalls_named_in_where(definition: Definition) -> frozenset[str]:
-    """The recalls on which the rule's condition decides."""
+def find_recalls_in_where(definition: Definition) -> frozenset[str]:
+    """The names of the recalls that `where` refers to. Raises `Unsupported`."""
     spec = definition.rule.spec
     if spec.where is None:
         return frozenset()
@@ -78,69 +89,77 @@ def recalls_named_in_where(definition: Definition) -> frozenset[str]:
     return frozenset(name for name in spec.recall if name.lower() in tables)
 
 
-def _build_question(recall: AnyRecall, definition: Definition, tables: Tables) -> AnyQuestion:
+def _build_question(
+    name: str, recall: AnyRecall, definition: Definition, tables: Tables
+) -> AnyQuestion:
     if isinstance(recall, SimilarRecall):
         return build_similar_question(recall, definition)
-    return _build_sql_question(recall, definition, tables)
+    return _build_sql_question(name, recall, definition, tables)
 
 
 def build_similar_question(recall: SimilarRecall, definition: Definition) -> SimilarQuestion:
-    """A similarity recall of a rule."""
-    similar, spec = recall.similar, definition.rule.spec
+    """The question of a similarity recall of a rule."""
+    similar = recall.similar
+    spec = definition.rule.spec
     contexts = similar.contexts or tuple(spec.context)
+    bandwidths: dict[str, float | None] = {}
+    for context in contexts:
+        bandwidths.update(spec.context[context].numeric)
     return SimilarQuestion(
         range=None,
         every=recall.every.total_seconds(),
         order=similar.order,
-        feedback=_seconds(recall.feedback),
+        feedback=_to_seconds(recall.feedback),
         contexts=contexts,
         k=similar.k,
         measure=similar.measure,
         gap=duration_to_micros(similar.gap),
-        numeric={
-            column: h for name in contexts for column, h in spec.context[name].numeric.items()
-        },
+        numeric=bandwidths,
     )
 
 
-def _build_sql_question(recall: SqlRecall, definition: Definition, tables: Tables) -> SqlQuestion:
+def _build_sql_question(
+    name: str, recall: SqlRecall, definition: Definition, tables: Tables
+) -> SqlQuestion:
     spec = definition.rule.spec
-    own = {
-        name: definition.columns_of(name)
-        for name in tables_used(recall.sql, {*spec.context, *spec.surroundings})
-    }
-    name = next(name for name, other in spec.recall.items() if other is recall)
-    judged: Mapping[str, Mapping[str, str]] = {}
-    if name in recalls_named_in_where(definition):
-        judged = {
-            other: definition.columns_of(other) for other in recalls_named_in_where(definition)
-        }
-    used = tables_used(recall.sql, {*tables.streams, *tables.relations, *tables.derived})
-    derived = (
-        {one: tables.derived[one] for one in tables.derived} if used & tables.derived.keys() else {}
-    )
-    streams = (
-        tables.streams
-        if derived
-        else {one: tables.streams[one] for one in used & tables.streams.keys()}
-    )
+    event_tables = tables_used(recall.sql, {*spec.context, *spec.surroundings})
+    condition_recalls = find_recalls_in_where(definition)
+    is_in_condition = name in condition_recalls
+    condition_columns: dict[str, Mapping[str, str]] = {}
+    if is_in_condition:
+        condition_columns = {table: definition.columns_of(table) for table in condition_recalls}
+    streams, relations, derived = _select_tables(recall.sql, tables)
     return SqlQuestion(
         range=None if recall.range is None else duration_to_micros(recall.range),
         every=recall.every.total_seconds(),
         order=recall.order,
-        feedback=_seconds(recall.feedback),
+        feedback=_to_seconds(recall.feedback),
         sql=recall.sql,
-        streams=dict(streams),
-        relations=tuple(sorted(tables.relations if derived else used & tables.relations)),
-        derived=dict(derived),
+        streams=streams,
+        relations=relations,
+        derived=derived,
         attributes=dict(definition.types),
-        own=own,
+        own={table: definition.columns_of(table) for table in event_tables},
         columns=definition.columns_of(name),
-        where=spec.where if judged else None,
-        judged=judged,
+        where=spec.where if is_in_condition else None,
+        judged=condition_columns,
         types=definition.merged_types.get(name, {}),
     )
 
 
-def _seconds(length: timedelta | None) -> float | None:
-    return None if length is None else length.total_seconds()
+def _select_tables(
+    sql: str, tables: Tables
+) -> tuple[dict[str, str], tuple[str, ...], dict[str, str]]:
+    """The streams, relations and derived streams that a query needs.
+
+    All of them if it reads a derived stream, which may read any of the others.
+    """
+    used = tables_used(sql, {*tables.streams, *tables.relations, *tables.derived})
+    if used & tables.derived.keys():
+        return dict(tables.streams), tuple(sorted(tables.relations)), dict(tables.derived)
+    streams = {name: tables.streams[name] for name in used & tables.streams.keys()}
+    return streams, tuple(sorted(used & tables.relations)), {}
+
+
+def _to_seconds(duration: timedelta | None) -> float | None:
+    return None if duration is None else duration.total_seconds()

@@ -1,4 +1,4 @@
-"""What rule files become: rules and derived streams that know their group, their version and their place."""
+"""Rules and derived streams of a workspace, with their versions and positions in rule files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from moirae.documents import Document, KeyPath, Position
 from moirae.errors import Problem, Severity
 from moirae.rules.model import AlertSpec, DerivedStreamSpec, Group
 
-# The keys that decide which events there are and what their contexts hold.
+# The keys that determine the events of a rule and the rows of their contexts.
 _VERSION_KEYS = (
     "expr",
     "absent",
@@ -30,7 +30,7 @@ _VERSION_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The place in a file that something was read from."""
+    """The position in a rule file that a group, rule or derived stream was read from."""
 
     document: Document
     path: KeyPath
@@ -40,7 +40,10 @@ class Origin:
         return self.document.file
 
     def position(self, *path: str | int, line: int = 1, column: int = 1) -> Position:
-        """Where a value below this place starts; in a text, where its character at line and column stands."""
+        """The position of the value at `path` below this one.
+
+        For a text: the position of its character at `line` and `column`, both from 1.
+        """
         return self.document.text_position(self.path + path, line, column)
 
 
@@ -54,7 +57,7 @@ class DerivedQuery:
     archive: bool = False
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
-    def problem(
+    def make_problem(
         self,
         message: str,
         *path: str | int,
@@ -62,21 +65,21 @@ class DerivedQuery:
         column: int = 1,
         severity: Severity = "error",
     ) -> Problem:
-        """A problem at a key of this stream, such as "expr"; line and column count inside its text."""
+        """A problem at the key `path`, such as "expr"; `line` and `column` count in its text."""
         name = f"{self.group}/{self.stream}"
         return _build_problem(self.origin, name, message, path, line, column, severity)
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """An alert rule of a group. `spec` holds what was written, the defaults filled in."""
+    """An alert rule and the settings of its group. `spec` includes defaults."""
 
     group: str
     spec: AlertSpec
-    derived: tuple[DerivedQuery, ...] = ()  # all of its group
+    derived: tuple[DerivedQuery, ...] = ()  # of its group
     interval: timedelta | None = None
     query_offset: timedelta = timedelta(0)
-    limit: int | None = None  # the rule's own, else its group's
+    limit: int | None = None  # events per evaluation; of the rule, else of its group
     origin: Origin | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -85,19 +88,22 @@ class Rule:
 
     @property
     def version(self) -> str:
-        """Changes when the rule's events or their contexts may: an edited annotation keeps its past."""
+        """A hash of the keys that determine events and contexts.
+
+        Other edits, such as of an annotation, keep the version and with it the rule's history.
+        """
         spec = self.spec.model_dump(mode="json", by_alias=True)
         content = {name: spec[name] for name in _VERSION_KEYS}
-        content["derived"] = {one.stream: one.expr for one in self.derived}
+        content["derived"] = {derived.stream: derived.expr for derived in self.derived}
         return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
     def position(self, *path: str | int, line: int = 1, column: int = 1) -> Position | None:
-        """Where a key of the rule stands in its file, see `Origin.position`; None without a file."""
-        return (
-            None if self.origin is None else self.origin.position(*path, line=line, column=column)
-        )
+        """The position of a key of the rule, see `Origin.position`; None for a stored rule."""
+        if self.origin is None:
+            return None
+        return self.origin.position(*path, line=line, column=column)
 
-    def problem(
+    def make_problem(
         self,
         message: str,
         *path: str | int,
@@ -105,27 +111,28 @@ class Rule:
         column: int = 1,
         severity: Severity = "error",
     ) -> Problem:
-        """A problem at a key of the rule, such as "context", "own", "sql"; it names the rule."""
+        """A problem at the key `path`, such as "context", "own", "sql"."""
         return _build_problem(self.origin, self.id, message, path, line, column, severity)
 
     def to_json(self) -> dict[str, Any]:
-        """The rule as plain data, from which `from_json` makes an equal one."""
+        """The rule as stored: a group with this rule alone."""
+        derived = [
+            {"stream": query.stream, "expr": query.expr, "archive": query.archive}
+            for query in self.derived
+        ]
         group = {
             "name": self.group,
             "interval": self.interval,
             "query_offset": self.query_offset,
             "limit": self.limit,
-            "derived": [
-                {"stream": one.stream, "expr": one.expr, "archive": one.archive}
-                for one in self.derived
-            ],
+            "derived": derived,
             "rules": [self.spec],
         }
         return Group.model_validate(group).model_dump(mode="json", by_alias=True)
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Rule:
-        """A stored rule; it has no origin."""
+        """Restore a rule from `to_json`. It has no origin."""
         return build_rules(Group.model_validate(data))[0]
 
 
@@ -142,10 +149,11 @@ class RuleSet:
 
 def build_derived_queries(group: Group, origin: Origin | None = None) -> tuple[DerivedQuery, ...]:
     """The derived streams of a group; `origin` is the group's."""
-    return tuple(
-        _build_derived_query(group.name, stream, _child_origin(origin, "derived", place))
-        for place, stream in enumerate(group.derived)
-    )
+    queries: list[DerivedQuery] = []
+    for index, spec in enumerate(group.derived):
+        query_origin = _child_origin(origin, "derived", index)
+        queries.append(_build_derived_query(group.name, spec, query_origin))
+    return tuple(queries)
 
 
 def build_rules(group: Group, origin: Origin | None = None) -> tuple[Rule, ...]:
@@ -159,9 +167,9 @@ def build_rules(group: Group, origin: Origin | None = None) -> tuple[Rule, ...]:
             interval=group.interval,
             query_offset=group.query_offset,
             limit=spec.limit or group.limit,
-            origin=_child_origin(origin, "rules", place),
+            origin=_child_origin(origin, "rules", index),
         )
-        for place, spec in enumerate(group.rules)
+        for index, spec in enumerate(group.rules)
     )
 
 

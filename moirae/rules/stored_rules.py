@@ -1,4 +1,4 @@
-"""Stored rules pass the gate again whenever they are loaded: what is in a database need not have come by the gate."""
+"""Check rules loaded from the database before they run: they may not have been checked before."""
 
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,76 +15,96 @@ from recall.sandbox import SPARK_LOST
 
 _LOG = structlog.get_logger()
 
+# Definitions that passed the check, and the reasons why others did not, by rule name.
+_CheckResult = tuple[dict[str, Definition], dict[str, str]]
+
 
 class RuleAdmission:
-    """The gate at the door of a process that runs rules. What has passed once passes again, whoever had it checked."""
+    """Checks stored rules in a process that evaluates rules.
+
+    Remembers the rules that passed, so that an unchanged rule is checked once. Thread-safe: rule
+    files are checked in another thread than stored rules are loaded in.
+    """
 
     def __init__(self, spark: SparkSession, settings: Settings) -> None:
         self._spark = spark
         self._settings = settings
-        # Replaced as a whole, so that who reads needs no lock: rule files are checked in a thread of their own.
+        # Replaced, never changed, so that readers need no lock.
         self._admitted: Mapping[str, Definition] = {}
         self._lock = threading.Lock()
 
     @property
     def admitted(self) -> Collection[Definition]:
-        """What the gate has found of the rules that passed last."""
+        """The definitions that passed their last check."""
         return self._admitted.values()
 
-    def set_admitted(self, checked: Iterable[Definition]) -> None:
-        """The gate has passed these in this process; there are no others."""
+    def set_admitted(self, definitions: Iterable[Definition]) -> None:
+        """Replace all remembered definitions by these, which this process has just checked."""
         with self._lock:
-            self._admitted = {definition.name: definition for definition in checked}
+            self._admitted = {definition.name: definition for definition in definitions}
 
     def admit(self, stored: Sequence[Definition]) -> tuple[list[Definition], dict[str, str]]:
-        """The rules that may run, as the gate has found them; why the others may not, by their names."""
-        known = self._admitted
-        found = {
-            d.name: known[d.name]
-            for d in stored
-            if d.name in known and known[d.name].rule == d.rule
-        }
-        reasons: dict[str, str] = {}
-        fresh: dict[tuple[DerivedQuery, ...], list[Definition]] = {}
-        for definition in stored:
-            if definition.name not in found:
-                fresh.setdefault(definition.rule.derived, []).append(definition)
-        for members in fresh.values():
-            passed, refused = self._check(members)
-            found |= passed
-            reasons |= refused
-        with self._lock:
-            # What others had checked meanwhile stays.
-            self._admitted = {**self._admitted, **found}
-        return [found[d.name] for d in stored if d.name in found], reasons
+        """Return the definitions that may run, and why the others may not, by rule name.
 
-    def _check(self, members: Sequence[Definition]) -> tuple[dict[str, Definition], dict[str, str]]:
-        """Rules with the same derived streams. Where the check itself fails each is checked alone, and those at fault
-        are refused.
+        The definitions are those of the check, not the stored ones.
         """
-        rules = RuleSet(tuple(d.rule for d in members), members[0].rule.derived)
+        remembered = self._admitted
+        admitted: dict[str, Definition] = {}
+        unchecked: dict[tuple[DerivedQuery, ...], list[Definition]] = {}
+        for definition in stored:
+            checked = remembered.get(definition.name)
+            if checked is not None and checked.rule == definition.rule:
+                admitted[definition.name] = checked
+            else:
+                unchecked.setdefault(definition.rule.derived, []).append(definition)
+        rejections: dict[str, str] = {}
+        for definitions in unchecked.values():
+            passed, reasons = self._check(definitions)
+            admitted |= passed
+            rejections |= reasons
+        with self._lock:
+            # Another thread may have added definitions meanwhile; they stay.
+            self._admitted = {**self._admitted, **admitted}
+        ordered = [admitted[d.name] for d in stored if d.name in admitted]
+        return ordered, rejections
+
+    def _check(self, definitions: Sequence[Definition]) -> _CheckResult:
+        """Check rules that have the same derived streams.
+
+        If the check itself fails, each rule is checked alone, and those that fail it are rejected.
+        """
+        rules = tuple(definition.rule for definition in definitions)
+        rule_set = RuleSet(rules, definitions[0].rule.derived)
         try:
-            passed, problems = check_rules(self._spark, self._settings, rules)
+            passed, problems = check_rules(self._spark, self._settings, rule_set)
         except SPARK_LOST:
             raise
         except Exception as error:
-            if len(members) == 1:
-                _LOG.exception(
-                    "checking a rule failed", action="rule_check_failed", rule=members[0].name
-                )
-                return {}, {
-                    members[
-                        0
-                    ].name: f"the rule gate cannot check it: {type(error).__name__}: {error}"
-                }
-            alone = [self._check([member]) for member in members]
-            found = {name: d for definitions, _ in alone for name, d in definitions.items()}
-            return found, {name: reason for _, reasons in alone for name, reason in reasons.items()}
-        found = {definition.name: definition for definition in passed}
-        return found, {d.name: _reason(d, problems) for d in members if d.name not in found}
+            if len(definitions) > 1:
+                return self._check_separately(definitions)
+            name = definitions[0].name
+            _LOG.exception("rule check failed", action="rule_check_failed", rule=name)
+            cause = f"{type(error).__name__}: {error}"
+            return {}, {name: f"internal error while checking the rule: {cause}"}
+        passed_by_name = {definition.name: definition for definition in passed}
+        reasons: dict[str, str] = {}
+        for definition in definitions:
+            if definition.name not in passed_by_name:
+                reasons[definition.name] = _rejection_reason(definition, problems)
+        return passed_by_name, reasons
+
+    def _check_separately(self, definitions: Sequence[Definition]) -> _CheckResult:
+        passed: dict[str, Definition] = {}
+        rejections: dict[str, str] = {}
+        for definition in definitions:
+            passed_alone, reasons = self._check([definition])
+            passed |= passed_alone
+            rejections |= reasons
+        return passed, rejections
 
 
-def _reason(definition: Definition, problems: Sequence[Problem]) -> str:
+def _rejection_reason(definition: Definition, problems: Sequence[Problem]) -> str:
+    """The first error of the rule itself, else the first of any (one of its derived streams)."""
     errors = [problem for problem in problems if problem.severity == "error"]
-    mine = [problem for problem in errors if problem.file == definition.name] or errors
-    return f"refused by the rule gate: {mine[0].message}"
+    rule_errors = [problem for problem in errors if problem.file == definition.name]
+    return f"rejected by the rule check: {(rule_errors or errors)[0].message}"

@@ -1,7 +1,7 @@
-"""Annotation templates: Jinja, cut down to what a line of text needs.
+"""Annotation templates: a subset of Jinja.
 
-Who may write a rule may not thereby run code or exhaust a process: there are no calls, no assignments, only
-the filters named here, `*` and `%` take numbers alone, and what comes out is cut.
+A template must not run code or exhaust the process: there are no calls and no assignments, only
+the filters listed here are allowed, `*` and `%` take numbers only, and the output is truncated.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from moirae.errors import TemplateFault
 MAX_OUTPUT = 65_536  # characters
 
 _FILTERS = (
-    "abs capitalize count d default first float int join last length lower map max min reject reverse select "
-    "sort string sum title trim truncate unique upper urlencode"
+    "abs capitalize count d default first float int join last length lower map max min reject "
+    "reverse select sort string sum title trim truncate unique upper urlencode"
 ).split()
+# Filters and tests that handle a missing attribute.
+_ABSENCE_HANDLERS = frozenset({"default", "d", "defined", "undefined"})
 _NODES: tuple[type[nodes.Node], ...] = (
     nodes.BinExpr,
     nodes.Compare,
@@ -47,13 +49,16 @@ _NODES: tuple[type[nodes.Node], ...] = (
 
 
 def find_variables(text: str) -> frozenset[str]:
-    """The variables a template reads; TemplateFault when it is not a template or does what none may."""
+    """The variables that a template reads.
+
+    Raises `TemplateFault` for invalid syntax and for anything that templates may not do.
+    """
     try:
         tree = _ENVIRONMENT.parse(text)
     except TemplateSyntaxError as error:
-        raise TemplateFault(error.message or "not a template", error.lineno) from error
-    except (RecursionError, ValueError) as error:  # thousands of brackets, thousands of digits
-        raise TemplateFault("nested too deep or a number too long") from error
+        raise TemplateFault(error.message or "invalid template", error.lineno) from error
+    except (RecursionError, ValueError) as error:  # thousands of brackets or digits
+        raise TemplateFault("template nested too deep or number too long") from error
     _check_node(tree, in_loop=False)
     names = list(tree.find_all(nodes.Name))
     stored = {name.name for name in names if name.ctx == "store"}
@@ -61,32 +66,33 @@ def find_variables(text: str) -> frozenset[str]:
 
 
 def find_event_attributes(text: str) -> dict[str, int]:
-    """The attributes of `event` that a template cannot do without, and the line of each; TemplateFault as above."""
+    """The attributes of `event` that a template requires, each with its first line (from 1).
+
+    Attributes with a default or a test for existence are not required. Raises `TemplateFault`.
+    """
     find_variables(text)
-    found: dict[str, int] = {}
-    _collect_event_attributes(_ENVIRONMENT.parse(text), found)
-    return found
+    lines: dict[str, int] = {}
+    _collect_event_attributes(_ENVIRONMENT.parse(text), lines)
+    return lines
 
 
-def _collect_event_attributes(node: nodes.Node, found: dict[str, int]) -> None:
-    if isinstance(node, nodes.Filter | nodes.Test) and node.name in (
-        "default",
-        "d",
-        "defined",
-        "undefined",
-    ):
+def _collect_event_attributes(node: nodes.Node, lines: dict[str, int]) -> None:
+    if isinstance(node, nodes.Filter | nodes.Test) and node.name in _ABSENCE_HANDLERS:
         return
     if isinstance(node, nodes.Getattr | nodes.Getitem) and isinstance(node.node, nodes.Name):
         name = node.attr if isinstance(node, nodes.Getattr) else node.arg
         name = name.value if isinstance(name, nodes.Const) else name
         if node.node.name == "event" and isinstance(name, str):
-            found.setdefault(name, node.lineno)
+            lines.setdefault(name, node.lineno)
     for child in node.iter_child_nodes():
-        _collect_event_attributes(child, found)
+        _collect_event_attributes(child, lines)
 
 
 def render(text: str, variables: Mapping[str, Any]) -> str:
-    """Fill in a template; a variable or attribute that is not there is a TemplateFault."""
+    """Render a template, truncated to `MAX_OUTPUT`.
+
+    Raises `TemplateFault`, also for a missing variable or attribute.
+    """
     parts: list[str] = []
     length = 0
     try:
@@ -112,19 +118,19 @@ def _check_node(node: nodes.Node, in_loop: bool) -> None:
     if isinstance(node, nodes.Filter) and node.name not in _ENVIRONMENT.filters:
         raise TemplateFault(f"unknown filter {node.name[:60]!r}", node.lineno)
     is_loop = isinstance(node, nodes.For)
-    if is_loop and in_loop:  # loops within loops multiply
-        raise TemplateFault("a loop within a loop is not allowed in a template", node.lineno)
+    if is_loop and in_loop:  # the cost of nested loops multiplies
+        raise TemplateFault("nested loops are not allowed in a template", node.lineno)
     for child in node.iter_child_nodes():
         _check_node(child, in_loop or is_loop)
 
 
 def _describe_node(node: nodes.Node) -> str:
-    known = {nodes.Call: "calls are", nodes.Pow: "** is", nodes.Assign: "assignments are"}
-    return known.get(type(node), f"{type(node).__name__.lower()} is")
+    descriptions = {nodes.Call: "calls are", nodes.Pow: "** is", nodes.Assign: "assignments are"}
+    return descriptions.get(type(node), f"{type(node).__name__.lower()} is")
 
 
 def _round_limited(value: float, precision: int = 0) -> float:
-    """As Jinja's, for precisions that are of use; its own can be asked for billions of digits."""
+    """Jinja's `round` with the precision limited: its own accepts billions of digits."""
     return round(value, max(-15, min(15, precision)))
 
 
@@ -132,10 +138,12 @@ class _Environment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"*", "%"})
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Of a mapping, its items alone: `event.values` is the attribute `values`, not a method of dict."""
+        """Look up items only in mappings: `event.values` is an attribute, not a method of dict."""
         if not isinstance(obj, Mapping):
             return super().getattr(obj, attribute)
-        return obj[attribute] if attribute in obj else self.undefined(obj=obj, name=attribute)
+        if attribute in obj:
+            return obj[attribute]
+        return self.undefined(obj=obj, name=attribute)
 
     def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
         if isinstance(left, str | list | tuple) or isinstance(right, str | list | tuple):
@@ -146,9 +154,8 @@ class _Environment(ImmutableSandboxedEnvironment):
 def _create_environment() -> _Environment:
     environment = _Environment(undefined=StrictUndefined, cache_size=0)
     environment.globals.clear()
-    environment.filters = {name: environment.filters[name] for name in _FILTERS} | {
-        "round": _round_limited
-    }
+    filters = {name: environment.filters[name] for name in _FILTERS}
+    environment.filters = {**filters, "round": _round_limited}
     return environment
 
 

@@ -1,4 +1,4 @@
-"""Keys of rule files that are accepted and change nothing: each is a warning until it works."""
+"""Warnings for keys of rule files that are accepted but have no effect."""
 
 from collections.abc import Iterator
 
@@ -12,43 +12,47 @@ _NOT_EVALUATED = "not evaluated yet"
 
 
 def find_unused_keys(rules: RuleSet) -> tuple[Problem, ...]:
-    """A warning at each key of some rules, as they were read from files, that has no effect."""
-    # The rules of a group all tell of its keys.
-    return sort_problems(
-        problem for rule in rules.rules if rule.origin for problem in _of_rule(rule)
-    )
+    """Return a warning for each key without effect, at its position in the rule file.
+
+    Stored rules, which have no origin, give none.
+    """
+    problems: list[Problem] = []
+    for rule in rules.rules:
+        if rule.origin is not None:
+            problems += _find_in_rule(rule, rule.origin)
+    return sort_problems(problems)  # and unique: every rule of a group repeats the group's keys
 
 
 def keys_without_effect(rule: Rule) -> dict[str, str]:
-    """The keys of a rule, and of its group, that are set and have no effect; each with the reason."""
-    found = {}
+    """The keys of a rule and its group that are set but have no effect, with the reasons."""
+    reasons = {}
     if rule.interval is not None:
-        found["interval"] = (
+        reasons["interval"] = (
             f"{_NOT_EVALUATED}, the key has no effect: rules are evaluated with every batch"
         )
     if rule.spec.then:
-        found["then"] = f"{_NOT_EVALUATED}, the key has no effect"
-    if rule.spec.delay and not _takes_delay(rule.spec):
-        found["delay"] = (
-            "the key has no effect: the rule has no context or surrounding without a delay of its own"
+        reasons["then"] = f"{_NOT_EVALUATED}, the key has no effect"
+    if rule.spec.delay and not _uses_delay(rule.spec):
+        reasons["delay"] = (
+            "the key has no effect: no context or surrounding of the rule uses it as its delay"
         )
-    return found
+    return reasons
 
 
-def _of_rule(rule: Rule) -> Iterator[Problem]:
-    assert rule.origin is not None
-    group = Origin(rule.origin.document, rule.origin.path[:2])
+def _find_in_rule(rule: Rule, origin: Origin) -> Iterator[Problem]:
+    group_origin = Origin(origin.document, origin.path[:2])
     for key, reason in keys_without_effect(rule).items():
-        yield _warning(group if key == "interval" else rule.origin, key, reason)
+        key_origin = group_origin if key == "interval" else origin
+        yield _build_warning(key_origin, key, reason)
 
 
-def _takes_delay(rule: AlertSpec) -> bool:
-    """Whether any query of the rule is evaluated by the rule's delay."""
+def _uses_delay(rule: AlertSpec) -> bool:
+    """Whether a context or surrounding has no delay of its own."""
     queries = [*rule.context.values(), *rule.surroundings.values()]
     return any(query.delay is None for query in queries)
 
 
-def _warning(origin: Origin, key: str, message: str) -> Problem:
+def _build_warning(origin: Origin, key: str, message: str) -> Problem:
     path = (*origin.path, key)
     text = f"{describe_path(origin.document, path)}: {message}"
     return Problem(origin.file, *origin.document.key_position(path), text, "warning")

@@ -178,5 +178,5 @@ def test_stored_rules_pass_the_gate_again(
     assert len(_good(connection)) == 100
     states = {deployment.rule: deployment for deployment in RuleRegistry(connection).deployments()}
     assert states["g/Bad"].state == "quarantined"
-    assert "refused by the rule gate: reflect is not allowed" in str(states["g/Bad"].error)
+    assert "rejected by the rule check: reflect is not allowed" in str(states["g/Bad"].error)
     assert connection.execute("SELECT count(*) FROM events WHERE rule = 'g/Bad'").fetchone() == (0,)

@@ -24,7 +24,7 @@ from moirae.history.derived_streams import DerivedStreamBuilder, DerivedStreamTa
 from moirae.history.finder import RelationVersions
 from moirae.history.lock import try_lock
 from moirae.live.relations import Relations
-from moirae.rules.definition import rule_tables
+from moirae.rules.definition import build_rule_tables
 from moirae.rules.requests import build_questions
 from moirae.runtime import database
 from recall.engines.derived_streams import DerivedStreamReader, compute_derived_version
@@ -187,7 +187,7 @@ def _answers_are_the_same(
     (definition,) = RuleRegistry(connection).desired_rules()
     streams = {name: table.schema.time for name, table in world.archive.tables.items()}
     question = build_questions(
-        definition, rule_tables(definition.rule, streams, frozenset({"hosts"}))
+        definition, build_rule_tables(definition.rule, streams, frozenset({"hosts"}))
     )["norm"]
     assert isinstance(question, SqlQuestion)
     reader = Reader(world.root, [table.schema for table in world.archive.tables.values()])

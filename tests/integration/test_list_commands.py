@@ -25,7 +25,7 @@ from moirae.evaluation.plan import ActiveRule
 from moirae.history.plan import ViewTask
 from moirae.history.store import ViewStore
 from moirae.live.alert_contexts import AlertContexts
-from moirae.rules.definition import Definition, event_shape, rule_tables
+from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
@@ -277,8 +277,8 @@ def test_events_show_says_that_a_context_is_cut_and_of_how_many_rows(
 def test_the_live_process_stores_that_a_context_is_cut(connection: Connection[Any]) -> None:
     spec = AlertSpec.model_validate({"alert": "r", "expr": "SELECT host, ts FROM cpu"})
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",))
-    tables = rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
-    running = ActiveRule(definition, tables, event_shape(definition.rule, tables))
+    tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
+    running = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
     around = Mock(spec=ContextEvaluator)
     around.context_horizon.return_value = None
     around.compute.return_value = {("g/r", event_id(1)): _found({"near": 2_345})}

@@ -8,7 +8,7 @@ import pytest
 from moirae.evaluation.context_queries import ContextEvaluator
 from moirae.evaluation.limits import CONTEXT_ROWS
 from moirae.evaluation.plan import ActiveRule
-from moirae.rules.definition import Definition, event_shape, rule_tables
+from moirae.rules.definition import Definition, build_rule_tables, infer_event_shape
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 
@@ -22,8 +22,8 @@ def rule() -> ActiveRule:
     spec = AlertSpec.model_validate({"alert": "A", "expr": "SELECT host, ts FROM cpu", **asked})
     answers = {"near": {"cpu": "double"}, "around": {"cpu": "double"}}
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",), answers)
-    tables = rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
-    return ActiveRule(definition, tables, event_shape(definition.rule, tables))
+    tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
+    return ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
 
 
 def _texts(count: int) -> list[str]:

@@ -72,46 +72,46 @@ def with_keys(*lines: str) -> str:
         ),
         (
             RULE + RULE[8:].replace("A\n", "B\n"),
-            "r.yaml:7:9: duplicate group 'g', first at r.yaml:2",
+            "r.yaml:7:9: duplicate group 'g', first defined at r.yaml:2",
         ),
         (
             RULE + "  - {alert: A, expr: SELECT 1}\n",
-            "r.yaml:7:13: duplicate alert 'g/A', first at r.yaml:4",
+            "r.yaml:7:13: duplicate alert 'g/A', first defined at r.yaml:4",
         ),
         (
             RULE + "  derived: [{stream: a, expr: S}, {stream: a, expr: S}]\n",
-            "r.yaml:7:44: duplicate derived stream 'a', first at r.yaml:7",
+            "r.yaml:7:44: duplicate derived stream 'a', first defined at r.yaml:7",
         ),
         (
             RULE + "  derived: [{stream: cpu, expr: S}]\n",
-            "r.yaml:7:22: the name 'cpu' of a derived stream is taken",
+            "r.yaml:7:22: the name 'cpu' is already used by a stream or relation",
         ),
         (
             with_keys("context: {ping: {sql: S}}"),
-            "r.yaml:7:15: g/A: the name 'ping' is that of a stream or relation",
+            "r.yaml:7:15: g/A: the name 'ping' is already used by a stream or relation",
         ),
         (
             with_keys("then: [{stream: hosts, sql: S, within: 1m}]"),
-            "r.yaml:7:21: g/A: the name 'hosts' is that of a stream or relation",
+            "r.yaml:7:21: g/A: the name 'hosts' is already used by a stream or relation",
         ),
         (
             with_keys("context: {a: {sql: S}}", "surroundings: {a: {sql: S}}"),
-            "r.yaml:8:20: g/A.surroundings.a: the name 'a' is taken in this rule",
+            "r.yaml:8:20: g/A.surroundings.a: the name 'a' is already used in this rule",
         ),
         (
             with_keys("recall: {event: {sql: S}}"),
-            "r.yaml:7:14: g/A.recall.event: the name 'event' is taken in this rule",
+            "r.yaml:7:14: g/A.recall.event: the name 'event' is already used in this rule",
         ),
         (
             with_keys("recall: {a: {sql: S}}", "then: [{stream: a, sql: S, within: 1m}]"),
-            "r.yaml:8:21: g/A.then[0].stream: the name 'a' is taken in this rule",
+            "r.yaml:8:21: g/A.then[0].stream: the name 'a' is already used in this rule",
         ),
         (with_keys("id: [ts, eid]"), "r.yaml:7:14: g/A.id[1]: attribute name 'eid' is reserved"),
-        (with_keys("id: [a, a]"), "r.yaml:7:13: g/A.id[1]: attribute 'a' is named twice"),
+        (with_keys("id: [a, a]"), "r.yaml:7:13: g/A.id[1]: duplicate attribute 'a'"),
         (with_keys("id: [_late]"), "r.yaml:7:10: g/A.id[0]: attribute name '_late' is reserved"),
         (
             RULE.replace("[host]", "[host, ts]"),
-            "r.yaml:6:17: g/A.key[1]: ts cannot be in key: no two events would share an alert",
+            "r.yaml:6:17: g/A.key[1]: ts is not allowed in key: every event would form an alert of its own",
         ),
         (
             with_keys("labels: {alertname: x}"),
@@ -124,25 +124,25 @@ def with_keys(*lines: str) -> str:
         # What triggers.
         (
             with_keys("absent: 5m", "stream: cpu"),
-            "r.yaml:7:13: g/A.absent: a rule has exactly one of expr and absent",
+            "r.yaml:7:13: g/A.absent: set exactly one of expr and absent",
         ),
         (
             RULE.replace("    expr: SELECT host, ts FROM cpu\n", ""),
-            "r.yaml:4:5: g/A.absent: a rule has exactly one of expr and absent",
+            "r.yaml:4:5: g/A.absent: set exactly one of expr and absent",
         ),
         (
             RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 5m"),
-            "r.yaml:4:5: g/A.stream: absent needs stream, and stream goes only with absent",
+            "r.yaml:4:5: g/A.stream: set absent and stream together, or neither",
         ),
         (
             RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 5m\n    stream: cpu").replace(
                 "[host]", "[]"
             ),
-            "r.yaml:7:10: g/A.key: absent needs key: the columns whose values may fall silent",
+            "r.yaml:7:10: g/A.key: absent requires key: the columns whose values are watched",
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", ""),
-            "r.yaml:4:5: g/A.absent: a rule has exactly one of expr and absent",
+            "r.yaml:4:5: g/A.absent: set exactly one of expr and absent",
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", "' '"),
@@ -151,7 +151,7 @@ def with_keys(*lines: str) -> str:
         # Questions.
         (
             with_keys("recall: {a: {every: 1s}}"),
-            "r.yaml:7:17: g/A.recall.a: a recall has exactly one of sql and similar",
+            "r.yaml:7:17: g/A.recall.a: set exactly one of sql and similar",
         ),
         (
             with_keys("recall: {a: {similar: {contexts: [b]}}}"),
@@ -184,7 +184,7 @@ def with_keys(*lines: str) -> str:
         ),
         (
             with_keys("annotations: {s: '{{ evnt.x }}'}"),
-            "r.yaml:7:23: g/A.annotations.s: unknown variable 'evnt'; there are event and labels",
+            "r.yaml:7:23: g/A.annotations.s: unknown variable 'evnt'; available: event, labels",
         ),
         (
             with_keys("annotations: {s: '{{ event.x.y() }}'}"),

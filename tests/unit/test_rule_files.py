@@ -178,9 +178,9 @@ def test_places_of_texts() -> None:
     assert one.position("delay") == (8, 5)
     assert one.derived[0].origin is not None
     assert one.derived[0].origin.position("expr", line=1, column=8) == (5, 18)
-    problem = one.problem("no such column", "recall", "norm", "sql", line=1, column=8)
+    problem = one.make_problem("no such column", "recall", "norm", "sql", line=1, column=8)
     assert str(problem) == "r.yaml:22:27: testbed/NodeOverloaded: no such column"
-    assert str(one.derived[0].problem("no", "expr")) == "r.yaml:5:11: testbed/load: no"
+    assert str(one.derived[0].make_problem("no", "expr")) == "r.yaml:5:11: testbed/load: no"
 
 
 def test_places_in_blocks() -> None:
@@ -198,7 +198,7 @@ def test_stored_rules_come_back_equal() -> None:
     assert back == one
     assert back.version == one.version
     assert back.position("expr") is None
-    assert str(back.problem("no", "expr")) == "testbed/NodeOverloaded: no"
+    assert str(back.make_problem("no", "expr")) == "testbed/NodeOverloaded: no"
 
 
 @pytest.mark.parametrize(
@@ -257,12 +257,12 @@ def test_all_problems_of_all_files_come_at_once(tmp_path: Path) -> None:
         [*(tmp_path / name for name in texts), tmp_path / "d.yaml"], TAKEN
     )
     assert [str(problem).removeprefix(f"{tmp_path}/") for problem in problems] == [
-        "a.yaml:6:11: g/A.key[0]: ts cannot be in key: no two events would share an alert",
+        "a.yaml:6:11: g/A.key[0]: ts is not allowed in key: every event would form an alert of its own",
         "a.yaml:7:14: g/A.enabled: must be true or false, not 'no'",
-        "a.yaml:8:22: the name 'cpu' of a derived stream is taken",
+        "a.yaml:8:22: the name 'cpu' is already used by a stream or relation",
         "b.yaml:2:1: groups: not YAML: expected the node content, but found '<stream end>'",
-        f"c.yaml:2:9: duplicate group 'g', first at {tmp_path}/a.yaml:2",
-        f"c.yaml:4:12: duplicate alert 'g/A', first at {tmp_path}/a.yaml:4",
+        f"c.yaml:2:9: duplicate group 'g', first defined at {tmp_path}/a.yaml:2",
+        f"c.yaml:4:12: duplicate alert 'g/A', first defined at {tmp_path}/a.yaml:4",
         "c.yaml:7:23: g/A.annotations.s: unexpected 'end of template'",
         "d.yaml: cannot be read: No such file or directory",
     ]

@@ -65,7 +65,7 @@ def test_names() -> None:
         ("{{ event.host | center(999999999) }}", "unknown filter 'center'"),
         (
             "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}",
-            "a loop within a loop is not allowed",
+            "nested loops are not allowed",
         ),
         ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "nested too deep"),
         ("{{ " + "9" * 5000 + " }}", "number too long"),
