@@ -54,7 +54,7 @@ def test_the_start_of_spark_counts() -> None:
         ("SELECT count(*) AS n FROM (SELECT * FROM s) s", "subqueries"),
         ("SELECT sum(s.d) AS n FROM s", r"the column d is of type decimal\(9,2\)"),
         ("SELECT median(s.v) AS n FROM s", "ARRAY_AGG|lists of values|COLLECT_LIST"),
-        ("SELECT count(DISTINCT s.v) AS n FROM s", "no fractions"),
+        ("SELECT count(DISTINCT s.v) AS n FROM s", "distinct values of fractions"),
         ("SELECT count(*) AS n FROM s GROUP BY s.v + 1", "groups by fractions"),
         ("SELECT count(*) AS n FROM s WHERE upper(s.host) = 'A'", "UPPER"),
     ],

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recall.engines.cost_model import EngineCosts
-from recall.engines.lately import DEFAULT_MAX_ENTRIES, LruCache
+from recall.engines.lru_cache import DEFAULT_MAX_ENTRIES, LruCache
 
 
 @given(st.lists(st.integers(0, 9), max_size=60), st.integers(1, 5))
