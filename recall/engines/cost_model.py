@@ -68,7 +68,7 @@ class EngineCosts:
         )
 
     def exclude_from_shared_scans(self, query_key: str) -> None:
-        """Run a query that failed in a shared scan by itself, so that others are not repeated."""
+        """Run a query that failed in a shared scan separately from now on."""
         self._excluded.get_or_create(query_key, lambda: True)
 
     def is_excluded(self, query_key: str) -> bool:

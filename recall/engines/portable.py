@@ -255,8 +255,8 @@ class TypeChecker:
             raise SparkRequired(f"{_excerpt(node)} is not of type {type_class}")
         return type_class
 
-    def _require_same(self, left: exp.Expr, right: exp.Expr) -> None:
-        if self.type_class(left) != self.type_class(right):
+    def _require_same(self, first: exp.Expr, second: exp.Expr) -> None:
+        if self.type_class(first) != self.type_class(second):
             raise SparkRequired("comparisons of different types need Spark")
 
 
