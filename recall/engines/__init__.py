@@ -1,14 +1,12 @@
-"""Engines that run a query over a piece of history: Spark, or DuckDB where the result is known to
-be equal.
-"""
+"""Engines that run queries over history: Spark, DuckDB, and the router between them."""
 
 from recall.engines.answers import AnswerRows, compute_answers
 from recall.engines.condition import evaluate_condition
 from recall.engines.cost_model import EngineCosts
 from recall.engines.derived_streams import DerivedStreamReader, compute_derived_version
 from recall.engines.duckdb_session import connect_duckdb, fetch_table
-from recall.engines.lately import LruCache
 from recall.engines.local import LocalEngine
+from recall.engines.lru_cache import LruCache
 from recall.engines.partial_cache import PartialCache
 from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
 from recall.engines.router import EngineRouter, EngineSetting, explain_engine

@@ -1,6 +1,4 @@
-"""What merged partial answers say, by an engine only where one is needed; and how values are
-written.
-"""
+"""Final answers from merged partial answers, and values as Spark writes them in JSON."""
 
 import base64
 import math
@@ -19,79 +17,98 @@ from recall.operators import aggregate_values
 from recall.query import sql_names
 from recall.requests import RecallEvent
 
-# An answer: rows of columns.
+# An answer: rows, each by column name.
 AnswerRows = list[dict[str, Any]]
+# Events with their merged partial answers.
 MergedPartials = Sequence[tuple[RecallEvent, pa.Table | None]]
-# What an engine makes of the merged values of some events: their answers, by eid, as rows in their
-# order. Raises `NotServed`.
+# An engine's final step: from the merged values of some events to their answers, by event ID, rows
+# in order. Raises `SparkRequired`.
 MergeFunction = Callable[[Template, Sequence[RecallEvent], pa.Table], dict[str, AnswerRows]]
 
 
 def compute_answers(
     template: Template, partials: MergedPartials, merge_functions: Iterable[MergeFunction]
 ) -> dict[str, AnswerRows]:
-    """What each event's merged partial answers say, as rows in their order: as they are where that
-    is all, else by the first engine that can. Raises `NotServed` where none can.
+    """The answers of some events, by event ID, rows in order.
+
+    An engine runs only if the outputs are not merged values themselves: the first of
+    `merge_functions` that can. Raises `SparkRequired` if none can.
     """
-    found = (
-        aggregate_values(template.split, table, str(asked.eid), template.question.types)
-        for asked, table in partials
-    )
-    known = [table for table in found if table is not None]
-    if not known:
+    tables = []
+    for event, partial in partials:
+        values = aggregate_values(template.split, partial, str(event.eid), template.question.types)
+        if values is not None:
+            tables.append(values)
+    if not tables:
         return {}
-    plain = template.split.direct_columns
-    if plain is not None and not template.split.has_sketches:
-        return _direct_rows(known, plain)
-    table = _concat_tables(known)
+    direct_columns = template.split.direct_columns
+    if direct_columns is not None and not template.split.has_sketches:
+        return _direct_rows(tables, direct_columns)
+    events = [event for event, _ in partials]
+    merged_values = _concat_tables(tables)
     for merge in merge_functions:
         with suppress(SparkRequired):
-            return merge(template, [asked for asked, _ in partials], table)
-    raise SparkRequired("the merge")
+            return merge(template, events, merged_values)
+    raise SparkRequired("the merge needs Spark")
 
 
 def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, AnswerRows]:
-    """Merged values as they are, written as Spark writes JSON; `outputs`: see `Split.plain`."""
-    found: dict[str, AnswerRows] = {}
+    """Merged values as answers; `outputs`: see `recall.query.Split.direct_columns`."""
+    rows_by_event: dict[str, AnswerRows] = {}
     for table in tables:
-        for row in table.to_pylist():
-            shown = {name: to_json_value(row[column]) for name, column in outputs.items()}
-            found.setdefault(row[sql_names.EID], []).append(shown)
-    return {eid: order_rows([(0, row) for row in rows]) for eid, rows in found.items()}
+        for values in table.to_pylist():
+            row = {name: to_json_value(values[column]) for name, column in outputs.items()}
+            rows_by_event.setdefault(values[sql_names.EID], []).append(row)
+    return {eid: order_rows([(0, row) for row in rows]) for eid, rows in rows_by_event.items()}
 
 
-def order_rows(rows: Iterable[tuple[int, dict[str, Any]]]) -> AnswerRows:
-    """Rows by their numbers; those without an order of their own (all 0) by what they say, so that
-    any engine gives the same answer each time.
+def _row_order(numbered_row: tuple[int, dict[str, Any]]) -> tuple[int, bytes]:
+    number, row = numbered_row
+    return number, orjson.dumps(row)
+
+
+def order_rows(numbered_rows: Iterable[tuple[int, dict[str, Any]]]) -> AnswerRows:
+    """Rows by their numbers; rows without an order (all 0) by content.
+
+    So all engines give the same answer, every time.
     """
-    return [row for _, row in sorted(rows, key=lambda one: (one[0], orjson.dumps(one[1])))]
+    return [row for _, row in sorted(numbered_rows, key=_row_order)]
 
 
 def _concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
-    """Tables of the same columns as one; what has no type takes another's, or that of numbers."""
-    known = {
-        field.name: field.type
-        for table in tables
-        for field in table.schema
-        if not pa.types.is_null(field.type)
-    }
-    schema = pa.schema([(name, known.get(name, pa.float64())) for name in tables[0].column_names])
+    """Concatenate tables of the same columns.
+
+    A column of type null takes its type from another table, or else becomes float64.
+    """
+    types: dict[str, pa.DataType] = {}
+    for table in tables:
+        for column in table.schema:
+            if not pa.types.is_null(column.type):
+                types[column.name] = column.type
+    names = tables[0].column_names
+    schema = pa.schema([(name, types.get(name, pa.float64())) for name in names])
     return pa.concat_tables([table.cast(schema) for table in tables])
 
 
 def to_json_value(value: Any) -> Any:
     """A value as Spark writes it in JSON."""
     if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        if math.isnan(value):
+            return "NaN"
+        return "Infinity" if value > 0 else "-Infinity"
     if isinstance(value, datetime):
-        moment = value.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-        return moment if value.tzinfo is not None else value.isoformat(timespec="microseconds")
+        if value.tzinfo is None:
+            return value.isoformat(timespec="microseconds")
+        text = value.astimezone(UTC).isoformat(timespec="microseconds")
+        return text.replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, dict):
-        return {name: to_json_value(one) for name, one in value.items()}
+        return {name: to_json_value(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_json_value(one) for one in value]
-    return value.isoformat() if isinstance(value, date) else value
+        return list(map(to_json_value, value))
+    return value

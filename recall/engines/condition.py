@@ -1,6 +1,4 @@
-"""A rule's `where` judged in this process, where it is in the part of SQL that
-`recall.engines.portable` is sure of.
-"""
+"""Evaluate a rule's `where` with DuckDB, if it is in the portable part of SQL."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +15,7 @@ from recall.errors import SparkRequired
 from recall.query import parse, sql_names
 from recall.requests import RecallEvent, SqlQuestion
 
-# Rows of answers, and the types of their columns, by the recall's name.
+# By recall name: the rows of its answer, and the types of their columns.
 RecallAnswers = Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]]
 
 _MICROS = pa.timestamp("us", tz="UTC")
@@ -26,63 +24,67 @@ _MICROS = pa.timestamp("us", tz="UTC")
 def evaluate_condition(
     question: SqlQuestion, recall_event: RecallEvent, answers: RecallAnswers
 ) -> bool | None:
-    """See `recall.engines.spark.SparkEngine.judge`. Raises `NotServed`."""
-    plain = {name: kind for name, kind in question.attributes.items() if kind in PLAIN_TYPES}
-    tables = {
-        name: {c: kind for c, kind in columns.items() if kind in PLAIN_TYPES}
-        for name, (_, columns) in answers.items()
-    }
+    """See `SparkEngine.evaluate_condition`. Raises `SparkRequired`."""
+    attributes = _plain_columns(question.attributes)
+    types_by_recall = {name: _plain_columns(types) for name, (_, types) in answers.items()}
     condition = parse(f"SELECT {question.where}").expressions[0].unalias()
-    typing = _AnswerTypeChecker({"ts": "timestamp", **plain}, tables)
-    if typing.type_class(condition) not in ("boolean", "null"):
-        raise SparkRequired("a condition")
-    event = {
+    type_checker = _AnswerTypeChecker({"ts": "timestamp", **attributes}, types_by_recall)
+    if type_checker.type_class(condition) not in ("boolean", "null"):
+        raise SparkRequired("the condition is not a boolean expression")
+    spark_sql = condition.sql(dialect="spark")
+    condition_sql = sqlglot.transpile(spark_sql, read="spark", write="duckdb")[0]
+    joins = " ".join(f'LEFT JOIN "{name}" ON true' for name in types_by_recall)
+    event_columns = {
         "ts": pa.array([recall_event.ts], _MICROS),
-        **_arrow_columns([recall_event.attributes], plain),
+        **_arrow_columns([recall_event.attributes], attributes),
     }
-    joins = " ".join(f'LEFT JOIN "{name}" ON true' for name in tables)
-    words = sqlglot.transpile(condition.sql(dialect="spark"), read="spark", write="duckdb")[0]
     try:
         with connect_duckdb() as duck:
-            duck.register(sql_names.EVENT, pa.table(event))
-            for name, kinds in tables.items():
-                rows = answers[name][0]
-                duck.register(
-                    name,
-                    pa.table(
-                        {"_row": pa.nulls(len(rows), pa.bool_()), **_arrow_columns(rows, kinds)}
-                    ),
-                )
-            found = duck.execute(f'SELECT {words} FROM "{sql_names.EVENT}" {joins}').fetchall()
+            duck.register(sql_names.EVENT, pa.table(event_columns))
+            for name, types in types_by_recall.items():
+                duck.register(name, _answer_table(answers[name][0], types))
+            query = f'SELECT {condition_sql} FROM "{sql_names.EVENT}" {joins}'
+            rows = duck.execute(query).fetchall()
     except (duckdb.Error, pa.ArrowException, ValueError) as error:
         raise SparkRequired(str(error)) from error
-    decided = [bool(row[0]) for row in found if row[0] is not None]
-    return any(decided) if decided else None
+    verdicts = [bool(verdict) for (verdict,) in rows if verdict is not None]
+    return any(verdicts) if verdicts else None
+
+
+def _plain_columns(types: Mapping[str, str]) -> dict[str, str]:
+    return {name: type_name for name, type_name in types.items() if type_name in PLAIN_TYPES}
+
+
+def _answer_table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> pa.Table:
+    # The column `_row` keeps the number of rows if there is no other column.
+    return pa.table({"_row": pa.nulls(len(rows), pa.bool_()), **_arrow_columns(rows, types)})
 
 
 def _arrow_columns(
-    rows: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]
+    rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]
 ) -> dict[str, pa.Array]:
-    return {
-        name: pa.array(
-            [to_arrow_value(row.get(name), PLAIN_TYPES[kind]) for row in rows], PLAIN_TYPES[kind]
-        )
-        for name, kind in kinds.items()
-    }
+    columns = {}
+    for name, type_name in types.items():
+        arrow_type = PLAIN_TYPES[type_name]
+        values = [to_arrow_value(row.get(name), arrow_type) for row in rows]
+        columns[name] = pa.array(values, arrow_type)
+    return columns
 
 
 class _AnswerTypeChecker(TypeChecker):
-    """Columns are those of the event or of a recall's answer, and say of which."""
+    """Types of qualified columns: of the event, or of a recall's answer."""
 
-    def __init__(self, event: Mapping[str, str], tables: Mapping[str, Mapping[str, str]]) -> None:
-        super().__init__({}, event)
-        every = {**tables, sql_names.EVENT: event}
-        self._types_by_column = {
-            (t.lower(), c.lower()): kind for t, found in every.items() for c, kind in found.items()
-        }
+    def __init__(
+        self, event_types: Mapping[str, str], types_by_recall: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        super().__init__({}, event_types)
+        self._types_by_column: dict[tuple[str, str], str] = {}
+        for table, types in {**types_by_recall, sql_names.EVENT: event_types}.items():
+            for column, type_name in types.items():
+                self._types_by_column[table.lower(), column.lower()] = type_name
 
     def column_type(self, node: exp.Expr) -> str | None:
-        """See `Typing`."""
+        """See `TypeChecker.column_type`."""
         if not isinstance(node, exp.Column) or node.db:
             return None
         return self._types_by_column.get((node.table.lower(), node.name.lower()))

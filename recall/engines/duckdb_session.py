@@ -1,6 +1,4 @@
-"""DuckDB in this process, as recalls and rules use it: on one thread, times in UTC, answers as
-Arrow tables.
-"""
+"""DuckDB inside this process: one thread, times in UTC, results as Arrow tables."""
 
 import warnings
 from collections.abc import Mapping
@@ -11,9 +9,9 @@ import pyarrow as pa
 
 
 def connect_duckdb() -> duckdb.DuckDBPyConnection:
-    """A database of its own, in memory."""
-    # Most answers are small beside what is read for them: a copy costs less than planning every
-    # statement twice, as `connection.sql(…).to_arrow_table()` does.
+    """A new in-memory database."""
+    # Results are small compared with what is read for them: copying one costs less than planning
+    # every statement twice, as `connection.sql(…).to_arrow_table()` does.
     warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
     duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
     duck.execute("SET TimeZone = 'UTC'")
@@ -23,5 +21,5 @@ def connect_duckdb() -> duckdb.DuckDBPyConnection:
 def fetch_table(
     duck: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, Any] | None = None
 ) -> pa.Table:
-    """What a query says, with values for its $names. Raises `duckdb.Error`."""
+    """The result of a query. `parameters`: values of its $names. Raises `duckdb.Error`."""
     return duck.execute(query, None if parameters is None else dict(parameters)).to_arrow_table()

@@ -1,11 +1,10 @@
-"""History read in this process, by DuckDB over the files of the archive: milliseconds where a Spark
-job needs tenths.
+"""The local engine: DuckDB over the files of the archive, in milliseconds instead of tenths.
 
-It serves only questions in the part of SQL of `recall.engines.portable`. Where it fails, Spark is
-asked.
+It serves only queries in the part of SQL of `recall.engines.portable`. If it fails, Spark runs.
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +14,7 @@ from archiver.read import Reader, StreamSnapshot
 from recall.engines import duckdb_session as duck
 from recall.engines import merge as merging
 from recall.engines.answers import AnswerRows
-from recall.engines.lately import LruCache
+from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import PendingEvent, create_pending_table
 from recall.engines.portable import PortableQuery, to_portable
 from recall.engines.template import (
@@ -33,138 +32,121 @@ from recall.query import sql_names
 from recall.query.split import VARIANCE_KINDS
 from recall.requests import Piece, RecallEvent, enclosing_range
 
+_BYTES_PER_MEGABYTE = 1e6
+# Aggregates that Spark computes as double, whatever the column's type.
+_DOUBLE_KINDS = frozenset(("sum", "avg", *VARIANCE_KINDS))
+
 
 class LocalEngine:
-    """DuckDB, on one thread, over the newest version of the archive's tables."""
+    """DuckDB, on one thread, over the latest version of the archive's tables."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
         self._portable_queries: LruCache[str, PortableQuery | SparkRequired] = LruCache()
-        self._merge_statements: LruCache[str, str | None] = LruCache()  # None: Spark is to be asked
+        # None: not portable.
+        self._merge_statements: LruCache[str, str | None] = LruCache()
         self._duck = duck.connect_duckdb()
-        # Files stay as they are, and many questions read the same ones.
+        # Files never change, and many queries read the same ones.
         self._duck.execute("SET parquet_metadata_cache = true")
 
     def compute_partial(
         self, template: Template, event_pieces: EventPieces, event_tables: EventTables
     ) -> dict[str, pa.Table]:
-        """See `recall.engines.spark.SparkEngine.partial`. Raises `NotServed`."""
+        """See `SparkEngine.compute_partial`. Raises `SparkRequired`."""
         return self.compute_partials([PartialQuery(template, event_pieces, event_tables)])[0]
 
     def compute_partials(
         self, partial_queries: Sequence[PartialQuery]
     ) -> list[dict[str, pa.Table]]:
-        """What `partial` gives for each of some questions about one stream, of different texts, by
-        one statement that scans the stream's rows once. Raises `NotServed` where one of them is not
-        served.
+        """The partial answers to different queries of one stream, in one scan of its rows.
+
+        Raises `SparkRequired` if one of the queries is not supported.
         """
-        askings = [self._portable_query(ask.template) for ask in partial_queries]
-        (stream,) = {
-            stream for ask in partial_queries for stream in ask.template.partial.inputs.streams
-        }
-        pinned = self._reader.snapshot(
-            stream,
-            *enclosing_range(piece for ask in partial_queries for _, piece in ask.event_pieces),
-        )
-        if not pinned.rows and not pinned.files:
+        portable_queries = [self._portable_query(query.template) for query in partial_queries]
+        streams = {stream for query in partial_queries for stream in _streams(query.template)}
+        (stream,) = streams
+        pieces = [piece for query in partial_queries for piece in _pieces(query)]
+        snapshot = self._reader.snapshot(stream, *enclosing_range(pieces))
+        if not snapshot.rows and not snapshot.files:
             return [{} for _ in partial_queries]
-        scan = self._scan_sql(stream, pinned, partial_queries)
+        scan = self._scan_sql(stream, snapshot, partial_queries)
         try:
-            numbered = enumerate(zip(partial_queries, askings, strict=True))
-            queries = [
-                self._scan_query(number, ask, asking, pinned) for number, (ask, asking) in numbered
-            ]
-            found = self._run_queries(f'WITH "_in_{stream}" AS ', scan, queries)
-            parts = zip(partial_queries, found, strict=True)
-            return [
-                split_by_event(
-                    ask.template, _to_spark_types(ask.template, rows), len(ask.event_pieces)
-                )
-                for ask, rows in parts
-            ]
+            statements = []
+            for number, query in enumerate(partial_queries):
+                self._register_events(number, query)
+                statements.append(_query_sql(number, query, portable_queries[number], snapshot))
+            tables = self._run_queries(f'WITH "_in_{stream}" AS ', scan, statements)
+            return list(map(_split_answers, partial_queries, tables))
         except duckdb.InterruptException:
             raise
         except (duckdb.Error, pa.ArrowException) as error:
             raise SparkRequired(str(error)) from error
 
-    def _scan_query(
-        self, number: int, ask: PartialQuery, asking: PortableQuery, pinned: StreamSnapshot
+    def _register_events(self, number: int, query: PartialQuery) -> None:
+        """Register the events of a query as a table under the number of the query."""
+        pending = [PendingEvent(event, low, high) for event, (_, low, high) in query.event_pieces]
+        table = create_pending_table(pending, query.template.question.attributes)
+        self._duck.register(f"_pending_{number}", table)
+
+    def _scan_sql(
+        self, stream: str, snapshot: StreamSnapshot, partial_queries: Sequence[PartialQuery]
     ) -> str:
-        """One of some questions, over the scan; its events are registered under its number."""
-        waiting = [PendingEvent(asked, low, high) for asked, (_, low, high) in ask.event_pieces]
-        self._duck.register(
-            f"_pending_{number}", create_pending_table(waiting, ask.template.question.attributes)
-        )
-        sql = (
-            asking.rows_in_range_sql
-            if _all_rows_in_range(pinned, [piece for _, piece in ask.event_pieces])
-            else asking.filtered_sql
-        )
-        return f'WITH "{PENDING_TABLE}" AS (FROM "_pending_{number}") {sql} LIMIT {row_limit(len(ask.event_pieces))}'
-
-    def _scan_sql(self, stream: str, pinned: StreamSnapshot, asks: Sequence[PartialQuery]) -> str:
-        """The rows of a stream that are of use for some questions."""
+        """SQL for the rows of a stream that can matter to some queries."""
         schema = self._reader.schema(stream)
-        columns, only = schema.columns, _shared_column_filter(stream, schema.columns, asks)
-        if len(asks) == 1:
-            # One question's rows are joined with its events as they are read, which looks values up
-            # by itself. By what files are clustered, that is too late: whole parts of them need not
-            # be read.
-            only = {
-                name: values
-                for name, values in only.items()
-                if len(values) == 1 or name in schema.key
-            }
-        where = "".join(
-            f' AND "{name}" IN ({_string_literals(values)})' for name, values in only.items()
-        )
+        values_by_column = _shared_column_filter(stream, schema.columns, partial_queries)
+        where = ""
+        for name, values in values_by_column.items():
+            # The rows of a single query are joined with its events while they are read, which is a
+            # lookup already. A filter by the clustering key still saves reading row groups.
+            if len(partial_queries) > 1 or len(values) == 1 or name in schema.key:
+                where += f' AND "{name}" IN ({_string_literals(values)})'
         sources = []
-        if pinned.files:
+        if snapshot.files:
+            paths = _string_literals(snapshot.lease_paths())
             sources.append(
-                f"read_parquet([{_string_literals(pinned.lease_paths())}], union_by_name = true, hive_partitioning = false)"
+                f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
             )
-        if pinned.rows:
+        if snapshot.rows:
             sources.append("_at_hand")
-            self._duck.register("_at_hand", pa.concat_tables(pinned.rows))
-        named = ", ".join(f'"{name}"' for name in columns)
+            self._duck.register("_at_hand", pa.concat_tables(snapshot.rows))
+        columns = ", ".join(f'"{name}"' for name in schema.columns)
         return " UNION ALL ".join(
-            f"SELECT {named} FROM {source} WHERE true{where}" for source in sources
+            f"SELECT {columns} FROM {source} WHERE true{where}" for source in sources
         )
 
-    def _run_queries(self, named: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
-        """What some queries over one scan find."""
+    def _run_queries(self, with_clause: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
+        """The results of some queries over one scan."""
         if len(queries) == 1:
-            return [duck.fetch_table(self._duck, f"{named}({scan}) FROM ({queries[0]})")]
-        # Each has columns of its own, so that none takes another's type.
-        parts = (
+            return [duck.fetch_table(self._duck, f"{with_clause}({scan}) FROM ({queries[0]})")]
+        # Column names are prefixed by query number: equal names need not have equal types.
+        numbered = (
             f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
             for number, query in enumerate(queries)
         )
-        text = f"{named}MATERIALIZED ({scan}) {' UNION ALL BY NAME '.join(parts)}"
-        rows = duck.fetch_table(self._duck, text)
+        union = " UNION ALL BY NAME ".join(numbered)
+        rows = duck.fetch_table(self._duck, f"{with_clause}MATERIALIZED ({scan}) {union}")
         return [_query_rows(rows, number) for number in range(len(queries))]
 
     def cancel(self) -> None:
-        """End the query at hand."""
+        """Interrupt the running query; may be called from any thread."""
         self._duck.interrupt()
 
     def merge(
         self, template: Template, events: Sequence[RecallEvent], values: pa.Table
     ) -> dict[str, AnswerRows]:
-        """See `recall.engines.answers.Merge`."""
-        sql = self._merge_statements.get_or_create(
-            template.query_key,
-            lambda: merging.to_duckdb_sql(template) if merging.is_portable(template) else None,
+        """A `recall.engines.answers.MergeFunction`. Raises `SparkRequired`."""
+        statement = self._merge_statements.get_or_create(
+            template.query_key, lambda: _merge_statement(template)
         )
-        found = (
-            None if sql is None else merging.run_merge(self._duck, sql, template, events, values)
-        )
-        if found is None:
-            raise SparkRequired("the merge")
-        return found
+        answers: dict[str, AnswerRows] | None = None
+        if statement is not None:
+            answers = merging.run_merge(self._duck, statement, template, events, values)
+        if answers is None:
+            raise SparkRequired("the merge needs Spark")
+        return answers
 
     def supports(self, template: Template) -> bool:
-        """Whether a question is one of those that this engine answers."""
+        """Whether this engine can run a query."""
         try:
             self._portable_query(template)
             return True
@@ -172,93 +154,123 @@ class LocalEngine:
             return False
 
     def estimate_megabytes(self, template: Template, event_pieces: EventPieces) -> float:
-        """How much is to be read for some events."""
-        (stream,) = template.partial.inputs.streams
-        pinned = self._reader.snapshot(stream, *enclosing_range(piece for _, piece in event_pieces))
-        return (
-            float(
-                sum(file.bytes for file in pinned.files) + sum(rows.nbytes for rows in pinned.rows)
-            )
-            / 1e6
-        )
+        """How much a query reads for some events, in megabytes of files and of cached rows."""
+        (stream,) = _streams(template)
+        span = enclosing_range(piece for _, piece in event_pieces)
+        snapshot = self._reader.snapshot(stream, *span)
+        file_bytes = sum(file.bytes for file in snapshot.files)
+        cached_bytes = sum(rows.nbytes for rows in snapshot.rows)
+        return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
 
     def _portable_query(self, template: Template) -> PortableQuery:
-        # Types of attributes count too.
-        found = self._portable_queries.get_or_create(
+        result = self._portable_queries.get_or_create(
             template.query_key, lambda: self._translate(template)
         )
-        if isinstance(found, SparkRequired):
-            raise found
-        return found
+        if isinstance(result, SparkRequired):
+            raise result
+        return result
 
     def _translate(self, template: Template) -> PortableQuery | SparkRequired:
+        """The query in DuckDB's SQL, or why it needs Spark."""
         try:
             return to_portable(template, self._stream_columns(template))
         except SparkRequired as reason:
             return reason
 
     def _stream_columns(self, template: Template) -> Mapping[str, str]:
-        streams = template.partial.inputs.streams
-        return self._reader.schema(next(iter(streams))).columns if len(streams) == 1 else {}
+        streams = list(_streams(template))
+        return self._reader.schema(streams[0]).columns if len(streams) == 1 else {}
+
+
+def _streams(template: Template) -> frozenset[str]:
+    return template.partial.inputs.streams
+
+
+def _pieces(query: PartialQuery) -> list[Piece]:
+    return [piece for _, piece in query.event_pieces]
+
+
+def _query_sql(
+    number: int, query: PartialQuery, portable: PortableQuery, snapshot: StreamSnapshot
+) -> str:
+    """The statement of one query over the scan, reading its registered events."""
+    statement = portable.filtered_sql
+    if _all_rows_in_range(snapshot, _pieces(query)):
+        statement = portable.rows_in_range_sql
+    limit = row_limit(len(query.event_pieces))
+    return f'WITH "{PENDING_TABLE}" AS (FROM "_pending_{number}") {statement} LIMIT {limit}'
+
+
+def _split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
+    """The result of a query by event ID, with Spark's types."""
+    rows = _to_spark_types(query.template, rows)
+    return split_by_event(query.template, rows, len(query.event_pieces))
+
+
+def _merge_statement(template: Template) -> str | None:
+    return merging.to_duckdb_sql(template) if merging.is_portable(template) else None
 
 
 def _shared_column_filter(
-    stream: str, columns: Mapping[str, str], asks: Sequence[PartialQuery]
+    stream: str, columns: Mapping[str, str], partial_queries: Sequence[PartialQuery]
 ) -> dict[str, list[str]]:
-    """Values of text columns that alone can be of use for any of some questions."""
-    each = [
-        build_column_filter(ask.template, stream, columns, [asked for asked, _ in ask.event_pieces])
-        for ask in asks
-    ]
-    shared = set.intersection(*(set(only) for only in each))
-    found = {
-        name: sorted({value for only in each for value in only[name]}) for name in sorted(shared)
-    }
-    return {name: values for name, values in found.items() if values}
+    """By text column, the only values that can match in any of some queries."""
+    filters = []
+    for query in partial_queries:
+        events = [event for event, _ in query.event_pieces]
+        filters.append(build_column_filter(query.template, stream, columns, events))
+    shared_columns = set.intersection(*map(set, filters))
+    values_by_column = {}
+    for name in sorted(shared_columns):
+        values = set(chain.from_iterable(column_filter[name] for column_filter in filters))
+        if values:
+            values_by_column[name] = sorted(values)
+    return values_by_column
 
 
 def _query_rows(rows: pa.Table, number: int) -> pa.Table:
-    """Of the rows of several queries those of one, with its columns."""
+    """The rows of one of several queries, under its own column names."""
     prefix = f"{number} "
     names = [name for name in rows.column_names if name.startswith(prefix)]
-    mine = rows.filter(pc.equal(rows["_query"], number)).select(names)
-    return mine.rename_columns([name.removeprefix(prefix) for name in names])
+    query_rows = rows.filter(pc.equal(rows["_query"], number)).select(names)
+    return query_rows.rename_columns([name.removeprefix(prefix) for name in names])
 
 
-def _all_rows_in_range(pinned: StreamSnapshot, pieces: Sequence[Piece]) -> bool:
-    """Whether all rows are sure to lie within each piece, by the times that are known of their
-    files.
-    """
-    spans = {(low, high) for _, low, high in pieces}
-    return not pinned.rows and all(
-        file.has_exact_bounds and (low is None or file.oldest >= low) and file.newest < high
-        for file in pinned.all_files
-        for low, high in spans
+def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> bool:
+    """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
+    if snapshot.rows:
+        return False
+    lows = [low for _, low, _ in pieces if low is not None]
+    latest_low = max(lows, default=None)
+    earliest_high = min(high for _, _, high in pieces)
+    return all(
+        file.has_exact_bounds
+        and (latest_low is None or file.oldest >= latest_low)
+        and file.newest < earliest_high
+        for file in snapshot.all_files
     )
 
 
-def _to_spark_types(template: Template, found: pa.Table) -> pa.Table:
-    """The types that Spark gives."""
-    kinds = {
-        part: aggregate.kind
-        for aggregate in template.split.aggregates
-        for part in aggregate.part_columns
-    }
+def _to_spark_types(template: Template, rows: pa.Table) -> pa.Table:
+    """Cast the result of a query to the types that Spark gives."""
+    kinds_by_column = {}
+    for aggregate in template.split.aggregates:
+        for column in aggregate.part_columns:
+            kinds_by_column[column] = aggregate.kind
     fields = []
-    for field in found.schema:
-        kind = field.type
-        if pa.types.is_decimal(kind):
-            kind = pa.int64()
-        elif pa.types.is_floating(kind) and kinds.get(field.name) in (
-            "sum",
-            "avg",
-            *VARIANCE_KINDS,
-        ):
-            kind = pa.float64()
-        elif pa.types.is_timestamp(kind):
-            kind = pa.timestamp("us", tz="UTC")
-        fields.append(pa.field(field.name, pa.string() if field.name == sql_names.EID else kind))
-    return found.cast(pa.schema(fields))
+    for field in rows.schema:
+        arrow_type = field.type
+        if field.name == sql_names.EID:
+            arrow_type = pa.string()
+        elif pa.types.is_decimal(arrow_type):
+            arrow_type = pa.int64()
+        elif pa.types.is_floating(arrow_type):
+            if kinds_by_column.get(field.name) in _DOUBLE_KINDS:
+                arrow_type = pa.float64()
+        elif pa.types.is_timestamp(arrow_type):
+            arrow_type = pa.timestamp("us", tz="UTC")
+        fields.append(pa.field(field.name, arrow_type))
+    return rows.cast(pa.schema(fields))
 
 
 def _string_literals(values: Sequence[str]) -> str:

@@ -1,9 +1,8 @@
-"""The merge of a question over a handful of merged values, in this process: what Spark would say,
-without a job.
+"""The final step of a recall over a few merged values, in DuckDB instead of a Spark job.
 
-Serves what `tests/property/test_split_answers.py` shows to be the same: outputs, HAVING and ORDER
-BY made of merged numbers by + - * /, comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, CASE,
-coalesce and nullif. Where that fails, as a division by zero does, Spark is asked.
+It serves what `tests/property/test_split_answers.py` shows to equal Spark: outputs, HAVING and
+ORDER BY of merged numbers with + - * /, comparisons, AND, OR, NOT, IS NULL, IN, BETWEEN, CASE,
+coalesce and nullif. If a statement fails, such as by a division by zero, Spark runs it.
 """
 
 from collections.abc import Sequence
@@ -20,118 +19,144 @@ from recall.engines.template import PENDING_TABLE, Template
 from recall.query import sql_names
 from recall.requests import RecallEvent
 
-_PORTABLE_NODES = (
-    *(
-        exp.Select,
-        exp.From,
-        exp.Table,
-        exp.Identifier,
-        exp.Alias,
-        exp.TableAlias,
-        exp.Paren,
-        exp.Where,
-    ),
-    *(exp.Order, exp.Ordered, exp.Limit, exp.Boolean, exp.Null, exp.Neg),
-    *(
-        exp.EQ,
-        exp.NEQ,
-        exp.LT,
-        exp.LTE,
-        exp.GT,
-        exp.GTE,
-        exp.And,
-        exp.Or,
-        exp.Not,
-        exp.Is,
-        exp.In,
-        exp.Between,
-    ),
-    *(exp.Add, exp.Sub, exp.Mul, exp.Div, exp.Case, exp.If, exp.Coalesce, exp.Nullif),
+_QUERY_NODES = (
+    exp.Select,
+    exp.From,
+    exp.Table,
+    exp.Identifier,
+    exp.Alias,
+    exp.TableAlias,
+    exp.Paren,
+    exp.Where,
+    exp.Order,
+    exp.Ordered,
+    exp.Limit,
 )
+_CONDITION_NODES = (
+    exp.EQ,
+    exp.NEQ,
+    exp.LT,
+    exp.LTE,
+    exp.GT,
+    exp.GTE,
+    exp.And,
+    exp.Or,
+    exp.Not,
+    exp.Is,
+    exp.In,
+    exp.Between,
+)
+_VALUE_NODES = (
+    exp.Boolean,
+    exp.Null,
+    exp.Neg,
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.Case,
+    exp.If,
+    exp.Coalesce,
+    exp.Nullif,
+)
+_PORTABLE_NODES = frozenset((*_QUERY_NODES, *_CONDITION_NODES, *_VALUE_NODES))
 
 
 def is_portable(template: Template) -> bool:
-    """Whether the merge is of the parts of SQL that are known to be the same here."""
-    used, question = template.merge.inputs, template.question
+    """Whether DuckDB is known to give Spark's answer."""
+    inputs = template.merge.inputs
     if (
         template.split.has_sketches
-        or used.relations
-        or used.event_tables - {sql_names.MERGED_TABLE}
+        or inputs.relations
+        or inputs.event_tables - {sql_names.MERGED_TABLE}
     ):
         return False
-    if any(kind not in PLAIN_TYPES for kind in question.attributes.values()):
+    if not PLAIN_TYPES.keys() >= set(template.question.attributes.values()):
         return False
-    return all(_is_portable_node(node) for node in template.split.merge.walk())
+    return all(map(_is_portable_node, template.split.merge.walk()))
 
 
 def _is_portable_node(node: exp.Expr) -> bool:
     if isinstance(node, exp.Literal):
-        return node.is_int and not node.is_string  # a fraction is a decimal number in Spark
+        return node.is_int and not node.is_string  # Spark reads a fraction as a decimal
     if isinstance(node, exp.Column):
-        return not node.table  # else it is the event's
-    return type(node) in _PORTABLE_NODES and (
-        not isinstance(node, exp.Is) or isinstance(node.expression, exp.Null)
-    )
+        return not node.table  # a qualified column is an attribute of the event
+    if isinstance(node, exp.Is):
+        return isinstance(node.expression, exp.Null)
+    return type(node) in _PORTABLE_NODES
 
 
 def to_duckdb_sql(template: Template) -> str:
-    """The merge in DuckDB's words."""
+    """The statement in DuckDB's SQL; division by zero raises an error."""
     query = template.merge.query.copy()
-    for division in reversed(list(query.find_all(exp.Div))):  # the inner ones first
-        by = division.expression
-        zero = exp.EQ(this=by.copy(), expression=exp.Literal.number(0))
-        fault = exp.func("error", exp.Literal.string("division by zero"))
-        number = exp.Div(
-            this=exp.cast(division.this.copy(), "double"), expression=exp.cast(by.copy(), "double")
+    divisions = list(query.find_all(exp.Div))
+    for division in reversed(divisions):  # inner ones first
+        divisor = division.expression
+        is_zero = exp.EQ(this=divisor.copy(), expression=exp.Literal.number(0))
+        error = exp.func("error", exp.Literal.string("division by zero"))
+        quotient = exp.Div(
+            this=exp.cast(division.this.copy(), "double"),
+            expression=exp.cast(divisor.copy(), "double"),
         )
-        division.replace(exp.Case().when(zero, fault).else_(number))
+        division.replace(exp.Case().when(is_zero, error).else_(quotient))
     return query.sql(dialect=DuckDB)
 
 
 def run_merge(
     duck: duckdb.DuckDBPyConnection,
-    sql: str,
+    statement: str,
     template: Template,
     events: Sequence[RecallEvent],
     values: pa.Table,
 ) -> dict[str, AnswerRows] | None:
-    """The answers of all events, by eid; None where Spark is to be asked. `sql`: see `in_duckdb`."""
-    kinds = {field.name: field.type for field in values.schema if field.name != sql_names.EID}
-    if not all(_is_plain_type(kind) for kind in kinds.values()):
+    """The answers of some events, by event ID; None if Spark must compute them.
+
+    `statement`: from `to_duckdb_sql`. `values`: merged values of all the events.
+    """
+    if not _has_portable_types(template, values):
         return None
-    for column in template.split.merge.find_all(exp.Column):
-        # Texts and truth values are not mixed with numbers, where the two have rules of their own.
-        kind = kinds.get(column.name)
-        number = kind is not None and (pa.types.is_integer(kind) or pa.types.is_floating(kind))
-        if not number and not isinstance(column.parent, exp.Alias | exp.Select | exp.Ordered):
-            return None
+    pending = [PendingEvent(event, None, event.ts) for event in events]
     duck.register(sql_names.MERGED_TABLE, values)
-    duck.register(
-        PENDING_TABLE,
-        create_pending_table(
-            [PendingEvent(one, None, one.ts) for one in events], template.question.attributes
-        ),
-    )
+    duck.register(PENDING_TABLE, create_pending_table(pending, template.question.attributes))
     try:
-        found = fetch_table(duck, sql)
+        rows = fetch_table(duck, statement)
     except duckdb.InterruptException:
         raise
     except duckdb.Error:
         return None
-    return _rows_by_event(found)
+    return _rows_by_event(rows)
 
 
-def _is_plain_type(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind) or pa.types.is_float64(kind) or kind in (pa.bool_(), pa.string())
-    )
+def _has_portable_types(template: Template, values: pa.Table) -> bool:
+    """Whether strings and booleans are only selected and sorted, never computed with.
+
+    The engines convert them to numbers by different rules.
+    """
+    types = {field.name: field.type for field in values.schema if field.name != sql_names.EID}
+    if not all(map(_is_plain_type, types.values())):
+        return False
+    for column in template.split.merge.find_all(exp.Column):
+        is_number = column.name in types and _is_number_type(types[column.name])
+        if not is_number and not isinstance(column.parent, exp.Alias | exp.Select | exp.Ordered):
+            return False
+    return True
 
 
-def _rows_by_event(found: pa.Table) -> dict[str, AnswerRows]:
-    names = [name for name in found.column_names if name not in (sql_names.EID, "_row")]
-    rows: dict[str, list[tuple[int, dict[str, object]]]] = {}
-    for row in found.to_pylist():
-        rows.setdefault(row[sql_names.EID], []).append(
-            (row.get("_row", 0), {name: to_json_value(row[name]) for name in names})
-        )
-    return {eid: order_rows(mine) for eid, mine in rows.items()}
+def _is_number_type(arrow_type: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow_type) or pa.types.is_floating(arrow_type))
+
+
+def _is_plain_type(arrow_type: pa.DataType) -> bool:
+    if pa.types.is_integer(arrow_type) or pa.types.is_float64(arrow_type):
+        return True
+    return arrow_type in (pa.bool_(), pa.string())
+
+
+def _rows_by_event(rows_table: pa.Table) -> dict[str, AnswerRows]:
+    rows_by_event: dict[str, list[tuple[int, dict[str, object]]]] = {}
+    for values in rows_table.to_pylist():
+        eid = values.pop(sql_names.EID)
+        row_number = values.pop("_row", 0)
+        row = {name: to_json_value(value) for name, value in values.items()}
+        rows_by_event.setdefault(eid, []).append((row_number, row))
+    return {eid: order_rows(rows) for eid, rows in rows_by_event.items()}

@@ -1,4 +1,4 @@
-"""Which engine reads a piece: this process where it is known to answer as Spark does, else Spark."""
+"""The router: which engine reads a piece, and the cache of partial answers in front of both."""
 
 import time
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -22,11 +22,16 @@ from recall.errors import SparkRequired
 from recall.requests import Piece, RecallEvent, enclosing_range
 
 EngineSetting = Literal["auto", "spark", "local"]
+# Partial answers by event ID; an event without matching rows has none.
+PartialAnswers = dict[str, pa.Table]
 
 
 class EngineRouter:
-    """The engines of one worker. `local` None: the workspace says that Spark reads all. `kept` and
-    `costs`: shared by workers; with `local` chosen, it reads whatever it serves.
+    """The engines of one worker.
+
+    `local` None: Spark runs all queries. `partial_cache` and `costs` are shared by all workers.
+    With the setting `local`, the local engine runs all queries that it supports. `derived`: the
+    archived derived streams, read by both engines.
     """
 
     def __init__(
@@ -38,7 +43,6 @@ class EngineRouter:
         setting: EngineSetting = "auto",
         derived: DerivedStreamReader | None = None,
     ) -> None:
-        """`derived`: what is archived of derived streams, for readers that both engines share."""
         self._derived = derived
         self.spark = spark
         self._local = local
@@ -48,192 +52,190 @@ class EngineRouter:
 
     @property
     def has_local_engine(self) -> bool:
-        """Whether what is sure to be the same may be computed in this process."""
+        """Whether queries may run in this process."""
         return self._local is not None
 
     def cancel(self) -> None:
-        """End what these engines are asked now; may be called by another thread."""
+        """Cancel the running query; may be called from any thread."""
         self.spark.cancel()
         if self._local is not None:
             self._local.cancel()
 
     @contextmanager
     def snapshot(self, partial_queries: Sequence[PartialQuery]) -> Iterator[dict[str, int]]:
-        """See what was archived since, and no more as long as something is asked of it: how many
-        appends that is of each stream that the questions read. With the pieces, this tells the rows
-        that their answers come from (`archiver.read.time_travel`).
+        """Pin the latest version of the archive; yields how many appends of each stream it has.
+
+        Together with the pieces, the numbers of appends identify the rows that were read
+        (`archiver.read.time_travel`).
         """
+        spans = []
+        for query in partial_queries:
+            spans.append((query.template, *_query_range(query)))
         try:
-            yield self.spark.acquire(
-                [
-                    (ask.template, *enclosing_range(piece for _, piece in ask.event_pieces))
-                    for ask in partial_queries
-                ]
-            )
+            yield self.spark.acquire(spans)
         finally:
             self.spark.release()
 
     def shared_scan_stream(self, template: Template) -> str | None:
-        """The stream of a question that may be read together with others about it; None: it is
-        asked by itself.
-        """
-        if (
-            self._local is None
-            or not self._local.supports(template)
-            or self._costs.is_excluded(template.query_key)
-        ):
+        """The stream that the query can scan together with other queries; None: it runs alone."""
+        if self._local is None or template.reads_event_tables:
             return None
-        return (
-            None
-            if template.reads_event_tables
-            else next(iter(template.partial.inputs.streams), None)
-        )
+        if not self._local.supports(template) or self._costs.is_excluded(template.query_key):
+            return None
+        return next(iter(template.partial.inputs.streams), None)
 
     def compute_partial(
         self, template: Template, event_pieces: EventPieces, event_tables: EventTables
-    ) -> dict[str, pa.Table]:
-        """The partial answer of each event from its piece of history, by eid; an event without rows
-        has none. It is of the archive as it is looked at.
+    ) -> PartialAnswers:
+        """The partial answers of some events from their pieces, over the pinned snapshot.
 
-        Events that ask the same of the same piece are answered once, also those that ask later.
+        Events with the same parameters and piece are computed once, also across calls.
         """
         return self.compute_partials([PartialQuery(template, event_pieces, event_tables)])[0]
 
-    def compute_partials(
-        self, partial_queries: Sequence[PartialQuery]
-    ) -> list[dict[str, pa.Table]]:
-        """See `partial`: of questions of different texts. Those about one stream that this process
-        answers are read in one scan.
-        """
-        wanted = [self._look_up(ask) for ask in partial_queries]
-        left = [one for one in wanted if one.query.event_pieces]
-        # Each is kept as it comes: where a later one fails, those before it are not read again.
-        for one, more in zip(
-            left, self._compute_uncached([one.query for one in left]), strict=True
-        ):
-            self._store_answers(one, more)
-        return [
-            _answers_by_event(ask, one) for ask, one in zip(partial_queries, wanted, strict=True)
-        ]
+    def compute_partials(self, partial_queries: Sequence[PartialQuery]) -> list[PartialAnswers]:
+        """`compute_partial` for different queries; those of one stream share a scan if local."""
+        lookups = list(map(self._look_up, partial_queries))
+        misses = [lookup for lookup in lookups if lookup.query.event_pieces]
+        computed = self._compute_uncached([lookup.query for lookup in misses])
+        # Answers are cached one by one: if a later query fails, earlier ones are not repeated.
+        for lookup, answers in zip(misses, computed, strict=True):
+            self._store_answers(lookup, answers)
+        return list(map(_answers_by_event, partial_queries, lookups))
 
     def compute_answers(
         self, template: Template, partials: MergedPartials, event_tables: EventTables
     ) -> dict[str, AnswerRows]:
-        """What each event's merged partial answers say, as rows in their order."""
-        merges: list[MergeFunction] = [] if self._local is None else [self._local.merge]
-        merges.append(
-            lambda asking, events, values: self.spark.merge(asking, events, values, event_tables)
-        )
-        return compute_answers(template, partials, merges)
+        """The answers from merged partial answers, by event ID, rows in order."""
+
+        def merge_with_spark(
+            template: Template, events: Sequence[RecallEvent], values: pa.Table
+        ) -> dict[str, AnswerRows]:
+            return self.spark.merge(template, events, values, event_tables)
+
+        merge_functions: list[MergeFunction] = [merge_with_spark]
+        if self._local is not None:
+            merge_functions.insert(0, self._local.merge)
+        return compute_answers(template, partials, merge_functions)
 
     def _cache_key(
-        self, template: Template, parameters: Sequence[str], asked: RecallEvent, piece: Piece
+        self, template: Template, parameters: Sequence[str], event: RecallEvent, piece: Piece
     ) -> Hashable:
         _, low, high = piece
-        values = orjson.dumps([asked.attributes.get(name) for name in parameters])
+        values = orjson.dumps([event.attributes.get(name) for name in parameters])
         return template.query_key, values, low, high, self.spark.list_files(template, low, high)
 
-    def _look_up(self, ask: PartialQuery) -> "_CacheLookup":
-        """What of a question is not known yet: one event for all that ask the same."""
-        parameters = ask.template.parameters
+    def _look_up(self, query: PartialQuery) -> "_CacheLookup":
+        """Look up a query; of events with the same key, one is left to compute."""
+        parameters = query.template.parameters
+        keys: dict[UUID, Hashable] = {}
         if parameters is None:
-            return _CacheLookup(ask, {asked.eid: asked.eid for asked, _ in ask.event_pieces}, {})
-        keys = {
-            asked.eid: self._cache_key(ask.template, parameters, asked, piece)
-            for asked, piece in ask.event_pieces
-        }
-        found = self._partial_cache.get(set(keys.values()))
-        left = {
-            keys[asked.eid]: (asked, piece)
-            for asked, piece in ask.event_pieces
-            if keys[asked.eid] not in found
-        }
-        return _CacheLookup(replace(ask, event_pieces=list(left.values())), keys, found)
+            # Each event has a partial answer of its own.
+            for event, _ in query.event_pieces:
+                keys[event.eid] = event.eid
+            return _CacheLookup(query, keys, {})
+        for event, piece in query.event_pieces:
+            keys[event.eid] = self._cache_key(query.template, parameters, event, piece)
+        cached = self._partial_cache.get(set(keys.values()))
+        misses: dict[Hashable, tuple[RecallEvent, Piece]] = {}
+        for event, piece in query.event_pieces:
+            if keys[event.eid] not in cached:
+                misses[keys[event.eid]] = event, piece
+        return _CacheLookup(replace(query, event_pieces=list(misses.values())), keys, cached)
 
-    def _store_answers(self, one: "_CacheLookup", more: Mapping[str, pa.Table]) -> None:
-        """Take in what was read, and keep it for those who ask later."""
-        for asked, _ in one.query.event_pieces:
-            key = one.keys[asked.eid]
-            one.answers[key] = more.get(str(asked.eid))
-            if one.query.template.parameters is not None:
-                self._partial_cache.put(key, one.answers[key])
+    def _store_answers(self, lookup: "_CacheLookup", answers: Mapping[str, pa.Table]) -> None:
+        """Add computed answers to a lookup, and to the cache."""
+        for event, _ in lookup.query.event_pieces:
+            key = lookup.keys[event.eid]
+            lookup.answers[key] = answers.get(str(event.eid))
+            if lookup.query.template.parameters is not None:
+                self._partial_cache.put(key, lookup.answers[key])
 
-    def _compute_uncached(self, asks: Sequence[PartialQuery]) -> Iterator[dict[str, pa.Table]]:
-        """What questions find: together where several are about one stream, which this process
-        answers sooner.
-        """
-        found = self._compute_in_shared_scans(asks) if len(asks) > 1 else {}
-        for number, ask in enumerate(asks):
-            yield found[number] if number in found else self._compute_single(ask)
+    def _compute_uncached(
+        self, partial_queries: Sequence[PartialQuery]
+    ) -> Iterator[PartialAnswers]:
+        """Compute queries in order: in shared scans where possible, else one by one."""
+        answers_by_number: dict[int, PartialAnswers] = {}
+        if len(partial_queries) > 1:
+            answers_by_number = self._compute_in_shared_scans(partial_queries)
+        for number, query in enumerate(partial_queries):
+            if number in answers_by_number:
+                yield answers_by_number[number]
+            else:
+                yield self._compute_single(query)
 
     def _compute_in_shared_scans(
-        self, asks: Sequence[PartialQuery]
-    ) -> dict[int, dict[str, pa.Table]]:
-        """By their places, what those questions find that are read with others."""
-        found: dict[int, dict[str, pa.Table]] = {}
-        here: dict[str, dict[int, float]] = {}
-        for number, ask in enumerate(asks):
-            stream = self.shared_scan_stream(ask.template)
+        self, partial_queries: Sequence[PartialQuery]
+    ) -> dict[int, PartialAnswers]:
+        """Compute the queries that share a stream; the answers by position of the query."""
+        sizes_by_stream: dict[str, dict[int, float]] = {}
+        for number, query in enumerate(partial_queries):
+            stream = self.shared_scan_stream(query.template)
             if self._local is not None and stream is not None:
-                size = self._local.estimate_megabytes(ask.template, ask.event_pieces)
-                if self._prefers_local(ask, size):
-                    here.setdefault(stream, {})[number] = size
-        for sizes in here.values():
+                megabytes = self._local.estimate_megabytes(query.template, query.event_pieces)
+                if self._prefers_local(query, megabytes):
+                    sizes_by_stream.setdefault(stream, {})[number] = megabytes
+        answers_by_number: dict[int, PartialAnswers] = {}
+        for sizes in sizes_by_stream.values():
             if len(sizes) > 1:
+                queries = [partial_queries[number] for number in sizes]
                 with suppress(SparkRequired):
-                    answers = self._compute_locally(
-                        [asks[number] for number in sizes], list(sizes.values())
-                    )
-                    found |= zip(sizes, answers, strict=True)
-        return found
+                    answers = self._compute_locally(queries, list(sizes.values()))
+                    answers_by_number.update(zip(sizes, answers, strict=True))
+        return answers_by_number
 
-    def _compute_single(self, ask: PartialQuery) -> dict[str, pa.Table]:
+    def _compute_single(self, query: PartialQuery) -> PartialAnswers:
         if self._derived is not None:
-            ask = replace(
-                ask,
-                template=self._derived.read_archived(
-                    ask.template, *enclosing_range(piece for _, piece in ask.event_pieces)
-                ),
-            )
-        if self._local is None or not self._local.supports(ask.template):
-            return self.spark.compute_partial(ask.template, ask.event_pieces, ask.event_tables)
-        size = self._local.estimate_megabytes(ask.template, ask.event_pieces)
-        if self._prefers_local(ask, size):
+            template = self._derived.read_archived(query.template, *_query_range(query))
+            query = replace(query, template=template)
+        if self._local is None or not self._local.supports(query.template):
+            return self._compute_with_spark(query)
+        megabytes = self._local.estimate_megabytes(query.template, query.event_pieces)
+        if self._prefers_local(query, megabytes):
             try:
-                return self._compute_locally([ask], [size])[0]
+                return self._compute_locally([query], [megabytes])[0]
             except SparkRequired:
-                self._costs.exclude_from_shared_scans(ask.template.query_key)
-        began, started = time.monotonic(), self.spark.is_spark_running
-        found = self.spark.compute_partial(ask.template, ask.event_pieces, ask.event_tables)
-        if started:
-            self._costs.model_for(ask.template.query_key, "spark").update(
-                size, time.monotonic() - began
-            )
-        return found
+                self._costs.exclude_from_shared_scans(query.template.query_key)
+        began = time.monotonic()
+        was_running = self.spark.is_spark_running
+        answers = self._compute_with_spark(query)
+        if was_running:  # else the time contains the start of Spark
+            model = self._costs.model_for(query.template.query_key, "spark")
+            model.update(megabytes, time.monotonic() - began)
+        return answers
 
-    def _prefers_local(self, ask: PartialQuery, size: float) -> bool:
-        """Whether this process is to answer what both engines can; `size` in megabytes."""
-        return self._setting == "local" or (
-            self._costs.cheaper_engine(ask.template.query_key, size, self.spark.is_spark_running)
-            == "local"
+    def _compute_with_spark(self, query: PartialQuery) -> PartialAnswers:
+        return self.spark.compute_partial(query.template, query.event_pieces, query.event_tables)
+
+    def _prefers_local(self, query: PartialQuery, megabytes: float) -> bool:
+        """Whether the local engine runs a query that both engines support."""
+        if self._setting == "local":
+            return True
+        engine = self._costs.cheaper_engine(
+            query.template.query_key, megabytes, self.spark.is_spark_running
         )
+        return engine == "local"
 
     def _compute_locally(
-        self, asks: Sequence[PartialQuery], sizes: Sequence[float]
-    ) -> list[dict[str, pa.Table]]:
+        self, partial_queries: Sequence[PartialQuery], sizes: Sequence[float]
+    ) -> list[PartialAnswers]:
+        """Run queries in one scan and record their costs; `sizes` in megabytes."""
         assert self._local is not None
         began = time.monotonic()
-        found = self._local.compute_partials(asks)
-        each = (time.monotonic() - began) / len(asks)
-        for ask, size in zip(asks, sizes, strict=True):
-            self._costs.model_for(ask.template.query_key, "local").update(size, each)
-        return found
+        answers = self._local.compute_partials(partial_queries)
+        seconds_per_query = (time.monotonic() - began) / len(partial_queries)
+        for query, megabytes in zip(partial_queries, sizes, strict=True):
+            model = self._costs.model_for(query.template.query_key, "local")
+            model.update(megabytes, seconds_per_query)
+        return answers
 
 
 @dataclass(frozen=True)
 class _CacheLookup:
-    """What is left of a question to be read; by eid, what tells its events' answers apart; and
-    those that are known.
+    """The result of a cache lookup.
+
+    `query`: what is left to compute. `keys`: the cache key by event ID. `answers`: by cache key;
+    None: no matching rows.
     """
 
     query: PartialQuery
@@ -241,20 +243,27 @@ class _CacheLookup:
     answers: dict[Hashable, pa.Table | None]
 
 
-def _answers_by_event(ask: PartialQuery, known: _CacheLookup) -> dict[str, pa.Table]:
-    """The answers to each event of a question."""
-    answers = {asked.eid: known.answers.get(known.keys[asked.eid]) for asked, _ in ask.event_pieces}
-    return {
-        str(eid): relabel_event(str(eid), table)
-        for eid, table in answers.items()
-        if table is not None
-    }
+def _query_range(query: PartialQuery) -> tuple[int | None, int]:
+    """The range of event time that a query reads: [low, high) in microseconds."""
+    return enclosing_range(piece for _, piece in query.event_pieces)
+
+
+def _answers_by_event(query: PartialQuery, lookup: _CacheLookup) -> PartialAnswers:
+    """The partial answer of each event of a query."""
+    answers = {}
+    for event, _ in query.event_pieces:
+        table = lookup.answers.get(lookup.keys[event.eid])
+        if table is not None:
+            eid = str(event.eid)
+            answers[eid] = relabel_event(eid, table)
+    return answers
 
 
 @dataclass(frozen=True)
 class EngineDecision:
-    """Who reads history for a question, and why: `either` of both, whoever is measured to be
-    sooner.
+    """Which engine reads history for a query, and why.
+
+    `either`: both can; measured times decide for each piece.
     """
 
     engine: Literal["either", "local", "spark"]
@@ -264,19 +273,19 @@ class EngineDecision:
 def explain_engine(
     template: Template, columns: Mapping[str, Mapping[str, str]], setting: EngineSetting
 ) -> EngineDecision:
-    """Who is to read; `columns`: of all streams, with their types; `choice`: what the workspace
-    says.
-    """
+    """Which engine runs a query. `columns`: by stream, with their types."""
     if setting == "spark":
         return EngineDecision("spark", "recall.engine of the workspace is spark")
-    streams = template.partial.inputs.streams
+    stream_columns: Mapping[str, str] = {}
+    for stream in template.partial.inputs.streams:
+        stream_columns = columns[stream]
+        break
     try:
-        to_portable(template, columns[next(iter(streams))] if streams else {})
+        to_portable(template, stream_columns)
     except SparkRequired as reason:
         return EngineDecision("spark", str(reason))
     if setting == "local":
         return EngineDecision("local", "recall.engine of the workspace is local")
     return EngineDecision(
-        "either",
-        "DuckDB in the recall process and Spark answer alike: whichever has been sooner, by file size",
+        "either", "both engines give the same answer: the faster one is chosen for each piece"
     )

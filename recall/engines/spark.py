@@ -1,8 +1,6 @@
-"""SQL recalls: many events, one piece of history, one Spark job; and what the merged partial
-answers say.
-"""
+"""The Spark engine: many events, one piece of history, one Spark job; and conditions."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 from uuid import UUID
@@ -19,7 +17,7 @@ from archiver.delta import StreamSchema
 from archiver.read import Reader
 from archiver.spark import jvm_process
 from recall.engines.answers import AnswerRows, order_rows
-from recall.engines.lately import LruCache
+from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import (
     JSON_WRITE_OPTIONS,
     PendingEvent,
@@ -40,12 +38,14 @@ from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 from recall.requests import RecallEvent, SqlQuestion, enclosing_range
 from recall.sandbox import validate_query
 
+# What a query reads of a stream: its name, and [low, high) in microseconds; low None: unbounded.
+_StreamSpan = tuple[str, int | None, int]
+
 
 class SparkEngine:
-    """History through a Spark session of its own, started when it is first needed; one query at a
-    time.
+    """Runs queries in a Spark session of its own, one at a time.
 
-    `relations` gives all versions of a relation.
+    The session starts with the first query. `relations` returns all versions of a relation.
     """
 
     def __init__(
@@ -67,26 +67,32 @@ class SparkEngine:
 
     @property
     def _spark(self) -> SparkSession:
-        # What a thread asks from here on is of this group, so that it can be cancelled.
-        self._own_session.sparkContext.setJobGroup(str(id(self)), "history", interruptOnCancel=True)
+        # Jobs that this thread starts from now on belong to this group and can be cancelled.
+        self._own_session.sparkContext.setJobGroup(
+            self._job_group, "history", interruptOnCancel=True
+        )
         return self._own_session
 
+    @property
+    def _job_group(self) -> str:
+        return str(id(self))
+
     def session(self) -> SparkSession:
-        """For a query that this engine knows nothing of."""
+        """The session, for other work than queries of recalls."""
         return self._spark
 
     @property
     def is_spark_running(self) -> bool:
-        """Whether Spark runs in this process."""
+        """Whether Spark runs in this process, in any session."""
         return SparkContext._active_spark_context is not None
 
     def cancel(self) -> None:
-        """End the query at hand."""
+        """Cancel the running query; may be called from any thread."""
         if self._session_started:
-            self._own_session.sparkContext.cancelJobGroup(str(id(self)))
+            self._own_session.sparkContext.cancelJobGroup(self._job_group)
 
     def is_alive(self) -> bool:
-        """Whether Spark's JVM answers, or was never needed."""
+        """Whether the JVM answers, or was never needed."""
         gateway = SparkContext._gateway
         if gateway is None:
             return not self._session_started
@@ -94,69 +100,75 @@ class SparkEngine:
         if process is not None and process.poll() is not None:
             return False
         try:
-            # A JVM that has just ended may not be seen as ended yet.
+            # The exit of the JVM may not be visible yet: call it.
             gateway.jvm.java.lang.System.nanoTime()
         except (Py4JError, OSError):
             return False
         return True
 
     def acquire(self, queries: Iterable[tuple[Template, int | None, int]]) -> dict[str, int]:
-        """See what was archived since; of each stream that some questions read, each for a span,
-        how many appends that is.
+        """Pin the latest version of the streams that some queries read, each for [low, high).
+
+        Returns the number of appends of each stream.
         """
-        spans: dict[str, tuple[int | None, int]] = {}
-        for name, low, high in (span for question in queries for span in _read_spans(*question)):
-            since, until = spans.get(name, (low, high))
-            spans[name] = (
-                None if low is None or since is None else min(low, since),
-                max(high, until),
-            )
-        return {name: pinned.append_count for name, pinned in self._reader.acquire(spans).items()}
+        range_by_stream: dict[str, tuple[int | None, int]] = {}
+        for template, low, high in queries:
+            for stream, stream_low, stream_high in _read_spans(template, low, high):
+                lowest, highest = range_by_stream.get(stream, (stream_low, stream_high))
+                if lowest is not None and stream_low is not None:
+                    lowest = min(lowest, stream_low)
+                else:
+                    lowest = None
+                range_by_stream[stream] = lowest, max(highest, stream_high)
+        snapshots = self._reader.acquire(range_by_stream)
+        return {stream: snapshot.append_count for stream, snapshot in snapshots.items()}
 
     def release(self) -> None:
-        """What was looked at is not needed any more."""
+        """Unpin what `acquire` has pinned."""
         self._reader.release()
 
     def list_files(self, template: Template, low: int | None, high: int) -> tuple[str, ...]:
-        """The files that a question reads for a span of event time."""
-        return tuple(
-            file
-            for span in _read_spans(template, low, high)
-            for file in self._reader.local_paths(*span)
-        )
+        """The files that a query reads for [low, high)."""
+        files: list[str] = []
+        for span in _read_spans(template, low, high):
+            files += self._reader.local_paths(*span)
+        return tuple(files)
 
     def compute_partial(
         self, template: Template, event_pieces: EventPieces, event_tables: EventTables
     ) -> dict[str, pa.Table]:
-        """The partial answer of each event from its piece of history, by eid; an event without rows
-        has none.
+        """The partial answers of some events from their pieces, by event ID.
+
+        An event without matching rows has none.
         """
-        used, question = template.partial.inputs, template.question
-        waiting = [PendingEvent(asked, low, high) for asked, (_, low, high) in event_pieces]
         low, high = enclosing_range(piece for _, piece in event_pieces)
         if not self.list_files(template, low, high):
             return {}
-        self._register_events(waiting, question)
-        for name in used.streams:
-            only = build_column_filter(
-                template,
-                name,
-                self._reader.schema(name).columns,
-                [asked for asked, _ in event_pieces],
-            )
-            rows = self._reader.read_dataframe(self._spark, name, low, high, True, only)
-            rows.createOrReplaceTempView(f"_in_{name}")
-        for name in used.derived:
-            since = None if low is None else low - used.reach
-            rows = self._reader.read_dataframe(
-                self._spark, name, since, high + max(used.lag, 0) + 1, False, {}
-            )
-            rows.createOrReplaceTempView(f"_on_time_{name}")
-        self._register_tables(used.relations, used.event_tables, question, event_tables)
-        found: pa.Table = (
-            self._run_query(template.partial.sql).limit(row_limit(len(event_pieces))).toArrow()
+        pending = [PendingEvent(event, low, high) for event, (_, low, high) in event_pieces]
+        self._register_events(pending, template.question)
+        events = [event for event, _ in event_pieces]
+        self._register_streams(template, events, low, high)
+        inputs = template.partial.inputs
+        self._register_tables(
+            inputs.relations, inputs.event_tables, template.question, event_tables
         )
-        return split_by_event(template, found, len(event_pieces))
+        frame = self._run_query(template.partial.sql).limit(row_limit(len(event_pieces)))
+        rows_table: pa.Table = frame.toArrow()
+        return split_by_event(template, rows_table, len(event_pieces))
+
+    def _register_streams(
+        self, template: Template, events: Sequence[RecallEvent], low: int | None, high: int
+    ) -> None:
+        """Register the streams of FROM, and those that derived streams read."""
+        inputs = template.partial.inputs
+        for name in inputs.streams:
+            columns = self._reader.schema(name).columns
+            column_filter = build_column_filter(template, name, columns, events)
+            rows = self._reader.read_dataframe(self._spark, name, low, high, True, column_filter)
+            rows.createOrReplaceTempView(f"_in_{name}")
+        for name, input_low, input_high in _derived_input_spans(template, low, high):
+            rows = self._reader.read_dataframe(self._spark, name, input_low, input_high, False, {})
+            rows.createOrReplaceTempView(f"_on_time_{name}")
 
     def merge(
         self,
@@ -165,17 +177,17 @@ class SparkEngine:
         values: pa.Table,
         event_tables: EventTables,
     ) -> dict[str, AnswerRows]:
-        """See `recall.engines.answers.Merge`."""
+        """The answers of some events from their merged values, by event ID, rows in order."""
         frame = self._spark.createDataFrame(values)
         if template.split.has_sketches:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
         frame.createOrReplaceTempView(sql_names.MERGED_TABLE)
-        self._register_events(
-            [PendingEvent(asked, None, asked.ts) for asked in events], template.question
-        )
+        pending = [PendingEvent(event, None, event.ts) for event in events]
+        self._register_events(pending, template.question)
+        inputs = template.merge.inputs
         self._register_tables(
-            template.merge.inputs.relations,
-            template.merge.inputs.event_tables - {sql_names.MERGED_TABLE},
+            inputs.relations,
+            inputs.event_tables - {sql_names.MERGED_TABLE},
             template.question,
             event_tables,
         )
@@ -187,121 +199,154 @@ class SparkEngine:
         recall_event: RecallEvent,
         answers: Mapping[str, tuple[AnswerRows, Mapping[str, str]]],
     ) -> bool | None:
-        """Whether the rule's `where` holds for an event: for any of the combinations of its
-        answers' rows.
+        """Whether the rule's `where` holds for any combination of the rows of its answers.
 
-        None: there is no history to judge by.
+        `answers`: by recall name, rows and column types. None: all combinations give NULL, because
+        there is no history to decide by.
         """
         self._register_events([PendingEvent(recall_event, None, recall_event.ts)], question)
-        names = []
+        joins = []
         for name, (rows, columns) in answers.items():
-            create_event_table(
-                self._spark, {str(recall_event.eid): rows}, columns
-            ).createOrReplaceTempView(f"_answer_{name}")
-            names.append(
+            frame = create_event_table(self._spark, {str(recall_event.eid): rows}, columns)
+            frame.createOrReplaceTempView(f"_answer_{name}")
+            joins.append(
                 f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = `{sql_names.EVENT}`.{sql_names.EID}"
             )
-        attributes = ", ".join(f"`_event_{name}` AS `{name}`" for name in question.attributes)
-        event = f"(SELECT {sql_names.EID}, _event_ts AS ts{', ' if attributes else ''}{attributes} FROM {PENDING_TABLE}) AS `{sql_names.EVENT}`"
-        query = f"SELECT ({question.where}) AS verdict FROM {event} {' '.join(names)}"
-        found = [row.verdict for row in self._run_query(query).collect()]
-        decided = [bool(one) for one in found if one is not None]
-        return any(decided) if decided else None
+        columns_sql = [sql_names.EID, "_event_ts AS ts"]
+        columns_sql += [f"`_event_{name}` AS `{name}`" for name in question.attributes]
+        event_sql = f"(SELECT {', '.join(columns_sql)} FROM {PENDING_TABLE}) AS `{sql_names.EVENT}`"
+        query = f"SELECT ({question.where}) AS verdict FROM {event_sql} {' '.join(joins)}"
+        verdicts = []
+        for row in self._run_query(query).collect():
+            if row.verdict is not None:
+                verdicts.append(bool(row.verdict))
+        return any(verdicts) if verdicts else None
 
     def _run_query(self, text: str) -> DataFrame:
-        """A query over views. What is asked comes from the database: it passes the rule gate first,
-        `gate.Refusal`.
+        """Run a query over views.
+
+        The text comes from the database: it is validated first. Raises `QueryRejected`.
         """
         self._checked_queries.get_or_create(
             text, lambda: validate_query(self._spark, text, internal=True)
         )
         return self._spark.sql(text)
 
-    def _register_events(self, waiting: Sequence[PendingEvent], question: SqlQuestion) -> None:
-        create_pending_frame(self._spark, waiting, question.attributes).createOrReplaceTempView(
-            PENDING_TABLE
-        )
+    def _register_events(self, pending: Sequence[PendingEvent], question: SqlQuestion) -> None:
+        frame = create_pending_frame(self._spark, pending, question.attributes)
+        frame.createOrReplaceTempView(PENDING_TABLE)
 
     def _register_tables(
         self,
         relations: Iterable[str],
         tables: Iterable[str],
         question: SqlQuestion,
-        own: EventTables,
+        event_tables: EventTables,
     ) -> None:
+        """Register relations, and contexts and surroundings (`tables`) of the events."""
         for name in relations:
-            self._spark.createDataFrame(self._relations(name)).createOrReplaceTempView(
-                f"_in_{name}"
-            )
+            frame = self._spark.createDataFrame(self._relations(name))
+            frame.createOrReplaceTempView(f"_in_{name}")
         for name in tables:
-            frame = create_event_table(self._spark, own.get(name, {}), question.own[name])
+            rows_by_event = event_tables.get(name, {})
+            frame = create_event_table(self._spark, rows_by_event, question.own[name])
             frame.createOrReplaceTempView(f"_in_{name}")
 
 
-def _read_spans(
-    template: Template, low: int | None, high: int
-) -> list[tuple[str, int | None, int]]:
-    """What a question reads of each stream for [low, high): of those in FROM, then of those that
-    derived ones read.
-    """
-    used = template.partial.inputs
-    spans = [(name, low, high) for name in sorted(used.streams)]
-    since = None if low is None else low - used.reach
-    return spans + [(name, since, high + max(used.lag, 0) + 1) for name in sorted(used.derived)]
+def _read_spans(template: Template, low: int | None, high: int) -> list[_StreamSpan]:
+    """What a query reads for [low, high): streams in FROM, then inputs of derived streams."""
+    spans: list[_StreamSpan] = []
+    for stream in sorted(template.partial.inputs.streams):
+        spans.append((stream, low, high))
+    spans += _derived_input_spans(template, low, high)
+    return spans
+
+
+def _derived_input_spans(template: Template, low: int | None, high: int) -> Iterator[_StreamSpan]:
+    """What derived streams read to compute their rows of [low, high)."""
+    inputs = template.partial.inputs
+    input_low = None if low is None else low - inputs.reach
+    input_high = high + max(inputs.lag, 0) + 1
+    for stream in sorted(inputs.derived):
+        yield stream, input_low, input_high
 
 
 def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
-    """Ask something of a stream, so that the first to ask in earnest does not wait for what is
-    loaded and compiled.
-    """
+    """Run a typical query, so that the first real one need not wait for class loading and JIT."""
     time = schema.time
-    columns = {name: kind for name, kind in schema.columns.items() if name != time}
-    name = next((n for n, kind in columns.items() if kind == "string"), None)
-    where = f" WHERE s.`{name}` = event.`{name}`" if name else ""
-    numbers = "".join(
-        f", avg(s.`{n}`) AS `mean_{n}`, stddev(s.`{n}`) AS `sd_{n}`"
-        for n, kind in columns.items()
-        if kind == "double"
+    string_columns = []
+    aggregates = ["count(*) AS n"]
+    for name, type_name in schema.columns.items():
+        if name != time and type_name == "string":
+            string_columns.append(name)
+        elif name != time and type_name == "double":
+            aggregates.append(f"avg(s.`{name}`) AS `mean_{name}`")
+            aggregates.append(f"stddev(s.`{name}`) AS `sd_{name}`")
+    query = f"SELECT {', '.join(aggregates)} FROM `{schema.name}` s"
+    attributes: dict[str, str] = {}
+    for name in string_columns[:1]:
+        attributes[name] = "string"
+        query += f" WHERE s.`{name}` = event.`{name}`"
+    question = SqlQuestion(
+        range=None,
+        every=1.0,
+        order="newest",
+        sql=query,
+        streams={schema.name: time},
+        relations=(),
+        derived={},
+        attributes=attributes,
+        own={},
+        columns={},
     )
-    sql = f"SELECT count(*) AS n{numbers} FROM `{schema.name}` s{where}"
-    attributes = {name: "string"} if name else {}
-    asking = SqlQuestion(None, 1.0, "newest", sql, {schema.name: time}, (), {}, attributes, {}, {})
-    asked = RecallEvent(UUID(int=0), 1 << 60, {}, dict.fromkeys(attributes, ""))
-    engine.compute_partial(Template(asking), [(asked, (0, None, asked.ts))], {})
+    event = RecallEvent(UUID(int=0), 1 << 60, {}, dict.fromkeys(attributes, ""))
+    engine.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
 
 
 def _sketch_columns(split: Split, table: pa.Table) -> list[str]:
-    """The columns of merged values, those of sketches as what is read off all of them together."""
-    sketches = {a.value_column: a for a in split.aggregates if a.kind in SKETCH_KINDS}
-    return [
-        f"{_sketch_estimate_sql(sketches[n])} AS `{n}`" if n in sketches else f"`{n}`"
-        for n in table.column_names
-    ]
+    """SELECT expressions of merged values; sketches are replaced by their estimates."""
+    sketches: dict[str, SplitAggregate] = {}
+    for aggregate in split.aggregates:
+        if aggregate.kind in SKETCH_KINDS:
+            sketches[aggregate.value_column] = aggregate
+    columns = []
+    for name in table.column_names:
+        if name in sketches:
+            columns.append(f"{_sketch_estimate_sql(sketches[name])} AS `{name}`")
+        else:
+            columns.append(f"`{name}`")
+    return columns
 
 
 def _sketch_estimate_sql(aggregate: SplitAggregate) -> str:
-    name = aggregate.value_column
-    rest = f"aggregate(slice({name}, 2, size({name})), get({name}, 0), (a, b) -> %s(a, b))"
+    """SQL for the estimate from an array of sketches: NULL or 0 if they are empty."""
+    sketches = aggregate.value_column
+
+    def merged(function: str) -> str:
+        rest = f"slice({sketches}, 2, size({sketches}))"
+        return f"aggregate({rest}, get({sketches}, 0), (a, b) -> {function}(a, b))"
+
     if aggregate.kind == "approx_count_distinct":
-        return (
-            f"CASE WHEN size({name}) = 0 THEN 0L ELSE hll_sketch_estimate({rest % 'hll_union'}) END"
-        )
-    merged = rest % "kll_sketch_merge_double"
-    at = ", ".join(f"{share!r}D" for share in aggregate.quantiles)
-    read = f"kll_sketch_get_quantile_double({merged}, {f'array({at})' if aggregate.returns_array else at})"
-    kind = aggregate.type or ("array<double>" if aggregate.returns_array else "double")
-    return f"CASE WHEN size({name}) > 0 AND kll_sketch_get_n_double({merged}) > 0 THEN CAST({read} AS {kind}) END"
+        estimate = f"hll_sketch_estimate({merged('hll_union')})"
+        return f"CASE WHEN size({sketches}) = 0 THEN 0L ELSE {estimate} END"
+    sketch = merged("kll_sketch_merge_double")
+    quantiles = ", ".join(f"{quantile!r}D" for quantile in aggregate.quantiles)
+    result_type = "double"
+    if aggregate.returns_array:
+        quantiles = f"array({quantiles})"
+        result_type = "array<double>"
+    estimate = f"kll_sketch_get_quantile_double({sketch}, {quantiles})"
+    not_empty = f"size({sketches}) > 0 AND kll_sketch_get_n_double({sketch}) > 0"
+    return f"CASE WHEN {not_empty} THEN CAST({estimate} AS {aggregate.type or result_type}) END"
 
 
 def _collect_rows(frame: DataFrame) -> dict[str, AnswerRows]:
-    columns = [name for name in frame.columns if name not in (sql_names.EID, "_row")]
-    order = F.col("_row") if "_row" in frame.columns else F.lit(0).alias("_row")
-    shown = frame.select(
-        sql_names.EID,
-        order,
-        F.to_json(F.struct(*[F.col(f"`{c}`") for c in columns]), JSON_WRITE_OPTIONS).alias("_json"),
-    )
-    found: dict[str, list[tuple[int, dict[str, Any]]]] = {}
-    for row in shown.collect():
-        found.setdefault(row[sql_names.EID], []).append((row["_row"], orjson.loads(row["_json"])))
-    return {eid: order_rows(rows) for eid, rows in found.items()}
+    """The rows of a final query by event ID, in order, values as Spark writes them in JSON."""
+    columns = [F.col(f"`{name}`") for name in frame.columns if name not in (sql_names.EID, "_row")]
+    row_number = F.col("_row") if "_row" in frame.columns else F.lit(0).alias("_row")
+    json = F.to_json(F.struct(*columns), JSON_WRITE_OPTIONS).alias("_json")
+    rows_by_event: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for row in frame.select(sql_names.EID, row_number, json).collect():
+        numbered_row = row["_row"], orjson.loads(row["_json"])
+        rows_by_event.setdefault(row[sql_names.EID], []).append(numbered_row)
+    return {eid: order_rows(rows) for eid, rows in rows_by_event.items()}

@@ -1,4 +1,4 @@
-"""A question to history, taken apart and made fit for many events at once; what all engines share."""
+"""Prepared queries of SQL recalls: split into partial and final query, lifted to many events."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ from recall.query import (
 from recall.query.split import Split, split_query
 from recall.requests import Piece, RecallEvent, SqlQuestion
 
-# The rows of the rule's own tables: by table, by event.
+# The rows of contexts and surroundings: by table, then by event ID.
 EventTables = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
-# Events, each with the piece of history that is read for it.
+# Events, each with the piece of history to read for it.
 EventPieces = Sequence[tuple[RecallEvent, Piece]]
 
 PENDING_TABLE = "_pending"
-# Rows of partial answers that are looked at of several events together.
+# Limit of the rows of partial answers of several events together.
 _MAX_BATCH_ROWS = 10 * MAX_ROWS
 
 
 @dataclass(frozen=True)
 class Template:
-    """A question taken apart and made fit for many events at once."""
+    """The query of a question, prepared for many events at once."""
 
     question: SqlQuestion
 
@@ -44,9 +44,7 @@ class Template:
 
     @cached_property
     def query_key(self) -> str:
-        """What is asked, and all that says what it means; not when answers are wanted, and what
-        becomes of them.
-        """
+        """Identifies the query and what its names mean; independent of schedule and condition."""
         question = self.question
         return repr(
             (question.sql, question.streams, question.derived, question.attributes, question.types)
@@ -54,44 +52,39 @@ class Template:
 
     @cached_property
     def parameters(self) -> tuple[str, ...] | None:
-        """The attributes of the event on which a partial answer depends, beside the piece. None:
-        also on other things of the event: its time, its contexts, relations as they were then.
+        """The attributes of the event that determine a partial answer, given the piece.
+
+        None if more does: the event's time, its contexts, or relations as of its time.
         """
         if self.partial.inputs.event_tables or self.partial.inputs.relations:
             return None
-        found = (
-            column
-            for column in self.split.partial.find_all(exp.Column)
-            if column.table.lower() == sql_names.EVENT
-        )
-        # Groups by the event keep events apart, and say nothing of it.
-        columns = [
-            column
-            for column in found
-            if not isinstance(column.parent, exp.Group) or column.name != "eid"
-        ]
-        names = {name.lower(): name for name in self.question.attributes}
-        if any(column.name.lower() not in names for column in columns):
-            return None
-        return tuple(sorted({names[column.name.lower()] for column in columns}))
+        attributes = {name.lower(): name for name in self.question.attributes}
+        parameters = set()
+        for column in self.split.partial.find_all(exp.Column):
+            if column.table.lower() != sql_names.EVENT:
+                continue
+            if column.name == "eid" and isinstance(column.parent, exp.Group):
+                continue  # keeps the rows of events apart, and does not depend on the event
+            if column.name.lower() not in attributes:
+                return None
+            parameters.add(attributes[column.name.lower()])
+        return tuple(sorted(parameters))
 
     @cached_property
     def partial(self) -> LiftedQuery:
-        """For a piece of history."""
+        """The query of partial answers, over a piece of history."""
         return lift_query(self.split.partial, self._scope(frozenset()), self._bindings)
 
     @cached_property
     def partial_rows_in_range(self) -> LiftedQuery:
-        """`partial` where all rows of streams that are read lie within the piece: their times are
-        not read for that.
-        """
+        """`partial` if all rows of streams lie in the piece: it does not compare their times."""
         return lift_query(
             self.split.partial, self._scope(frozenset()), self._bindings, rows_in_range=True
         )
 
     @cached_property
     def merge(self) -> LiftedQuery:
-        """For the merged partial answers."""
+        """The query of final answers, over merged partial answers."""
         return lift_query(
             self.split.merge,
             self._scope(frozenset({sql_names.MERGED_TABLE})),
@@ -101,42 +94,43 @@ class Template:
 
     @cached_property
     def reads_event_tables(self) -> bool:
-        """Whether it names the rule's own tables."""
-        own = {name.lower() for name in self.question.own}
-        queries = (self.split.partial, self.split.merge) if own else ()
-        return any(
-            table.name.lower() in own for query in queries for table in query.find_all(exp.Table)
-        )
+        """Whether the query names contexts or surroundings."""
+        own_tables = {name.lower() for name in self.question.own}
+        if not own_tables:
+            return False
+        tables = [
+            *self.split.partial.find_all(exp.Table),
+            *self.split.merge.find_all(exp.Table),
+        ]
+        return any(table.name.lower() in own_tables for table in tables)
 
     @property
     def _tables(self) -> Tables:
         question = self.question
         return Tables(question.streams, frozenset(question.relations), question.derived)
 
-    def _scope(self, own: frozenset[str]) -> EventScope:
+    def _scope(self, merged_tables: frozenset[str]) -> EventScope:
         return EventScope(
-            self._tables, tuple(self.question.attributes), own | self.question.own.keys()
+            self._tables,
+            tuple(self.question.attributes),
+            merged_tables | self.question.own.keys(),
         )
 
     @property
     def _bindings(self) -> TableBindings:
         question = self.question
-        tables = {
-            name: f"_in_{name}" for name in (*question.streams, *question.relations, *question.own)
-        }
-        inputs = {name: f"_on_time_{name}" for name in question.streams} | {
-            n: f"_in_{n}" for n in question.relations
-        }
-        return TableBindings(
-            PhysicalTables({**tables, sql_names.MERGED_TABLE: sql_names.MERGED_TABLE}),
-            PhysicalTables(inputs),
-            PENDING_TABLE,
-        )
+        tables = {sql_names.MERGED_TABLE: sql_names.MERGED_TABLE}
+        derived_inputs = {name: f"_on_time_{name}" for name in question.streams}
+        for name in (*question.streams, *question.relations, *question.own):
+            tables[name] = f"_in_{name}"
+        for name in question.relations:
+            derived_inputs[name] = f"_in_{name}"
+        return TableBindings(PhysicalTables(tables), PhysicalTables(derived_inputs), PENDING_TABLE)
 
 
 @dataclass(frozen=True)
 class PartialQuery:
-    """A question about some events, and the rows of the rule's own tables that it names."""
+    """A query for some events, and the rows of contexts and surroundings that it names."""
 
     template: Template
     event_pieces: EventPieces
@@ -149,54 +143,46 @@ def merge_partials(
     partial: pa.Table | None,
     piece_seconds: float | None = None,
 ) -> pa.Table | None:
-    """Two partial answers of one event as one; `length`: see `recall.operators.aggregates.merge`."""
+    """Merge two partial answers of one event. `piece_seconds`: see `recall.operators`."""
     return merge_tables(template.split, accumulator, partial, piece_seconds)
 
 
 def row_limit(events: int) -> int:
-    """How many rows of partial answers of some events are looked at: enough to see that there are
-    too many.
-    """
+    """How many rows of partial answers to fetch: one more than is allowed."""
     return (MAX_ROWS if events == 1 else _MAX_BATCH_ROWS) + 1
 
 
 def split_by_event(template: Template, rows_table: pa.Table, events: int) -> dict[str, pa.Table]:
-    """Rows of many events, by event. Raises `Exceeded` where one has too many, or all together."""
+    """Partial answers by event ID. Raises `LimitExceeded` if an event has too many rows."""
     if len(rows_table) >= row_limit(events):
         raise LimitExceeded(
-            f"its answer has more than {row_limit(events) - 1:,} rows or groups: the limit; narrow it with WHERE"
+            f"more than {row_limit(events) - 1:,} rows or groups: narrow the query with WHERE"
         )
-    rows: dict[str, list[int]] = {}
-    for place, eid in enumerate(rows_table[sql_names.EID].to_pylist()):
-        rows.setdefault(eid, []).append(place)
-    tables = {eid: rows_table.take(places) for eid, places in rows.items()}
+    rows_by_event: dict[str, list[int]] = {}
+    for row_number, eid in enumerate(rows_table[sql_names.EID].to_pylist()):
+        rows_by_event.setdefault(eid, []).append(row_number)
+    tables = {eid: rows_table.take(numbers) for eid, numbers in rows_by_event.items()}
     for table in tables.values():
         check_limits(template.split, table)
     return tables
 
 
 def relabel_event(eid: str, rows_table: pa.Table) -> pa.Table:
-    """The same rows for another event."""
-    place = rows_table.schema.get_field_index(sql_names.EID)
-    return rows_table.set_column(
-        place,
-        rows_table.schema.field(sql_names.EID),
-        pa.array([eid] * len(rows_table), rows_table.schema.field(sql_names.EID).type),
-    )
+    """The same rows with another event ID."""
+    position = rows_table.schema.get_field_index(sql_names.EID)
+    field = rows_table.schema.field(position)
+    return rows_table.set_column(position, field, pa.array([eid] * len(rows_table), field.type))
 
 
 def build_column_filter(
     template: Template, stream: str, columns: Mapping[str, str], events: Sequence[RecallEvent]
 ) -> dict[str, list[str]]:
-    """Values of text columns of a stream that alone can be of use, so that other files and rows are
-    not looked at.
-    """
-    only: dict[str, list[str]] = {}
-    for name, column, attribute in template.partial.inputs.attribute_filters:
-        if (
-            name == stream
-            and columns.get(column) == template.question.attributes.get(attribute) == "string"
-        ):
-            found = {event.attributes.get(attribute) for event in events}
-            only[column] = sorted(value for value in found if isinstance(value, str))
-    return only
+    """By text column of a stream, the only values that can match, to skip other files and rows."""
+    values_by_column: dict[str, list[str]] = {}
+    attribute_types = template.question.attributes
+    for filter_stream, column, attribute in template.partial.inputs.attribute_filters:
+        types = columns.get(column), attribute_types.get(attribute)
+        if filter_stream == stream and types == ("string", "string"):
+            values = {event.attributes.get(attribute) for event in events}
+            values_by_column[column] = sorted(value for value in values if isinstance(value, str))
+    return values_by_column

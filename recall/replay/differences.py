@@ -48,17 +48,17 @@ def _is_fraction(value: Any) -> bool:
     return isinstance(value, float) or (isinstance(value, int) and abs(value) > _MAX_EXACT_INTEGER)
 
 
-def are_equal(left: Any, right: Any) -> bool:
+def are_equal(before: Any, now: Any) -> bool:
     """Deep equality; numbers to nine digits. A boolean does not equal a number by tolerance."""
-    if _is_number(left) and isinstance(right, float | int):
-        return left == right or math.isclose(left, right, rel_tol=_RELATIVE_TOLERANCE)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(are_equal, left, right))
-    if isinstance(left, dict) and isinstance(right, dict):
-        return left.keys() == right.keys() and all(
-            are_equal(value, right[name]) for name, value in left.items()
+    if _is_number(before) and isinstance(now, float | int):
+        return before == now or math.isclose(before, now, rel_tol=_RELATIVE_TOLERANCE)
+    if isinstance(before, list) and isinstance(now, list):
+        return len(before) == len(now) and all(map(are_equal, before, now))
+    if isinstance(before, dict) and isinstance(now, dict):
+        return before.keys() == now.keys() and all(
+            are_equal(value, now[name]) for name, value in before.items()
         )
-    return bool(left == right)
+    return bool(before == now)
 
 
 def _is_number(value: Any) -> bool:

@@ -67,7 +67,7 @@ class ActiveTask:
 
     @property
     def is_answered(self) -> bool:
-        """Whether nobody waits for its first answer."""
+        """Whether it has an answer, or is a background task."""
         return self.is_background or self.task.revision > 0
 
     @property
@@ -105,8 +105,8 @@ class ActiveTask:
         return pieces[0][0], *enclosing_range(pieces)
 
 
-def _are_adjacent(left: Piece, right: Piece) -> bool:
-    return left[1] == right[2] or left[2] == right[1]
+def _are_adjacent(first: Piece, second: Piece) -> bool:
+    return first[1] == second[2] or first[2] == second[1]
 
 
 class ActiveTasks:

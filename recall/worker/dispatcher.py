@@ -80,7 +80,7 @@ class Dispatcher:
             return None
         active_task = self._active_tasks.tasks[task_id]
         if active_task.is_background:
-            # Nobody waits: read the newest piece first, so that other tasks can join on the way.
+            # No user waits: read the newest piece first, so that older tasks can join on the way.
             background = [candidate for candidate in candidates if candidate.is_background]
             active_task = max(background, key=_background_priority)
         # Tasks of the same question are read together: they do not compete.
@@ -193,7 +193,7 @@ class Dispatcher:
             if stream is None:
                 return False
             return self._workers.shared_scan_stream(candidate.template) == stream
-        except Exception:  # reported when the query at fault runs by itself
+        except Exception:  # reported when the failing query runs separately
             return False
 
     def _tasks_of_same_question(
@@ -228,7 +228,7 @@ class Dispatcher:
     def _compare(self, active_tasks: list[ActiveTask]) -> list[Task]:
         """Compare in this thread, without an engine; returns the tasks that have ended.
 
-        If a comparison fails, it is repeated for each task by itself.
+        If a comparison fails, it is repeated for each task separately.
         """
         try:
             results = self._comparisons.compare(active_tasks)
@@ -352,14 +352,14 @@ def _background_priority(active_task: ActiveTask) -> tuple[Any, ...]:
     return next_piece_end, task.created_at
 
 
-def _have_same_question(left: ActiveTask, right: ActiveTask) -> bool:
+def _have_same_question(first: ActiveTask, second: ActiveTask) -> bool:
     """Whether two tasks have the same query, or compare with the same corpus."""
-    if left.template is not None or right.template is not None:
-        return left.template is right.template
-    return (left.task.rule, left.task.version, left.task.question) == (
-        right.task.rule,
-        right.task.version,
-        right.task.question,
+    if first.template is not None or second.template is not None:
+        return first.template is second.template
+    return (first.task.rule, first.task.version, first.task.question) == (
+        second.task.rule,
+        second.task.version,
+        second.task.question,
     )
 
 

@@ -57,7 +57,7 @@ class ReadBatch:
 def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResult]:
     """Run one turn of all tasks, in one scan if there are several queries.
 
-    If that fails, it is repeated for each query by itself, then for each task.
+    If that fails, it is repeated for each query, then for each task.
     """
     began = time.monotonic()
     try:
@@ -109,7 +109,7 @@ def _merge_partial_answers(
 def _isolate_failure(
     slot: QuerySlot, batch: ReadBatch, error: Exception, began: float
 ) -> list[TurnResult]:
-    """Repeat a failed query for each task by itself, then for one piece; then record the error."""
+    """Repeat a failed query for each task, then for one piece; then record the error."""
     if len(batch.active_tasks) > 1:
         results = []
         for active_task in batch.active_tasks:

@@ -1,0 +1,50 @@
+"""The router explains which engine runs a query, and why."""
+
+import re
+
+import pytest
+
+from recall.engines.router import explain_engine
+from recall.engines.template import Template
+from recall.requests import SqlQuestion
+
+COLUMNS = {
+    "s": {"ts": "timestamp", "host": "string", "v": "double", "n": "bigint", "d": "decimal(9,2)"}
+}
+
+
+def template(sql: str, attributes: dict[str, str] | None = None) -> Template:
+    kinds = attributes or {"host": "string"}
+    return Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, ("r",), {}, kinds, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("sql", "reason"),
+    [
+        ("SELECT s.v AS v FROM s LIMIT 3", "plain rows"),
+        ("SELECT count(*) AS n FROM s JOIN r ON r.host = s.host", "relations"),
+        ("SELECT count(*) AS n FROM (SELECT * FROM s) s", "subqueries"),
+        ("SELECT sum(s.d) AS n FROM s", r"the column d is of type decimal\(9,2\)"),
+        ("SELECT median(s.v) AS n FROM s", "ARRAY_AGG|lists of values|COLLECT_LIST"),
+        ("SELECT count(DISTINCT s.v) AS n FROM s", "distinct values of fractions"),
+        ("SELECT count(*) AS n FROM s GROUP BY s.v + 1", "groups by fractions"),
+        ("SELECT count(*) AS n FROM s WHERE upper(s.host) = 'A'", "UPPER"),
+    ],
+)
+def test_query_that_needs_spark_has_a_reason(sql: str, reason: str) -> None:
+    decision = explain_engine(template(sql), COLUMNS, "auto")
+    assert decision.engine == "spark"
+    assert re.search(reason, decision.reason), decision.reason
+
+
+def test_setting_decides_for_a_portable_query() -> None:
+    sql = (
+        "SELECT avg(s.v) AS mean, count(DISTINCT s.host) AS n FROM s"
+        " WHERE s.host LIKE 'a%' AND s.n BETWEEN 1 AND 3"
+    )
+    assert explain_engine(template(sql), COLUMNS, "auto").engine == "either"
+    assert explain_engine(template(sql), COLUMNS, "local").engine == "local"
+    assert explain_engine(template(sql), COLUMNS, "spark").engine == "spark"
+    assert (
+        "attribute at" in explain_engine(template(sql, {"at": "timestamp"}), COLUMNS, "auto").reason
+    )

@@ -1,0 +1,46 @@
+"""Tasks parsed from rows of the ledger."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from recall.ledger.records import parse_task
+from recall.requests import SimilarQuestion
+
+QUESTION = SimilarQuestion(None, 1.0, "newest", contexts=("near",), k=3, measure="tfidf", gap=0)
+ROW: dict[str, Any] = {
+    "id": UUID(int=1),
+    "eid": UUID(int=2),
+    "rule": "g/r",
+    "version": "1",
+    "recall": "like",
+    "request": {**vars(QUESTION), "contexts": ["near"]},
+    "event": {"ts": 5, "key": {}, "attributes": {}},
+    "level": 0,
+    "tickets": 100,
+    "pieces": [[1, None, 5]],
+    "corpus": 7,
+    "next": 0,
+    "failed": 0,
+    "skipped": 0,
+    "held": memoryview(b"partial"),
+    "revision": 0,
+    "tries": 0,
+    "fence": 3,
+    "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+}
+
+
+def test_task_is_parsed_from_its_row() -> None:
+    task = parse_task(ROW)
+    assert task.question == QUESTION
+    assert (task.event.eid, task.event.ts) == (UUID(int=2), 5)
+    assert task.pieces == [(1, None, 5)]
+    assert task.partial_answer == b"partial"
+
+
+def test_unknown_kind_of_question_raises() -> None:
+    with pytest.raises(KeyError):
+        parse_task({**ROW, "request": {"kind": "unknown"}})
