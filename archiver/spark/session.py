@@ -51,7 +51,7 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # SQL that people write is code (see `recall.sandbox.sandbox`): it reaches no files, no variables, no scripts.
+    # SQL that people write is code (see `recall.sandbox`): it reaches no files, no variables, no scripts.
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.variable.substitute": "false",
     "spark.sql.scripting.enabled": "false",

@@ -18,7 +18,7 @@ from moirae.config.settings import Settings, load_settings
 from moirae.documents.types import MAX_SQL_LENGTH, MAX_SQL_NESTING
 from moirae.rules.check import check_rules
 from moirae.rules.parse import parse_rules
-from recall.sandbox import sandbox as gate
+from recall.sandbox import time_limit, validation
 from tests.progress import Progress
 
 WORKSPACE = """
@@ -349,7 +349,7 @@ def test_what_takes_long_to_understand_gives_way(
     spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
-    monkeypatch.setattr(gate, "_CPU_LIMIT", 1.0)
+    monkeypatch.setattr(validation, "_CPU_LIMIT", 1.0)
     form = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
     rules, _ = parse_rules(
         "rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN
@@ -359,7 +359,7 @@ def test_what_takes_long_to_understand_gives_way(
     process = jvm_process()
     assert process is not None
     threads = Path(f"/proc/{process.pid}/task")
-    (thread,) = [one for one in threads.iterdir() if (one / "comm").read_text().startswith("gate ")]
+    (thread,) = [one for one in threads.iterdir() if (one / "comm").read_text().startswith("sandbox ")]
     assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == 19
     deadline = time.monotonic() + 120
     while thread.exists():
@@ -370,4 +370,4 @@ def test_what_takes_long_to_understand_gives_way(
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing tells the processor time of a thread")
 def test_what_waits_for_a_busy_machine_is_not_refused(spark: SparkSession) -> None:
-    assert gate._run_with_limit(0.2, lambda: time.sleep(0.5), spark) is None
+    assert time_limit.run_with_limit(lambda: time.sleep(0.5), spark, 0.2) is None
