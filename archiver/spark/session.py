@@ -53,7 +53,7 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # SQL of users is untrusted (see `recall.sandbox.sandbox`): it has no access to files, variables
+    # SQL of users is untrusted (see `recall.sandbox`): it has no access to files, variables
     # and scripts.
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.variable.substitute": "false",

@@ -112,7 +112,9 @@ def _estimate_value(
     parts = [float(merged_row[column] or 0) for column in aggregate.part_columns]
     if aggregate.kind in ("avg", "exact_avg"):
         total, count = parts
-        return estimate_average(Moments(total, count, *moments), sample, requested_seconds)
+        average = estimate_average(Moments(total, count, *moments), sample, requested_seconds)
+        # The average itself is exact for what was read, also as a decimal.
+        return AnswerEstimate(value, average.low, average.high)
     squares, products = moments
     total_moments = Moments(parts[0], sample.seconds, squares, products, sample.squared_seconds)
     estimate = estimate_total(total_moments, sample, requested_seconds)

@@ -1,6 +1,9 @@
-"""The rule gate: SQL written by operators is validated on Spark's plans before it may run."""
+"""SQL written by users is validated on Spark's plans before it may run.
 
-from recall.sandbox.sandbox import SPARK_LOST, harden_session, validate_query
+SQL is code: what may run is decided by allowlists of Spark's plan nodes, functions and tables.
+"""
+
+from recall.sandbox.validation import SPARK_LOST, harden_session, validate_query
 from recall.sandbox.verdict_cache import VerdictCache
 
 __all__ = [

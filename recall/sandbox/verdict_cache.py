@@ -1,15 +1,19 @@
-"""Queries that are alike pass the gate as one: one of them is judged in full, and stands for those that differ from it
-in constants on which no verdict can depend.
+"""Verdicts on queries that differ only in constants on which no verdict can depend.
 
-Such a constant is a whole side of a comparison (= <> < <= > >=) that, by AND, OR and NOT alone, makes a WHERE or HAVING
-of the query as Spark's own parser read it. It names no column, makes no part of the result, no function that the
-analyser computes reads it, and no group is equal to it or to what is made of it (`_free`): what the analyser makes of
-it hangs on its type and number of digits, and is a comparison again, as long as numbers are within the range of
-`bigint` (`_LONG`). Two texts are alike where all else is equal letter
-for letter and each such constant is one word of the same kind, with the same sign, type and number of digits (`_kind`):
-then Spark's lexer finds the same words, its parser the same tree, and its analyser the same types. Texts that are
-numbers, which may be compared with numbers, and all other constants, as patterns, formats, intervals and arguments of
-functions, must be the same.
+One of such queries is validated in full, and its verdict holds for the others.
+
+A constant is *free* if it is a whole side of a comparison (= <> < <= > >=) that, through AND, OR
+and NOT alone, makes up a WHERE or HAVING clause of the query as Spark's own parser reads it. A free
+constant names no column and is no part of the result; no function that the analyser evaluates reads
+it; and no group equals it or an expression of it (`_cannot_match_constants`). What the analyser
+makes of it depends on its type and number of digits, and stays a comparison as long as numbers are
+within the range of `bigint` (`_constant_type`).
+
+A query is equivalent to a validated one if all else is equal letter for letter, and each free
+constant is one token of the same kind, with the same sign, type and number of digits. Then Spark's
+lexer finds the same tokens, its parser the same tree, and its analyser the same types. Strings that
+are numbers, which may be compared with numbers, and all other constants, such as patterns, formats,
+intervals and arguments of functions, must be equal.
 """
 
 import re
@@ -22,150 +26,176 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from recall.sandbox import sandbox as gate
-
-_CONSTANT = re.compile(r"'[^'\\]*'|-?[0-9]+(?:\.[0-9]+)?")
-# Characters of a number; longer ones are too large for a type anyway.
-_MAX_CONSTANT_LENGTH = 30
-# Digits of a fraction before the point, with which it surely lies within `bigint`: the analyser itself decides
-# comparisons of whole numbers with others, and drops what they were made of.
-_MAX_INTEGER_DIGITS = 18
-# A text is held against so many of those that passed: where constants are not free it is like none of them.
-_MAX_COMPARED_QUERIES = 8
-_LOGICAL_OPERATORS = frozenset("And Or Not".split())
-_COMPARISONS = frozenset("EqualTo LessThan LessThanOrEqual GreaterThan GreaterThanOrEqual".split())
-_ALIASES = frozenset("Alias UnresolvedAlias".split())
-_NEITHER_CONSTANT_NOR_CONDITION = frozenset(
-    "UnresolvedAttribute UnresolvedFunction Add Subtract Multiply Divide Cast".split()
+from recall.sandbox import validation
+from recall.sandbox.spark_plan import (
+    class_name,
+    expressions_of,
+    iterate_scala,
+    text_span,
+    walk_plan,
 )
 
+_CONSTANT = re.compile(r"'[^'\\]*'|-?[0-9]+(?:\.[0-9]+)?")
+_MAX_CONSTANT_LENGTH = 30  # characters of a number; longer ones are too large for any type
+
+# Digits before the point with which a fraction is surely within `bigint`. Beyond that the analyser
+# itself decides comparisons of integers with fractions, and drops their operands.
+_MAX_INTEGER_DIGITS = 18
+
+# A query is compared with at most this many validated ones: if constants are not free, it is
+# equivalent to none of them.
+_MAX_COMPARED_QUERIES = 8
+
+_LOGICAL_OPERATORS = frozenset(("And", "Or", "Not"))
+_COMPARISONS = frozenset(
+    ("EqualTo", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual")
+)
+_ALIASES = frozenset(("Alias", "UnresolvedAlias"))
+_NEITHER_CONSTANT_NOR_CONDITION = frozenset(
+    ("UnresolvedAttribute", "Add", "Subtract", "Multiply", "Divide", "Cast")
+)
+
+# A range of characters in a query's text.
 _Span = tuple[int, int]
+
+
+class VerdictCache:
+    """Validates queries over the views of one hardened session, which must not change."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        # Validated queries by their text without constants.
+        self._validated: dict[tuple[str, ...], list[_ValidatedQuery]] = {}
+        self._columns_by_sql: dict[str, StructType] = {}
+
+    def validate(self, sql: str) -> StructType:
+        """The columns of a query that a user wrote. Raises `QueryRejected`."""
+        if not sql.isascii():
+            # Spark may count characters differently.
+            return validation.validate_query(self._session, sql)
+        if sql not in self._columns_by_sql:
+            self._columns_by_sql[sql] = self._columns(sql)
+        return self._columns_by_sql[sql]
+
+    def _columns(self, sql: str) -> StructType:
+        candidates = self._validated.setdefault(tuple(_CONSTANT.split(sql)), [])
+        for candidate in candidates[-_MAX_COMPARED_QUERIES:]:
+            if candidate.covers(sql):
+                return candidate.columns
+        columns = validation.validate_query(self._session, sql)
+        candidates.append(_ValidatedQuery(self._session, sql, columns))
+        return columns
 
 
 @dataclass
 class _ValidatedQuery:
-    """A query that passed, and its columns."""
+    """A query that passed validation, and its columns."""
 
     session: SparkSession
     sql: str
     columns: StructType
 
     def covers(self, sql: str) -> bool:
-        """Whether a query that is the same between its constants must pass, too."""
-        pairs = zip(_CONSTANT.findall(self.sql), _CONSTANT.findall(sql), strict=True)
-        differ = {place: pair for place, pair in enumerate(pairs) if pair[0] != pair[1]}
-        return (
-            all(_have_same_type(*pair) for pair in differ.values())
-            and differ.keys() <= self._free_constants
-        )
+        """Whether a query with the same text between its constants must pass as well."""
+        constants = _CONSTANT.findall(sql)
+        different_constants = set()
+        for index, own_constant in enumerate(_CONSTANT.findall(self.sql)):
+            if own_constant == constants[index]:
+                continue
+            if not _have_same_type(own_constant, constants[index]):
+                return False
+            different_constants.add(index)
+        return different_constants <= self._free_constants
 
     @cached_property
     def _free_constants(self) -> frozenset[int]:
-        """The places, among all constants, of the free ones."""
-        spans = set(
-            _free_constant_spans(
-                self.session._jsparkSession.sessionState().sqlParser().parsePlan(self.sql)
-            )
-        )
-        return frozenset(
-            place for place, one in enumerate(_CONSTANT.finditer(self.sql)) if one.span() in spans
-        )
+        """The indexes, among all constants, of the free ones."""
+        parser = self.session._jsparkSession.sessionState().sqlParser()
+        free_spans = set(_free_constant_spans(parser.parsePlan(self.sql)))
+        indexes = set()
+        for index, match in enumerate(_CONSTANT.finditer(self.sql)):
+            if match.span() in free_spans:
+                indexes.add(index)
+        return frozenset(indexes)
 
 
-class VerdictCache:
-    """The gate over the views of one `guarded` session, which stay as they are meanwhile."""
-
-    def __init__(self, session: SparkSession) -> None:
-        self._session = session
-        self._validated: dict[tuple[str, ...], list[_ValidatedQuery]] = {}
-        self._columns_by_sql: dict[str, StructType] = {}
-
-    def validate(self, sql: str) -> StructType:
-        """As `gate.judge`, of a query that somebody wrote."""
-        if not sql.isascii():  # Spark may count letters otherwise
-            return gate.validate_query(self._session, sql)
-        if sql in self._columns_by_sql:
-            return self._columns_by_sql[sql]
-        alike = self._validated.setdefault(tuple(_CONSTANT.split(sql)), [])
-        found = next(
-            (passed for passed in alike[-_MAX_COMPARED_QUERIES:] if passed.covers(sql)), None
-        )
-        if found is None:
-            found = _ValidatedQuery(self._session, sql, gate.validate_query(self._session, sql))
-            alike.append(found)
-        self._columns_by_sql[sql] = found.columns
-        return found.columns
+# Types of constants
 
 
-def _have_same_type(one: str, other: str) -> bool:
-    kind = _constant_type(one)
-    return kind is not None and kind == _constant_type(other)
+def _have_same_type(first: str, second: str) -> bool:
+    constant_type = _constant_type(first)
+    return constant_type is not None and constant_type == _constant_type(second)
 
 
 def _constant_type(constant: str) -> tuple[str, int, int] | None:
-    """What the analyser may ask of a constant: its type, and the digits of a number; None: more than can be told."""
+    """What the analyser may see of a constant: its type, digits and exponent.
+
+    None: it cannot be told, so the constant is equivalent to no other.
+    """
     if constant.startswith("'"):
-        return None if gate.is_number(constant[1:-1]) else ("string", 0, 0)
+        return None if validation.is_number(constant[1:-1]) else ("string", 0, 0)
     if len(constant) > _MAX_CONSTANT_LENGTH:
         return None
-    sign = constant[: constant.startswith("-")]
+    sign = "-" if constant.startswith("-") else ""
     if "." not in constant:
         number = int(constant)
-        bits = next((bits for bits in (31, 63) if -(1 << bits) <= number < 1 << bits), None)
-        return None if bits is None else (f"{sign}{bits}", len(str(abs(number))), 0)
+        for bits in (31, 63):
+            if -(1 << bits) <= number < 1 << bits:
+                return f"{sign}{bits}", len(str(abs(number))), 0
+        return None
     _, digits, exponent = Decimal(constant).as_tuple()
     if len(digits) + int(exponent) > _MAX_INTEGER_DIGITS:
         return None
     return f"{sign}decimal", len(digits), int(exponent)
 
 
+# Free constants
+
+
 def _free_constant_spans(root: Any) -> Iterator[_Span]:
-    """Where in the text the free constants of a parsed query stand."""
-    for plan in gate.walk_plan(root):
-        if gate.class_name(plan) in ("Filter", "UnresolvedHaving") and _cannot_match_constants(
-            plan
-        ):
-            for condition in gate.iterate_scala(plan.expressions()):
+    """Where in the text of a parsed query its free constants are."""
+    for plan in walk_plan(root):
+        if class_name(plan) not in ("Filter", "UnresolvedHaving"):
+            continue
+        if _cannot_match_constants(plan):
+            for condition in expressions_of(plan):
                 yield from _free_spans_in(condition)
 
 
 def _cannot_match_constants(plan: Any) -> bool:
-    """Whether WHERE or HAVING, the latter of which looks for its parts among groups and outputs, cannot find there what
-    is made of constants."""
-    below = plan.child()
-    if gate.class_name(below) != "Aggregate":
-        return gate.class_name(plan) == "Filter"
-    return all(map(_is_neither_constant_nor_condition, gate.iterate_scala(below.expressions())))
+    """Whether no group or output can equal a constant of this WHERE or HAVING.
+
+    HAVING looks for its parts among groups and outputs.
+    """
+    input_plan = plan.child()
+    if class_name(input_plan) != "Aggregate":
+        return class_name(plan) == "Filter"
+    return all(map(_is_neither_constant_nor_condition, expressions_of(input_plan)))
 
 
 def _is_neither_constant_nor_condition(output: Any) -> bool:
     """Whether a group or output is surely neither a constant nor a condition."""
-    while gate.class_name(output) in _ALIASES:
+    while class_name(output) in _ALIASES:
         output = output.child()
-    name = gate.class_name(output)
-    # Operators have functions of their name too, written in backquotes.
-    return name in _NEITHER_CONSTANT_NOR_CONDITION and (
-        name != "UnresolvedFunction" or _has_function_name(output)
-    )
+    name = class_name(output)
+    if name == "UnresolvedFunction":
+        return _has_function_name(output)
+    return name in _NEITHER_CONSTANT_NOR_CONDITION
 
 
 def _has_function_name(function: Any) -> bool:
+    """Whether a function is not an operator, which can be called by its name in backquotes."""
     name = str(function.nameParts().last())
     return name.isidentifier() and name.lower() not in ("and", "or", "not")
 
 
 def _free_spans_in(condition: Any) -> Iterator[_Span]:
-    name = gate.class_name(condition)
-    for side in (
-        gate.iterate_scala(condition.children())
-        if name in _LOGICAL_OPERATORS | _COMPARISONS
-        else ()
-    ):
-        if name in _LOGICAL_OPERATORS:
-            yield from _free_spans_in(side)
-        elif gate.class_name(side) == "Literal":
-            start, stop = (
-                getattr(side.origin(), end)().getOrElse(None) for end in ("startIndex", "stopIndex")
-            )
-            if start is not None and stop is not None:
-                yield start, stop + 1
+    name = class_name(condition)
+    if name in _LOGICAL_OPERATORS:
+        for operand in iterate_scala(condition.children()):
+            yield from _free_spans_in(operand)
+    elif name in _COMPARISONS:
+        for side in iterate_scala(condition.children()):
+            span = text_span(side) if class_name(side) == "Literal" else None
+            if span is not None:
+                yield span

@@ -23,7 +23,7 @@ from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
 from moirae.runtime import database
-from recall.sandbox import sandbox as gate
+from recall.sandbox import validation
 from tests.property.world import RULES, START, World, workspace
 
 pytestmark = pytest.mark.spark
@@ -100,7 +100,7 @@ def test_a_rule_that_was_refused_for_a_while_begins_where_it_would_have_begun(
     world.take([_batch(0), _batch(1)], at_once=True)
     begins = world.archive.watermark("a")
     with monkeypatch.context() as busy:
-        busy.setattr(gate, "_CPU_LIMIT", 0.0)
+        busy.setattr(validation, "_CPU_LIMIT", 0.0)
         RuleRegistry(connection).apply([good, new])
         world.judge.reload(START)
     refused = _deployed(connection, "g/New")

@@ -1,6 +1,4 @@
-"""The rule gate and the reader of rule files under odd input: no crash, no escape; errors name rule
-and line.
-"""
+"""The rule gate and the reader of rule files under odd input: no crash, no escape; errors name rule and line."""
 
 import json
 import os
@@ -20,7 +18,7 @@ from moirae.config.settings import Settings, load_settings
 from moirae.documents.types import MAX_SQL_LENGTH, MAX_SQL_NESTING
 from moirae.rules.check import check_rules
 from moirae.rules.parse import parse_rules
-from recall.sandbox import sandbox as gate
+from recall.sandbox import time_limit, validation
 from tests.progress import Progress
 
 WORKSPACE = """
@@ -36,15 +34,12 @@ TAKEN = frozenset({"events", "hosts"})
 
 # Words that open doors, among such that are harmless, in an order that is often grammatical.
 _ATOMS = st.sampled_from(
-    "id ts host msg cpu 1 0 -1 1e300 NULL TRUE 'a' '' '${env:PATH}' `host` e.host * window.end "
-    "current_user "
+    "id ts host msg cpu 1 0 -1 1e300 NULL TRUE 'a' '' '${env:PATH}' `host` e.host * window.end current_user "
     "INTERVAL'1'DAY DATE'2026-01-01' :p ? X'00' '\\u0000' 9999999999999999999999 {d'x'} @@x".split()
 )
 _FUNCTIONS = st.sampled_from(
-    "abs upper concat count max array_sort sequence window explode from_json regexp_replace "
-    "coalesce reflect "
-    "java_method try_reflect rand uuid now current_timestamp input_file_name version raise_error "
-    "xpath_string "
+    "abs upper concat count max array_sort sequence window explode from_json regexp_replace coalesce reflect "
+    "java_method try_reflect rand uuid now current_timestamp input_file_name version raise_error xpath_string "
     "from_avro aes_encrypt session_window IDENTIFIER spark_partition_id monotonically_increasing_id".split()
 )
 
@@ -179,8 +174,7 @@ SQL = st.one_of(
 )
 
 HARMFUL = frozenset(
-    "reflect java_method try_reflect rand uuid now current_timestamp current_user "
-    "input_file_name version raise_error "
+    "reflect java_method try_reflect rand uuid now current_timestamp current_user input_file_name version raise_error "
     "xpath_string from_avro aes_encrypt identifier spark_partition_id monotonically_increasing_id text".split()
 )
 
@@ -253,8 +247,7 @@ def test_any_sql_is_taken_or_refused_at_length(
 
 
 _SCALARS = st.sampled_from(
-    "x 5m 1 ~ true NO .nan .inf 12:30:45 0x10 1_000 '' '{{ event.x }}' !!str "
-    "!!python/object:os.system &a *a <<: "
+    "x 5m 1 ~ true NO .nan .inf 12:30:45 0x10 1_000 '' '{{ event.x }}' !!str !!python/object:os.system &a *a <<: "
     "SELECT - ? | > % @ ` \u0085 \ufeff \u2028 2026-01-01 [] {} ,".split(" ")
 )
 _KEYS = st.sampled_from(
@@ -358,10 +351,8 @@ def test_names_that_double_are_counted_not_written_out(
 def test_what_takes_long_to_understand_gives_way(
     spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some
-    seconds.
-    """
-    monkeypatch.setattr(gate, "_CPU_LIMIT", 1.0)
+    """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
+    monkeypatch.setattr(validation, "_CPU_LIMIT", 1.0)
     form = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
     rules, _ = parse_rules(
         "rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN
@@ -371,7 +362,9 @@ def test_what_takes_long_to_understand_gives_way(
     process = jvm_process()
     assert process is not None
     threads = Path(f"/proc/{process.pid}/task")
-    (thread,) = [one for one in threads.iterdir() if (one / "comm").read_text().startswith("gate ")]
+    (thread,) = [
+        one for one in threads.iterdir() if (one / "comm").read_text().startswith("sandbox ")
+    ]
     assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == 19
     deadline = time.monotonic() + 120
     while thread.exists():
@@ -382,4 +375,4 @@ def test_what_takes_long_to_understand_gives_way(
 @pytest.mark.spark
 @pytest.mark.skipif(sys.platform != "linux", reason="nothing tells the processor time of a thread")
 def test_what_waits_for_a_busy_machine_is_not_refused(spark: SparkSession) -> None:
-    assert gate._run_with_limit(0.2, lambda: time.sleep(0.5), spark) is None
+    assert time_limit.run_with_limit(lambda: time.sleep(0.5), spark, 0.2) is None
