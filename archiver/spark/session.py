@@ -98,8 +98,9 @@ def start_session(
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    # In the main thread Spark puts a handler of its own in the place of the process's: a Ctrl-C would then call the JVM
-    # in the midst of whatever the main thread does, perhaps of another call to the JVM.
+    # In the main thread Spark puts a handler of its own in the place of the process's: a Ctrl-C
+    # would then call the JVM in the midst of whatever the main thread does, perhaps of another call
+    # to the JVM.
     interrupt = signal.getsignal(signal.SIGINT)
     session = builder.getOrCreate()
     if threading.current_thread() is threading.main_thread():

@@ -229,7 +229,8 @@ def _describe_reliability(measure: str, reliability: "Reliability") -> str:
     return (
         f"Probability that the best hit is relevant ({measure}): learned from "
         f"{reliability.training_cases} events, tested on {reliability.test_cases} later events; "
-        f"Brier score {reliability.brier_score:.3f} (of the mean: {reliability.baseline_brier_score:.3f})"
+        f"Brier score {reliability.brier_score:.3f} (of the mean: "
+        f"{reliability.baseline_brier_score:.3f})"
     )
 
 

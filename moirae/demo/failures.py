@@ -1,7 +1,8 @@
 """What runs on the simulated testbed, and what breaks it.
 
-A cause leaves *traces*: processes that run on the host before and during the failure. Its *signature* is the
-set of terms (``attribute=value``) those traces name. The symptom depends on the kind of failure alone.
+A cause leaves *traces*: processes that run on the host before and during the failure. Its
+*signature* is the set of terms (``attribute=value``) those traces name. The symptom depends on the
+kind of failure alone.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ def _split_words(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
-# What is ordinary: experiments on most hosts for days or on a few for hours, and the users who run them.
+# What is ordinary: experiments on most hosts for days or on a few for hours, and the users who run
+# them.
 BROAD_EXPERIMENTS = _split_words(
     "flow-trace dht-lookup overlay-net edge-cache dns-watch route-views time-study path-quality"
 )
@@ -103,7 +105,8 @@ CAUSES: tuple[FailureCause, ...] = (
         "lower-priority",
         (
             "Set the key sweep to nice 19, load fell at once.",
-            "hashsweep ran at normal priority again. Lowered it and told the owner to submit it that way.",
+            "hashsweep ran at normal priority again. Lowered it and told the owner to submit it "
+            "that way.",
         ),
     ),
     FailureCause(
@@ -132,7 +135,8 @@ CAUSES: tuple[FailureCause, ...] = (
         _make_traces("node-upkeep", "opsbot", "reindex", "xargs"),
         "stagger-upkeep",
         (
-            "Our own package reindex ran in parallel over all trees. Stopped it, staggered the schedule.",
+            "Our own package reindex ran in parallel over all trees. Stopped it, staggered the "
+            "schedule.",
             "Upkeep job again: ended reindex and spread its start over the night.",
         ),
     ),
@@ -152,7 +156,8 @@ CAUSES: tuple[FailureCause, ...] = (
         _make_traces("flow-trace", "cedar", "tmpwriter", "tcpdump"),
         "write-trace-to-disk",
         (
-            "Packet trace was written to /tmp, which is memory here. Moved it to /data and freed the space.",
+            "Packet trace was written to /tmp, which is memory here. Moved it to /data and freed "
+            "the space.",
             "Removed the trace from tmpfs; the capture script now writes to disk.",
         ),
     ),
@@ -172,7 +177,8 @@ CAUSES: tuple[FailureCause, ...] = (
         _make_traces("topology-fit", "rowan", "fit-worker", "octave"),
         "process-in-blocks",
         (
-            "topology-fit loaded the whole distance matrix. Stopped it, owner reads it in blocks now.",
+            "topology-fit loaded the whole distance matrix. Stopped it, owner reads it in blocks "
+            "now.",
             "Killed fit-worker. It is to map the matrix from disk, block by block.",
         ),
     ),
@@ -202,7 +208,8 @@ CAUSES: tuple[FailureCause, ...] = (
         _make_traces("reach-map", "birch", "scanburst", "pcap-sink"),
         "slow-scan-down",
         (
-            "Scan filled the connection table of the site's firewall. Set it to 50 probes per second.",
+            "Scan filled the connection table of the site's firewall. Set it to 50 probes per "
+            "second.",
             "Stopped scanburst; it may come back at a twentieth of the rate.",
         ),
     ),
@@ -252,7 +259,8 @@ CAUSES: tuple[FailureCause, ...] = (
         _make_traces("storage-grid", "olive", "core-writer", "blockd"),
         "delete-core-files",
         (
-            "Root disk full of core files, nothing could log in or report. Deleted them, core size now 0.",
+            "Root disk full of core files, nothing could log in or report. Deleted them, core "
+            "size now 0.",
             "Freed the disk from the console: 40 GB of cores of blockd.",
         ),
     ),

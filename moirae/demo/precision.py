@@ -1,4 +1,6 @@
-"""How good the similar past failures are, judged by the simulator's hidden causes, beside two simple guesses. Pure."""
+"""How good the similar past failures are, judged by the simulator's hidden causes, beside two
+simple guesses. Pure.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,9 @@ _ALERT_GRACE = timedelta(minutes=15)
 
 @dataclass(frozen=True)
 class FailureCase:
-    """An event of the corpus, or one whose past was asked for: its rule, host, time and cause (None: unknown)."""
+    """An event of the corpus, or one whose past was asked for: its rule, host, time and cause
+    (None: unknown).
+    """
 
     eid: str
     rule: str
@@ -41,8 +45,9 @@ def evaluate_precision(
     past: Sequence[FailureCase],
     answers: Mapping[str, Sequence[str]],
 ) -> dict[str, object]:
-    """Share of the first and the first five answers that have the query's cause; of the latest past events of the
-    rule, and of those on the same host, likewise."""
+    """Share of the first and the first five answers that have the query's cause; of the latest past
+    events of the rule, and of those on the same host, likewise.
+    """
     by_eid = {case.eid: case for case in past}
     asked = [query for query in queries if query.cause is not None]
 

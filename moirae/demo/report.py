@@ -149,8 +149,10 @@ def compute_summary(
     failures: Sequence[SimulatedFailure],
     shift: timedelta,
 ) -> dict[str, Any]:
-    """The demo's figures. Latency is from the event's time to the alert's row, and from there to the first answer of
-    each recall, of live alerts. `shift`: how much later than planned the live phase was."""
+    """The demo's figures. Latency is from the event's time to the alert's row, and from there to
+    the first answer of each recall, of live alerts. `shift`: how much later than planned the live
+    phase was.
+    """
     accounts = Catalog(connection).accounting()
     total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
     dead = sum(a["malformed"] + a["quarantined"] + a["conflicts"] + a["expired"] for a in accounts)
@@ -193,7 +195,8 @@ def _compute_precision(
 ) -> dict[str, object]:
     kinds = {rule: kind for kind, rule in RULES_BY_KIND.items()}
     rows = connection.execute(
-        "SELECT e.eid::text, e.rule, e.key->>'host', e.ts FROM alerts a JOIN events e USING (rule, version, eid) "
+        "SELECT e.eid::text, e.rule, e.key->>'host', e.ts FROM alerts a JOIN events e USING "
+        "(rule, version, eid) "
         "WHERE a.fired_at IS NOT NULL AND a.state <> 'withdrawn'"
     ).fetchall()
     cases = [
@@ -224,21 +227,27 @@ class DemoReport:
         )
         if delay["alerts"]:
             self._console.print(
-                f"From event to alert: {timedelta(milliseconds=delay['p50']).total_seconds():.2f} s in the middle, "
-                f"{timedelta(milliseconds=delay['p99']).total_seconds():.2f} s at the 99th percentile."
+                f"From event to alert: {timedelta(milliseconds=delay['p50']).total_seconds():.2f} "
+                f"s in the middle, "
+                f"{timedelta(milliseconds=delay['p99']).total_seconds():.2f} s at the 99th "
+                f"percentile."
             )
         similar, first = result["similar"], result["latency_ms"]["alert_to_first_answer"]
         if first["answers"]:
             self._console.print(
-                f"From alert to a first answer from history: {first['p50'] / 1000:.2f} s in the middle, "
+                f"From alert to a first answer from history: {first['p50'] / 1000:.2f} s in the "
+                f"middle, "
                 f"{first['p99'] / 1000:.2f} s at the 99th percentile."
             )
         if similar["queries"]:
             guess = similar["baselines"]["latest"]["precision_at_1"]
             self._console.print(
-                f"Of {similar['queries']} live failures the most similar past one had the same hidden cause in "
-                f"{similar['precision_at_1']:.0%}; the latest past one would have had it in {guess:.0%}."
+                f"Of {similar['queries']} live failures the most similar past one had the same "
+                f"hidden cause in "
+                f"{similar['precision_at_1']:.0%}; the latest past one would have had it in "
+                f"{guess:.0%}."
             )
         self._console.print(
-            f"Look around: cd {directory}; moirae status; moirae alerts list; moirae similar ALERT; moirae recalls list"
+            f"Look around: cd {directory}; moirae status; moirae alerts list; moirae similar "
+            f"ALERT; moirae recalls list"
         )

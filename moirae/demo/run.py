@@ -1,4 +1,6 @@
-"""`moirae demo`: the simulated testbed played through the real system, two weeks of history, then live."""
+"""`moirae demo`: the simulated testbed played through the real system, two weeks of history, then
+live.
+"""
 
 import json
 import os
@@ -31,7 +33,8 @@ from moirae.runtime import Signals, connect_database, release, release_embedded_
 
 # The exit code of what was interrupted, as shells have it for SIGINT.
 _INTERRUPTED = 130
-# Seconds for `moirae up` to end its processes, and to stop the database where that is its last user.
+# Seconds for `moirae up` to end its processes, and to stop the database where that is its last
+# user.
 _UP_TIMEOUT = 40.0
 # Seconds between two files of live rows.
 _WRITE_INTERVAL = 0.25
@@ -66,8 +69,8 @@ def run_demo(
 ) -> int:
     """Play the demo in a workspace of its own under `directory`; returns an exit code.
 
-    `once`: a short live phase, then drain and end. `as_json`: standard output holds one JSON object, the summary.
-    `phases`: other ones than those of the command.
+    `once`: a short live phase, then drain and end. `as_json`: standard output holds one JSON
+    object, the summary. `phases`: other ones than those of the command.
     """
     stop = Signals().stop
     settings = _create_workspace(directory)
@@ -111,8 +114,9 @@ def _play_live(
     told: Console,
     stop: threading.Event,
 ) -> tuple[datetime, timedelta]:
-    """Judge `written` files of history, then play the live phase. Returns when that began, and how much later than
-    planned."""
+    """Judge `written` files of history, then play the live phase. Returns when that began, and how
+    much later than planned.
+    """
     start, end = planned
     with _run_workspace(settings) as process:
         _await_history(connection, process, written, told, stop)
@@ -160,7 +164,8 @@ def _write_history(
     lines = [f"{n.host},{n.site},{n.cores},{n.memory_gb}" for n in testbed.nodes]
     (directory / "hosts.csv").write_text("\n".join(["host,site,cores,memory_gb", *lines]) + "\n")
     told.print(
-        f"A testbed of {len(testbed.nodes)} nodes; its history of {history.days} days is written as files …"
+        f"A testbed of {len(testbed.nodes)} nodes; its history of {history.days} days is written "
+        f"as files …"
     )
     count = 0
     with Progress(console=told, transient=True) as progress:
@@ -174,7 +179,9 @@ def _write_history(
 
 @contextmanager
 def _run_workspace(settings: Settings, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`moirae up`, in a session of its own: a Ctrl-C at the terminal is for the demo alone, which ends it."""
+    """`moirae up`, in a session of its own: a Ctrl-C at the terminal is for the demo alone, which
+    ends it.
+    """
     command = [sys.executable, "-m", "moirae", "up", *options, "--workspace", str(settings.file)]
     process = subprocess.Popen(
         [*command, "--parent", str(os.getpid())], stdout=sys.stderr, start_new_session=True
@@ -231,7 +238,8 @@ def _await_history(
 
 
 def _note_resolutions(connection: Connection[Any], failures: tuple[SimulatedFailure, ...]) -> int:
-    """Record the resolution of each past failure with the first alert that showed it, as `moirae alerts resolve` does.
+    """Record the resolution of each past failure with the first alert that showed it, as `moirae
+    alerts resolve` does.
 
     Returns the number of resolutions.
     """
@@ -254,7 +262,8 @@ def _note_resolutions(connection: Connection[Any], failures: tuple[SimulatedFail
 def _alert_of(connection: Connection[Any], failure: SimulatedFailure) -> UUID | None:
     """The first alert of a failure, or None where no rule detected it."""
     row = connection.execute(
-        "SELECT id FROM alerts WHERE rule = %s AND key->>'host' = %s AND starts_at >= %s AND starts_at < %s "
+        "SELECT id FROM alerts WHERE rule = %s AND key->>'host' = %s AND starts_at >= %s AND "
+        "starts_at < %s "
         "ORDER BY starts_at LIMIT 1",
         (
             RULES_BY_KIND[failure.kind],
@@ -269,7 +278,9 @@ def _alert_of(connection: Connection[Any], failure: SimulatedFailure) -> UUID | 
 def _due_intervals(
     at: datetime, end: datetime, shift: timedelta, stop: threading.Event
 ) -> Iterator[tuple[datetime, datetime]]:
-    """Pieces [at, until) of the live phase when their time, moved by `shift`, has come; then some empty ones."""
+    """Pieces [at, until) of the live phase when their time, moved by `shift`, has come; then some
+    empty ones.
+    """
     while at < end:
         until = min(datetime.now(UTC) - shift, end)
         if until > at:

@@ -1,10 +1,12 @@
 """A seeded simulator of a shared research testbed: nodes, experiments, failures with hidden causes.
 
-The symptom of a failure (in the streams ``node`` and ``ping``, or silence) tells its kind. Its cause shows
-only in ``process``: in what ran on the host from half an hour before the failure until its end.
+The symptom of a failure (in the streams ``node`` and ``ping``, or silence) tells its kind. Its
+cause shows only in ``process``: in what ran on the host from half an hour before the failure until
+its end.
 
-Times inside this module are integer milliseconds since the epoch; spans are in milliseconds; percentages are
-0 to 100; arrays hold one element per row unless said otherwise. Two testbeds of equal arguments are equal.
+Times inside this module are integer milliseconds since the epoch; spans are in milliseconds;
+percentages are 0 to 100; arrays hold one element per row unless said otherwise. Two testbeds of
+equal arguments are equal.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class Node:
 
 @dataclass(frozen=True)
 class SimulatedFailure:
-    """One failure of one host over [starts, ends), UTC; one of the live phase has no resolution yet."""
+    """One failure of one host over [starts, ends), UTC; one of the live phase has no resolution
+    yet.
+    """
 
     id: str
     kind: FailureKind
@@ -110,7 +114,9 @@ class HistoryFile(NamedTuple):
 
 
 class _ExperimentProfile(NamedTuple):
-    """How an experiment runs: part of the hosts and length of one run (both from, to), processes at most."""
+    """How an experiment runs: part of the hosts and length of one run (both from, to), processes at
+    most.
+    """
 
     share: tuple[float, float]
     length: tuple[int, int]
@@ -187,7 +193,9 @@ class Testbed:
             yield _from_millis(midnight).date(), rows
 
     def live(self, stream: StreamName, since: datetime, until: datetime) -> list[StreamRow]:
-        """The rows of the live phase with since <= ts < until, sorted by ts, however the phase is cut up."""
+        """The rows of the live phase with since <= ts < until, sorted by ts, however the phase is
+        cut up.
+        """
         if stream not in self._live_rows:
             self._live_rows[stream] = self._draw_live_rows(stream)
         ts, rows = self._live_rows[stream]
@@ -269,7 +277,9 @@ class Testbed:
         return {"rtt_ms": _round_values(rtt, 1), "lost": _round_values(lost, 1)}
 
     def _draw_process_cpu(self, host: Ints, ts: Ints, rng: np.random.Generator) -> list[float]:
-        """Percent of the host; on an overloaded one everybody's is high, so that it names no culprit."""
+        """Percent of the host; on an overloaded one everybody's is high, so that it names no
+        culprit.
+        """
         busy = np.where(self._failure_mask("overload", host, ts), 3, 1)
         return _round_values(np.minimum(rng.gamma(1.2, 2.0, len(ts)) * busy, 60), 1)
 
@@ -380,7 +390,9 @@ class _ProcessTable:
         self._host, self._trace_number, self._starts, self._ends = table.T
 
     def find_running(self, host: Ints, ts: Ints) -> tuple[Ints, Ints, Ints]:
-        """Every process at every sample, each once, as (host, ts, process number), by ts, then host."""
+        """Every process at every sample, each once, as (host, ts, process number), by ts, then
+        host.
+        """
         order = np.lexsort((ts, host))
         span = int(ts.max()) + 2  # a key sorts samples by host, then ts
         keys = host[order] * span + ts[order]
@@ -456,7 +468,9 @@ def _draw_nodes(rng: np.random.Generator, count: int) -> tuple[Node, ...]:
 def _draw_past_failures(
     rng: np.random.Generator, span: tuple[int, int], hosts: int
 ) -> list[_Outage]:
-    """The failures of history, 15 to 60 minutes long (silence at least 25), in order of their start."""
+    """The failures of history, 15 to 60 minutes long (silence at least 25), in order of their
+    start.
+    """
     days = (span[1] - span[0]) / DAY
     count = max(len(CAUSES) * MIN_FAILURES_PER_CAUSE, round(days * rng.uniform(*FAILURES_PER_DAY)))
     starts = _spread_times(rng, (span[0] + HOUR, span[1] - 2 * HOUR), count) // SECOND * SECOND
@@ -471,7 +485,9 @@ def _draw_past_failures(
 def _draw_live_failures(
     rng: np.random.Generator, past: list[_Outage], span: tuple[int, int], hosts: int
 ) -> list[_Outage]:
-    """The failures of the live phase, from 12 s long (silence 20) to the end of it, on different hosts."""
+    """The failures of the live phase, from 12 s long (silence 20) to the end of it, on different
+    hosts.
+    """
     chosen = _draw_live_causes(rng, [outage.cause for outage in past])
     starts = _spread_times(rng, (span[0] + 8 * SECOND, span[1] - 20 * SECOND), len(chosen))
     outages: list[_Outage] = []
@@ -506,7 +522,9 @@ def _draw_live_causes(
 def _shuffle_causes(
     rng: np.random.Generator, chosen: list[FailureCause], last: Mapping[FailureKind, FailureCause]
 ) -> list[FailureCause]:
-    """The causes in an order in which one rarely follows itself within its kind, `last` ones included."""
+    """The causes in an order in which one rarely follows itself within its kind, `last` ones
+    included.
+    """
     mixed = [chosen[i] for i in rng.permutation(len(chosen))]
     latest = dict(last)
     for i in range(len(mixed)):
@@ -564,7 +582,9 @@ def _draw_decoys(
 
 
 def _draw_failure_traces(rng: np.random.Generator, cause: FailureCause) -> list[ProcessTrace]:
-    """The traces of one failure: each term of the signature but the first may be missing, one at a time."""
+    """The traces of one failure: each term of the signature but the first may be missing, one at a
+    time.
+    """
     _, *others = kept = cause.signature
     if rng.random() < TERM_ABSENCE_PROBABILITY * len(others):
         missing = others[rng.integers(len(others))]
@@ -593,7 +613,9 @@ def _spread_times(rng: np.random.Generator, span: tuple[int, int], count: int) -
 def _sample_times(
     window: tuple[int, int], base: int, period: int, offsets: Ints
 ) -> tuple[Ints, Ints]:
-    """Every host at base + its offset + k * period, within the window, as (host, ts) by ts, then host."""
+    """Every host at base + its offset + k * period, within the window, as (host, ts) by ts, then
+    host.
+    """
     ticks = np.arange((window[0] - base) // period - 1, (window[1] - base) // period + 1)
     ts = base + offsets[:, None] + ticks * period
     host = np.broadcast_to(np.arange(len(offsets))[:, None], ts.shape)

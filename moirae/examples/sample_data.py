@@ -1,7 +1,9 @@
-"""Sample data of the workspace that `moirae init` creates: three days of four hosts, generated from a seed.
+"""Sample data of the workspace that `moirae init` creates: three days of four hosts, generated from
+a seed.
 
-One symptom (high CPU) has several causes, which show only in the processes of the host. Each cause occurs at least
-twice, so that the newest alert has a similar past. One host runs a backup at full CPU every day: high there is normal.
+One symptom (high CPU) has several causes, which show only in the processes of the host. Each cause
+occurs at least twice, so that the newest alert has a similar past. One host runs a backup at full
+CPU every day: high there is normal.
 """
 
 import random
@@ -20,7 +22,9 @@ LEAD = timedelta(minutes=20)
 
 @dataclass(frozen=True)
 class Host:
-    """A host in normal operation: mean CPU use in percent, and the processes that always run, as (process, user)."""
+    """A host in normal operation: mean CPU use in percent, and the processes that always run, as
+    (process, user).
+    """
 
     name: str
     cpu: float
@@ -29,7 +33,9 @@ class Host:
 
 @dataclass(frozen=True)
 class Incident:
-    """High CPU of one host, and the processes that cause it. Times count from the start of the data."""
+    """High CPU of one host, and the processes that cause it. Times count from the start of the
+    data.
+    """
 
     host: str
     start: timedelta
@@ -75,7 +81,8 @@ SILENCE = ("delta", timedelta(hours=30), timedelta(hours=30, minutes=40))
 
 
 def sample_rows(end: datetime) -> Mapping[str, Sequence[Row]]:
-    """The rows of the streams `cpu` and `process` in time order, by stream name; the last ones are just before `end`.
+    """The rows of the streams `cpu` and `process` in time order, by stream name; the last ones are
+    just before `end`.
 
     Two calls differ only in their times, by the difference of their ends.
     """

@@ -1,4 +1,6 @@
-"""The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process to need it."""
+"""The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process
+to need it.
+"""
 
 import hashlib
 from typing import Any
@@ -17,13 +19,16 @@ from moirae.runtime import embedded_database
 
 # Any number, the same in all processes: only one of them applies the schema at a time.
 _SCHEMA_LOCK = 0x6D6F6972
-# Seconds that a server may take to answer who connects, unless the DSN says: a frozen one never does.
+# Seconds that a server may take to answer who connects, unless the DSN says: a frozen one never
+# does.
 _CONNECT_TIMEOUT = 10
 
 
 def connect_database(settings: Settings, name: str, options: str = "") -> Connection[Any]:
-    """A connection in autocommit, its session in UTC, the schema in place. `name` is what the server lists,
-    `options` are more of the session's, as `-c statement_timeout=10s`. Raises `Unreachable`."""
+    """A connection in autocommit, its session in UTC, the schema in place. `name` is what the
+    server lists, `options` are more of the session's, as `-c statement_timeout=10s`. Raises
+    `Unreachable`.
+    """
     dsn = (
         settings.database.get_secret_value()
         if settings.database
@@ -40,7 +45,8 @@ def connect_database(settings: Settings, name: str, options: str = "") -> Connec
             application_name=f"moirae {name}",
             options=options,
         )
-        # PostgreSQL writes the number 1e20 with all its digits; as an integer of Python's it fits nowhere else.
+        # PostgreSQL writes the number 1e20 with all its digits; as an integer of Python's it fits
+        # nowhere else.
         set_json_loads(orjson.loads, connection)
         _apply_schema(connection)
     except psycopg.OperationalError as error:
@@ -53,13 +59,17 @@ def connect_database(settings: Settings, name: str, options: str = "") -> Connec
 
 
 def release(settings: Settings) -> None:
-    """End this process's use of the embedded server, its connections being closed; the last user stops it."""
+    """End this process's use of the embedded server, its connections being closed; the last user
+    stops it.
+    """
     if not settings.database:
         embedded_database.release_embedded_database(settings.home)
 
 
 def _apply_schema(connection: Connection[Any]) -> None:
-    """Only where another text was applied last: even a statement that changes nothing locks the table it names."""
+    """Only where another text was applied last: even a statement that changes nothing locks the
+    table it names.
+    """
     schema = sql.schema()
     digest = hashlib.sha256(schema.as_string().encode()).hexdigest()
     if _applied_schema_digest(connection) == digest:

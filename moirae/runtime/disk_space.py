@@ -9,7 +9,8 @@ from typing import Any
 
 from moirae.config import Settings, is_url
 
-# Bytes that must stay free. With less, the server takes no rows and `moirae status` reports a problem.
+# Bytes that must stay free. With less, the server takes no rows and `moirae status` reports a
+# problem.
 RESERVE = 512 << 20
 
 _MIB = 1 << 20
@@ -17,7 +18,9 @@ _MIB = 1 << 20
 
 @dataclass(frozen=True)
 class DiskSpace:
-    """One file system. `holds`: what of the workspace lies on it; `path`: the first of these folders."""
+    """One file system. `holds`: what of the workspace lies on it; `path`: the first of these
+    folders.
+    """
 
     path: str
     holds: Sequence[str]
@@ -40,9 +43,11 @@ class DiskSpace:
 
 
 def measure_disk_space(settings: Settings, reserve: int = RESERVE) -> list[DiskSpace]:
-    """The file systems of the workspace's home, of its archive where that is a local folder, and of its landing folder.
+    """The file systems of the workspace's home, of its archive where that is a local folder, and of
+    its landing folder.
 
-    A folder that does not exist yet counts where it would be made. One that cannot be looked at is left out.
+    A folder that does not exist yet counts where it would be made. One that cannot be looked at is
+    left out.
     """
     folders_by_device: dict[int, list[tuple[str, Path]]] = {}
     for name, folder in _folders(settings):
@@ -64,8 +69,10 @@ def describe_disk_problem(disk: DiskSpace) -> str:
     """What is wrong with a full file system, and what to do."""
     free, reserve = disk.free_bytes // _MIB, disk.reserve_bytes // _MIB
     return (
-        f"disk space is low: {free:,} MiB free at {disk.path} ({', '.join(disk.holds)}), at least {reserve:,} MiB are "
-        "needed, and with less posted rows are refused: free some space, or move `home` or `archive` to another disk"
+        f"disk space is low: {free:,} MiB free at {disk.path} ({', '.join(disk.holds)}), at least "
+        f"{reserve:,} MiB are "
+        "needed, and with less posted rows are refused: free some space, or move `home` or "
+        "`archive` to another disk"
     )
 
 

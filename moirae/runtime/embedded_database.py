@@ -1,14 +1,17 @@
-"""The embedded PostgreSQL of a workspace: it starts with the first process to need it and stops with the last.
+"""The embedded PostgreSQL of a workspace: it starts with the first process to need it and stops
+with the last.
 
-Processes end in many ways: in order, by `os._exit`, by SIGKILL. Only the kernel sees all of them, so it counts the
-users: each holds a shared lock (`flock`) on `<home>/postgresql.users` for its lifetime. A small process, the launcher,
-starts the server, then waits until it gets that lock exclusively: nobody uses the server any more. It keeps the lock
-while it stops the server, so that whoever comes meanwhile waits, and starts the server again.
+Processes end in many ways: in order, by `os._exit`, by SIGKILL. Only the kernel sees all of them,
+so it counts the users: each holds a shared lock (`flock`) on `<home>/postgresql.users` for its
+lifetime. A small process, the launcher, starts the server, then waits until it gets that lock
+exclusively: nobody uses the server any more. It keeps the lock while it stops the server, so that
+whoever comes meanwhile waits, and starts the server again.
 
-The launcher starts the server as well as stops it, in a session of its own, so that no signal to a user interrupts a
-start half way, and a user that is killed during the start leaves nothing running. There is one at a time: it holds
-`<home>/postgresql.launcher`. Where the launcher itself was killed, the next user starts another, which takes over the
-server that it finds running. Where the server falls, its launcher ends, and the next connection starts both.
+The launcher starts the server as well as stops it, in a session of its own, so that no signal to a
+user interrupts a start half way, and a user that is killed during the start leaves nothing
+running. There is one at a time: it holds `<home>/postgresql.launcher`. Where the launcher itself
+was killed, the next user starts another, which takes over the server that it finds running. Where
+the server falls, its launcher ends, and the next connection starts both.
 """
 
 import atexit
@@ -34,16 +37,20 @@ from moirae.errors import MoiraeError, Unreachable
 _START_TIMEOUT = 60.0  # seconds for the server to start, after it has stopped where it was stopping
 _POLL = 0.05  # seconds between two looks at a server that is starting or stopping
 _LAUNCHER_POLL = 0.2  # seconds between two looks of the launcher at its users and its server
-# Seconds that a server goes on after its last user: commands that come one after the other find it running.
+# Seconds that a server goes on after its last user: commands that come one after the other find it
+# running.
 _LINGER = 3.0
-# Seconds for the server to end its sessions and write what it holds; then to end without that, and recover later.
+# Seconds for the server to end its sessions and write what it holds; then to end without that, and
+# recover later.
 _FAST_SHUTDOWN_TIMEOUT, _IMMEDIATE_SHUTDOWN_TIMEOUT = 10.0, 5.0
-# Seconds for a launcher to get its lock: users that look whether there is a launcher hold it for a moment.
+# Seconds for a launcher to get its lock: users that look whether there is a launcher hold it for a
+# moment.
 _CLAIM_TIMEOUT = 0.2
 
 # One thread of a process at a time starts the server, or counts this process among its users.
 _START_LOCK = threading.Lock()
-# Descriptors that hold the shared lock of this process, by the file. They stay open until the process ends.
+# Descriptors that hold the shared lock of this process, by the file. They stay open until the
+# process ends.
 _HELD: dict[Path, int] = {}
 # Launchers that this process has started and not reaped yet.
 _LAUNCHERS: list[subprocess.Popen[bytes]] = []
@@ -52,12 +59,14 @@ _LAUNCHERS: list[subprocess.Popen[bytes]] = []
 def start_embedded_database(home: Path) -> str:
     """The DSN of the server in `home`, which runs at least as long as this process does.
 
-    Raises `Unreachable` where the server does not start but may later, `MoiraeError` where it cannot.
+    Raises `Unreachable` where the server does not start but may later, `MoiraeError` where it
+    cannot.
     """
     if " " in str(home):
         raise MoiraeError(
             f"the embedded database cannot live in a folder with a space in its name: {home}; "
-            "move the workspace, set `home` to another folder, or `database` to a PostgreSQL of your own"
+            "move the workspace, set `home` to another folder, or `database` to a PostgreSQL of "
+            "your own"
         )
     deadline = time.monotonic() + _START_TIMEOUT
     try:
@@ -81,7 +90,8 @@ def start_embedded_database(home: Path) -> str:
 
 
 def release_embedded_database(home: Path) -> bool:
-    """End the use by this process, whose connections must be closed; the last user waits until the server has stopped.
+    """End the use by this process, whose connections must be closed; the last user waits until the
+    server has stopped.
 
     Returns whether the server has stopped: False where other processes use it.
     """
@@ -92,7 +102,8 @@ def release_embedded_database(home: Path) -> bool:
     deadline = time.monotonic() + _FAST_SHUTDOWN_TIMEOUT + _IMMEDIATE_SHUTDOWN_TIMEOUT
     used = 0
     while _locked(_launcher_file(home)) and time.monotonic() < deadline:
-        # The launcher holds the lock of the users for a moment whenever it looks: one look may find it so.
+        # The launcher holds the lock of the users for a moment whenever it looks: one look may find
+        # it so.
         used = used + 1 if _shared(_users_file(home)) else 0
         if used == 3:
             return False
@@ -197,12 +208,16 @@ def _running_server(home: Path) -> str | None:
 
 
 def _is_postgres(process: psutil.Process) -> bool:
-    """Whether a process that a file names is a server, and not one that nobody has reaped, or another of its number."""
+    """Whether a process that a file names is a server, and not one that nobody has reaped, or
+    another of its number.
+    """
     return process.status() != psutil.STATUS_ZOMBIE and bool(process.name().startswith("postgres"))
 
 
 def _launch(home: Path, deadline: float) -> None:
-    """Start a launcher and wait until its server is ready, or another launcher is there. Raises as `dsn`."""
+    """Start a launcher and wait until its server is ready, or another launcher is there. Raises as
+    `dsn`.
+    """
     _LAUNCHERS[:] = [launcher for launcher in _LAUNCHERS if launcher.poll() is None]
     launcher = subprocess.Popen(
         [sys.executable, "-m", __name__, str(home.absolute()), str(_LINGER)],
@@ -273,7 +288,9 @@ class _Launcher:
         return _is_at(self._claim, _launcher_file(self._home))
 
     def _await_unused(self, server: psutil.Process) -> bool:
-        """Wait until nobody has used the server for some time, and hold the lock then. False: the server has ended."""
+        """Wait until nobody has used the server for some time, and hold the lock then. False: the
+        server has ended.
+        """
         unused_since: float | None = None
         while _runs(server):
             now = time.monotonic()
@@ -319,8 +336,9 @@ def _start(home: Path) -> psutil.Process:
 
 
 def _remove_stale_pid_file(lock: Path) -> None:
-    """A server that was killed leaves its number behind, beside its socket too. It passes for alive as long as nobody
-    has reaped it, or when the number is another process's by now."""
+    """A server that was killed leaves its number behind, beside its socket too. It passes for alive
+    as long as nobody has reaped it, or when the number is another process's by now.
+    """
     with suppress(OSError, ValueError, psutil.Error):
         number, _, _, port, folder, *_ = lock.read_text().splitlines()
         if not _is_postgres(psutil.Process(int(number))):

@@ -1,7 +1,9 @@
-"""The landing folder: what was accepted and not archived yet, each batch a file that outlives a power cut.
+"""The landing folder: what was accepted and not archived yet, each batch a file that outlives a
+power cut.
 
-The server and `moirae ingest` put batches in, the live process archives them and removes them. A batch is named by who
-puts it there: put again under its name it is the same batch, and is archived once.
+The server and `moirae ingest` put batches in, the live process archives them and removes them. A
+batch is named by who puts it there: put again under its name it is the same batch, and is archived
+once.
 """
 
 import os
@@ -32,7 +34,8 @@ class LandingFolder:
 
     @contextmanager
     def open_batch(self, name: str, suffix: str) -> Iterator[BinaryIO]:
-        """A file to write a batch to; where the block ends well, the batch is durable and has appeared.
+        """A file to write a batch to; where the block ends well, the batch is durable and has
+        appeared.
 
         `suffix` tells its format, `.gz` at its end that it is packed.
         """

@@ -8,7 +8,8 @@ import structlog
 
 
 class _Stderr:
-    """Standard error whose reader may go away: what is written then is dropped, and no write raises `OSError`.
+    """Standard error whose reader may go away: what is written then is dropped, and no write raises
+    `OSError`.
 
     A process outlives the terminal or the pipe that it was started with, if only to end in order.
     """
@@ -42,7 +43,9 @@ class _Stderr:
 
 
 def tolerate_closed_stderr() -> None:
-    """Let this process and its children write to standard error also when that is closed, now or later."""
+    """Let this process and its children write to standard error also when that is closed, now or
+    later.
+    """
     if sys.stderr is None:  # it was closed before the start: no file may get its number
         nowhere = os.open(os.devnull, os.O_WRONLY)
         if nowhere != 2:
@@ -53,7 +56,9 @@ def tolerate_closed_stderr() -> None:
 
 
 def configure_logging() -> None:
-    """Plain lines for people on a terminal, JSON for machines elsewhere. Control characters are escaped in both."""
+    """Plain lines for people on a terminal, JSON for machines elsewhere. Control characters are
+    escaped in both.
+    """
     shown = sys.stderr.isatty()
     render = structlog.dev.ConsoleRenderer() if shown else structlog.processors.JSONRenderer()
     structlog.configure(

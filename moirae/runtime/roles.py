@@ -1,4 +1,6 @@
-"""One process of a role at a time: who holds the lock writes, and whoever was replaced finds out before it does."""
+"""One process of a role at a time: who holds the lock writes, and whoever was replaced finds out
+before it does.
+"""
 
 import os
 import time
@@ -19,7 +21,9 @@ _LOG = structlog.get_logger()
 
 
 class Role:
-    """A role held by this process, as long as its connection lives. Raises `Taken` where another holds it."""
+    """A role held by this process, as long as its connection lives. Raises `Taken` where another
+    holds it.
+    """
 
     def __init__(self, connection: Connection[Any], role: str, timeout: float) -> None:
         """`patience`: seconds to wait for a predecessor that is just ending."""
@@ -42,20 +46,26 @@ class Role:
 
     @classmethod
     def acquire_numbered(cls, connection: Connection[Any], role: str, max_processes: int) -> "Role":
-        """The first free one of a role that several processes may have: `recall`, `recall 2` and so on."""
+        """The first free one of a role that several processes may have: `recall`, `recall 2` and so
+        on.
+        """
         for number in range(1, max_processes + 1):
             with suppress(RoleTaken):
                 return cls(connection, role if number == 1 else f"{role} {number}", 0.0)
         raise RoleTaken(f"{max_processes} {role} processes of this workspace are running")
 
     def fence(self) -> None:
-        """Raises `Replaced` where another process has taken the role. To be called before what cannot be undone."""
+        """Raises `Replaced` where another process has taken the role. To be called before what
+        cannot be undone.
+        """
         row = self._connection.execute(_QUERIES["epoch"], {"role": self._role}).fetchone()
         if row is None or row[0] != self.epoch:
             raise RoleLost(f"another {self._role} process has taken over")
 
     def reattach(self, connection: Connection[Any]) -> None:
-        """Hold it over another connection. Raises `Replaced`, or `Taken` where the one before still has it."""
+        """Hold it over another connection. Raises `Replaced`, or `Taken` where the one before still
+        has it.
+        """
         self._connection = connection
         self.fence()
         self._acquire_lock(0.0)
@@ -75,7 +85,9 @@ class Role:
 
 
 class ReconnectingRole:
-    """A role of a process that goes on while PostgreSQL is away: it connects and takes the role again afterwards."""
+    """A role of a process that goes on while PostgreSQL is away: it connects and takes the role
+    again afterwards.
+    """
 
     def __init__(self, connect: Callable[[], Connection[Any]], role: str, timeout: float) -> None:
         """As `Role`."""
@@ -126,7 +138,9 @@ class ReconnectingRole:
 
 @contextmanager
 def failure_recorded(role: Role | ReconnectingRole) -> Iterator[None]:
-    """Where the process ends with an error whose message is for people, store it with the role: `status` shows it."""
+    """Where the process ends with an error whose message is for people, store it with the role:
+    `status` shows it.
+    """
     try:
         yield
     except (MoiraeError, ArchiverError) as error:

@@ -1,9 +1,11 @@
-"""Signals as events: SIGINT and SIGTERM stop a process; SIGHUP reloads it, or stops it where its terminal has closed.
+"""Signals as events: SIGINT and SIGTERM stop a process; SIGHUP reloads it, or stops it where its
+terminal has closed.
 
-A signal handler in Python runs in the main thread between any two bytecodes, also inside `threading.Event.wait` while
-that holds the event's lock. `Event.set` takes the same lock, which is not re-entrant: called in a handler it waits for
-the thread that it interrupts, for ever. So the handlers here do nothing. The interpreter's own handler, in C, writes
-the number of each signal to a pipe (`signal.set_wakeup_fd`), and a thread reads it there and sets the event.
+A signal handler in Python runs in the main thread between any two bytecodes, also inside
+`threading.Event.wait` while that holds the event's lock. `Event.set` takes the same lock, which is
+not re-entrant: called in a handler it waits for the thread that it interrupts, for ever. So the
+handlers here do nothing. The interpreter's own handler, in C, writes the number of each signal to
+a pipe (`signal.set_wakeup_fd`), and a thread reads it there and sets the event.
 """
 
 import atexit
@@ -15,13 +17,16 @@ import threading
 import time
 
 _NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Seconds after a SIGHUP in which the terminal may close: a shell that exits sends it before its terminal goes.
+# Seconds after a SIGHUP in which the terminal may close: a shell that exits sends it before its
+# terminal goes.
 _HANGUP = 2.0
 _HANGUP_POLL = 0.1  # seconds
 
 
 class Signals:
-    """The events that signals set. One per process, made in its main thread; it lives as long as the process."""
+    """The events that signals set. One per process, made in its main thread; it lives as long as
+    the process.
+    """
 
     def __init__(self, reloads: bool = False) -> None:
         """`reloads`: SIGHUP sets `reload`; otherwise it sets `stop`, as SIGTERM does."""
@@ -37,10 +42,11 @@ class Signals:
         )  # the handler in C must not wait; a full pipe holds 65,536 signals already
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         for number in _NUMBERS:
-            # Any function in C that does nothing with two arguments: unlike one in Python it cannot be interrupted by
-            # the next signal, so that a burst of them does not nest.
+            # Any function in C that does nothing with two arguments: unlike one in Python it cannot
+            # be interrupted by the next signal, so that a burst of them does not nest.
             signal.signal(number, operator.is_)
-        # The interpreter restores the default actions while it ends: a late signal would spoil the exit code.
+        # The interpreter restores the default actions while it ends: a late signal would spoil the
+        # exit code.
         atexit.register(_ignore)
         threading.Thread(target=self._read, daemon=True, name="signals").start()
 

@@ -1,4 +1,6 @@
-"""The archive of a workspace: a folder, or object storage with its copies under the workspace's home."""
+"""The archive of a workspace: a folder, or object storage with its copies under the workspace's
+home.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

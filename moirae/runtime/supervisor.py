@@ -25,13 +25,15 @@ from moirae.runtime.signals import Signals
 
 _LOG = structlog.get_logger()
 
-# Seconds: until a child that was told to end is killed; pauses before it is started again, growing while it falls.
+# Seconds: until a child that was told to end is killed; pauses before it is started again, growing
+# while it falls.
 _SHUTDOWN_TIMEOUT = 20.0
 # Seconds that `up` has beyond that, when what started it is gone, to end its children.
 _SPARE = 5.0
 _PARENT_POLL = 1.0  # seconds
 _FIRST_RESTART_DELAY, _MAX_RESTART_DELAY = 0.5, 5.0
-# Before one that is not vital is tried again, where only somebody's doing would help: its port may be free by then.
+# Before one that is not vital is tried again, where only somebody's doing would help: its port may
+# be free by then.
 _FINAL_RESTART_DELAY = 30.0
 # A child that ran this long fell for a new reason.
 _STABLE_AFTER = 20.0
@@ -117,7 +119,8 @@ def run_supervisor(
     request_reload: Callable[[Connection[Any]], object],
     parent: int | None = None,
 ) -> int:
-    """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns an exit code.
+    """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns
+    an exit code.
 
     `parent`: the process with which this one ends.
     """
@@ -160,7 +163,9 @@ def _drain_recalls(
     role: ReconnectingRole,
     telling: ProgressReporter,
 ) -> int:
-    """Input is settled: until no recall goes on. Nobody is waited for: those that wait for feedback end."""
+    """Input is settled: until no recall goes on. Nobody is waited for: those that wait for feedback
+    end.
+    """
     while not stop.is_set() and _has_open_recalls(role.connection):
         code = _restart_exited(children)
         if code is not None:
@@ -242,8 +247,8 @@ def watch_parent(
 ) -> None:
     """End with the process that started this one, however that ended.
 
-    `grace`: seconds to end in order. Then this process is killed with its group, as its supervisor would have done:
-    it must not outlive a supervisor that was killed, whatever holds it up.
+    `grace`: seconds to end in order. Then this process is killed with its group, as its supervisor
+    would have done: it must not outlive a supervisor that was killed, whatever holds it up.
     """
     if parent_pid is None:
         return

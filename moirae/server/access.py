@@ -1,4 +1,6 @@
-"""What stands before every route: who asks, from where, for what. What is not allowed here reaches no route."""
+"""What stands before every route: who asks, from where, for what. What is not allowed here reaches
+no route.
+"""
 
 import ipaddress
 from collections.abc import Collection
@@ -29,7 +31,9 @@ _SECURITY_HEADERS = (
 
 
 class AccessMiddleware:
-    """Refuses hosts it is not known by, other sites' scripts, and whoever has no token for what is asked."""
+    """Refuses hosts it is not known by, other sites' scripts, and whoever has no token for what is
+    asked.
+    """
 
     def __init__(self, app: ASGIApp, pool: ConnectionPool, hosts: Collection[str]) -> None:
         """`hosts`: names beside `localhost` and addresses by which the server may be asked."""

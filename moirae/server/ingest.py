@@ -1,6 +1,8 @@
-"""Rows that are posted: checked, unpacked within limits, made durable in the landing folder, then answered.
+"""Rows that are posted: checked, unpacked within limits, made durable in the landing folder, then
+answered.
 
-What a line holds is not judged here: that is the archive's part, which keeps what it cannot take as a dead letter.
+What a line holds is not judged here: that is the archive's part, which keeps what it cannot take
+as a dead letter.
 """
 
 import asyncio
@@ -41,8 +43,10 @@ _MAX_GZIP_MEMBERS = 64
 
 @dataclass(frozen=True)
 class IngestLimits:
-    """What is accepted. Bytes: of a body, of the same unpacked, of what a stream may have waiting, and what stays free
-    on the disk; rows of a body; batches of a stream that may wait; bodies read at once; seconds for one."""
+    """What is accepted. Bytes: of a body, of the same unpacked, of what a stream may have waiting,
+    and what stays free on the disk; rows of a body; batches of a stream that may wait; bodies read
+    at once; seconds for one.
+    """
 
     max_body_bytes: int = 8 << 20
     max_unpacked_bytes: int = 16 << 20
@@ -138,7 +142,8 @@ class IngestHandler:
         suffix = ".csv" if form == "csv" else ".jsonl"
         name = f"push-{secrets.token_hex(16)}"
         if key is not None:
-            # The digest is part of the name: should the key be forgotten and used again, nothing is taken for archived.
+            # The digest is part of the name: should the key be forgotten and used again, nothing is
+            # taken for archived.
             name = f"push-key-{hashlib.sha256(key.encode() + b' ' + digest).hexdigest()[:32]}"
             if self._is_duplicate(landing, name, suffix, key, digest):
                 return {"stream": landing.stream, "batch": name, "rows": rows}
@@ -151,7 +156,9 @@ class IngestHandler:
     def _is_duplicate(
         self, landing: LandingFolder, name: str, suffix: str, key: str, digest: bytes
     ) -> bool:
-        """Whether the batch was accepted before. Raises `Refused` where another one was, under the same key."""
+        """Whether the batch was accepted before. Raises `Refused` where another one was, under the
+        same key.
+        """
         with self._pool.connection() as connection:
             values = {"stream": landing.stream, "key": key, "digest": digest, "unit": name}
             if connection.execute(_QUERIES["remember"], values).rowcount == 1:
@@ -184,7 +191,9 @@ def _parse_content_headers(headers: Mapping[str, str]) -> tuple[BodyFormat, bool
 
 
 def decompress(body: bytes, limit: int) -> bytes:
-    """The content of a gzip body, of one or more members. Raises `Refused` before it grows beyond the limit."""
+    """The content of a gzip body, of one or more members. Raises `Refused` before it grows beyond
+    the limit.
+    """
     content = bytearray()
     for _ in range(_MAX_GZIP_MEMBERS):
         if not body:
@@ -203,7 +212,9 @@ def decompress(body: bytes, limit: int) -> bytes:
 
 
 def to_lines(body_format: BodyFormat, content: bytes) -> tuple[bytes, int]:
-    """Content with a line for each row, and how many there are. Raises `Refused` for none, or what is not JSON."""
+    """Content with a line for each row, and how many there are. Raises `Refused` for none, or what
+    is not JSON.
+    """
     if body_format == "json":
         try:
             value = orjson.loads(content)

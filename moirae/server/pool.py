@@ -21,8 +21,9 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
-        """A connection in autocommit. Raises `Unreachable` where PostgreSQL is away, `Refused` where it gives up a
-        statement: it took too long, or a lock was not to be had."""
+        """A connection in autocommit. Raises `Unreachable` where PostgreSQL is away, `Refused`
+        where it gives up a statement: it took too long, or a lock was not to be had.
+        """
         try:
             connection = self._idle.get_nowait()
         except Empty:

@@ -15,7 +15,9 @@ _RELOAD_LOCK = threading.Lock()
 
 
 def request_reload(pool: ConnectionPool) -> list[str]:
-    """Have the rule files looked at: what is wrong with them, nothing where they are applied. Raises `Refused`."""
+    """Have the rule files looked at: what is wrong with them, nothing where they are applied.
+    Raises `Refused`.
+    """
     if not _RELOAD_LOCK.acquire(blocking=False):
         raise RequestRejected(429, "the rule files are being looked at already", 1)
     try:

@@ -21,19 +21,22 @@ from moirae.server.pool import ConnectionPool
 
 _LOG = structlog.get_logger()
 
-# Seconds: between two signs of life; for a predecessor to end; for answers that are being given at the end; between
-# two looks for keys to forget.
+# Seconds: between two signs of life; for a predecessor to end; for answers that are being given at
+# the end; between two looks for keys to forget.
 _HEARTBEAT_INTERVAL, _ROLE_TIMEOUT, _SHUTDOWN_TIMEOUT, _KEY_EXPIRY_INTERVAL = 2.0, 15.0, 5, 3600.0
 
 
 def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
-    """Serve until `stop` is set. `parent`: the process with which this one ends. Raises `MoiraeError`."""
+    """Serve until `stop` is set. `parent`: the process with which this one ends. Raises
+    `MoiraeError`.
+    """
     watch_parent(parent_pid, stop)
     role = ReconnectingRole(partial(connect_database, settings, "server"), "server", _ROLE_TIMEOUT)
     with failure_recorded(role):
         if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
             raise UsageError(
-                f"server.listen is {settings.server.listen}, which others can reach, and nobody has a token: "
+                f"server.listen is {settings.server.listen}, which others can reach, and nobody "
+                f"has a token: "
                 "make one with `moirae tokens create NAME`, or listen on 127.0.0.1"
             )
         listening = _open_socket(settings)
@@ -88,7 +91,8 @@ def _open_socket(settings: Settings) -> socket.socket:
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             reason = (
-                "the port is in use by another program, which may be the server of another workspace: "
+                "the port is in use by another program, which may be the server of another "
+                "workspace: "
                 f"stop that program, or set server.listen in {settings.file.name} to a free port"
             )
         else:

@@ -19,7 +19,8 @@ TOKEN_ROLES: tuple[TokenRole, ...] = get_args(TokenRole)
 
 _QUERIES = sql.load("tokens")
 _NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-# Its public part finds the row, its secret part (256 bits) is never stored: so a plain hash of the whole will do.
+# Its public part finds the row, its secret part (256 bits) is never stored: so a plain hash of the
+# whole will do.
 _TOKEN_PATTERN = re.compile(rb"moirae_([0-9a-f]{16})_[A-Za-z0-9_-]{43}")
 _UNKNOWN_HASH = b"\x00" * 32
 

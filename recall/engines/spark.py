@@ -210,7 +210,8 @@ class SparkEngine:
             frame = create_event_table(self._spark, {str(recall_event.eid): rows}, columns)
             frame.createOrReplaceTempView(f"_answer_{name}")
             joins.append(
-                f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = `{sql_names.EVENT}`.{sql_names.EID}"
+                f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = "
+                f"`{sql_names.EVENT}`.{sql_names.EID}"
             )
         columns_sql = [sql_names.EID, "_event_ts AS ts"]
         columns_sql += [f"`_event_{name}` AS `{name}`" for name in question.attributes]

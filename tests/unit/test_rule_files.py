@@ -25,16 +25,14 @@ groups:
     archive: true
   rules:
   - alert: NodeOverloaded
-    # every output row has ts; the other columns are the event's attributes
-    expr: SELECT host, ts, cpu FROM load WHERE cpu > 90      
+    expr: SELECT host, ts, cpu FROM load WHERE cpu > 90        # every output row has ts; the other columns are the event's attributes
     key: [host]                                               # fingerprint, with the alert's name
     for: 0s
     keep_firing_for: 10m
     labels: {severity: page}
     annotations: {summary: "{{ event.host }} at {{ event.cpu | round(1) }} %"}
     context:
-      # rows valid in [event.ts − within, event.ts + delay]
-      running: {sql: "SELECT slice FROM cpu WHERE host = event.host", within: 10m}   
+      running: {sql: "SELECT slice FROM cpu WHERE host = event.host", within: 10m}     # rows valid in [event.ts − within, event.ts + delay]
       site: {sql: "SELECT site FROM hosts WHERE host = event.host"}
       own: {sql: "SELECT event.cpu AS cpu", numeric: [cpu]}
     surroundings:
@@ -42,12 +40,10 @@ groups:
     recall:
       norm: {sql: "SELECT avg(h.cpu) AS mean, stddev(h.cpu) AS sd, count(*) AS n FROM cpu h WHERE h.host = event.host", range: 7d, every: 1s}
       similar: {similar: {contexts: [running, site], k: 10, measure: tfidf, gap: 6h}, every: 1s, feedback: 10m}
-    # optional: holds the alert to its history, re-judged at each revision
-    where: event.cpu > norm.mean + 3 * norm.sd               
+    where: event.cpu > norm.mean + 3 * norm.sd                 # optional: holds the alert to its history, re-judged at each revision
     then:                                                      # optional: goes on with live data
     - stream: candidates
-      # norm carries the key, host
-      sql: "SELECT n.host, n.mean, p.rtt FROM norm n JOIN ping p ON p.host = n.host"   
+      sql: "SELECT n.host, n.mean, p.rtt FROM norm n JOIN ping p ON p.host = n.host"     # norm carries the key, host
       within: 1m
       analysis: present                                       # or event
 """

@@ -31,9 +31,7 @@ streams:
     key: [host]                   # clustering inside chunks
     lateness: 1m
     future: 5m
-    # complete when they appear; csv and .gz too; or {http: true}, or {kafka: {servers: …, topic:
-    # …}}
-    source: {files: landing/cpu/*.jsonl}   
+    source: {files: landing/cpu/*.jsonl}     # complete when they appear; csv and .gz too; or {http: true}, or {kafka: {servers: …, topic: …}}
 relations:
   hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
 chunks: {rows: 1_000_000, age: 1h, recent: 24, keep: 90d}     # event time

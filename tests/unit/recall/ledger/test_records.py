@@ -42,5 +42,5 @@ def test_task_is_parsed_from_its_row() -> None:
 
 
 def test_unknown_kind_of_question_raises() -> None:
-    with pytest.raises(KeyError):
+    with pytest.raises(ValueError, match="unknown kind of recall 'unknown'"):
         parse_task({**ROW, "request": {"kind": "unknown"}})
