@@ -76,7 +76,7 @@ def test_wrong_options_are_usage_errors(tmp_path: Path) -> None:
     message = "unknown measure 'jaccard': must be one of attributes, binary, tfidf"
     with pytest.raises(UsageError, match=message):
         _run("--events", events, "--measure", "jaccard")
-    with pytest.raises(UsageError, match="--gap '6' is not a duration"):
+    with pytest.raises(UsageError, match="--gap: '6' is not a duration"):
         _run("--events", events, "--gap", "6")
 
 
