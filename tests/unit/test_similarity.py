@@ -423,10 +423,10 @@ class TestCommand:
     def test_wrong_usage(self, tmp_path: Path) -> None:
         events = written(tmp_path / "a.jsonl", LINES)
         with pytest.raises(
-            UsageError, match="no measure 'jaccard'; there are attributes, binary, tfidf"
+            UsageError, match="unknown measure 'jaccard': must be one of attributes, binary, tfidf"
         ):
             run("--events", events, "--measure", "jaccard")
-        with pytest.raises(UsageError, match="--gap '6' is not a duration"):
+        with pytest.raises(UsageError, match="--gap: '6' is not a duration"):
             run("--events", events, "--gap", "6")
         with pytest.raises(MoiraeError, match=r"groups\.csv:1: has no column group"):
             run(
