@@ -53,7 +53,7 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
     packed = gzip.compress(b"{}\n")
     (root / "b ç.2026-01-01.jsonl.gz").write_bytes(packed)
     told = _ingest(root, str(root / "a.csv"), str(root / "b ç.2026-01-01.jsonl.gz"))
-    assert told.startswith("2 batches, ")
+    assert told.startswith("queued 2 batches for cpu: ")
     names = [batch.name for batch in LandingFolder(root / ".moirae", "cpu").pending_batches()]
     assert sorted(name.rpartition("-")[0] for name in names) == [
         "ingest-a",
@@ -86,7 +86,7 @@ def test_what_cannot_be_handed_over_is_told_before_anything_is(
 
 def test_an_unknown_stream_is_told(root: Path) -> None:
     command = ["ingest", "cpuu", "-", "--workspace", str(root / "moirae.yaml")]
-    assert "no stream 'cpuu'; declared are cpu" in str(
+    assert "no stream 'cpuu': declared are cpu" in str(
         CliRunner().invoke(app, command, input=b"{}").exception
     )
 
