@@ -14,7 +14,7 @@ from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
 from moirae.rules import SqlRecall
-from moirae.runtime import Role, connect_database, failure_recorded, open_storage, watch_parent
+from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
 from recall.ledger import SchedulingPolicy
 from recall.worker import RecallConfig
 from recall.worker import run_worker as serve
@@ -67,7 +67,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     learner = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
     try:
-        with failure_recorded(role):
+        with record_failure(role):
             serve(place, connection, stop, beat)
     finally:
         learner.stop()

@@ -39,7 +39,7 @@ def up(
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
     from moirae.inspect import print_summary
-    from moirae.runtime import release
+    from moirae.runtime import release_database
     from moirae.runtime import run_supervisor as supervise
 
     settings = load_settings_from_environment(workspace)
@@ -53,7 +53,7 @@ def up(
         if code == 0 and drain:
             code = print_summary(settings)
     finally:
-        release(settings)
+        release_database(settings)
     raise typer.Exit(code)
 
 
