@@ -20,11 +20,13 @@ SHORT = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from moirae import logs
-from moirae.demo.run import Phases, demo
-logs.configure()
-phases = Phases(history=timedelta(days=1), live=timedelta(seconds=30), shown=timedelta(seconds=3))
-sys.exit(demo(Path(sys.argv[1]), seed=1, once=True, as_json=True, phases=phases))
+from moirae.demo.run import Phases, run_demo
+from moirae.runtime import configure_logging
+configure_logging()
+phases = Phases(
+    history=timedelta(days=1), live=timedelta(seconds=30), live_played=timedelta(seconds=3)
+)
+sys.exit(run_demo(Path(sys.argv[1]), seed=1, once=True, as_json=True, phases=phases))
 """
 ONCE = [sys.executable, "-m", "moirae", "demo", "--once", "-o", "json", "--dir"]
 # Of the JSON object that `demo --once` prints: scripts read these names.
