@@ -15,7 +15,7 @@ from moirae.feedback import CalibrationTask
 from moirae.history import HistoryBuilder, RelationVersions
 from moirae.live import Relations
 from moirae.rules import SqlRecall
-from moirae.runtime import Role, connect_database, failure_recorded, open_storage, watch_parent
+from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
 from recall.ledger import SchedulingPolicy
 from recall.worker import RecallConfig, run_worker
 
@@ -42,7 +42,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
     try:
-        with failure_recorded(role):
+        with record_failure(role):
             run_worker(config, connection, stop, heartbeat)
     finally:
         calibration.stop()

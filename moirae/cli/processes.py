@@ -43,7 +43,7 @@ def up(
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
     from moirae.inspect import print_summary
-    from moirae.runtime import release, run_supervisor
+    from moirae.runtime import release_database, run_supervisor
 
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
@@ -56,7 +56,7 @@ def up(
         if code == 0 and drain:
             code = print_summary(settings)
     finally:
-        release(settings)
+        release_database(settings)
     raise typer.Exit(code)
 
 

@@ -29,7 +29,7 @@ from moirae.config import Settings, load_settings_from_environment
 from moirae.demo.report import RULES_BY_KIND, AlertNarrator, DemoReport, compute_summary
 from moirae.demo.testbed import STREAMS, SimulatedFailure, Testbed, write_history
 from moirae.errors import MoiraeError
-from moirae.runtime import Signals, connect_database, release, release_embedded_database
+from moirae.runtime import Signals, connect_database, release_database, release_embedded_database
 
 # The exit code of what was interrupted, as shells have it for SIGINT.
 _INTERRUPTED = 130
@@ -52,12 +52,12 @@ class Phases:
     """At least one day."""
     live: timedelta = timedelta(minutes=5)
     """By the clock; at least 30 s."""
-    shown: timedelta | None = None
+    live_played: timedelta | None = None
     """How much of the live phase is played; absent: all of it."""
 
 
-WATCHED = Phases()
-ONCE = Phases(live=timedelta(seconds=60))
+DEFAULT_PHASES = Phases()
+ONCE_PHASES = Phases(live=timedelta(seconds=60))
 
 
 class _Interrupted(MoiraeError):
@@ -75,11 +75,13 @@ def run_demo(
     stop = Signals().stop
     settings = _create_workspace(directory)
     try:
-        return _play(settings, seed, once, as_json, phases or (ONCE if once else WATCHED), stop)
+        return _play(
+            settings, seed, once, as_json, phases or (ONCE_PHASES if once else DEFAULT_PHASES), stop
+        )
     except _Interrupted:
         return _INTERRUPTED
     finally:
-        release(settings)
+        release_database(settings)
 
 
 def _play(
@@ -89,7 +91,7 @@ def _play(
     told = Console(stderr=as_json)
     start = datetime.now(UTC)
     testbed = Testbed(seed, start - phases.history, start, start + phases.live)
-    end = start + (phases.shown or phases.live)
+    end = start + (phases.live_played or phases.live)
     written = _write_history(testbed, directory, phases.history, told, stop)
     with closing(connect_database(settings, "demo")) as connection:
         live_from, shift = _play_live(

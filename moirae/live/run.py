@@ -41,8 +41,8 @@ from moirae.runtime import (
     Role,
     check_storage,
     connect_database,
-    failure_recorded,
     open_storage,
+    record_failure,
     watch_parent,
 )
 from recall.ledger import pinned_chunks
@@ -76,7 +76,7 @@ def run_live(
     watch_parent(parent_pid, stop)
     with suppress(_Stopped):
         live = LiveProcess(settings, stop, drain, reload_requested or threading.Event())
-        with failure_recorded(live.role), suppress(_Stopped):
+        with record_failure(live.role), suppress(_Stopped):
             if apply_rules:
                 live.apply_rules()
             live.run()

@@ -1,11 +1,16 @@
-"""What the processes of a workspace share: database, roles, supervisor, logging, storage."""
+"""Shared by the processes of a workspace: database, roles, supervisor, logging, storage."""
 
-from moirae.runtime.database import connect_database, release
-from moirae.runtime.disk_space import RESERVE, DiskSpace, describe_disk_problem, measure_disk_space
+from moirae.runtime.database import connect_database, release_database
+from moirae.runtime.disk_space import (
+    DISK_RESERVE,
+    DiskSpace,
+    describe_disk_problem,
+    measure_disk_space,
+)
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
 from moirae.runtime.logs import configure_logging, tolerate_closed_stderr
-from moirae.runtime.roles import ReconnectingRole, Role, failure_recorded, list_processes
+from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
 from moirae.runtime.storage import check_storage, open_storage
 from moirae.runtime.supervisor import run_supervisor, watch_parent
@@ -14,7 +19,7 @@ __all__ = [
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
-    "RESERVE",
+    "DISK_RESERVE",
     "ReconnectingRole",
     "Role",
     "Signals",
@@ -22,11 +27,11 @@ __all__ = [
     "configure_logging",
     "connect_database",
     "describe_disk_problem",
-    "failure_recorded",
+    "record_failure",
     "list_processes",
     "measure_disk_space",
     "open_storage",
-    "release",
+    "release_database",
     "release_embedded_database",
     "run_supervisor",
     "tolerate_closed_stderr",

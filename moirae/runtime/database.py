@@ -1,6 +1,4 @@
-"""The workspace's PostgreSQL: a server by DSN, or one of its own that starts with the first process
-to need it.
-"""
+"""Connections to the PostgreSQL of a workspace: an external server or the embedded one."""
 
 import hashlib
 from typing import Any
@@ -17,58 +15,57 @@ from moirae.config import Settings
 from moirae.errors import Unreachable
 from moirae.runtime import embedded_database
 
-# Any number, the same in all processes: only one of them applies the schema at a time.
+# Key of the advisory lock under which one process at a time applies the schema: any fixed number.
 _SCHEMA_LOCK = 0x6D6F6972
-# Seconds that a server may take to answer who connects, unless the DSN says: a frozen one never
-# does.
+# Seconds to connect, unless the DSN has `connect_timeout`: a frozen server never answers.
 _CONNECT_TIMEOUT = 10
 
 
 def connect_database(settings: Settings, name: str, options: str = "") -> Connection[Any]:
-    """A connection in autocommit, its session in UTC, the schema in place. `name` is what the
-    server lists, `options` are more of the session's, as `-c statement_timeout=10s`. Raises
-    `Unreachable`.
+    """Connect in autocommit mode with the time zone UTC, and apply the schema if it changed.
+
+    `name` identifies the connection in `pg_stat_activity`. `options` are further session options,
+    such as `-c statement_timeout=10s`. Raises `Unreachable`.
     """
-    dsn = (
-        settings.database.get_secret_value()
-        if settings.database
-        else embedded_database.start_embedded_database(settings.home)
-    )
+    if settings.database:
+        dsn = settings.database.get_secret_value()
+    else:
+        dsn = embedded_database.start_embedded_database(settings.home)
     connection = None
     try:
-        options = f"-c timezone=UTC {options}"
-        patience = int(conninfo_to_dict(dsn).get("connect_timeout") or _CONNECT_TIMEOUT)
+        timeout = int(conninfo_to_dict(dsn).get("connect_timeout") or _CONNECT_TIMEOUT)
         connection = psycopg.connect(
             dsn,
             autocommit=True,
-            connect_timeout=patience,
+            connect_timeout=timeout,
             application_name=f"moirae {name}",
-            options=options,
+            options=f"-c timezone=UTC {options}",
         )
-        # PostgreSQL writes the number 1e20 with all its digits; as an integer of Python's it fits
-        # nowhere else.
+        # PostgreSQL prints 1e20 in jsonb with all its digits. orjson reads it as a float; the
+        # json module would return an integer that no other part can store.
         set_json_loads(orjson.loads, connection)
         _apply_schema(connection)
     except psycopg.OperationalError as error:
         if connection is not None:
             connection.close()
-        raise Unreachable(
-            f"cannot reach PostgreSQL: {str(error).strip().splitlines()[0]}"
-        ) from error
+        reason = str(error).strip().splitlines()[0]
+        raise Unreachable(f"cannot connect to PostgreSQL: {reason}") from error
     return connection
 
 
-def release(settings: Settings) -> None:
-    """End this process's use of the embedded server, its connections being closed; the last user
-    stops it.
+def release_database(settings: Settings) -> None:
+    """Release the embedded server, if the workspace uses it; the last user stops it.
+
+    The connections of this process must be closed.
     """
     if not settings.database:
         embedded_database.release_embedded_database(settings.home)
 
 
 def _apply_schema(connection: Connection[Any]) -> None:
-    """Only where another text was applied last: even a statement that changes nothing locks the
-    table it names.
+    """Apply the schema unless this version of its text was applied last.
+
+    Statements without effect, such as CREATE TABLE IF NOT EXISTS, still lock their tables.
     """
     schema = sql.schema()
     digest = hashlib.sha256(schema.as_string().encode()).hexdigest()
@@ -82,8 +79,10 @@ def _apply_schema(connection: Connection[Any]) -> None:
 
 
 def _applied_schema_digest(connection: Connection[Any]) -> str | None:
-    """The SHA-256 of the schema that was applied last."""
+    """The SHA-256 of the schema that was applied last; None for an empty database."""
     row = connection.execute(
         "SELECT obj_description(to_regclass('schema_version'), 'pg_class')"
     ).fetchone()
-    return None if row is None else row[0]
+    assert row is not None
+    digest: str | None = row[0]
+    return digest

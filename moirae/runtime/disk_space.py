@@ -9,17 +9,17 @@ from typing import Any
 
 from moirae.config import Settings, is_url
 
-# Bytes that must stay free. With less, the server takes no rows and `moirae status` reports a
-# problem.
-RESERVE = 512 << 20
+# Bytes that must stay free. Below it the server refuses rows and `moirae status` reports a problem.
+DISK_RESERVE = 512 << 20
 
-_MIB = 1 << 20
+_MIB = 1 << 20  # bytes
 
 
 @dataclass(frozen=True)
 class DiskSpace:
-    """One file system. `holds`: what of the workspace lies on it; `path`: the first of these
-    folders.
+    """One file system that a workspace uses.
+
+    `holds`: the parts of the workspace on it; `path`: the folder of the first of them.
     """
 
     path: str
@@ -29,29 +29,33 @@ class DiskSpace:
 
     @property
     def full(self) -> bool:
-        """Whether less than the reserve is free."""
+        """Whether fewer bytes than the reserve are free."""
         return self.free_bytes < self.reserve_bytes
 
     def to_json(self) -> dict[str, Any]:
-        """As `moirae status -o json` shows it."""
+        """The form of `moirae status -o json`."""
         return {**asdict(self), "full": self.full}
 
     @classmethod
-    def from_json(cls, shown: Mapping[str, Any]) -> "DiskSpace":
-        """From what `to_json` gives."""
-        return cls(shown["path"], shown["holds"], shown["free_bytes"], shown["reserve_bytes"])
+    def from_json(cls, document: Mapping[str, Any]) -> "DiskSpace":
+        """Reverse `to_json`."""
+        return cls(
+            path=document["path"],
+            holds=document["holds"],
+            free_bytes=document["free_bytes"],
+            reserve_bytes=document["reserve_bytes"],
+        )
 
 
-def measure_disk_space(settings: Settings, reserve: int = RESERVE) -> list[DiskSpace]:
-    """The file systems of the workspace's home, of its archive where that is a local folder, and of
-    its landing folder.
+def measure_disk_space(settings: Settings, reserve: int = DISK_RESERVE) -> list[DiskSpace]:
+    """The file systems of the home, of a local archive and of the landing folder, each once.
 
-    A folder that does not exist yet counts where it would be made. One that cannot be looked at is
-    left out.
+    For a folder that does not exist yet, its nearest existing parent counts. Folders without access
+    are left out.
     """
     folders_by_device: dict[int, list[tuple[str, Path]]] = {}
     for name, folder in _folders(settings):
-        existing = _existing(folder)
+        existing = _nearest_existing(folder)
         try:
             device = os.stat(existing).st_dev
         except OSError:
@@ -61,18 +65,20 @@ def measure_disk_space(settings: Settings, reserve: int = RESERVE) -> list[DiskS
     for folders in folders_by_device.values():
         path = folders[0][1]
         names = [name for name, _ in folders]
-        disks.append(DiskSpace(str(path), names, shutil.disk_usage(path).free, reserve))
+        free = shutil.disk_usage(path).free
+        disks.append(DiskSpace(str(path), names, free_bytes=free, reserve_bytes=reserve))
     return disks
 
 
 def describe_disk_problem(disk: DiskSpace) -> str:
-    """What is wrong with a full file system, and what to do."""
-    free, reserve = disk.free_bytes // _MIB, disk.reserve_bytes // _MIB
+    """The message of `moirae status` for a full file system."""
+    free = disk.free_bytes // _MIB
+    reserve = disk.reserve_bytes // _MIB
+    parts = ", ".join(disk.holds)
     return (
-        f"disk space is low: {free:,} MiB free at {disk.path} ({', '.join(disk.holds)}), at least "
-        f"{reserve:,} MiB are "
-        "needed, and with less posted rows are refused: free some space, or move `home` or "
-        "`archive` to another disk"
+        f"disk space is low: {free:,} MiB free at {disk.path} ({parts}), "
+        f"at least {reserve:,} MiB are needed; posted rows are refused: "
+        "free some space, or move `home` or `archive` to another disk"
     )
 
 
@@ -84,7 +90,7 @@ def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
     yield "landing folder", home / "landing"
 
 
-def _existing(folder: Path) -> Path:
+def _nearest_existing(folder: Path) -> Path:
     """The folder, or its nearest parent that exists."""
     while not os.path.exists(folder) and folder != folder.parent:
         folder = folder.parent

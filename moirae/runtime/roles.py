@@ -1,5 +1,7 @@
-"""One process of a role at a time: who holds the lock writes, and whoever was replaced finds out
-before it does.
+"""Roles: at most one process of a workspace acts as `live`, `server` or `up` at a time.
+
+A process holds its role by an advisory lock of its connection. An epoch number fences a process
+that lost the role: it checks the epoch before each write that cannot be undone.
 """
 
 import os
@@ -18,15 +20,18 @@ from moirae.errors import MoiraeError, RoleLost, RoleTaken
 
 _QUERIES = sql.load("processes")
 _LOG = structlog.get_logger()
+_LOCK_POLL = 0.2  # seconds
+_MAX_ERROR_LENGTH = 2000  # characters of a stored error
 
 
 class Role:
-    """A role held by this process, as long as its connection lives. Raises `Taken` where another
-    holds it.
-    """
+    """A role of this process, held as long as its connection lives."""
 
     def __init__(self, connection: Connection[Any], role: str, timeout: float) -> None:
-        """`patience`: seconds to wait for a predecessor that is just ending."""
+        """`timeout`: seconds to wait for another process to release the role.
+
+        Raises `RoleTaken` where it does not.
+        """
         self._connection = connection
         self._role = role
         self._acquire_lock(timeout)
@@ -34,37 +39,45 @@ class Role:
         assert row is not None
         self.epoch = int(row[0])
 
-    def _acquire_lock(self, patience: float) -> None:
-        deadline = time.monotonic() + patience
+    def _acquire_lock(self, timeout: float) -> None:
+        deadline = time.monotonic() + timeout
         while True:
             row = self._connection.execute(_QUERIES["lock"], {"role": self._role}).fetchone()
             if row is not None and row[0]:
                 return
             if time.monotonic() > deadline:
                 raise RoleTaken(f"another {self._role} process of this workspace is running")
-            time.sleep(0.2)
+            time.sleep(_LOCK_POLL)
 
     @classmethod
     def acquire_numbered(cls, connection: Connection[Any], role: str, max_processes: int) -> "Role":
-        """The first free one of a role that several processes may have: `recall`, `recall 2` and so
-        on.
+        """Acquire the first free one of `recall`, `recall 2`, `recall 3` and so on.
+
+        Raises `RoleTaken` where all `max_processes` are taken.
         """
+        name = role
         for number in range(1, max_processes + 1):
+            if number > 1:
+                name = f"{role} {number}"
             with suppress(RoleTaken):
-                return cls(connection, role if number == 1 else f"{role} {number}", 0.0)
-        raise RoleTaken(f"{max_processes} {role} processes of this workspace are running")
+                return cls(connection, name, timeout=0.0)
+        raise RoleTaken(
+            f"{max_processes} {role} processes of this workspace are running, the maximum"
+        )
 
     def fence(self) -> None:
-        """Raises `Replaced` where another process has taken the role. To be called before what
-        cannot be undone.
+        """Raise `RoleLost` where another process has the role.
+
+        Call it before each write that cannot be undone.
         """
         row = self._connection.execute(_QUERIES["epoch"], {"role": self._role}).fetchone()
         if row is None or row[0] != self.epoch:
-            raise RoleLost(f"another {self._role} process has taken over")
+            raise RoleLost(f"another {self._role} process has taken over the role")
 
     def reattach(self, connection: Connection[Any]) -> None:
-        """Hold it over another connection. Raises `Replaced`, or `Taken` where the one before still
-        has it.
+        """Hold the role by another connection.
+
+        Raises `RoleLost`, or `RoleTaken` where the old connection still holds the lock.
         """
         self._connection = connection
         self.fence()
@@ -72,25 +85,33 @@ class Role:
         self.fence()
 
     def heartbeat(self, state: str, first_commit_seconds: float | None = None) -> None:
-        """Say that the process lives, and what it does."""
-        values = {"role": self._role, "epoch": self.epoch, "state": state}
-        self._connection.execute(
-            _QUERIES["beat"], {**values, "first_commit_seconds": first_commit_seconds}
-        )
+        """Store the time and the state of the process.
+
+        `first_commit_seconds`: from the start to the first commit, stored once; None: unknown.
+        """
+        values = {
+            "role": self._role,
+            "epoch": self.epoch,
+            "state": state,
+            "first_commit_seconds": first_commit_seconds,
+        }
+        self._connection.execute(_QUERIES["beat"], values)
 
     def fail(self, error: str) -> None:
-        """Store why the process ends."""
-        values = {"role": self._role, "epoch": self.epoch, "error": sql.replace_nul(error[:2000])}
+        """Store the error by which the process ends; `moirae status` shows it."""
+        message = sql.replace_nul(error[:_MAX_ERROR_LENGTH])
+        values = {"role": self._role, "epoch": self.epoch, "error": message}
         self._connection.execute(_QUERIES["fail"], values)
 
 
 class ReconnectingRole:
-    """A role of a process that goes on while PostgreSQL is away: it connects and takes the role
-    again afterwards.
+    """The role of a process that survives an outage of PostgreSQL.
+
+    The next heartbeat after the outage reconnects and acquires the role again.
     """
 
     def __init__(self, connect: Callable[[], Connection[Any]], role: str, timeout: float) -> None:
-        """As `Role`."""
+        """`connect` opens a connection, at first and after each outage; `timeout`: as of `Role`."""
         self._connect = connect
         self._role_name = role
         self.connection = connect()
@@ -98,7 +119,7 @@ class ReconnectingRole:
         self._is_disconnected = False
 
     def heartbeat(self, state: str) -> None:
-        """Say that the process lives, as soon as it can be said. Raises `Replaced`."""
+        """Store the state, reconnecting if needed; an outage is logged once. Raises `RoleLost`."""
         try:
             if self.connection.closed:
                 self._reconnect()
@@ -109,20 +130,20 @@ class ReconnectingRole:
         except (psycopg.Error, MoiraeError) as error:
             if not self._is_disconnected:
                 _LOG.warning(
-                    "database is away",
-                    action="database_away",
+                    "database unreachable, retrying",
+                    action="database_unreachable",
                     process=self._role_name,
                     error=str(error),
                 )
             self._is_disconnected = True
 
     def mark_ended(self) -> None:
-        """Say that the process ends, where that can be said."""
+        """Store that the process ended in order; skipped while the database is unreachable."""
         with suppress(psycopg.Error):
             self._role.heartbeat("ended")
 
     def fail(self, error: str) -> None:
-        """Store why the process ends."""
+        """Store the error by which the process ends. Raises `psycopg.Error`."""
         self._role.fail(error)
 
     def _reconnect(self) -> None:
@@ -133,14 +154,14 @@ class ReconnectingRole:
             connection.close()
             raise
         self.connection = connection
-        _LOG.info("database is back", action="database_back", process=self._role_name)
+        _LOG.info(
+            "database connection restored", action="database_reconnected", process=self._role_name
+        )
 
 
 @contextmanager
-def failure_recorded(role: Role | ReconnectingRole) -> Iterator[None]:
-    """Where the process ends with an error whose message is for people, store it with the role:
-    `status` shows it.
-    """
+def record_failure(role: Role | ReconnectingRole) -> Iterator[None]:
+    """Store a `MoiraeError` or `ArchiverError` of the block with the role, and re-raise it."""
     try:
         yield
     except (MoiraeError, ArchiverError) as error:
@@ -150,7 +171,7 @@ def failure_recorded(role: Role | ReconnectingRole) -> Iterator[None]:
 
 
 def list_processes(connection: Connection[Any]) -> list[dict[str, Any]]:
-    """What is known of each role's process."""
+    """The last process of each role: columns of the table `processes`, and `alive`."""
     cursor = connection.execute(_QUERIES["processes"])
     names = [column.name for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -1,6 +1,4 @@
-"""The archive of a workspace: a folder, or object storage with its copies under the workspace's
-home.
-"""
+"""The archive of a workspace: a local folder, or object storage with a file cache in the home."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,30 +9,36 @@ if TYPE_CHECKING:
     from archiver.storage import S3Storage, StorageRoot
 
 _S3_SCHEME = "s3://"
-# Seconds longer than a history query may take, until copies of what it reads may go.
+_MIB = 1 << 20  # bytes
+# Seconds that a cached file outlives the longest history query, which may still read it.
 _CACHE_GRACE = 60.0
-# Trying again at a check: somebody waits for it.
-_CHECK_ATTEMPTS = 2
+# Retries of a request during a check: few, because a user waits for the result.
+_CHECK_RETRIES = 2
 
 
 def open_storage(settings: Settings) -> "StorageRoot":
-    """Where the archive is. Nothing is asked of it yet."""
+    """The root of the archive. Makes no request yet."""
     return _open_s3(settings) or Path(settings.archive)
 
 
 def check_storage(settings: Settings) -> None:
-    """Whether object storage is there, and does what commits rest on. Raises `StorageFailed`."""
-    bucket = _open_s3(settings, tries=_CHECK_ATTEMPTS)
+    """Check that object storage is reachable and supports conditional writes, which commits need.
+
+    Does nothing for a local archive. Raises `StorageFailed`.
+    """
+    bucket = _open_s3(settings, max_retries=_CHECK_RETRIES)
     if bucket is not None:
         bucket.check()
 
 
-def _open_s3(settings: Settings, **tries: int) -> "S3Storage | None":
+def _open_s3(settings: Settings, **options: int) -> "S3Storage | None":
+    """None where the archive is a local folder. `options`: keyword arguments of `S3Storage`."""
     if not settings.archive.startswith(_S3_SCHEME):
         return None
     from archiver.storage import FileCache, S3Storage
 
-    home, grace = Path(settings.home), settings.recall.query_timeout.total_seconds() + _CACHE_GRACE
+    home = Path(settings.home)
     folder = home / "cache" / settings.archive.removeprefix(_S3_SCHEME)
-    cache = FileCache(folder, settings.archive_cache << 20, grace)
-    return S3Storage(settings.archive, cache, home / "archive", **tries)
+    grace = settings.recall.query_timeout.total_seconds() + _CACHE_GRACE
+    cache = FileCache(folder, settings.archive_cache * _MIB, grace)
+    return S3Storage(settings.archive, cache, home / "archive", **options)

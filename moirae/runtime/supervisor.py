@@ -1,4 +1,4 @@
-"""`moirae up`: starts the workspace's processes, and starts them again when they fall."""
+"""`moirae up`: starts the processes of a workspace and restarts those that exit."""
 
 import os
 import signal
@@ -25,38 +25,40 @@ from moirae.runtime.signals import Signals
 
 _LOG = structlog.get_logger()
 
-# Seconds: until a child that was told to end is killed; pauses before it is started again, growing
-# while it falls.
-_SHUTDOWN_TIMEOUT = 20.0
-# Seconds that `up` has beyond that, when what started it is gone, to end its children.
-_SPARE = 5.0
+_SHUTDOWN_TIMEOUT = 20.0  # seconds for the children to stop before they are killed
+# Seconds beyond the shutdown timeout that `up` may take when its own parent has exited.
+_PARENT_EXIT_GRACE = 5.0
 _PARENT_POLL = 1.0  # seconds
-_FIRST_RESTART_DELAY, _MAX_RESTART_DELAY = 0.5, 5.0
-# Before one that is not vital is tried again, where only somebody's doing would help: its port may
-# be free by then.
+_CHILD_POLL = 0.1  # seconds
+_DRAIN_POLL = 0.2  # seconds
+_HEARTBEAT_INTERVAL = 2.0  # seconds
+_FIRST_RESTART_DELAY = 0.5  # seconds; doubled at each further exit
+_MAX_RESTART_DELAY = 5.0  # seconds
+# Seconds until an optional process is retried whose error only an operator can fix, such as a port
+# in use: it may be fixed by then.
 _FINAL_RESTART_DELAY = 30.0
-# A child that ran this long fell for a new reason.
+# Seconds of run time after which an exit is a new problem: the delay starts from the beginning.
 _STABLE_AFTER = 20.0
-# Exit codes that another start would not change: the message says what to do.
+# Exit codes that a restart would not change: the error message states the remedy.
 _FINAL_EXIT_CODES = frozenset({1, 2})
 
 
 @dataclass
 class ChildProcess:
-    """A process of the workspace, by the arguments of `moirae`."""
+    """A supervised process of the workspace. Times are seconds of the monotonic clock."""
 
     name: str
-    arguments: Sequence[str]
-    first_start_arguments: Sequence[str] = ()  # added at its first start only
+    arguments: Sequence[str]  # of `moirae`
+    first_start_arguments: Sequence[str] = ()  # added at the first start only
     is_vital: bool = True
-    """Without it the others end too, when another start would not help."""
+    """Whether `up` stops when this process exits with a final exit code."""
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
-    restart_delay: float = _FIRST_RESTART_DELAY
+    restart_delay: float = _FIRST_RESTART_DELAY  # seconds
     restart_at: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
-        """Start it in a process group of its own: a Ctrl-C at the terminal is for us alone."""
+        """Start the process in its own process group: Ctrl-C at the terminal reaches `up` only."""
         command = [
             sys.executable,
             "-m",
@@ -71,43 +73,47 @@ class ChildProcess:
         self.started_at = time.monotonic()
 
     def handle_exit(self, code: int) -> None:
-        """It ended by itself: when to start it again."""
+        """Schedule the restart after an unrequested exit."""
         self._kill_process_group()
         now = time.monotonic()
-        self.restart_delay = (
-            _FIRST_RESTART_DELAY
-            if now - self.started_at > _STABLE_AFTER
-            else min(self.restart_delay * 2, _MAX_RESTART_DELAY)
-        )
         if code in _FINAL_EXIT_CODES:
             self.restart_delay = _FINAL_RESTART_DELAY
-        self.restart_at, self.process = now + self.restart_delay, None
+        elif now - self.started_at > _STABLE_AFTER:
+            self.restart_delay = _FIRST_RESTART_DELAY
+        else:
+            self.restart_delay = min(self.restart_delay * 2, _MAX_RESTART_DELAY)
+        self.restart_at = now + self.restart_delay
+        self.process = None
         _LOG.error(
-            "process fell",
-            action="child_fell",
+            "process exited, restarting",
+            action="process_exited",
             process=self.name,
-            code=code,
-            again_in=self.restart_delay,
+            exit_code=code,
+            restart_seconds=self.restart_delay,
         )
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Send SIGTERM if the process is running."""
         if self.process is not None:
             self.process.terminate()
 
     def wait_or_kill(self, deadline: float) -> None:
-        """Wait until it has ended; after the deadline, kill it."""
+        """Wait for the exit; kill the process after the deadline."""
         if self.process is None:
             return
         try:
             self.process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            _LOG.warning("process killed", action="child_killed", process=self.name)
+            _LOG.warning(
+                "process killed: it did not stop in time",
+                action="process_killed",
+                process=self.name,
+            )
         self._kill_process_group()
         self.process.wait()
 
     def _kill_process_group(self) -> None:
-        """What is left of its group, its JVM above all, ends too."""
+        """Kill what remains of the group, above all the JVM."""
         assert self.process is not None
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -119,34 +125,20 @@ def run_supervisor(
     request_reload: Callable[[Connection[Any]], object],
     parent: int | None = None,
 ) -> int:
-    """Run the workspace until a signal ends it, or, to drain, until all input is settled. Returns
-    an exit code.
+    """Run the workspace until a signal or, with `drain`, until all input is settled.
 
-    `parent`: the process with which this one ends.
+    `request_reload` is called with a connection at each SIGHUP. `parent`: the ID of a process whose
+    exit stops the workspace. Returns an exit code.
     """
     storage.check_storage(settings)
     role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
     signals = Signals(reloads=True)
-    stop, reload = signals.stop, signals.reload
-    watch_parent(parent, stop, _SHUTDOWN_TIMEOUT + _SPARE)
-    workspace = ["--workspace", str(settings.file)]
-    live = ChildProcess(
-        "live", ["run", "live", *workspace, *(["--drain"] if drain else [])], ["--apply-rules"]
-    )
-    recall = ["run", "recall", *workspace]
-    children = [
-        live,
-        *(ChildProcess("recall", recall, is_vital=False) for _ in range(settings.recall.processes)),
-    ]
-    if not drain:
-        children.append(ChildProcess("server", ["run", "server", *workspace], is_vital=False))
+    watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
+    children = _make_children(settings, drain)
     role.heartbeat("running")
-    telling = ProgressReporter(drain)
+    supervisor = _Supervisor(children, role, signals, request_reload, drain)
     try:
-        code = _supervise(children, stop, role, drain, reload, request_reload, telling)
-        if drain and code == 0 and not stop.is_set():
-            code = _drain_recalls(children[1:], stop, role, telling)
-        return code
+        return supervisor.run()
     finally:
         deadline = time.monotonic() + _SHUTDOWN_TIMEOUT
         for child in children:
@@ -157,49 +149,75 @@ def run_supervisor(
         role.connection.close()
 
 
-def _drain_recalls(
-    children: list[ChildProcess],
-    stop: threading.Event,
-    role: ReconnectingRole,
-    telling: ProgressReporter,
-) -> int:
-    """Input is settled: until no recall goes on. Nobody is waited for: those that wait for feedback
-    end.
-    """
-    while not stop.is_set() and _has_open_recalls(role.connection):
-        code = _restart_exited(children)
-        if code is not None:
-            return code
-        role.heartbeat("draining")
-        telling.report(role.connection)
-        stop.wait(0.2)
-    return 0
+def _make_children(settings: Settings, drain: bool) -> list[ChildProcess]:
+    """The processes of a workspace, the live process first. A drain needs no server."""
+    workspace = ["--workspace", str(settings.file)]
+    live_arguments = ["run", "live", *workspace]
+    if drain:
+        live_arguments.append("--drain")
+    children = [ChildProcess("live", live_arguments, first_start_arguments=["--apply-rules"])]
+    for _ in range(settings.recall.processes):
+        children.append(ChildProcess("recall", ["run", "recall", *workspace], is_vital=False))
+    if not drain:
+        children.append(ChildProcess("server", ["run", "server", *workspace], is_vital=False))
+    return children
 
 
-def _has_open_recalls(connection: Connection[Any]) -> bool:
-    from recall.ledger import CommandExecutor
+class _Supervisor:
+    """The loop of `moirae up`."""
 
-    try:
-        row = connection.execute(sql.load("recalls")["open"]).fetchone()
-        assert row is not None
-        return row[0] > 0 or CommandExecutor(connection, 1).finalize_without_feedback(
-            ignore_deadline=True
-        )
-    except psycopg.Error:
-        return True  # as far as anybody knows; the next sign of life connects again
+    def __init__(
+        self,
+        children: list[ChildProcess],
+        role: ReconnectingRole,
+        signals: Signals,
+        request_reload: Callable[[Connection[Any]], object],
+        drain: bool,
+    ) -> None:
+        """`children`: the live process first."""
+        self._children = children
+        self._role = role
+        self._stop = signals.stop
+        self._reload = signals.reload
+        self._request_reload = request_reload
+        self._drain = drain
+        self._progress = ProgressReporter(drain)
 
+    def run(self) -> int:
+        """Supervise until a stop is requested; in a drain, until no recall is open."""
+        code = self._supervise()
+        if self._drain and code == 0 and not self._stop.is_set():
+            code = self._drain_recalls()
+        return code
 
-def _restart_exited(children: list[ChildProcess]) -> int | None:
-    """Start what has fallen; returns the exit code of a child that another start would not help."""
-    for child in children:
-        code = None if child.process is None else child.process.poll()
-        if code is not None and code in _FINAL_EXIT_CODES and child.is_vital:
-            return code
-        if code is not None:
-            child.handle_exit(code)
-        if child.process is None and time.monotonic() >= child.restart_at:
-            child.start()
-    return None
+    def _supervise(self) -> int:
+        """Returns 0 when a drain has settled all input, or on a stop."""
+        last_heartbeat = time.monotonic()
+        while not self._stop.is_set():
+            _forward_reload(self._reload, self._request_reload, self._role.connection)
+            live = self._children[0].process
+            if self._drain and live is not None and live.poll() == 0:
+                return 0
+            code = _restart_exited(self._children)
+            if code is not None:
+                return code
+            if time.monotonic() - last_heartbeat > _HEARTBEAT_INTERVAL:
+                last_heartbeat = time.monotonic()
+                self._role.heartbeat("running")
+                self._progress.report(self._role.connection)
+            self._stop.wait(_CHILD_POLL)
+        return 0
+
+    def _drain_recalls(self) -> int:
+        """Wait until all recalls have ended; those that wait for feedback are finalized."""
+        while not self._stop.is_set() and _has_open_recalls(self._role.connection):
+            code = _restart_exited(self._children[1:])
+            if code is not None:
+                return code
+            self._role.heartbeat("draining")
+            self._progress.report(self._role.connection)
+            self._stop.wait(_DRAIN_POLL)
+        return 0
 
 
 def _forward_reload(
@@ -207,48 +225,52 @@ def _forward_reload(
     request_reload: Callable[[Connection[Any]], object],
     connection: Connection[Any],
 ) -> None:
-    """Who signals the supervisor wants its rule files looked at."""
+    """Request a reload of the rules if a SIGHUP came."""
     if reload.is_set():
         reload.clear()
         try:
             request_reload(connection)
         except psycopg.Error:
-            reload.set()  # until the database is back
+            reload.set()  # retried until the database is reachable
 
 
-def _supervise(
-    children: list[ChildProcess],
-    stop: threading.Event,
-    role: ReconnectingRole,
-    drain: bool,
-    reload: threading.Event,
-    request_reload: Callable[[Connection[Any]], object],
-    telling: ProgressReporter,
-) -> int:
-    beat = time.monotonic()
-    while not stop.is_set():
-        _forward_reload(reload, request_reload, role.connection)
-        live = children[0].process
-        if drain and live is not None and live.poll() == 0:
-            return 0
-        code = _restart_exited(children)
+def _has_open_recalls(connection: Connection[Any]) -> bool:
+    try:
+        row = connection.execute(sql.load("recalls")["open"]).fetchone()
+        assert row is not None
+        if row[0] > 0:
+            return True
+        # Loaded here: the command line starts without the ledger.
+        from recall.ledger import CommandExecutor
+
+        commands = CommandExecutor(connection, 1)
+        return commands.finalize_without_feedback(ignore_deadline=True)
+    except psycopg.Error:
+        return True  # unknown; the next heartbeat reconnects
+
+
+def _restart_exited(children: list[ChildProcess]) -> int | None:
+    """Restart exited children; returns the exit code of a vital one that a restart cannot help."""
+    for child in children:
+        code = None
+        if child.process is not None:
+            code = child.process.poll()
         if code is not None:
-            return code
-        if time.monotonic() - beat > 2.0:
-            beat = time.monotonic()
-            role.heartbeat("running")
-            telling.report(role.connection)
-        stop.wait(0.1)
-    return 0
+            if code in _FINAL_EXIT_CODES and child.is_vital:
+                return code
+            child.handle_exit(code)
+        if child.process is None and time.monotonic() >= child.restart_at:
+            child.start()
+    return None
 
 
 def watch_parent(
     parent_pid: int | None, stop: threading.Event, grace: float = _SHUTDOWN_TIMEOUT
 ) -> None:
-    """End with the process that started this one, however that ended.
+    """Set `stop` when the parent process exits, and kill this process `grace` seconds later.
 
-    `grace`: seconds to end in order. Then this process is killed with its group, as its supervisor
-    would have done: it must not outlive a supervisor that was killed, whatever holds it up.
+    It is killed with its group, as its supervisor would do: it must not outlive a supervisor that
+    was killed, even if it hangs. Does nothing without `parent_pid`.
     """
     if parent_pid is None:
         return
@@ -256,8 +278,8 @@ def watch_parent(
     def watch() -> None:
         while os.getppid() == parent_pid:
             time.sleep(_PARENT_POLL)
-        stop.set()  # first: what was told went to the supervisor's own pipe, which may be gone too
-        _LOG.error("supervisor is gone", action="parent_gone", parent=parent_pid)
+        stop.set()  # before the log event: standard error may be a pipe of the parent and block
+        _LOG.error("parent process exited, stopping", action="parent_exited", parent=parent_pid)
         time.sleep(grace)
         if os.getpgrp() == os.getpid():
             os.killpg(0, signal.SIGKILL)  # with its JVM

@@ -23,7 +23,7 @@ from starlette.requests import Request
 
 import sql
 from moirae.errors import RequestRejected
-from moirae.runtime import RESERVE, LandingFolder
+from moirae.runtime import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
 
 _QUERIES = sql.load("pushes")
@@ -53,7 +53,7 @@ class IngestLimits:
     max_rows: int = 100_000
     max_pending_bytes: int = 256 << 20
     max_pending_batches: int = 2_000
-    disk_reserve_bytes: int = RESERVE
+    disk_reserve_bytes: int = DISK_RESERVE
     max_concurrent: int = 8
     read_timeout: float = 30.0
 

@@ -13,7 +13,7 @@ import uvicorn
 
 from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
-from moirae.runtime import ReconnectingRole, connect_database, failure_recorded, watch_parent
+from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
 from moirae.server import tokens
 from moirae.server.app import create_application
 from moirae.server.ingest import IngestHandler, IngestLimits
@@ -32,7 +32,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     """
     watch_parent(parent_pid, stop)
     role = ReconnectingRole(partial(connect_database, settings, "server"), "server", _ROLE_TIMEOUT)
-    with failure_recorded(role):
+    with record_failure(role):
         if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
             raise UsageError(
                 f"server.listen is {settings.server.listen}, which others can reach, and nobody "

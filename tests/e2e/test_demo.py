@@ -20,10 +20,12 @@ SHORT = """
 import sys
 from datetime import timedelta
 from pathlib import Path
-from moirae.runtime import configure_logging
 from moirae.demo.run import Phases, run_demo
+from moirae.runtime import configure_logging
 configure_logging()
-phases = Phases(history=timedelta(days=1), live=timedelta(seconds=30), shown=timedelta(seconds=3))
+phases = Phases(
+    history=timedelta(days=1), live=timedelta(seconds=30), live_played=timedelta(seconds=3)
+)
 sys.exit(run_demo(Path(sys.argv[1]), seed=1, once=True, as_json=True, phases=phases))
 """
 ONCE = [sys.executable, "-m", "moirae", "demo", "--once", "-o", "json", "--dir"]
@@ -95,9 +97,7 @@ def test_the_demo_of_make_demo_once(run: Run) -> None:
 
 @pytest.mark.timeout(900)
 def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
-    """Twice, as people press it who find it slow; while history is archived, when all processes
-    run.
-    """
+    """Twice, as people press it who find it slow; while history is archived, when all processes run."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*ONCE, str(run.directory)],

@@ -58,7 +58,7 @@ def test_nothing_stops_for_odd_values() -> None:
         (root / "landing" / "rows.jsonl").write_text("\n".join(lines))
         drained = _moirae(root, "up", "--drain")
         assert "15 records read: 15 archived" in drained.stdout, drained.stderr
-        assert drained.stderr.count("process fell") == 0
+        assert drained.stderr.count("process exited") == 0
         assert "moirae: starting\n" in drained.stderr
         with database.connect_database(
             load_settings(root / "moirae.yaml", {}), "test"

@@ -159,7 +159,7 @@ class Stage:
             self._up.terminate()
             self._up.wait(60)
         self.connection.close()
-        database.release(self.settings)
+        database.release_database(self.settings)
 
     def connect_again(self, seconds: float) -> None:
         """The database was away; it may take some time until it is back."""

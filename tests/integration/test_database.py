@@ -160,7 +160,7 @@ def test_a_server_that_never_answers_is_not_waited_for(place: Settings) -> None:
         patch.object(database, "_CONNECT_TIMEOUT", 2),
     ):
         dsn = SecretStr(f"postgresql://somebody@127.0.0.1:{frozen.getsockname()[1]}/there")
-        with pytest.raises(Unreachable, match="cannot reach PostgreSQL"):
+        with pytest.raises(Unreachable, match="cannot connect to PostgreSQL"):
             database.connect_database(place.model_copy(update={"database": dsn}), "tests")
 
 
@@ -273,7 +273,7 @@ def test_a_half_started_embedded_server_is_out_of_reach_for_now(
     whole = file.read_text()
     try:
         file.write_text("".join(whole.splitlines(keepends=True)[:3]))
-        with pytest.raises(Unreachable, match="does not start"):
+        with pytest.raises(Unreachable, match="did not start"):
             embedded_database.start_embedded_database(place.home)
     finally:
         file.write_text(whole)

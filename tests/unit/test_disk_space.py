@@ -7,7 +7,7 @@ from unittest.mock import Mock
 import pytest
 
 from moirae.config.settings import Settings, load_settings
-from moirae.runtime.disk_space import RESERVE, measure_disk_space
+from moirae.runtime.disk_space import DISK_RESERVE, measure_disk_space
 from moirae.server.ingest import IngestLimits
 
 
@@ -26,8 +26,8 @@ def test_folders_that_are_not_made_yet_count_where_they_would_be(
         "path": str(tmp_path),
         "holds": ["home", "archive", "landing folder"],
         "free_bytes": disk.free_bytes,
-        "reserve_bytes": RESERVE,
-        "full": disk.free_bytes < RESERVE,
+        "reserve_bytes": DISK_RESERVE,
+        "full": disk.free_bytes < DISK_RESERVE,
     }
 
 

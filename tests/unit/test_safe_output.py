@@ -21,3 +21,15 @@ def test_a_log_line_is_one_line_of_plain_characters(monkeypatch: pytest.MonkeyPa
     assert line.isascii()
     assert line.isprintable()
     assert json.loads(line)["error"] == odd
+
+
+def test_a_text_log_line_escapes_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    logs.configure_logging("text")
+    structlog.get_logger().error("failed", action="x", process="live", error="a b\x1b[31m\u202e\n")
+    structlog.reset_defaults()
+    (line,) = stderr.getvalue().splitlines()
+    assert line.endswith(r'Z ERROR   failed  process=live  error="a b\u001b[31m\u202e\n"')
+    assert line.isascii()
+    assert line.isprintable()
