@@ -18,16 +18,16 @@ USER = """
 import os, sys
 from pathlib import Path
 import psycopg
-from moirae import embedded_database
+from moirae.runtime import embedded_database
 embedded_database._LINGER = float(sys.argv[2])
-with psycopg.connect(embedded_database.dsn(Path(sys.argv[1]))) as connection:
+with psycopg.connect(embedded_database.start_embedded_database(Path(sys.argv[1]))) as connection:
     assert connection.execute("SELECT 1").fetchone() == (1,)
     print("connected", flush=True)
     how = sys.stdin.readline().strip()
     if how == "exit at once":
         os._exit(0)
 if how == "release":
-    print(embedded_database.release(Path(sys.argv[1])))
+    print(embedded_database.release_embedded_database(Path(sys.argv[1])))
 """
 ENDS = ["return", "exit at once", "release", "kill"]
 # Seconds that the server goes on after its last user.
