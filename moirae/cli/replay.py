@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from recall.replay import ReplayedAnswer, Replayer
 
-_RESULT_LABELS = {True: "equal", False: "DIFFERENT", None: "inputs expired"}
+_RESULT_LABELS = {True: "the same", False: "DIFFERENT", None: "inputs expired"}
 _COLUMNS = ("recall", "revision", "result", "rows", "rule version", "inputs", "reason")
 _EXIT_DIFFERENT = 1
 _EXIT_EXPIRED = 3
