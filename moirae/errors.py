@@ -53,8 +53,9 @@ class Problem:
         for number in (self.line, self.column):
             if number is not None:
                 position += f":{number}"
-        prefix = "warning: " if self.severity == "warning" else ""
-        return f"{position}: {prefix}{self.message}"
+        if self.severity == "warning":
+            return f"{position}: warning: {self.message}"
+        return f"{position}: {self.message}"
 
 
 class ProblemsError(MoiraeError):

@@ -54,7 +54,9 @@ class _SchemaGenerator(GenerateJsonSchema):
     """Writes durations as in YAML files, and no titles that only repeat the names of keys."""
 
     def encode_default(self, dft: Any) -> Any:
-        return format_duration(dft) if isinstance(dft, timedelta) else super().encode_default(dft)
+        if isinstance(dft, timedelta):
+            return format_duration(dft)
+        return super().encode_default(dft)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False

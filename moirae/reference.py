@@ -176,8 +176,9 @@ def _render_default(schema: Schema) -> str:
     default = schema.get("default")
     if default in (None, [], {}) or isinstance(default, dict):
         return ""
-    text = default if isinstance(default, str) else json.dumps(default)
-    return f" | default = {text}"
+    if isinstance(default, str):
+        return f" | default = {default}"
+    return f" | default = {json.dumps(default)}"
 
 
 def _render_type(schema: Schema) -> str:
@@ -185,12 +186,12 @@ def _render_type(schema: Schema) -> str:
         return _section_name(schema["$ref"].rpartition("/")[2])
     for choice in ("anyOf", "oneOf"):
         if choice in schema:
-            types = [_render_type(option) for option in schema[choice]]
+            types = map(_render_type, schema[choice])
             return " | ".join(_without_null(types))
     if "const" in schema:
         return json.dumps(schema["const"])
     if "enum" in schema:
-        return " | ".join(str(value) for value in schema["enum"])
+        return " | ".join(map(str, schema["enum"]))
     kind = schema.get("type", "any")
     if kind == "array":
         return f"[ {_render_type(schema.get('items', {}))}, ... ]"
@@ -309,12 +310,14 @@ def _render_note(note: str) -> str:
 
 def _render_page(title: str, introduction: str, sections: Iterable[str]) -> str:
     parts = [f"# {title}", _NOTICE, introduction, *sections]
-    return "\n\n".join(part for part in parts if part.strip()) + "\n"
+    return "\n\n".join(filter(str.strip, parts)) + "\n"
 
 
 def _sentence(text: str) -> str:
     text = _clean(text)
-    return text if not text or text.endswith((".", ":", "?")) else f"{text}."
+    if not text or text.endswith((".", ":", "?")):
+        return text
+    return f"{text}."
 
 
 def _clean(text: str) -> str:

@@ -188,7 +188,9 @@ def _find_alert(connection: Connection[Any], prefix: str) -> dict[str, Any]:
     """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
     # Wildcards of LIKE are not part of any ID.
     pattern = prefix.lower().replace("%", "").replace("_", "")
-    alerts = _fetch_by_prefix(connection, pattern) if prefix else []
+    alerts: list[dict[str, Any]] = []
+    if prefix:
+        alerts = _fetch_by_prefix(connection, pattern)
     if not alerts:
         raise UsageError(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
     if len(alerts) > 1:

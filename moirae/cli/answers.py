@@ -21,15 +21,18 @@ _OPEN_STATES = ("waiting", "running", "suspended")
 # Below this probability that the best hit is of the same kind, a hint is shown.
 _COMPARABLE_THRESHOLD = 0.25
 _NOTE_LABELS = {"ack": "acknowledged by", "note": "note", "resolution": "resolution"}
+_NOTE_STYLES = {"resolution": "green"}
 
 
-def print_answers(answers: Iterable["RecallAnswer"]) -> None:
+def print_answers(answers: Sequence["RecallAnswer"]) -> None:
     """Print answers, each with its coverage."""
     make_console(_ANSWER_WIDTH).print(render_answers(answers))
 
 
-def render_answers(answers: Iterable["RecallAnswer"]) -> RenderableType:
+def render_answers(answers: Sequence["RecallAnswer"]) -> RenderableType:
     """Answers one below the other."""
+    if not answers:
+        return Text("no recalls yet")
     return Group(*map(render_answer, answers))
 
 
@@ -55,12 +58,16 @@ def _describe_state(answer: "RecallAnswer") -> str:
 
 def _render_result(answer: "RecallAnswer") -> RenderableType:
     if answer.hits is not None:
-        return render_hits(answer.hits) if answer.hits else Text("  no similar event so far")
+        return render_hits(answer.hits)
     if answer.rows is not None:
-        is_partial = answer.coverage is not None and answer.coverage["partial"]
+        estimates: list[dict[str, Any]] = []
         # Estimates of a complete answer are its values.
-        return _render_rows(answer.rows, (answer.estimates or []) if is_partial else [])
-    return Text("  no answer yet" if answer.state in _OPEN_STATES else "  no answer")
+        if answer.coverage is not None and answer.coverage["partial"]:
+            estimates = answer.estimates or []
+        return _render_rows(answer.rows, estimates)
+    if answer.state in _OPEN_STATES:
+        return Text("  no answer yet")
+    return Text("  no answer")
 
 
 def _render_comparable(probability: float) -> Text:
@@ -78,16 +85,20 @@ def render_hits(similar_events: Iterable["SimilarEvent"]) -> RenderableType:
     lines: list[Text] = []
     for event in similar_events:
         lines += _render_hit(event)
+    if not lines:
+        return Text("  no similar event so far")
     return Group(*lines)
 
 
 def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
     past = event.past or {}
     summary = (past.get("annotations") or {}).get("summary") or format_cell(past.get("key") or {})
-    alert_id = f"{str(past['alert'])[:_ALERT_PREFIX]}  " if past.get("alert") else ""
+    time = f"{format_time(event.ts)}  "
+    if past.get("alert"):
+        time = f"{str(past['alert'])[:_ALERT_PREFIX]}  {time}"
     yield Text.assemble(
         (f"  {event.rank:>2}. {event.score:.3f} ", "bold cyan"),
-        (f"{alert_id}{format_time(event.ts)}  ", "dim"),
+        (time, "dim"),
         escape_control(summary),
         (_format_outcome(past), "dim"),
     )
@@ -99,7 +110,9 @@ def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
 
 def _select_notes(notes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """The last acknowledgement, the last note and the last resolution."""
-    last_notes = {note["kind"]: note for note in notes}
+    last_notes: dict[str, Mapping[str, Any]] = {}
+    for note in notes:
+        last_notes[note["kind"]] = note
     for kind in _NOTE_LABELS:
         if kind in last_notes:
             yield last_notes[kind]
@@ -107,11 +120,13 @@ def _select_notes(notes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, A
 
 def _render_note(note: Mapping[str, Any]) -> Text:
     kind = note["kind"]
-    author = f"{escape_control(note['author'])}: " if kind == "ack" else ""
-    tag = f" [{escape_control(note['tag'])}]" if note["tag"] else ""
-    style = "green" if kind == "resolution" else ""
-    label = (f"      {_NOTE_LABELS[kind]} ", "dim")
-    return Text.assemble(label, author, (escape_control(note["text"]), style), tag)
+    line = Text.assemble((f"      {_NOTE_LABELS[kind]} ", "dim"))
+    if kind == "ack":
+        line.append(f"{escape_control(note['author'])}: ")
+    line.append(escape_control(note["text"]), _NOTE_STYLES.get(kind))
+    if note["tag"]:
+        line.append(f" [{escape_control(note['tag'])}]")
+    return line
 
 
 def _format_outcome(past: Mapping[str, Any]) -> str:
@@ -149,12 +164,16 @@ def _format_estimate(estimate: Mapping[str, Any] | None) -> str:
     if estimate is None or estimate["value"] is None:
         return ""
     text = f"≈ {_format_value(estimate['value'])}"
-    bounds = [estimate["low"], estimate["high"]]
-    if bounds == [None, None]:
+    if estimate["low"] is None and estimate["high"] is None:
         return text
-    low, high = ("" if bound is None else _format_value(bound) for bound in bounds)
-    return f"{text} [{low}, {high}]"
+    return f"{text} [{_format_bound(estimate['low'])}, {_format_bound(estimate['high'])}]"
+
+
+def _format_bound(bound: Any) -> str:
+    return "" if bound is None else _format_value(bound)
 
 
 def _format_value(value: Any) -> str:
-    return f"{value:,.2f}" if isinstance(value, float) else format_cell(value)
+    if isinstance(value, float):
+        return f"{value:,.2f}"
+    return format_cell(value)

@@ -1,6 +1,7 @@
 """`moirae chunks`: inspect the chunks of the archive."""
 
 from collections.abc import Iterable
+from itertools import starmap
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +41,7 @@ def list_(
     files_by_stream = [table.files_by_chunk() for table in open_stream_tables(settings)]
     rows = []
     for record in records:
-        chunk_files = [files.get(record.chunk.id) for files in files_by_stream]
+        chunk_files = (files.get(record.chunk.id) for files in files_by_stream)
         rows.append(_make_row(record, filter(None, chunk_files)))
     if output is OutputFormat.JSON:
         print_json(rows)
@@ -58,17 +59,17 @@ def show(
     from archiver.ingest import Catalog
 
     with open_workspace(workspace) as (settings, connection):
-        records = {record.chunk.id: record for record in Catalog(connection).chunk_records()}
-    if chunk not in records:
+        records = Catalog(connection).chunk_records()
+    record = next((record for record in records if record.chunk.id == chunk), None)
+    if record is None:
         raise UsageError(f"no chunk {chunk}: `moirae chunks list` shows all chunks")
-    record = records[chunk]
     files_by_stream = {}
     for table in open_stream_tables(settings):
         files = table.files_by_chunk().get(chunk)
         if files is not None:
             files_by_stream[table.schema.name] = files
     row = _make_row(record, files_by_stream.values())
-    streams = [_make_stream_row(name, files) for name, files in files_by_stream.items()]
+    streams = list(starmap(_make_stream_row, files_by_stream.items()))
     if output is OutputFormat.JSON:
         print_json({**row, "streams": streams, "maintenance": record.completed_versions})
         return

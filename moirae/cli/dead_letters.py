@@ -98,7 +98,7 @@ def retry(
         raise UsageError("nothing selected: give IDs, --stream, --reason or --all")
     if ids and has_filter:
         raise UsageError("IDs cannot be combined with --stream, --reason or --all")
-    letters = [_parse_id(text) for text in ids or ()]
+    letters = list(map(_parse_id, ids or ()))
     with open_workspace(workspace) as (settings, connection):
         _check_stream(settings, connection, stream)
         catalog = Catalog(connection)

@@ -1,6 +1,7 @@
 """`moirae doctor`: verify that the database and the archive agree."""
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import typer
 
@@ -32,7 +33,7 @@ def doctor(
         check_storage(settings)
         findings = run_checks(settings, connection)
     if output is OutputFormat.JSON:
-        print_json([vars(finding) for finding in findings])
+        print_json(list(map(vars, findings)))
     else:
         rows = []
         for finding in findings:
@@ -41,7 +42,7 @@ def doctor(
                 (result, finding.check, format_problems(finding.problems) or finding.summary)
             )
         print_table(["result", "check", "details"], rows, "")
-    raise typer.Exit(any(finding.problems for finding in findings))
+    raise typer.Exit(any(map(attrgetter("problems"), findings)))
 
 
 def format_problems(problems: Sequence[str]) -> str:

@@ -66,15 +66,14 @@ def show(
         context = _fetch_context(connection, event)
         row_counts = _fetch_truncated(connection, event)
     if output is OutputFormat.JSON:
-        stored = {}
         if context is not None:
-            stored = {name: context[name] for name in ("contexts", "surroundings")}
-        print_json({**event, **stored, "truncated": row_counts})
+            event["contexts"] = context["contexts"]
+            event["surroundings"] = context["surroundings"]
+        print_json({**event, "truncated": row_counts})
         return
-    properties = {name: value for name, value in event.items() if name != "attributes"}
-    for name, value in event["attributes"].items():
-        properties[f"event.{name}"] = value
-    lines = list(properties.items())
+    for name, value in event.pop("attributes").items():
+        event[f"event.{name}"] = value
+    lines = list(event.items())
     if context is not None:
         lines += _format_contexts(context, row_counts)
     print_properties(lines)
@@ -103,10 +102,12 @@ def _fetch_context(connection: Connection[Any], event: Mapping[str, Any]) -> dic
 
 def _fetch_truncated(connection: Connection[Any], event: Mapping[str, Any]) -> dict[str, int]:
     """By truncated context or surrounding: how many rows there were before truncation."""
-    values = {name: event[name] for name in ("eid", "rule", "version")}
-    with connection.cursor(row_factory=dict_row) as cursor:
-        row = cursor.execute(sql.load("contexts")["cut"], values).fetchone()
-    return row["cut"] if row else {}
+    values = {"eid": event["eid"], "rule": event["rule"], "version": event["version"]}
+    row = connection.execute(sql.load("contexts")["cut"], values).fetchone()
+    if row is None:
+        return {}
+    row_counts: dict[str, int] = row[0]
+    return row_counts
 
 
 def _format_row(event: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -148,8 +148,9 @@ def format_csv_cell(value: Any) -> str:
     if isinstance(value, str):
         return f"'{value}" if value.startswith(_FORMULA_PREFIXES) else value
     text = _dump_json(value).decode()
-    # IDs and times are JSON strings; a cell holds them without quotation marks.
-    return text if isinstance(value, dict | list) else text.strip('"')
+    if isinstance(value, dict | list):
+        return text
+    return text.strip('"')  # IDs and times are JSON strings
 
 
 def _dump_json(value: Any) -> bytes:

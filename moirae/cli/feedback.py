@@ -1,7 +1,7 @@
 """`moirae similarity eval`, `agree` and `disagree`: evaluate and judge similar past events."""
 
 import getpass
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -89,7 +89,9 @@ def evaluate(
         if (labels is None) == (judgements is None):
             raise UsageError("--events requires either --labels or --judgements")
         corpus = _read_corpus(events, labels, groups, gap, measure or "tfidf")
-        gains = corpus.gains_of if judgements is None else _read_gains(judgements, events, corpus)
+        gains: Callable[[CandidateSet], Gains] = corpus.gains_of
+        if judgements is not None:
+            gains = _read_gains(judgements, events, corpus)
         reports = [_build_report(corpus, gains, leave_one_out=leave_one_out)]
     if picture is not None:
         _draw_reports([report for report in reports if report.query_count], picture)
@@ -147,8 +149,9 @@ def _evaluate_workspace(
         storage = open_storage(settings)
         corpora = [corpus for _, _, corpus in load_judged_corpora(connection, storage, rule)]
     if not corpora:
-        subject = "no applied rule" if rule is None else f"no applied rule {rule!r}"
-        raise UsageError(f"{subject} has a similarity recall")
+        if rule is not None:
+            raise UsageError(f"no applied rule {rule!r} has a similarity recall")
+        raise UsageError("no applied rule has a similarity recall")
     for corpus in corpora:
         if measure is not None:
             corpus = replace(corpus, measure=parse_measure(measure).name)
@@ -160,10 +163,13 @@ def _read_corpus(
 ) -> "JudgedCorpus":
     from moirae.feedback import JudgedCorpus, read_labels
 
+    kinds: Mapping[str, str] = {}
+    if labels is not None:
+        kinds = read_labels(labels)
     return JudgedCorpus(
         events.name,
         load_alerts(events, groups),
-        read_labels(labels) if labels else {},
+        kinds,
         gap=parse_gap(gap),
         measure=parse_measure(measure).name,
     )

@@ -19,6 +19,7 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    format_count,
     format_size,
     open_workspace,
     print_json,
@@ -73,13 +74,14 @@ def ingest(
     suffixes = [_batch_suffix(name, input_format) for name in files]
     landing = LandingFolder(settings.home, stream)
     batches = _copy_to_landing(landing, files, suffixes)
-    accounting = _await_archived(workspace, stream, batches) if wait else None
+    accounting = None
+    if wait:
+        accounting = _await_archived(workspace, stream, batches)
     if output is OutputFormat.JSON:
         print_json({"stream": stream, "batches": batches, "accounting": accounting})
         return
     size = format_size(sum(batch["bytes"] for batch in batches))
-    count = "1 batch" if len(batches) == 1 else f"{len(batches)} batches"
-    print(f"queued {count} for {stream}: {size}")
+    print(f"queued for {stream}: {format_count(len(batches), 'file')}, {size}")
     if accounting is not None:
         print(
             ", ".join(f"{count:,} {name}" for name, count in accounting.items()).replace("_", " ")

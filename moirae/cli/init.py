@@ -65,7 +65,9 @@ def init(
         raise UsageError("--data and --days require --example")
     if days is not None and example is not ExampleWorkspace.PLANETLAB:
         raise UsageError("--days requires --example planetlab")
-    data_files = [] if example is None else _find_example_data(example, data)[:days]
+    data_files: list[Path] = []
+    if example is not None:
+        data_files = _find_example_data(example, data)[:days]
     try:
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
             shutil.copytree(template, directory, dirs_exist_ok=True)

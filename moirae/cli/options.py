@@ -168,8 +168,7 @@ def escape_control(text: str) -> str:
 def format_time(moment: datetime) -> str:
     """A time in UTC, in whole seconds where it has no fraction, else in microseconds."""
     utc = moment.astimezone(UTC)
-    form = "%Y-%m-%d %H:%M:%S" if utc.microsecond == 0 else "%Y-%m-%d %H:%M:%S.%f"
-    return utc.strftime(form) + "Z"
+    return utc.replace(tzinfo=None).isoformat(sep=" ") + "Z"
 
 
 def format_size(byte_count: int) -> str:

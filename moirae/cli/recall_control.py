@@ -67,13 +67,15 @@ def _make_subcommand(verb: "Verb", description: str) -> Callable[..., None]:
     ) -> None:
         if identifier is None and rule is None and older_than is None:
             raise UsageError(f"{verb}: nothing selected: give an ID, --rule or --older-than")
-        age = None if older_than is None else _parse_age(older_than)
+        age = None
+        if older_than is not None:
+            age = _parse_age(older_than)
         with open_workspace(workspace) as (_, connection):
             check_rule(connection, rule)
             target = _find_target(connection, identifier, rule)
             effect = _execute(connection, verb, target, key=key or str(uuid4()), age=age)
         if output is OutputFormat.JSON:
-            result = None if effect is None else asdict(effect)
+            result = effect and asdict(effect)
             print_json({"command": verb, "target": target.to_json(), "effect": result})
         elif effect is None:
             print("Queued: takes effect once a recall process runs.")
@@ -144,11 +146,10 @@ def _describe_effect(verb: "Verb", effect: "Effect") -> str:
     if verb == "cancel":
         return f"{recalls} cancelled, answers discarded; {chunks} not read ({before} saved)"
     if verb == "finalize":
-        unanswered = f" ({effect.unanswered:,} had none)" if effect.unanswered else ""
-        return (
-            f"{recalls} finalized, last answers kept{unanswered}; "
-            f"{chunks} not read ({before} saved)"
-        )
+        answers = "last answers kept"
+        if effect.unanswered:
+            answers += f" ({effect.unanswered:,} had none)"
+        return f"{recalls} finalized, {answers}; {chunks} not read ({before} saved)"
     return (
         f"{recalls} {_describe_change(verb)}: {chunks} left, "
         f"finished in {_format_estimate(effect.seconds_after)} (before: {before})"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from psycopg import Connection
 from rich.live import Live
-from rich.text import Text
 
 import sql
 from moirae.cli.answers import print_answers, render_answers
@@ -78,7 +77,7 @@ def similar(
             "not fired"
         )
     if output is OutputFormat.JSON:
-        print_json([_answer_to_json(answer) for answer in answers])
+        print_json(list(map(_answer_to_json, answers)))
     else:
         print_answers(answers)
 
@@ -101,7 +100,9 @@ def list_(
     check_choices("state", state or (), _STATES)
     with open_workspace(workspace) as (_, connection):
         check_rule(connection, rule)
-        event_id = None if eid is None else find_event(connection, eid)
+        event_id = None
+        if eid is not None:
+            event_id = find_event(connection, eid)
         values = {"eid": event_id, "rule": rule, "states": state, "limit": limit}
         tasks, omitted = fetch_limited(connection, sql.load("recalls")["tasks"], values)
     for task in tasks:
@@ -126,7 +127,7 @@ def show(
     with open_workspace(workspace) as (_, connection):
         answers = load_answers(connection, find_event(connection, eid))
     if output is OutputFormat.JSON:
-        print_json([_answer_to_json(answer) for answer in answers])
+        print_json(list(map(_answer_to_json, answers)))
     elif answers:
         print_answers(answers)
     else:
@@ -145,9 +146,8 @@ def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) ->
         with Live(console=console, refresh_per_second=4, transient=False) as screen:
             while True:
                 answers = load_answers(connection, event_id)
-                screen.update(render_answers(answers) if answers else Text("no recalls yet"))
-                is_open = any(answer.state in ("waiting", "running") for answer in answers)
-                if answers and not is_open:
+                screen.update(render_answers(answers))
+                if answers and not any(map(_is_open, answers)):
                     return
                 time.sleep(_WATCH_INTERVAL)
 
@@ -161,9 +161,15 @@ def check_rule(connection: Connection[Any], rule: str | None) -> None:
         raise UsageError(f"no rule {escape_control(rule)!r} is deployed or has recalls")
 
 
+def _is_open(answer: "RecallAnswer") -> bool:
+    return answer.state in ("waiting", "running")
+
+
 def _answer_to_json(answer: "RecallAnswer") -> dict[str, Any]:
-    hits = None if answer.hits is None else list(map(vars, answer.hits))
-    return {**vars(answer), "hits": hits}
+    fields = dict(vars(answer))
+    if answer.hits is not None:
+        fields["hits"] = list(map(vars, answer.hits))
+    return fields
 
 
 def _format_row(task: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -3,6 +3,8 @@
 import difflib
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,11 +53,11 @@ def check(
         definitions, problems = _check_files(settings, files or [])
     except ProblemsError as error:
         definitions, problems = [], list(error.problems)
-    has_errors = any(problem.severity == "error" for problem in problems)
+    has_errors = any(map(_is_error, problems))
     # Warnings about the workspace file are printed too, but the exit code is about rule files.
     messages = [*settings.warnings, *problems]
     if output is OutputFormat.JSON:
-        rows = [_problem_to_json(problem) for problem in messages]
+        rows = list(map(asdict, messages))
         print_json({"rules": len(definitions), "problems": rows})
     else:
         print_warnings(messages)
@@ -64,7 +66,8 @@ def check(
             print(f"{len(definitions)} rules OK{note}")
     if has_errors:
         raise typer.Exit(_EXIT_ERRORS)
-    raise typer.Exit(_EXIT_WARNINGS if problems else 0)
+    if problems:
+        raise typer.Exit(_EXIT_WARNINGS)
 
 
 @app.command()
@@ -116,7 +119,8 @@ def diff(
     with open_workspace(workspace) as (_, connection):
         steps = RuleRegistry(connection).plan_changes(definitions)
     _print_steps(steps, output)
-    raise typer.Exit(_EXIT_CHANGES if changing_steps(steps) else 0)
+    if changing_steps(steps):
+        raise typer.Exit(_EXIT_CHANGES)
 
 
 @app.command("list")
@@ -206,24 +210,27 @@ def resume(
         names = [_find_definition(definitions, rule).name for rule in rules]
         resumed = registry.resume(names)
     for name in names:
-        print(f"{name}: quarantine ended" if name in resumed else f"{name}: not in quarantine")
+        if name in resumed:
+            print(f"{name}: quarantine ended")
+        else:
+            print(f"{name}: not in quarantine")
 
 
 def _find_definition(definitions: Sequence["Definition"], rule: str) -> "Definition":
     """The rule with a name, which may lack the group. Raises `UsageError`."""
-    matches = [
-        definition
-        for definition in definitions
-        if rule in (definition.name, _short_name(definition))
-    ]
+    matches: list[Definition] = []
+    for definition in definitions:
+        if rule in (definition.name, _short_name(definition)):
+            matches.append(definition)
     if len(matches) > 1:
-        groups = ", ".join(definition.name for definition in matches)
+        groups = ", ".join(map(attrgetter("name"), matches))
         raise UsageError(f"rule {rule!r} is ambiguous: {groups}")
     if not matches:
-        names = [definition.name for definition in definitions]
+        names = map(attrgetter("name"), definitions)
         suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, definitions)], n=1)
-        hint = f", did you mean {suggestions[0]}?" if suggestions else ""
-        raise UsageError(f"no rule {rule!r}{hint}")
+        if suggestions:
+            raise UsageError(f"no rule {rule!r}, did you mean {suggestions[0]}?")
+        raise UsageError(f"no rule {rule!r}")
     return matches[0]
 
 
@@ -240,7 +247,7 @@ def _check_files(settings: Settings, files: list[Path]) -> tuple[list["Definitio
 
     paths = select_rule_files(settings, files)
     rules, problems = read_rule_files(paths, settings.table_names)
-    if any(problem.severity == "error" for problem in problems):
+    if any(map(_is_error, problems)):
         raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
     warehouse = Path(settings.home) / "warehouse"
     spark = start_session("moirae rules", "local[1]", warehouse, {}, "short")
@@ -250,14 +257,8 @@ def _check_files(settings: Settings, files: list[Path]) -> tuple[list["Definitio
         spark.stop()
 
 
-def _problem_to_json(problem: Problem) -> dict[str, Any]:
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "column": problem.column,
-        "message": problem.message,
-        "severity": problem.severity,
-    }
+def _is_error(problem: Problem) -> bool:
+    return problem.severity == "error"
 
 
 def _print_steps(steps: Sequence["DeploymentStep"], output: OutputFormat) -> None:
@@ -288,7 +289,7 @@ def _format_row(row: Mapping[str, Any]) -> list[Any]:
     from moirae.history import format_progress
 
     *cells, history = row.values()
-    return [*cells, format_progress(history) if history else None]
+    return [*cells, history and format_progress(history)]
 
 
 def _rule_state(definition: "Definition", deployment: Any) -> str:

@@ -2,7 +2,7 @@
 
 import csv
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import timedelta
@@ -91,7 +91,9 @@ def load_alerts(events: Path, groups: Path | None) -> "list[AlertContext]":
     """The events of --events with the groups of --groups."""
     from moirae.feedback import read_alerts, read_groups
 
-    group_by_event = read_groups(groups) if groups else {}
+    group_by_event: Mapping[str, str] = {}
+    if groups is not None:
+        group_by_event = read_groups(groups)
     return [
         replace(alert, group=group_by_event.get(alert.event_id)) for alert in read_alerts(events)
     ]
@@ -99,7 +101,9 @@ def load_alerts(events: Path, groups: Path | None) -> "list[AlertContext]":
 
 def _write_answers(answers: Iterator["SimilarAlerts"], total: int, out: Path | None) -> None:
     with ExitStack() as stack:
-        file = sys.stdout if out is None else stack.enter_context(_open_output(out))
+        file: IO[str] = sys.stdout
+        if out is not None:
+            file = stack.enter_context(_open_output(out))
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(_CSV_COLUMNS)
         for answer in show_progress(answers, total, "comparing"):

@@ -1,6 +1,7 @@
 """`moirae status`: problems of a workspace, and counts of what it has processed."""
 
 from collections.abc import Iterator, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def _collect(workspace: Path, disks: list[DiskSpace]) -> dict[str, Any]:
 
 def _print_report(report: Mapping[str, Any]) -> None:
     print()
-    streams = [_format_stream(name, stream) for name, stream in report["streams"].items()]
+    streams = starmap(_format_stream, report["streams"].items())
     print_table(_STREAM_COLUMNS, streams, "no stream has been read")
     print()
     for line in _summarize(report):

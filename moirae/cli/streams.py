@@ -1,6 +1,7 @@
 """`moirae streams`: inspect input streams."""
 
 from collections.abc import Iterable
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -33,14 +34,15 @@ def list_(
 
     with open_workspace(workspace) as (settings, connection):
         progress = collect_status(connection, open_storage(settings))["streams"]
-    rows = [
-        _make_row(table, progress.get(table.schema.name)) for table in open_stream_tables(settings)
-    ]
-    times = [stream["newest"] for stream in progress.values() if stream["newest"] is not None]
+    rows = []
+    for table in open_stream_tables(settings):
+        rows.append(_make_row(table, progress.get(table.schema.name)))
+    times = filter(None, map(itemgetter("newest"), progress.values()))
+    newest = max(times, default=None)
     for row in rows:
         row["lag"] = None
         if row["newest"] is not None:
-            row["lag"] = (max(times) - row["newest"]).total_seconds()
+            row["lag"] = (newest - row["newest"]).total_seconds()
     if output is OutputFormat.JSON:
         print_json(rows)
         return
@@ -55,7 +57,7 @@ def _make_row(table: "StreamTable", progress: dict[str, Any] | None) -> dict[str
     counters = ("late", *DEAD_LETTER_COUNTERS, "deleted")
     if progress is None:
         progress = {"accounting": sum_accounting([]), "newest": None, **dict.fromkeys(counters, 0)}
-    files = list(table.files_by_chunk().values())
+    files = table.files_by_chunk().values()
     return {
         "stream": table.schema.name,
         "read": progress["accounting"]["read"],
@@ -64,9 +66,9 @@ def _make_row(table: "StreamTable", progress: dict[str, Any] | None) -> dict[str
         "duplicates": progress["accounting"]["duplicates"],
         **{reason: progress[reason] for reason in DEAD_LETTER_COUNTERS},
         "deleted": progress["deleted"],
-        "rows": sum(chunk_files.rows for chunk_files in files),
-        "files": sum(chunk_files.file_count for chunk_files in files),
-        "bytes": sum(chunk_files.bytes for chunk_files in files),
+        "rows": sum(map(attrgetter("rows"), files)),
+        "files": sum(map(attrgetter("file_count"), files)),
+        "bytes": sum(map(attrgetter("bytes"), files)),
         "newest": progress["newest"],
     }
 

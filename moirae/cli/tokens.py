@@ -64,8 +64,7 @@ def list_(
     if output is OutputFormat.JSON:
         print_json(tokens)
         return
-    rows = [token.values() for token in tokens]
-    print_table(["name", "role", "created", "revoked"], rows, "no tokens")
+    print_table(["name", "role", "created", "revoked"], map(dict.values, tokens), "no tokens")
 
 
 @app.command()

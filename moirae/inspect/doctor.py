@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any
 
 import numpy as np
@@ -76,12 +76,11 @@ def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]
     catalog = Catalog(connection)
     storage = open_storage(settings)
     chunks = catalog.chunks()
-    deleted_chunks = {
-        record.chunk.id
-        for record in catalog.chunk_records()
-        if COUNT_ROWS in record.completed_versions
-    }
-    stored_chunks = [chunk for chunk in chunks if chunk.id not in deleted_chunks]
+    stored_chunks: list[Chunk] = []
+    for record in catalog.chunk_records():
+        # Rows are counted just before a chunk is deleted.
+        if COUNT_ROWS not in record.completed_versions:
+            stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
     for name, stream in settings.streams.items():
         ledger = _read_ledger(connection, name)
@@ -101,11 +100,10 @@ def _read_ledger(connection: Connection[Any], stream: str) -> list[_SourceUnit]:
 
 
 def _check_chunk_boundaries(chunks: Sequence[Chunk]) -> Finding:
-    problems = [
-        f"chunk {after.id} does not start where chunk {before.id} ends"
-        for before, after in pairwise(chunks)
-        if before.to_ts is None or before.to_ts != after.from_ts
-    ]
+    problems: list[str] = []
+    for before, after in pairwise(chunks):
+        if before.to_ts is None or before.to_ts != after.from_ts:
+            problems.append(f"chunk {after.id} does not start where chunk {before.id} ends")
     if chunks[0].from_ts is not None or chunks[-1].to_ts is not None:
         problems.append("the chunks do not cover all time")
     check = "chunks follow each other without gap or overlap"
@@ -118,11 +116,13 @@ def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
     Present chunks are left out: while streams lag, one may lie between chunks in other states.
     """
     closed_chunks = [chunk for chunk in chunks if chunk.state != "present"]
-    problems = [
-        f"chunk {after.id} is {after.state}, but the earlier chunk {before.id} is {before.state}"
-        for before, after in pairwise(closed_chunks)
-        if _STATE_ORDER.index(before.state) > _STATE_ORDER.index(after.state)
-    ]
+    problems: list[str] = []
+    for before, after in pairwise(closed_chunks):
+        if _STATE_ORDER.index(before.state) > _STATE_ORDER.index(after.state):
+            problems.append(
+                f"chunk {after.id} is {after.state}, but the earlier chunk {before.id} is "
+                f"{before.state}"
+            )
     counts = Counter(chunk.state for chunk in chunks)
     summary = ", ".join(f"{counts[state]} {state}" for state in _STATE_ORDER)
     return Finding("chunk states are in order of time", problems, summary)
@@ -203,10 +203,12 @@ def _compare_counts(ledger: Sequence[_SourceUnit], row_counts: Counter[int]) -> 
             row_counts[compacted.id] += row_counts.pop(number)
         unknown_units = set()
     for unit in ledger:
-        if unit.done and row_counts[unit.id] != unit.archived - unit.deleted:
-            deleted = f", {unit.deleted} deleted" if unit.deleted else ""
-            count = row_counts[unit.id]
-            yield f"{unit.name}: ledger {unit.archived}{deleted}, table {count}"
+        stored = unit.archived - unit.deleted
+        if unit.done and row_counts[unit.id] != stored:
+            yield (
+                f"{unit.name}: ledger {stored} ({unit.archived} archived, {unit.deleted} deleted), "
+                f"table {row_counts[unit.id]}"
+            )
     for number in unknown_units:
         yield f"{row_counts[number]} rows of source unit {number}, which is not in the ledger"
 
@@ -235,19 +237,27 @@ def _check_archived(
     name = table_spec[0]
     table = SequencedTable(open_storage(settings), table_spec)
     archived_rows = table.read()
-    key_columns = [archived_rows[column].to_pylist() for column in ("rule", "version", "eid")]
-    archived = list(zip(*key_columns, strict=True))
+    archived = list(
+        zip(
+            archived_rows["rule"].to_pylist(),
+            archived_rows["version"].to_pylist(),
+            archived_rows["eid"].to_pylist(),
+            strict=True,
+        )
+    )
     settled = set(connection.execute(query.encode(), (table.last_number(),)).fetchall())
     deleted_chunk = last_deleted_chunk(Catalog(connection).chunk_records())
     expected = set(archived)
     if deleted_chunk is not None and deleted_chunk.to_ts is not None:
         ts = micros_column(archived_rows, "ts")
-        expected = {archived[row] for row in np.flatnonzero(ts >= deleted_chunk.to_ts)}
+        expected = set(compress(archived, ts >= deleted_chunk.to_ts))
     problems: list[str] = []
     for key, count in Counter(archived).items():
         if count > 1:
             problems.append(f"{' '.join(key)} is archived {count} times")
-    problems += [f"{' '.join(key)} is settled, not archived" for key in settled - set(archived)]
-    problems += [f"{' '.join(key)} is archived, not settled" for key in expected - settled]
+    for key in settled - set(archived):
+        problems.append(f"{' '.join(key)} is settled, not archived")
+    for key in expected - settled:
+        problems.append(f"{' '.join(key)} is archived, not settled")
     check = f"settled {name} are archived exactly once"
     return Finding(check, problems, f"{len(archived):,} {name}")

@@ -1,6 +1,7 @@
 """How a rule is executed: engine, shared query, archived data, plans of its recalls."""
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
@@ -32,11 +33,10 @@ def explain_rule(
     settings: Settings, definitions: Sequence[Definition], name: str
 ) -> dict[str, Any]:
     """The execution of one of the applied rules, as plain data; durations in seconds."""
-    rules = {
-        definition.name: _make_active_rule(settings, definition)
-        for definition in definitions
-        if definition.rule.spec.enabled
-    }
+    rules: dict[str, ActiveRule] = {}
+    for definition in definitions:
+        if definition.rule.spec.enabled:
+            rules[definition.name] = _make_active_rule(settings, definition)
     if name not in rules:
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
     rule = rules[name]
@@ -151,7 +151,7 @@ def _list_archived(rule: ActiveRule) -> list[str]:
     derived = select_archived_streams([rule.definition], rule.tables.streams, rule.tables.relations)
     names = [f"stream {name}" for name in sorted(rule.shape.streams)]
     names.append("events")
-    names += [f"derived stream {name}" for name in sorted({stream.name for stream in derived})]
+    names += [f"derived stream {name}" for name in sorted(set(map(attrgetter("name"), derived)))]
     spec = rule.definition.rule.spec
     if spec.context or spec.surroundings:
         names.append("contexts of alerts")
@@ -159,16 +159,16 @@ def _list_archived(rule: ActiveRule) -> list[str]:
 
 
 def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
-    return {
-        context.name: {
+    contexts: dict[str, Any] = {}
+    for context in build_context_queries(rule.definition):
+        contexts[context.name] = {
             "sql": context.query.sql,
             "compared": context.is_compared,
             "within": context.within / _MICROS_PER_SECOND,
             "delay": context.delay / _MICROS_PER_SECOND,
             "limit": CONTEXT_ROWS,
         }
-        for context in build_context_queries(rule.definition)
-    }
+    return contexts
 
 
 def _explain_recall(settings: Settings, question: Any) -> dict[str, Any]:
@@ -188,11 +188,10 @@ def _explain_sql_recall(settings: Settings, question: SqlQuestion) -> dict[str, 
     split = template.split
     columns = {name: stream.columns for name, stream in settings.streams.items()}
     decision = explain_engine(template, columns, settings.recall.engine)
-    error_bounds = {
-        aggregate.text: aggregate.error_bound
-        for aggregate in split.aggregates
-        if aggregate.error_bound
-    }
+    error_bounds: dict[str, str] = {}
+    for aggregate in split.aggregates:
+        if aggregate.error_bound:
+            error_bounds[aggregate.text] = aggregate.error_bound
     explanation: dict[str, Any] = {
         "kind": "sql",
         "partial": split.partial.sql(dialect="spark"),
@@ -215,4 +214,6 @@ def _explain_revisions(template: Template) -> str:
         return "insert and delete rows"
     clauses: Mapping[str, Any] = split.merge.args
     can_delete = any(clauses.get(name) for name in ("where", "having", "limit"))
-    return "insert, update and delete rows" if can_delete else "insert and update rows"
+    if can_delete:
+        return "insert, update and delete rows"
+    return "insert and update rows"

@@ -107,7 +107,9 @@ def _assess_live_process(status: Mapping[str, Any]) -> tuple[bool, str]:
     live = processes.get("live")
     is_supervised = _is_alive(processes.get("up"))
     if live is None:
-        return True, "starting" if is_supervised else "not started: run `moirae up`"
+        if is_supervised:
+            return True, "starting"
+        return True, "not started: run `moirae up`"
     if live["state"] == "ended":
         return _assess_ended(status, processes)
     if live["alive"]:
@@ -133,7 +135,9 @@ def _assess_ended(
         return True, f"all input evaluated, {open_recalls:,} recalls open"
     if _has_supervisor_crashed(supervisor, processes["live"]):
         return False, "`moirae up` crashed and its processes stopped: start it again"
-    return True, "restarting" if _is_alive(supervisor) else "not running: stopped normally"
+    if _is_alive(supervisor):
+        return True, "restarting"
+    return True, "not running: stopped normally"
 
 
 def _by_role(processes: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -33,14 +34,17 @@ class SimilarEvent:
     @property
     def resolutions(self) -> list[Mapping[str, Any]]:
         """Notes that record how the alert was resolved, newest first."""
-        notes = self.past["notes"] if self.past else []
-        return [note for note in reversed(notes) if note["kind"] == "resolution"]
+        if self.past is None:
+            return []
+        return [note for note in reversed(self.past["notes"]) if note["kind"] == "resolution"]
 
     @property
     def kind(self) -> str | None:
         """The tag of the newest resolution that has one."""
-        tags = [note["tag"] for note in self.resolutions if note["tag"] is not None]
-        return tags[0] if tags else None
+        for note in self.resolutions:
+            if note["tag"] is not None:
+                return str(note["tag"])
+        return None
 
 
 @dataclass(frozen=True)
@@ -92,9 +96,12 @@ def _make_answer(connection: Connection[Any], row: Mapping[str, Any]) -> RecallA
     hits = None
     rows = None
     estimates = None
+    comparable = None
     if row["request"]["kind"] == "similar":
         if row["answer"] is not None:
             hits = _load_hits(connection, row["answer"])
+        if hits:
+            comparable = _comparable_probability(connection, row, hits)
     else:
         rows = _order_columns(row["request"]["sql"], row["answer"])
         estimates = _order_columns(row["request"]["sql"], row["estimates"] or None)
@@ -108,7 +115,7 @@ def _make_answer(connection: Connection[Any], row: Mapping[str, Any]) -> RecallA
         hits=hits,
         error=row["error"],
         estimates=estimates,
-        comparable=_comparable_probability(connection, row, hits) if hits else None,
+        comparable=comparable,
     )
 
 
@@ -118,7 +125,9 @@ def _order_columns(
     """The rows with columns in the order of the SELECT."""
     from recall.query import order_columns
 
-    return None if rows is None else order_columns(query, rows)
+    if rows is None:
+        return None
+    return order_columns(query, rows)
 
 
 def _load_hits(
@@ -135,7 +144,7 @@ def _load_hits(
             rank=row["rank"],
             score=row["score"],
             ts=from_micros(row["past_ts"]),
-            shared=[(term, share) for term, share in row["shared"]],
+            shared=list(map(tuple, row["shared"])),
             only_new=row["only_new"],
             only_past=row["only_past"],
             past=past_events.get(eid),
@@ -158,8 +167,8 @@ def _comparable_probability(
     calibration = load_calibration(connection, row["rule"], row["version"], row["recall"])
     if calibration is None:
         return None
-    scores = [hit.score for hit in hits]
-    kinds = [hit.kind for hit in hits]
+    scores = list(map(attrgetter("score"), hits))
+    kinds = list(map(attrgetter("kind"), hits))
     corpus_size = row["answer"][0]["corpus"]["events"]
     return calibration.probability(answer_features(scores, kinds, corpus_size))
 

@@ -207,8 +207,8 @@ def test_what_the_database_has_forgotten_still_counts(
 def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
     path, connection = workspace
     asked, past = str(eid(50)), str(eid(3))
-    assert "does not help" in run(path, "similarity", "disagree", asked, past)
-    assert "helps" in run(path, "similarity", "agree", asked, past, "--author", "ops")
+    assert "is not relevant to" in run(path, "similarity", "disagree", asked, past)
+    assert "is relevant to" in run(path, "similarity", "agree", asked, past, "--author", "ops")
     ((_, _, known),) = load_judged_corpora(connection, archive(path))
     assert known.judgements == {(asked, past): True}
     with pytest.raises(UsageError, match="is not a past event of the rule of"):

@@ -53,7 +53,7 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
     packed = gzip.compress(b"{}\n")
     (root / "b ç.2026-01-01.jsonl.gz").write_bytes(packed)
     told = _ingest(root, str(root / "a.csv"), str(root / "b ç.2026-01-01.jsonl.gz"))
-    assert told.startswith("queued 2 batches for cpu: ")
+    assert told.startswith("queued for cpu: 2 files, ")
     names = [batch.name for batch in LandingFolder(root / ".moirae", "cpu").pending_batches()]
     assert sorted(name.rpartition("-")[0] for name in names) == [
         "ingest-a",
