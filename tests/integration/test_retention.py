@@ -153,7 +153,7 @@ def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def test_units_become_one_and_every_record_stays_accounted_for(place: Place) -> None:
+def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
     """Before chunks leave and after; what may still be read, or has dead letters, stays by itself."""
     (place.settings.file.parent / "landing" / "3.jsonl").touch()
     place.roll()
@@ -184,7 +184,7 @@ def test_units_become_one_and_every_record_stays_accounted_for(place: Place) -> 
     assert place.wrong() == []
 
 
-def test_a_falsified_sum_is_found(place: Place) -> None:
+def test_wrong_sum_is_detected(place: Place) -> None:
     place.roll()
     place.retain()
     assert place.wrong() == []
@@ -199,14 +199,14 @@ def test_a_falsified_sum_is_found(place: Place) -> None:
             assert place.wrong() == wrong
 
 
-def test_a_folder_that_is_empty_may_be_away_for_a_while(place: Place) -> None:
+def test_files_of_an_empty_folder_do_not_count_as_gone(place: Place) -> None:
     (place.settings.file.parent / "landing" / ".keep").unlink()
     place.roll()
     place.retain()
     assert place.one("SELECT count(*) FROM units WHERE unit = ''") == 0
 
 
-def test_what_lies_there_is_not_gone(place: Place) -> None:
+def test_present_files_do_not_count_as_gone(place: Place) -> None:
     """Beside the workspace file too; whole folders may go, and what is posted lands under a name."""
     (place.settings.file.parent / "cpu.jsonl").touch()
     gone = place.retention()._make_gone_test("s")
@@ -214,7 +214,7 @@ def test_what_lies_there_is_not_gone(place: Place) -> None:
     assert all(map(gone, ("push-1", "landing/3.jsonl", "landing/day/3.jsonl")))
 
 
-def test_chunks_that_have_left_become_one(place: Place) -> None:
+def test_deleted_chunks_are_merged_into_one(place: Place) -> None:
     """Time is covered as before, and what comes for it is still refused."""
     place.roll()
     before = Catalog(place.connection).chunks()
@@ -281,7 +281,7 @@ def asked_again(place: Place) -> list[Any]:
     return wanted + place.connection.execute(queries["untasked"], values).fetchall()
 
 
-def test_what_is_about_chunks_that_have_left_goes(place: Place) -> None:
+def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
     """But not what somebody wrote about, what goes on, what is not archived, or what is there since today; and nothing
     is asked again."""
     events(place, range(190))
@@ -337,7 +337,7 @@ def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
     )
 
 
-def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
+def test_event_counts_include_deleted_corpus_entries(place: Place) -> None:
     """Whether a recall process has followed it, slept, or starts with files or without: E and C_k are equal."""
     root = Path(place.settings.archive)
     events(place, range(60))
@@ -360,7 +360,7 @@ def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
     assert counts(fresh) == everything
 
 
-def test_versions_that_were_replaced_go(place: Place) -> None:
+def test_replaced_versions_are_deleted(place: Place) -> None:
     """Of a relation's rows, those that held at no time that is there; of rules, what was stopped long ago."""
     for at in (-(10**12), 0, 4_000_000, 10**12):
         place.connection.execute(
@@ -403,7 +403,7 @@ def test_versions_that_were_replaced_go(place: Place) -> None:
     assert len(found("SELECT key FROM commands")) == 7 - 1
 
 
-def test_it_may_break_off_anywhere(place: Place) -> None:
+def test_interrupted_retention_is_completed_by_the_next_run(place: Place) -> None:
     """After each statement: the rest is done by the next."""
     events(place, range(190))
     for outbox in place.outboxes.values():
