@@ -1,4 +1,4 @@
-"""Relations from PostgreSQL tables: versions by event time, and a database that is away."""
+"""Relations from PostgreSQL tables: versions by event time, and unreachable databases."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -39,19 +39,17 @@ def settings() -> Iterator[Settings]:
 
 @pytest.fixture
 def connection(settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(settings, "tests") as made:
-        made.execute("CREATE SCHEMA inventory")
-        made.execute(
-            "CREATE TABLE inventory.hosts (host text, site text, cores numeric, since "
-            "timestamptz, other text)"
+    with database.connect_database(settings, "tests") as opened:
+        opened.execute("CREATE SCHEMA inventory")
+        opened.execute(
+            "CREATE TABLE inventory.hosts (host text, site text, cores numeric, since timestamptz, other text)"
         )
-        made.execute(
-            "INSERT INTO inventory.hosts VALUES ('a', 'cork', 4, '2025-01-01 00:00Z', 'x'), "
-            "('b', NULL, 8, NULL, NULL)"
+        opened.execute(
+            "INSERT INTO inventory.hosts VALUES ('a', 'cork', 4, '2025-01-01 00:00Z', 'x'), ('b', NULL, 8, NULL, NULL)"
         )
-        yield made
-        made.execute("DROP SCHEMA inventory CASCADE")
-        made.execute("DELETE FROM relation_versions")
+        yield opened
+        opened.execute("DROP SCHEMA inventory CASCADE")
+        opened.execute("DELETE FROM relation_versions")
 
 
 def _versions(relations: Relations) -> list[tuple[Any, ...]]:
@@ -68,7 +66,9 @@ def _await(relations: Relations) -> None:
         assert datetime.now(UTC) < deadline
 
 
-def test_what_differs_holds_from_then_on(settings: Settings, connection: Connection[Any]) -> None:
+def test_changed_rows_become_versions_valid_from_now(
+    settings: Settings, connection: Connection[Any]
+) -> None:
     relations = Relations(connection, settings.relations)
     assert relations.changed_relations() == ["hosts"]
     relations.refresh("hosts", START)
@@ -105,11 +105,11 @@ def test_what_differs_holds_from_then_on(settings: Settings, connection: Connect
         (
             "UPDATE inventory.hosts SET cores = 1e12",
             "UPDATE inventory.hosts SET cores = 1",
-            "out of range for type int",
+            "does not fit int",
         ),
     ],
 )
-def test_a_source_that_fails_changes_nothing_and_is_told_once(
+def test_unreadable_table_changes_nothing_and_is_reported_once(
     settings: Settings, connection: Connection[Any], change: str, mend: str, reason: str
 ) -> None:
     relations = Relations(connection, settings.relations)
@@ -128,7 +128,7 @@ def test_a_source_that_fails_changes_nothing_and_is_told_once(
     relations.stop()
 
 
-def test_a_source_that_fails_is_reported_until_it_is_read_again(
+def test_status_reports_unreadable_table_until_it_is_read_again(
     settings: Settings, connection: Connection[Any]
 ) -> None:
     relations = Relations(connection, settings.relations)
@@ -157,7 +157,7 @@ def test_a_source_that_fails_is_reported_until_it_is_read_again(
     relations.stop()
 
 
-def test_nothing_is_reported_of_a_relation_that_is_not_declared_any_more(
+def test_errors_of_undeclared_relations_are_deleted(
     settings: Settings, connection: Connection[Any]
 ) -> None:
     connection.execute(
@@ -169,7 +169,7 @@ def test_nothing_is_reported_of_a_relation_that_is_not_declared_any_more(
     ]
 
 
-def test_a_relation_that_had_no_rows_is_known_when_its_table_fails(
+def test_relation_without_rows_stays_loaded_when_its_table_fails(
     settings: Settings, connection: Connection[Any]
 ) -> None:
     connection.execute("DELETE FROM inventory.hosts")
@@ -185,7 +185,7 @@ def test_a_relation_that_had_no_rows_is_known_when_its_table_fails(
     relations.stop()
 
 
-def test_a_database_that_is_away_is_an_error_that_names_no_password(settings: Settings) -> None:
+def test_unreachable_database_error_contains_no_password(settings: Settings) -> None:
     source = {
         "table": "hosts",
         "database": "postgresql://u:hush@127.0.0.1:1/x",
@@ -197,7 +197,7 @@ def test_a_database_that_is_away_is_an_error_that_names_no_password(settings: Se
     with database.connect_database(settings, "tests") as connection:
         relations = Relations(connection, {"hosts": declared})
         assert relations.changed_relations() == ["hosts"]
-        with pytest.raises(MoiraeError, match=r"127\.0\.0\.1") as told:
+        with pytest.raises(MoiraeError, match=r"127\.0\.0\.1") as raised:
             relations.refresh("hosts", START)
         relations.stop()
-    assert "hush" not in str(told.value)
+    assert "hush" not in str(raised.value)

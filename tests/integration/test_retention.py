@@ -1,6 +1,5 @@
-"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays
-is what it was. On the real PostgreSQL, archive, roller and corpora.
-"""
+"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays is what it was.
+On the real PostgreSQL, archive, roller and corpora."""
 
 import random
 import shutil
@@ -52,9 +51,7 @@ QUESTION = SimilarQuestion(None, 0.0, "newest", contexts=("own",), k=5, measure=
 
 @dataclass
 class Place:
-    """A workspace with a history of chunks that have expired, but for the last ones: row n happens
-    at n·10 ms.
-    """
+    """A workspace with a history of chunks that have expired, but for the last ones: row n happens at n·10 ms."""
 
     settings: Settings
     connection: Connection[Any]
@@ -98,7 +95,7 @@ class Place:
 
     def wrong(self) -> list[str]:
         found = run_checks(self.settings, self.connection)
-        return [finding.check for finding in found if finding.problems]
+        return [finding.check for finding in found if finding.wrong]
 
     def accounts(self) -> dict[str, Any]:
         (account,) = Catalog(self.connection).accounting()
@@ -156,7 +153,7 @@ def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
         yield made
 
 
-def test_units_become_one_and_every_record_stays_accounted_for(place: Place) -> None:
+def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
     """Before chunks leave and after; what may still be read, or has dead letters, stays by itself."""
     (place.settings.file.parent / "landing" / "3.jsonl").touch()
     place.roll()
@@ -187,7 +184,7 @@ def test_units_become_one_and_every_record_stays_accounted_for(place: Place) -> 
     assert place.wrong() == []
 
 
-def test_a_falsified_sum_is_found(place: Place) -> None:
+def test_wrong_sum_is_detected(place: Place) -> None:
     place.roll()
     place.retain()
     assert place.wrong() == []
@@ -202,14 +199,14 @@ def test_a_falsified_sum_is_found(place: Place) -> None:
             assert place.wrong() == wrong
 
 
-def test_a_folder_that_is_empty_may_be_away_for_a_while(place: Place) -> None:
+def test_files_of_an_empty_folder_do_not_count_as_gone(place: Place) -> None:
     (place.settings.file.parent / "landing" / ".keep").unlink()
     place.roll()
     place.retain()
     assert place.one("SELECT count(*) FROM units WHERE unit = ''") == 0
 
 
-def test_what_lies_there_is_not_gone(place: Place) -> None:
+def test_present_files_do_not_count_as_gone(place: Place) -> None:
     """Beside the workspace file too; whole folders may go, and what is posted lands under a name."""
     (place.settings.file.parent / "cpu.jsonl").touch()
     gone = place.retention()._make_gone_test("s")
@@ -217,7 +214,7 @@ def test_what_lies_there_is_not_gone(place: Place) -> None:
     assert all(map(gone, ("push-1", "landing/3.jsonl", "landing/day/3.jsonl")))
 
 
-def test_chunks_that_have_left_become_one(place: Place) -> None:
+def test_deleted_chunks_are_merged_into_one(place: Place) -> None:
     """Time is covered as before, and what comes for it is still refused."""
     place.roll()
     before = Catalog(place.connection).chunks()
@@ -239,9 +236,7 @@ def test_chunks_that_have_left_become_one(place: Place) -> None:
 
 
 def events(place: Place, numbers: range) -> None:
-    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of
-    event time.
-    """
+    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of event time."""
     rng = random.Random(numbers.start)
     for n in numbers:
         eid, ts = UUID(int=n + 1), from_micros(START + n * 100_000)
@@ -253,15 +248,12 @@ def events(place: Place, numbers: range) -> None:
         for query in (
             "INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)"
             " VALUES (%(eid)s, 'g/r', '1', %(ts)s, %(f)s, '{}', '{}', true)",
-            "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, "
-            "state, starts_at,"
-            " fired_at, last_at, ends_at, events) VALUES (%(eid)s, %(eid)s, 'g/r', '1', %(f)s, "
-            "'{}', '{}', '{}',"
+            "INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at,"
+            " fired_at, last_at, ends_at, events) VALUES (%(eid)s, %(eid)s, 'g/r', '1', %(f)s, '{}', '{}', '{}',"
             " 'resolved', %(ts)s, %(ts)s, %(ts)s, %(ts)s, 1)",
             "INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, settled, corpus)"
             " VALUES ('g/r', '1', %(eid)s, %(ts)s, %(words)s, '{}', true, %(n)s)",
-            "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, "
-            "revision, ended_at)"
+            "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, revision, ended_at)"
             " VALUES (%(eid)s, %(eid)s, 'g/r', '1', 'norm', '{\"kind\": \"sql\"}',"
             " jsonb_build_object('ts', %(micros)s::bigint), 'done', 1, 1, clock_timestamp())",
             "INSERT INTO revisions VALUES (%(eid)s, 1, true, '{}', '[]')",
@@ -289,21 +281,18 @@ def asked_again(place: Place) -> list[Any]:
     return wanted + place.connection.execute(queries["untasked"], values).fetchall()
 
 
-def test_what_is_about_chunks_that_have_left_goes(place: Place) -> None:
-    """But not what somebody wrote about, what goes on, what is not archived, or what is there since
-    today; and nothing is asked again.
-    """
+def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
+    """But not what somebody wrote about, what goes on, what is not archived, or what is there since today; and nothing
+    is asked again."""
     events(place, range(190))
     chunks = place.archive.chunks
     for query in (
         "INSERT INTO alert_notes (alert_id, kind, author, text)"
         " SELECT id, 'note', 'ada', 'x' FROM alerts ORDER BY starts_at LIMIT 1 OFFSET 5",
-        "UPDATE tasks SET state = 'suspended', ended_at = NULL WHERE id = "
-        "'00000000-0000-0000-0000-000000000007'",
+        "UPDATE tasks SET state = 'suspended', ended_at = NULL WHERE id = '00000000-0000-0000-0000-000000000007'",
         "INSERT INTO judgements VALUES ('00000000-0000-0000-0000-000000000009',"
         " '00000000-0000-0000-0000-00000000000a', true, 'ada')",
-        "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = "
-        "'00000000-0000-0000-0000-00000000000c'",
+        "UPDATE alerts SET ends_at = NULL, state = 'firing' WHERE id = '00000000-0000-0000-0000-00000000000c'",
     ):
         place.connection.execute(query.encode())
     words = {5, 6, 8, 9, 11}
@@ -348,10 +337,8 @@ def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
     )
 
 
-def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
-    """Whether a recall process has followed it, slept, or starts with files or without: E and C_k
-    are equal.
-    """
+def test_event_counts_include_deleted_corpus_entries(place: Place) -> None:
+    """Whether a recall process has followed it, slept, or starts with files or without: E and C_k are equal."""
     root = Path(place.settings.archive)
     events(place, range(60))
     sleeping, following = Corpora(place.connection, root), Corpora(place.connection, root)
@@ -373,10 +360,8 @@ def test_counts_rest_on_all_that_was_in_a_corpus(place: Place) -> None:
     assert counts(fresh) == everything
 
 
-def test_versions_that_were_replaced_go(place: Place) -> None:
-    """Of a relation's rows, those that held at no time that is there; of rules, what was stopped
-    long ago.
-    """
+def test_replaced_versions_are_deleted(place: Place) -> None:
+    """Of a relation's rows, those that held at no time that is there; of rules, what was stopped long ago."""
     for at in (-(10**12), 0, 4_000_000, 10**12):
         place.connection.execute(
             "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')",
@@ -389,17 +374,14 @@ def test_versions_that_were_replaced_go(place: Place) -> None:
     ):
         values = {"version": version, "state": state, "stopped": stopped}
         for query in (
-            "INSERT INTO deployments (rule, version, state, stopped_at) VALUES ('g/r', "
-            "%(version)s, %(state)s,"
+            "INSERT INTO deployments (rule, version, state, stopped_at) VALUES ('g/r', %(version)s, %(state)s,"
             " clock_timestamp() - make_interval(days => %(stopped)s))",
-            "INSERT INTO views (rule, version, chunk) SELECT 'g/r', %(version)s, id FROM "
-            "generate_series(0, 200) id",
+            "INSERT INTO views (rule, version, chunk) SELECT 'g/r', %(version)s, id FROM generate_series(0, 200) id",
             "INSERT INTO calibrations VALUES ('g/r', %(version)s, 'norm', '{}')",
         ):
             place.connection.execute(query.encode(), values)
     place.connection.execute(
-        "INSERT INTO commands (key, command, target, author, done_at) SELECT 'k' || d, 'refine', "
-        "'{}', 'ada',"
+        "INSERT INTO commands (key, command, target, author, done_at) SELECT 'k' || d, 'refine', '{}', 'ada',"
         " clock_timestamp() - make_interval(days => d) FROM generate_series(1, 20) d"
     )
     place.roll()
@@ -421,7 +403,7 @@ def test_versions_that_were_replaced_go(place: Place) -> None:
     assert len(found("SELECT key FROM commands")) == 7 - 1
 
 
-def test_it_may_break_off_anywhere(place: Place) -> None:
+def test_interrupted_retention_is_completed_by_the_next_run(place: Place) -> None:
     """After each statement: the rest is done by the next."""
     events(place, range(190))
     for outbox in place.outboxes.values():

@@ -68,7 +68,7 @@ def has_unread_records(
 ) -> bool:
     """Whether a partition may have records that are in no batch yet; partition None: any of them.
 
-    `progress`: the last progress that Spark reported; True where it tells nothing.
+    `progress`: the last progress that Spark reported. Returns True if it contains no offsets.
     """
     sources = (progress or {}).get("sources") or [{}]
     latest_offsets = _parse_offsets(sources[0].get("latestOffset"))

@@ -1,4 +1,4 @@
-"""Files that cannot be read: what is wrong with the file, and what is wrong with its disk."""
+"""Files that cannot be read: errors of the file and errors of its disk."""
 
 import os
 from collections.abc import Iterator
@@ -15,28 +15,28 @@ _NOBODY = 65534
 
 
 @contextmanager
-def _without_rights() -> Iterator[None]:
-    mine = os.geteuid()
-    if mine != 0:
+def _as_unprivileged_user() -> Iterator[None]:
+    user_id = os.geteuid()
+    if user_id != 0:
         yield
         return
     os.seteuid(_NOBODY)
     try:
         yield
     finally:
-        os.seteuid(mine)
+        os.seteuid(user_id)
 
 
 @pytest.mark.parametrize("read", [read_lines, read_tables])
-def test_a_file_that_is_closed_to_us_is_damaged(tmp_path: Path, read: type) -> None:
+def test_file_without_permission_is_damaged(tmp_path: Path, read: type) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("{}\n")
     path.chmod(0)
-    with _without_rights(), pytest.raises(SourceDamaged, match="permission denied"):
+    with _as_unprivileged_user(), pytest.raises(SourceDamaged, match="permission denied"):
         list(read(path))
 
 
-def test_a_disk_that_fails_is_an_error_that_names_the_file() -> None:
+def test_disk_error_is_unreachable_and_names_the_file() -> None:
     path = Path("/proc/self/mem")  # reading where nothing is mapped is an input/output error
     if not path.exists():
         pytest.skip("no /proc here")

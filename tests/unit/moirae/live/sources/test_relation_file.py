@@ -1,4 +1,4 @@
-"""Relations in files: what is no whole file changes nothing."""
+"""Relations read from files."""
 
 from pathlib import Path
 
@@ -9,27 +9,26 @@ from moirae.errors import ProblemsError
 from moirae.live.sources.relation_file import FileRelationReader
 
 
-def _rows(path: Path) -> FileRelationReader:
-    given = {
+def _make_reader(path: Path) -> FileRelationReader:
+    declared = {
         "columns": {"host": "string", "site": "string"},
         "key": ["host"],
         "source": {"file": str(path)},
     }
-    relation = Relation.model_validate(given)
+    relation = Relation.model_validate(declared)
     return FileRelationReader("hosts", relation, relation.source)  # type: ignore[arg-type]
 
 
-def test_rows_are_read_again_when_the_file_has_changed(tmp_path: Path) -> None:
+def test_changed_file_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "hosts.csv"
     path.write_text("host,site\nh1,north\n")
-    rows = _rows(path)
-    assert (
-        rows.has_changed()
-        and rows.read_rows() == [{"host": "h1", "site": "north"}]
-        and not rows.has_changed()
-    )
+    reader = _make_reader(path)
+    assert reader.has_changed()
+    assert reader.read_rows() == [{"host": "h1", "site": "north"}]
+    assert not reader.has_changed()
     path.write_text("host,site\n")
-    assert rows.has_changed() and rows.read_rows() == []
+    assert reader.has_changed()
+    assert reader.read_rows() == []
 
 
 @pytest.mark.parametrize(
@@ -43,10 +42,8 @@ def test_rows_are_read_again_when_the_file_has_changed(tmp_path: Path) -> None:
         ("host,site\nh1,north\n\nh2,north\nh1,south\n", "5: duplicate host, first in line 2"),
     ],
 )
-def test_a_file_that_is_not_whole_is_refused_with_its_line(
-    tmp_path: Path, text: str, message: str
-) -> None:
+def test_invalid_file_is_refused_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "hosts.csv"
     path.write_text(text)
     with pytest.raises(ProblemsError, match=f"hosts.csv:{message}"):
-        _rows(path).read_rows()
+        _make_reader(path).read_rows()
