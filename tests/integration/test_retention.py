@@ -95,7 +95,7 @@ class Place:
 
     def wrong(self) -> list[str]:
         found = run_checks(self.settings, self.connection)
-        return [finding.check for finding in found if finding.wrong]
+        return [finding.check for finding in found if finding.problems]
 
     def accounts(self) -> dict[str, Any]:
         (account,) = Catalog(self.connection).accounting()
