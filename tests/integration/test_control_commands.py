@@ -175,9 +175,9 @@ def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
         (["cancel"], "cancel: nothing selected: give an ID, --rule or --older-than"),
         (["cancel", "--rule", "g/unknown"], "no rule 'g/unknown' is deployed or has recalls"),
         (["finalize", "--older-than", "soon"], "--older-than: "),
-        (["refine", "ffffffff-ffff"], "no event or recall 'ffffffff-ffff'"),
+        (["refine", "ffffffff-ffff"], "no event or recall with ID 'ffffffff-ffff'"),
         (["recalls", "list", "--rule", "unknown"], "no rule 'unknown' is deployed or has recalls"),
-        (["recalls", "list", "--event", "zzzz"], "no event 'zzzz'"),
+        (["recalls", "list", "--event", "zzzz"], "no event with ID 'zzzz'"),
         (["dead-letters", "list", "--stream", "unknown"], "no stream 'unknown': declared are past"),
         (
             ["dead-letters", "retry", "--stream", "unknown"],
