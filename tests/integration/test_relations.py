@@ -105,7 +105,7 @@ def test_changed_rows_become_versions_valid_from_now(
         (
             "UPDATE inventory.hosts SET cores = 1e12",
             "UPDATE inventory.hosts SET cores = 1",
-            "does not fit int",
+            "is out of range for type int",
         ),
     ],
 )
@@ -147,7 +147,7 @@ def test_status_reports_unreadable_table_until_it_is_read_again(
     )
     (problem,) = list_problems(status)
     assert problem.startswith(
-        "the relation hosts cannot be read, the rows read before stay in use: "
+        "relation hosts: its source cannot be read, the last version stays in use: "
     )
     assert "does not exist" in problem
     connection.execute("ALTER TABLE inventory.gone RENAME TO hosts")

@@ -189,8 +189,8 @@ def test_wrong_sum_is_detected(place: Place) -> None:
     place.retain()
     assert place.wrong() == []
     for falsified, check in (
-        (("archived", "read"), "s: the table holds what the ledger says, each source"),
-        (("read",), "s: read = archived + duplicates + dead letters, each source"),
+        (("archived", "read"), "s: table and ledger agree, per source unit"),
+        (("read",), "s: read = archived + duplicates + dead letters, per source unit"),
         (("dropped",), "s: each dead letter is kept, or was for its time"),
     ):
         for change, wrong in (("+ 1", [check]), ("- 1", [])):
@@ -321,7 +321,7 @@ def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
     place.connection.execute(
         "DELETE FROM events WHERE eid = '00000000-0000-0000-0000-0000000000be'"
     )
-    assert place.wrong() == ["settled events are archived, each once"]
+    assert place.wrong() == ["settled events are archived exactly once"]
 
 
 def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
