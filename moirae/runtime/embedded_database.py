@@ -221,7 +221,15 @@ def _launch(home: Path, deadline: float) -> None:
     """
     _LAUNCHERS[:] = [launcher for launcher in _LAUNCHERS if launcher.poll() is None]
     launcher = subprocess.Popen(
-        [sys.executable, "-m", __name__, str(home.absolute()), str(_LINGER)],
+        [
+            sys.executable,
+            "-W",
+            "ignore::RuntimeWarning:runpy",
+            "-m",
+            __name__,
+            str(home.absolute()),
+            str(_LINGER),
+        ],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,
