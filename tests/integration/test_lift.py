@@ -1,4 +1,4 @@
-"""A query about an event, run for many events at once, gives each what it would get by itself."""
+"""A query lifted to many events gives each the answer that it would get alone."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLES = Tables({"cpu": "ts"}, frozenset({"hosts"}))
 SCOPE = EventScope(TABLES, ("host", "limit"), frozenset({"running"}))
-NAMES = TableBindings(
+BINDINGS = TableBindings(
     PhysicalTables({"cpu": "lift_cpu", "hosts": "lift_hosts", "running": "lift_running"}),
     PhysicalTables({}),
     "lift_pending",
@@ -34,24 +34,31 @@ QUERIES = [
     "SELECT DISTINCT slice FROM cpu WHERE host = event.host AND cpu > event.limit",
     "SELECT event.host AS mine, event.limit * 2 AS twice, event.ts AS at",
     "SELECT event.host",
-    "SELECT avg(cpu) AS a, count(*) AS n, sum(1) AS one, event.limit - max(cpu) AS d FROM cpu WHERE host = event.host",
-    "SELECT c.slice AS slice, count(*) AS n FROM cpu c WHERE c.host = event.host GROUP BY c.slice HAVING count(*) > 1",
+    "SELECT avg(cpu) AS a, count(*) AS n, sum(1) AS one, event.limit - max(cpu) AS d FROM cpu "
+    "WHERE host = event.host",
+    "SELECT c.slice AS slice, count(*) AS n FROM cpu c WHERE c.host = event.host GROUP BY "
+    "c.slice HAVING count(*) > 1",
     "SELECT slice, max(cpu) AS top FROM cpu GROUP BY 1 ORDER BY top DESC, slice LIMIT 2",
     "SELECT h.site AS site FROM hosts h WHERE h.host = event.host",
-    "SELECT c.slice AS slice, h.site AS site FROM cpu c JOIN hosts h ON c.host = h.host WHERE c.host <> event.host",
-    "SELECT c.slice AS slice, h.site AS site FROM cpu c LEFT JOIN hosts h ON c.host = h.host AND h.site = 'x'",
+    "SELECT c.slice AS slice, h.site AS site FROM cpu c JOIN hosts h ON c.host = h.host WHERE "
+    "c.host <> event.host",
+    "SELECT c.slice AS slice, h.site AS site FROM cpu c LEFT JOIN hosts h ON c.host = h.host AND "
+    "h.site = 'x'",
     "SELECT count(*) AS n FROM cpu c JOIN running r ON c.slice = r.slice",
     "SELECT r.slice AS slice FROM running r",
-    "WITH mine AS (SELECT slice, cpu FROM cpu WHERE host = event.host) SELECT slice FROM mine WHERE cpu > 10",
-    "SELECT slice FROM cpu WHERE host = event.host UNION SELECT site FROM hosts WHERE host = event.host",
+    "WITH mine AS (SELECT slice, cpu FROM cpu WHERE host = event.host) SELECT slice FROM mine "
+    "WHERE cpu > 10",
+    "SELECT slice FROM cpu WHERE host = event.host UNION SELECT site FROM hosts WHERE host = "
+    "event.host",
     "SELECT x.n AS n FROM (SELECT count(*) AS n FROM cpu WHERE host = event.host) AS x",
-    "SELECT slice, rank() OVER (PARTITION BY slice ORDER BY cpu) AS r FROM cpu WHERE host = event.host",
+    "SELECT slice, rank() OVER (PARTITION BY slice ORDER BY cpu) AS r FROM cpu WHERE host = "
+    "event.host",
     "SELECT * FROM hosts h WHERE h.host = event.host",
     "SELECT count(*) FILTER (WHERE cpu > event.limit) AS hot FROM cpu",
 ]
 
 
-def _rows(number: int) -> dict[str, Any]:
+def _row(number: int) -> dict[str, Any]:
     return {
         "ts": START + timedelta(seconds=7 * number),
         "host": "abc"[number % 3],
@@ -62,34 +69,34 @@ def _rows(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    made = spark.newSession()
-    cpu = made.createDataFrame(
-        [_rows(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double"
+    session = spark.newSession()
+    cpu = session.createDataFrame(
+        [_row(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double"
     )
     cpu.createOrReplaceTempView("lift_cpu")
     change = START + timedelta(minutes=6)
-    ages = [
+    versions = [
         ("a", "x", START - timedelta(days=1), change),
         ("a", "y", change, START + timedelta(days=9)),
     ]
-    hosts = [*ages, ("b", "x", START - timedelta(days=1), START + timedelta(days=9))]
-    made.createDataFrame(
+    hosts = [*versions, ("b", "x", START - timedelta(days=1), START + timedelta(days=9))]
+    session.createDataFrame(
         hosts, "host string, site string, _valid_from timestamp, _valid_to timestamp"
     ).createOrReplaceTempView("lift_hosts")
-    create_event_table(made, _running(), {"slice": "string"}).createOrReplaceTempView(
+    create_event_table(session, _running(), {"slice": "string"}).createOrReplaceTempView(
         "lift_running"
     )
-    asked = _asked()
-    spans = [
-        PendingEvent(one, one.ts - WITHIN // timedelta(microseconds=1), one.ts + 1) for one in asked
+    within_micros = WITHIN // timedelta(microseconds=1)
+    pending_events = [
+        PendingEvent(event, event.ts - within_micros, event.ts + 1) for event in _events()
     ]
     create_pending_frame(
-        made, spans, {"host": "string", "limit": "double"}
+        session, pending_events, {"host": "string", "limit": "double"}
     ).createOrReplaceTempView("lift_pending")
-    return made
+    return session
 
 
-def _asked() -> list[RecallEvent]:
+def _events() -> list[RecallEvent]:
     return [
         RecallEvent(
             UUID(int=n + 1),
@@ -106,7 +113,9 @@ def _running() -> dict[str, list[dict[str, Any]]]:
 
 
 def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
-    """The plain query, constants for the event's attributes, over views that hold only what belongs to the event."""
+    """The plain query, constants for the event's attributes, over views that hold only what belongs
+    to the event.
+    """
     moment = f"TIMESTAMP '{from_micros(event.ts):%Y-%m-%d %H:%M:%S}'"
     low = f"TIMESTAMP '{from_micros(event.ts) - WITHIN:%Y-%m-%d %H:%M:%S}'"
     session.sql(
@@ -136,10 +145,15 @@ def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_many_events_at_once_equal_each_alone(session: SparkSession, sql: str) -> None:
-    found: dict[str, Counter[Any]] = {}
-    for row in session.sql(lift_query(sql, SCOPE, NAMES).sql).collect():
+def test_each_event_gets_the_answer_that_it_would_get_alone(
+    session: SparkSession, sql: str
+) -> None:
+    rows_by_event: dict[str, Counter[Any]] = {}
+    for row in session.sql(lift_query(sql, SCOPE, BINDINGS).sql).collect():
         eid, *values = tuple(row)
-        found.setdefault(eid, Counter())[tuple(values)] += 1
-    for event in _asked():
-        assert found.get(str(event.eid), Counter()) == _alone(session, sql, event), (sql, event)
+        rows_by_event.setdefault(eid, Counter())[tuple(values)] += 1
+    for event in _events():
+        assert rows_by_event.get(str(event.eid), Counter()) == _alone(session, sql, event), (
+            sql,
+            event,
+        )
