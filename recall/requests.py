@@ -155,7 +155,9 @@ def plan_pieces(
     for chunk, start, end in chunks:
         bounds = [bound for bound in (start, earliest) if bound is not None]
         low = max(bounds, default=None)
-        high = event_ts if end is None else min(end, event_ts)
+        high = event_ts
+        if end is not None:
+            high = min(end, event_ts)
         if low is None or low < high:
             pieces.append((chunk, low, high))
     if question.order != "oldest":
@@ -174,12 +176,10 @@ def enclosing_range(pieces: Iterable[Piece]) -> tuple[int | None, int]:
 
 def _lowest_bound(lows: Sequence[int | None]) -> int | None:
     """The lowest of some bounds; None if there are none, or if one of them is open."""
-    lowest: int | None = None
-    for low in lows:
-        if low is None:
-            return None
-        lowest = low if lowest is None else min(lowest, low)
-    return lowest
+    known_bounds = [low for low in lows if low is not None]
+    if len(known_bounds) < len(lows):
+        return None
+    return min(known_bounds, default=None)
 
 
 # Coverage

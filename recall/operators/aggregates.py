@@ -142,7 +142,9 @@ def aggregate_values(
     `types`: Spark's types by column, as far as known; see `Split.type_probe`.
     """
     if accumulator is None or not len(accumulator):
-        return _empty_values(split, event, types) if split.is_global_aggregate else None
+        if not split.is_global_aggregate:
+            return None
+        return _empty_values(split, event, types)
     if split.selects_rows:
         return accumulator
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
@@ -186,5 +188,9 @@ def _inferred_type(aggregate: SplitAggregate, accumulator: pa.Table) -> pa.DataT
         value_type = part_type.value_type
         if pa.types.is_floating(value_type):
             return pa.float64()
-        return value_type if pa.types.is_decimal(value_type) else pa.int64()
-    return pa.list_(pa.float64()) if aggregate.returns_array else pa.float64()
+        if pa.types.is_decimal(value_type):
+            return value_type
+        return pa.int64()
+    if aggregate.returns_array:
+        return pa.list_(pa.float64())
+    return pa.float64()

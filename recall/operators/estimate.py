@@ -68,12 +68,17 @@ def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
 
     A piece without a beginning counts as the mean of the others.
     """
-    lengths = [None if low is None else (high - low) / 1e6 for _, low, high in pieces]
-    known_lengths = [length for length in lengths if length is not None]
+    known_lengths = [(high - low) / 1e6 for _, low, high in pieces if low is not None]
     mean = _DEFAULT_PIECE_SECONDS
     if known_lengths:
         mean = sum(known_lengths) / len(known_lengths)
-    return [mean if length is None else length for length in lengths]
+    lengths = []
+    for _, low, high in pieces:
+        if low is None:
+            lengths.append(mean)
+        else:
+            lengths.append((high - low) / 1e6)
+    return lengths
 
 
 @dataclass(frozen=True)

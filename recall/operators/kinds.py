@@ -17,6 +17,7 @@ from recall.query.split import SplitAggregate
 
 # The partial answer of one aggregate: the values of its part columns.
 Parts = tuple[Any, ...]
+MergeFunction = Callable[[Parts, Parts], Parts]
 
 # Sums of Spark's decimals (38 digits) are exact.
 _DECIMAL_CONTEXT = decimal.Context(prec=80, rounding=decimal.ROUND_HALF_UP)
@@ -61,30 +62,35 @@ def _merge_sums(a: Parts, b: Parts) -> Parts:
     return tuple(map(_add, a, b))
 
 
-def _merge_min(a: Parts, b: Parts) -> Parts:
-    if a[0] is None or b[0] is None:
-        return b if a[0] is None else a
-    return min(a, b, key=lambda parts: sort_key(parts[0]))
+def _ignoring_null(position: int, merge: MergeFunction) -> MergeFunction:
+    """Merge only answers whose part at a position is not NULL."""
+
+    def merge_known(a: Parts, b: Parts) -> Parts:
+        if b[position] is None:
+            return a
+        if a[position] is None:
+            return b
+        return merge(a, b)
+
+    return merge_known
 
 
-def _merge_max(a: Parts, b: Parts) -> Parts:
-    if a[0] is None or b[0] is None:
-        return b if a[0] is None else a
-    return max(a, b, key=lambda parts: sort_key(parts[0]))
+def _merge_min(position: int) -> MergeFunction:
+    """The answer with the smallest part at a position."""
+
+    def key(parts: Parts) -> tuple[Any, ...]:
+        return sort_key(parts[position])
+
+    return _ignoring_null(position, lambda a, b: min(a, b, key=key))
 
 
-def _merge_min_by(a: Parts, b: Parts) -> Parts:
-    """Parts: the value, and the minimum that it belongs to."""
-    if a[1] is None or b[1] is None:
-        return a if b[1] is None else b
-    return min(a, b, key=lambda parts: sort_key(parts[1]))
+def _merge_max(position: int) -> MergeFunction:
+    """The answer with the largest part at a position."""
 
+    def key(parts: Parts) -> tuple[Any, ...]:
+        return sort_key(parts[position])
 
-def _merge_max_by(a: Parts, b: Parts) -> Parts:
-    """Parts: the value, and the maximum that it belongs to."""
-    if a[1] is None or b[1] is None:
-        return a if b[1] is None else b
-    return max(a, b, key=lambda parts: sort_key(parts[1]))
+    return _ignoring_null(position, lambda a, b: max(a, b, key=key))
 
 
 def _merge_variance(a: Parts, b: Parts) -> Parts:
@@ -119,27 +125,25 @@ def _merge_sketches(a: Parts, b: Parts) -> Parts:
 def _sketch_list(sketch: Any) -> list[bytes]:
     if sketch is None:
         return []
-    return sketch if isinstance(sketch, list) else [sketch]
+    if isinstance(sketch, list):
+        return sketch
+    return [sketch]
 
 
-def _merge_bits(operation: Callable[[int, int], int]) -> Callable[[Parts, Parts], Parts]:
-    def merge(a: Parts, b: Parts) -> Parts:
-        if a[0] is None or b[0] is None:
-            return b if a[0] is None else a
-        return (operation(a[0], b[0]),)
-
-    return merge
+def _merge_bits(operation: Callable[[int, int], int]) -> MergeFunction:
+    return _ignoring_null(0, lambda a, b: (operation(a[0], b[0]),))
 
 
-MERGE_FUNCTIONS: dict[str, Callable[[Parts, Parts], Parts]] = {
+MERGE_FUNCTIONS: dict[str, MergeFunction] = {
     "count": _merge_sums,
     "sum": _merge_sums,
     "avg": _merge_sums,
     "exact_avg": _merge_sums,
-    "min": _merge_min,
-    "max": _merge_max,
-    "min_by": _merge_min_by,
-    "max_by": _merge_max_by,
+    "min": _merge_min(0),
+    "max": _merge_max(0),
+    # Parts: a value, and the extreme that it was chosen by.
+    "min_by": _merge_min(1),
+    "max_by": _merge_max(1),
     "var_pop": _merge_variance,
     "var_samp": _merge_variance,
     "stddev_pop": _merge_variance,
@@ -218,8 +222,10 @@ def _variance(kind: str, parts: Parts) -> float | None:
     # As in Spark, a single value has no sample variance.
     if count is None or count <= lost_degrees:
         return None
-    variance = float(squares) / (count - lost_degrees)
-    return math.sqrt(variance) if kind.startswith("stddev") else variance
+    variance: float = float(squares) / (count - lost_degrees)
+    if kind.startswith("stddev"):
+        return math.sqrt(variance)
+    return variance
 
 
 def _percentiles(aggregate: SplitAggregate, values: Iterable[float]) -> Any:

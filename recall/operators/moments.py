@@ -60,8 +60,8 @@ def with_moments(split: Split, partial: pa.Table, piece_seconds: float) -> pa.Ta
             parts.append([piece_seconds] * len(partial))
         totals, measures = parts
         factors = ((totals, totals), (totals, measures), (measures, measures))
-        for name, (left, right) in zip(names, factors, strict=False):
-            products = [a * b for a, b in zip(left, right, strict=True)]
+        for name, columns in zip(names, factors, strict=False):
+            products = [a * b for a, b in zip(*columns, strict=True)]
             partial = partial.append_column(name, pa.array(products, pa.float64()))
     return partial
 

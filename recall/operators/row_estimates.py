@@ -89,7 +89,7 @@ def _row_key(row: Row, columns: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _comparable_value(value: Any) -> Any:
-    """Equal for a value of a merged table and for its form in an answer, a different number type."""
+    """Equal for a value of a merged table and for its form in an answer, another number type."""
     if value is None or isinstance(value, bool | str):
         return value
     try:

@@ -62,16 +62,17 @@ def time_bounds(
 
     Negative values mean earlier. None: the condition leaves one side open.
     """
-    low: int | None = None
-    high: int | None = None
+    low_bounds: list[int] = []
+    high_bounds: list[int] = []
     for operator, micros in _time_conditions(select, join, anchor_time, joined_time):
         if operator in (exp.GT, exp.GTE, exp.EQ):
-            low = micros if low is None else max(low, micros)
+            low_bounds.append(micros)
         if operator in (exp.LT, exp.LTE, exp.EQ):
-            high = micros if high is None else min(high, micros)
-    if low is None or high is None:
+            high_bounds.append(micros)
+    if not low_bounds or not high_bounds:
         return None
-    return low, max(low, high)
+    low = max(low_bounds)
+    return low, max(low, min(high_bounds))
 
 
 def _time_conditions(
@@ -82,9 +83,9 @@ def _time_conditions(
     if anchor_time[1].lower() == joined_time[1].lower() and anchor_time[1].lower() in using:
         yield exp.EQ, 0
     for condition in _join_conditions(select, join):
-        for operator, left, right in _comparisons(condition):
-            left_time = _time_with_offset(left)
-            right_time = _time_with_offset(right)
+        for operator, left_side, right_side in _comparisons(condition):
+            left_time = _time_with_offset(left_side)
+            right_time = _time_with_offset(right_side)
             if left_time is None or right_time is None:
                 continue
             difference = right_time[1] - left_time[1]

@@ -78,7 +78,7 @@ class Shape:
 
     @property
     def is_stateless(self) -> bool:
-        """Each input row is evaluated by itself, so that events can be detected at once."""
+        """Each input row is evaluated alone, so that events can be detected at once."""
         return self.period is None
 
     def closes_window(self, before: int | None, now: int) -> bool:
@@ -113,18 +113,18 @@ def _infer_query(
     for cte in common_tables(query):
         visible_tables[cte.alias.lower()] = _infer_query(cte.this, tables, visible_tables)
     if isinstance(query, exp.SetOperation):
-        left = _infer_query(query.this, tables, visible_tables)
-        right = _infer_query(query.expression, tables, visible_tables)
-        return _infer_union(left, right, query)
+        first = _infer_query(query.this, tables, visible_tables)
+        second = _infer_query(query.expression, tables, visible_tables)
+        return _infer_union(first, second, query)
     if not isinstance(query, exp.Select):
         raise Unsupported("expected a single SELECT statement", query)
     return _infer_select(query, tables, visible_tables)
 
 
-def _infer_union(left: _SourceShape, right: _SourceShape, node: exp.Expr) -> _SourceShape:
+def _infer_union(first: _SourceShape, second: _SourceShape, node: exp.Expr) -> _SourceShape:
     if not isinstance(node, exp.Union):
         raise Unsupported(f"{node.key.upper()} is not supported in an event query", node)
-    a, b = left.shape, right.shape
+    a, b = first.shape, second.shape
     if a.period != b.period or a.offset != b.offset:
         raise Unsupported("both sides of a UNION need the same windows, or none", node)
     shape = Shape(
@@ -235,7 +235,7 @@ def _window_lag(output_time: exp.Expr, time_column: str, size: int) -> int:
 def _find_output(select: exp.Select, name: str) -> exp.Expr:
     for output in select.expressions:
         if output.alias_or_name.lower() == name:
-            value: exp.Expr = output.this if isinstance(output, exp.Alias) else output
+            value: exp.Expr = output.unalias()
             return value
     raise Unsupported("an event query must select its event time AS ts", select)
 

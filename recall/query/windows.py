@@ -45,9 +45,12 @@ def parse_window(window: exp.Expr, intervals: list[exp.Expr]) -> tuple[int, int,
             raise Unsupported(f"window(): {error}", window) from error
     if not lengths or len(lengths) != len(intervals) or lengths[0] <= 0:
         raise Unsupported("window(ts, '5 minutes') takes fixed intervals as text", window)
-    size = lengths[0]
-    slide = lengths[1] if len(lengths) > 1 else size
-    start = lengths[2] if len(lengths) > 2 else 0
+    size = slide = lengths[0]
+    start = 0
+    if len(lengths) > 1:
+        slide = lengths[1]
+    if len(lengths) > 2:
+        start = lengths[2]
     if not 0 < slide <= size:
         raise Unsupported("the slide of a window must be positive and at most its size", window)
     return size, slide, start

@@ -41,7 +41,9 @@ def _parse_error_position(message: str) -> tuple[int, int]:
 
 def from_java_error(error: Py4JError) -> QueryRejected:
     """An exception of Java that Spark does not translate, in one line."""
+    description = str(error)
     exception = getattr(error, "java_exception", None)
-    description = str(error) if exception is None else str(exception.getClass().getSimpleName())
+    if exception is not None:
+        description = str(exception.getClass().getSimpleName())
     summary = description.strip().splitlines()[0]
     return QueryRejected(f"Spark cannot analyse the query: {summary}")

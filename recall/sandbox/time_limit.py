@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from archiver.spark import jvm_process
 from recall.errors import QueryRejected
 
-# On a busy machine a thread may take this many times its CPU limit by the clock.
+# On a busy machine a thread may take this many times its CPU limit in real time.
 _WALL_CLOCK_FACTOR = 10.0
 _POLL_INTERVAL = 0.1  # seconds
 _LOWEST_NICENESS = 19
@@ -32,7 +32,7 @@ _Result = TypeVar("_Result")
 def run_with_limit(work: Callable[[], _Result], session: SparkSession, cpu_limit: float) -> _Result:
     """What `work` returns or raises, if it calls only the JVM of the session.
 
-    Raises `QueryRejected` if it takes more than `cpu_limit` seconds of CPU time; or by the clock,
+    Raises `QueryRejected` if it takes more than `cpu_limit` seconds of CPU time; or of real time,
     where the system does not report the CPU time of threads.
     """
     # Linux keeps 15 characters of a thread's name.
@@ -70,7 +70,9 @@ def _jvm_task_directory() -> Path | None:
     if process is None:
         return None
     directory = Path(f"/proc/{process.pid}/task")
-    return directory if directory.is_dir() else None
+    if not directory.is_dir():
+        return None
+    return directory
 
 
 def _find_jvm_thread(name: str) -> Path | None:

@@ -126,7 +126,9 @@ def validate_query(session: SparkSession, sql: str, internal: bool = False) -> S
 
 
 def _check_parsed(root: Any, internal: bool) -> None:
-    allowed_nodes = PARSED_NODES | INTERNAL_NODES if internal else PARSED_NODES
+    allowed_nodes = PARSED_NODES
+    if internal:
+        allowed_nodes |= INTERNAL_NODES
     for plan in walk_plan(root, include_inner=True):
         if class_name(plan) not in allowed_nodes:
             raise _not_allowed(_display_name(class_name(plan)))

@@ -43,7 +43,7 @@ _MAX_CONSTANT_LENGTH = 30  # characters of a number; longer ones are too large f
 _MAX_INTEGER_DIGITS = 18
 
 # A query is compared with at most this many validated ones: if constants are not free, it is
-# equivalent to none of them.
+# not equivalent to any.
 _MAX_COMPARED_QUERIES = 8
 
 _LOGICAL_OPERATORS = frozenset(("And", "Or", "Not"))
@@ -133,7 +133,9 @@ def _constant_type(constant: str) -> tuple[str, int, int] | None:
     None: it cannot be told, so the constant is equivalent to no other.
     """
     if constant.startswith("'"):
-        return None if validation.is_number(constant[1:-1]) else ("string", 0, 0)
+        if validation.is_number(constant[1:-1]):
+            return None
+        return "string", 0, 0
     if len(constant) > _MAX_CONSTANT_LENGTH:
         return None
     sign = "-" if constant.startswith("-") else ""
@@ -196,6 +198,8 @@ def _free_spans_in(condition: Any) -> Iterator[_Span]:
             yield from _free_spans_in(operand)
     elif name in _COMPARISONS:
         for side in iterate_scala(condition.children()):
-            span = text_span(side) if class_name(side) == "Literal" else None
+            if class_name(side) != "Literal":
+                continue
+            span = text_span(side)
             if span is not None:
                 yield span

@@ -1,4 +1,4 @@
-"""A query about an event, run for many events at once, gives each what it would get by itself."""
+"""A query lifted to many events gives each the answer that it would get alone."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TABLES = Tables({"cpu": "ts"}, frozenset({"hosts"}))
 SCOPE = EventScope(TABLES, ("host", "limit"), frozenset({"running"}))
-NAMES = TableBindings(
+BINDINGS = TableBindings(
     PhysicalTables({"cpu": "lift_cpu", "hosts": "lift_hosts", "running": "lift_running"}),
     PhysicalTables({}),
     "lift_pending",
@@ -58,7 +58,7 @@ QUERIES = [
 ]
 
 
-def _rows(number: int) -> dict[str, Any]:
+def _row(number: int) -> dict[str, Any]:
     return {
         "ts": START + timedelta(seconds=7 * number),
         "host": "abc"[number % 3],
@@ -69,34 +69,34 @@ def _rows(number: int) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    made = spark.newSession()
-    cpu = made.createDataFrame(
-        [_rows(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double"
+    session = spark.newSession()
+    cpu = session.createDataFrame(
+        [_row(n) for n in range(90)], "ts timestamp, host string, slice string, cpu double"
     )
     cpu.createOrReplaceTempView("lift_cpu")
     change = START + timedelta(minutes=6)
-    ages = [
+    versions = [
         ("a", "x", START - timedelta(days=1), change),
         ("a", "y", change, START + timedelta(days=9)),
     ]
-    hosts = [*ages, ("b", "x", START - timedelta(days=1), START + timedelta(days=9))]
-    made.createDataFrame(
+    hosts = [*versions, ("b", "x", START - timedelta(days=1), START + timedelta(days=9))]
+    session.createDataFrame(
         hosts, "host string, site string, _valid_from timestamp, _valid_to timestamp"
     ).createOrReplaceTempView("lift_hosts")
-    create_event_table(made, _running(), {"slice": "string"}).createOrReplaceTempView(
+    create_event_table(session, _running(), {"slice": "string"}).createOrReplaceTempView(
         "lift_running"
     )
-    asked = _asked()
-    spans = [
-        PendingEvent(one, one.ts - WITHIN // timedelta(microseconds=1), one.ts + 1) for one in asked
+    within_micros = WITHIN // timedelta(microseconds=1)
+    pending_events = [
+        PendingEvent(event, event.ts - within_micros, event.ts + 1) for event in _events()
     ]
     create_pending_frame(
-        made, spans, {"host": "string", "limit": "double"}
+        session, pending_events, {"host": "string", "limit": "double"}
     ).createOrReplaceTempView("lift_pending")
-    return made
+    return session
 
 
-def _asked() -> list[RecallEvent]:
+def _events() -> list[RecallEvent]:
     return [
         RecallEvent(
             UUID(int=n + 1),
@@ -145,10 +145,15 @@ def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_many_events_at_once_equal_each_alone(session: SparkSession, sql: str) -> None:
-    found: dict[str, Counter[Any]] = {}
-    for row in session.sql(lift_query(sql, SCOPE, NAMES).sql).collect():
+def test_each_event_gets_the_answer_that_it_would_get_alone(
+    session: SparkSession, sql: str
+) -> None:
+    rows_by_event: dict[str, Counter[Any]] = {}
+    for row in session.sql(lift_query(sql, SCOPE, BINDINGS).sql).collect():
         eid, *values = tuple(row)
-        found.setdefault(eid, Counter())[tuple(values)] += 1
-    for event in _asked():
-        assert found.get(str(event.eid), Counter()) == _alone(session, sql, event), (sql, event)
+        rows_by_event.setdefault(eid, Counter())[tuple(values)] += 1
+    for event in _events():
+        assert rows_by_event.get(str(event.eid), Counter()) == _alone(session, sql, event), (
+            sql,
+            event,
+        )

@@ -1,70 +1,78 @@
-"""Each piece of history is read once or ruled out, whatever the order; the newest is never
-forgotten.
-"""
+"""Each piece of history is read once or ruled out, whatever the order."""
 
 from itertools import pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recall.requests import Piece, compute_coverage
+from recall.requests import Order, Piece, compute_coverage
 from recall.scheduling.chunk_order import rank_pieces
 
-_PROMISES = st.lists(
+_UPPER_BOUNDS = st.lists(
     st.none() | st.sampled_from([0.0, 0.5, 1.0, 7.0]) | st.floats(0, 10), min_size=1, max_size=40
 )
-_ORDERS = st.sampled_from(["newest", "promising", "mixed"])
+_ORDERS: st.SearchStrategy[Order] = st.sampled_from(["newest", "promising", "mixed"])
 
 
 def _pieces(count: int) -> list[Piece]:
-    return [(n, n * 10, n * 10 + 10) for n in reversed(range(count))]
+    """Newest first."""
+    return [(number, number * 10, number * 10 + 10) for number in reversed(range(count))]
 
 
-@given(_PROMISES, _ORDERS)
-def test_each_piece_once(promises: list[float | None], order: str) -> None:
-    pieces = _pieces(len(promises))
-    found, skipped = rank_pieces(pieces, promises, order)
-    assert sorted(found) == sorted(pieces)
-    assert set(found[:skipped]) == {
-        p for p, promise in zip(pieces, promises, strict=True) if promise == 0
-    }
+@given(_UPPER_BOUNDS, _ORDERS)
+def test_each_piece_is_ranked_once(upper_bounds: list[float | None], order: Order) -> None:
+    pieces = _pieces(len(upper_bounds))
+    ranked, skipped = rank_pieces(pieces, upper_bounds, order)
+    assert sorted(ranked) == sorted(pieces)
+    useless = {piece for piece, bound in zip(pieces, upper_bounds, strict=True) if bound == 0}
+    assert set(ranked[:skipped]) == useless
 
 
-@given(_PROMISES)
-def test_promising_pieces_first(promises: list[float | None]) -> None:
-    known = [0.5 if promise is None else promise for promise in promises]
-    found, skipped = rank_pieces(_pieces(len(known)), known, "promising")
-    of = dict(zip(_pieces(len(known)), known, strict=True))
-    wanted = found[skipped:]
-    assert all(of[a] > of[b] or (of[a] == of[b] and a[2] > b[2]) for a, b in pairwise(wanted))
-
-
-@given(_PROMISES)
-def test_mixed_forgets_neither(promises: list[float | None]) -> None:
-    """After 2n pieces the n newest and the n most promising have been read."""
-    pieces = _pieces(len(promises))
-    found, skipped = rank_pieces(pieces, promises, "mixed")
-    newest, _ = rank_pieces(pieces, promises, "newest")
-    best, _ = rank_pieces(pieces, promises, "promising")
-    for n in range(1, (len(pieces) - skipped) // 2 + 1):
-        read = set(found[skipped : skipped + 2 * n])
-        assert (
-            set(newest[skipped : skipped + n]) <= read and set(best[skipped : skipped + n]) <= read
-        )
-
-
-@given(_PROMISES, _ORDERS, st.data())
-def test_coverage_tells_what_a_summary_ruled_out(
-    promises: list[float | None], order: str, data: st.DataObject
+@given(_UPPER_BOUNDS)
+def test_promising_pieces_are_first_and_newer_before_older(
+    upper_bounds: list[float | None],
 ) -> None:
-    found, skipped = rank_pieces(_pieces(len(promises)), promises, order)
-    done = data.draw(st.integers(skipped, len(found)))
-    covered = compute_coverage(found, done, 0, skipped)
-    assert (covered.by_summary, covered.read, covered.left) == (
-        skipped,
-        done - skipped,
-        len(found) - done,
-    )
-    assert covered.asked_from == 0 and covered.partial == (done < len(found))
-    read = found if covered.final else found[skipped:done]
-    assert covered.read_from == min((low for _, low, _ in read), default=None)
+    known_bounds = [0.5 if bound is None else bound for bound in upper_bounds]
+    pieces = _pieces(len(known_bounds))
+    bounds_by_piece = dict(zip(pieces, known_bounds, strict=True))
+    ranked, skipped = rank_pieces(pieces, known_bounds, "promising")
+    for earlier, later in pairwise(ranked[skipped:]):
+        bound, next_bound = bounds_by_piece[earlier], bounds_by_piece[later]
+        assert bound > next_bound or (bound == next_bound and earlier[2] > later[2])
+
+
+def test_piece_without_a_summary_counts_as_the_best() -> None:
+    ranked, skipped = rank_pieces(_pieces(4), [1.0, None, 7.0, 0.0], "promising")
+    assert [piece[0] for piece in ranked] == [0, 2, 1, 3]
+    assert skipped == 1
+
+
+@given(_UPPER_BOUNDS)
+def test_mixed_order_delays_neither_new_nor_promising_pieces(
+    upper_bounds: list[float | None],
+) -> None:
+    """After 2n pieces the n newest and the n most promising have been read."""
+    pieces = _pieces(len(upper_bounds))
+    mixed, skipped = rank_pieces(pieces, upper_bounds, "mixed")
+    newest, _ = rank_pieces(pieces, upper_bounds, "newest")
+    promising, _ = rank_pieces(pieces, upper_bounds, "promising")
+    for n in range(1, (len(pieces) - skipped) // 2 + 1):
+        read = set(mixed[skipped : skipped + 2 * n])
+        assert set(newest[skipped : skipped + n]) <= read
+        assert set(promising[skipped : skipped + n]) <= read
+
+
+@given(_UPPER_BOUNDS, _ORDERS, st.data())
+def test_coverage_reports_pieces_that_summaries_rule_out(
+    upper_bounds: list[float | None], order: Order, data: st.DataObject
+) -> None:
+    ranked, skipped = rank_pieces(_pieces(len(upper_bounds)), upper_bounds, order)
+    pieces_done = data.draw(st.integers(skipped, len(ranked)))
+    coverage = compute_coverage(ranked, pieces_done, 0, skipped)
+    assert coverage.by_summary == skipped
+    assert coverage.read == pieces_done - skipped
+    assert coverage.left == len(ranked) - pieces_done
+    assert coverage.asked_from == 0
+    assert coverage.partial == (pieces_done < len(ranked))
+    covered_pieces = ranked if coverage.final else ranked[skipped:pieces_done]
+    assert coverage.read_from == min((low for _, low, _ in covered_pieces), default=None)

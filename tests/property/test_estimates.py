@@ -1,4 +1,4 @@
-"""Estimates from part of history: how often intervals hold the truth, and that the last is exact."""
+"""Estimates from part of history: how often intervals hold the truth; the last is exact."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The rule gate and the reader of rule files under odd input: no crash, no escape; errors name rule and line."""
+"""Rule files and SQL with arbitrary content: no crash, nothing harmful runs, errors name places."""
 
 import json
 import os
@@ -30,17 +30,21 @@ streams:
 relations:
   hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
 """
-TAKEN = frozenset({"events", "hosts"})
+TABLE_NAMES = frozenset({"events", "hosts"})
 
-# Words that open doors, among such that are harmless, in an order that is often grammatical.
+# Dangerous words among harmless ones, in an order that is often grammatical.
 _ATOMS = st.sampled_from(
-    "id ts host msg cpu 1 0 -1 1e300 NULL TRUE 'a' '' '${env:PATH}' `host` e.host * window.end current_user "
+    "id ts host msg cpu 1 0 -1 1e300 NULL TRUE 'a' '' '${env:PATH}' `host` e.host * window.end "
+    "current_user "
     "INTERVAL'1'DAY DATE'2026-01-01' :p ? X'00' '\\u0000' 9999999999999999999999 {d'x'} @@x".split()
 )
 _FUNCTIONS = st.sampled_from(
-    "abs upper concat count max array_sort sequence window explode from_json regexp_replace coalesce reflect "
-    "java_method try_reflect rand uuid now current_timestamp input_file_name version raise_error xpath_string "
-    "from_avro aes_encrypt session_window IDENTIFIER spark_partition_id monotonically_increasing_id".split()
+    """
+    abs upper concat count max array_sort sequence window explode from_json regexp_replace coalesce
+    reflect java_method try_reflect rand uuid now current_timestamp input_file_name version
+    raise_error xpath_string from_avro aes_encrypt session_window IDENTIFIER spark_partition_id
+    monotonically_increasing_id
+    """.split()
 )
 
 
@@ -54,11 +58,11 @@ def _calls(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
         st.tuples(inner, inner, inner).map(
             lambda c: f"CASE WHEN {c[0]} THEN {c[1]} ELSE {c[2]} END"
         ),
-        inner.map(lambda one: f"CAST({one} AS INT)"),
-        inner.map(lambda one: f"(SELECT max({one}) FROM events)"),
-        inner.map(lambda one: f"transform(array({one}), x -> x)"),
-        inner.map(lambda one: f"{one} OVER (PARTITION BY host ORDER BY ts)"),
-        inner.map(lambda one: f"IDENTIFIER({one})"),
+        inner.map(lambda expression: f"CAST({expression} AS INT)"),
+        inner.map(lambda expression: f"(SELECT max({expression}) FROM events)"),
+        inner.map(lambda expression: f"transform(array({expression}), x -> x)"),
+        inner.map(lambda expression: f"{expression} OVER (PARTITION BY host ORDER BY ts)"),
+        inner.map(lambda expression: f"IDENTIFIER({expression})"),
     )
 
 
@@ -101,14 +105,6 @@ _TAILS = st.sampled_from(
  CLUSTER BY host
  WHERE EXISTS (SELECT 1 FROM hosts)
     """.splitlines()
-)
-_BEFORE = (
-    "",
-    "",
-    "WITH c AS (SELECT * FROM events) ",
-    "/*+ REPARTITION(9) */ ",
-    "EXPLAIN ",
-    "FROM events ",
 )
 _SELECTS = st.tuples(
     st.sampled_from(
@@ -161,21 +157,24 @@ DESCRIBE events
 REFRESH TABLE events
     """.strip().splitlines()
 )
-_TOWERS = st.tuples(
+_DEEP_NESTING = st.tuples(
     st.sampled_from(["(", "abs(", "NOT ", "- ", "[", "CASE WHEN ", "1 + "]), st.integers(1, 3000)
-).map(lambda tower: f"SELECT {tower[0] * tower[1]}1, ts FROM events")
+).map(lambda nesting: f"SELECT {nesting[0] * nesting[1]}1, ts FROM events")
 SQL = st.one_of(
     _SELECTS,
     _SELECTS,
     _COMMANDS,
-    _TOWERS,
+    _DEEP_NESTING,
     st.text(max_size=60),
     _SELECTS.map(lambda s: s[: len(s) // 2]),
 )
 
 HARMFUL = frozenset(
-    "reflect java_method try_reflect rand uuid now current_timestamp current_user input_file_name version raise_error "
-    "xpath_string from_avro aes_encrypt identifier spark_partition_id monotonically_increasing_id text".split()
+    """
+    reflect java_method try_reflect rand uuid now current_timestamp current_user input_file_name
+    version raise_error xpath_string from_avro aes_encrypt identifier spark_partition_id
+    monotonically_increasing_id text
+    """.split()
 )
 
 
@@ -195,27 +194,27 @@ def _file(sql: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+def workspace(tmp_path_factory: pytest.TempPathFactory) -> Settings:
     file = tmp_path_factory.mktemp("workspace") / "moirae.yaml"
     file.write_text(WORKSPACE)
     return load_settings(file, {})
 
 
-def _judge(spark: SparkSession, place: Settings, sql: str) -> None:
-    rules, problems = parse_rules("rules.yaml", _file(sql), place.table_names)
+def _check(spark: SparkSession, workspace: Settings, sql: str) -> None:
+    rules, problems = parse_rules("rules.yaml", _file(sql), workspace.table_names)
     if problems:
         assert all("g/Odd" in problem.message and problem.line == 7 for problem in problems), (
             problems
         )
         return
-    definitions, found = check_rules(spark, place, rules)
+    definitions, problems = check_rules(spark, workspace, rules)
     names = [definition.name for definition in definitions]
     assert names[0] == "g/Good"
-    assert all(problem.file == "rules.yaml" and "g/Odd" in problem.message for problem in found), (
-        found
-    )
-    assert all(problem.line is not None and problem.line >= 7 for problem in found), found
-    assert os.environ["PATH"] not in str(found)
+    assert all(
+        problem.file == "rules.yaml" and "g/Odd" in problem.message for problem in problems
+    ), problems
+    assert all(problem.line is not None and problem.line >= 7 for problem in problems), problems
+    assert os.environ["PATH"] not in str(problems)
     if len(names) == 2:
         assert not _words(sql) & HARMFUL, sql
     assert spark.conf.get("spark.sql.ansi.enabled") == "true"
@@ -227,8 +226,10 @@ def _judge(spark: SparkSession, place: Settings, sql: str) -> None:
 @settings(max_examples=40)
 @example(sql="SELECT id, ts FROM events |> LIMIT 1")
 @given(sql=SQL)
-def test_any_sql_is_taken_or_refused(spark: SparkSession, place: Settings, sql: str) -> None:
-    _judge(spark, place, sql)
+def test_any_sql_is_accepted_or_rejected(
+    spark: SparkSession, workspace: Settings, sql: str
+) -> None:
+    _check(spark, workspace, sql)
 
 
 PROGRESS = Progress("texts", 250)
@@ -239,19 +240,22 @@ PROGRESS = Progress("texts", 250)
 @pytest.mark.timeout(3000)
 @settings(max_examples=3000)
 @given(sql=SQL)
-def test_any_sql_is_taken_or_refused_at_length(
-    spark: SparkSession, place: Settings, sql: str
+def test_any_sql_is_accepted_or_rejected_at_length(
+    spark: SparkSession, workspace: Settings, sql: str
 ) -> None:
-    _judge(spark, place, sql)
+    _check(spark, workspace, sql)
     PROGRESS.step()
 
 
 _SCALARS = st.sampled_from(
-    "x 5m 1 ~ true NO .nan .inf 12:30:45 0x10 1_000 '' '{{ event.x }}' !!str !!python/object:os.system &a *a <<: "
+    "x 5m 1 ~ true NO .nan .inf 12:30:45 0x10 1_000 '' '{{ event.x }}' !!str "
+    "!!python/object:os.system &a *a <<: "
     "SELECT - ? | > % @ ` \u0085 \ufeff \u2028 2026-01-01 [] {} ,".split(" ")
 )
 _KEYS = st.sampled_from(
-    "groups name rules alert expr derived stream key for labels context recall limit on ? << x".split()
+    """
+    groups name rules alert expr derived stream key for labels context recall limit on ? << x
+    """.split()
 )
 YAML = st.recursive(
     _SCALARS,
@@ -263,7 +267,7 @@ YAML = st.recursive(
         st.lists(st.tuples(_KEYS, inner), min_size=1, max_size=4).map(
             lambda parts: "\n".join(f"{key}: {value}" for key, value in parts)
         ),
-        inner.map(lambda one: "- " + one.replace("\n", "\n  ")),
+        inner.map(lambda text: "- " + text.replace("\n", "\n  ")),
         st.tuples(st.sampled_from("[{"), st.integers(1, 200)).map(
             lambda tower: tower[0] * tower[1]
         ),
@@ -273,8 +277,8 @@ YAML = st.recursive(
 
 
 def _read(text: str) -> None:
-    found, problems = parse_rules("r.yaml", text, TAKEN)
-    assert found.rules or found.derived or problems
+    rules, problems = parse_rules("r.yaml", text, TABLE_NAMES)
+    assert rules.rules or rules.derived or problems
     lines = text.count("\n") + 2
     for problem in problems:
         assert problem.file == "r.yaml"
@@ -288,7 +292,7 @@ def _read(text: str) -> None:
         YAML, st.text(max_size=200), st.binary(max_size=200).map(lambda raw: raw.decode("latin-1"))
     )
 )
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_rule_file_is_read_or_rejected(text: str) -> None:
     _read(text)
 
 
@@ -296,7 +300,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.timeout(3000)
 @settings(max_examples=20_000)
 @given(text=st.one_of(YAML, st.text(max_size=400)))
-def test_any_text_is_read_or_refused_at_length(text: str) -> None:
+def test_any_rule_file_is_read_or_rejected_at_length(text: str) -> None:
     _read(text)
     PROGRESS.step()
 
@@ -318,52 +322,51 @@ def test_any_text_is_read_or_refused_at_length(text: str) -> None:
         ),
     ],
 )
-def test_queries_have_a_size(sql: str, message: str) -> None:
-    _, (problem,) = parse_rules("rules.yaml", _file(sql), TAKEN)
+def test_too_large_queries_are_rejected(sql: str, message: str) -> None:
+    _, (problem,) = parse_rules("rules.yaml", _file(sql), TABLE_NAMES)
     assert message in problem.message
     assert (problem.line, "g/Odd.expr" in problem.message) == (7, True)
 
 
 @pytest.mark.spark
-def test_names_that_double_are_counted_not_written_out(
-    spark: SparkSession, place: Settings
+def test_tables_of_derived_streams_are_counted_without_expansion(
+    spark: SparkSession, workspace: Settings
 ) -> None:
-    """Thirty derived streams, each twice the one before: a billion scans."""
-    text = (
-        "groups:\n- name: g\n  derived:\n  - {stream: d0, expr: 'SELECT host, ts FROM events'}\n"
-        + "".join(
-            f"  - {{stream: d{n}, expr: 'SELECT host, ts FROM d{n - 1} UNION ALL SELECT host, ts FROM d{n - 1}'}}\n"
-            for n in range(1, 30)
-        )
-    )
-    rules, problems = parse_rules("rules.yaml", text + "  rules: []\n", place.table_names)
+    """Thirty derived streams, each of which reads the one before twice: a billion scans."""
+    text = "groups:\n- name: g\n  derived:\n  - {stream: d0, expr: 'SELECT host, ts FROM events'}\n"
+    for number in range(1, 30):
+        read = f"SELECT host, ts FROM d{number - 1}"
+        text += f"  - {{stream: d{number}, expr: '{read} UNION ALL {read}'}}\n"
+    rules, problems = parse_rules("rules.yaml", text + "  rules: []\n", workspace.table_names)
     assert not problems
-    _, found = check_rules(spark, place, rules)
+    _, problems = check_rules(spark, workspace, rules)
     assert (
         "reads 128 tables after expanding WITH and derived streams; the limit is 64"
-        in found[0].message
+        in problems[0].message
     )
-    assert found[0].line == 11
+    assert problems[0].line == 11
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have no niceness of their own")
-def test_what_takes_long_to_understand_gives_way(
-    spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have no priority of their own")
+def test_query_that_is_slow_to_analyse_is_rejected_and_its_thread_reniced(
+    spark: SparkSession, workspace: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What JSON holds is told by a constant, which Spark evaluates while it analyses: here for some seconds."""
+    """Spark evaluates the constant schema of from_json during analysis, here for some seconds."""
     monkeypatch.setattr(validation, "_CPU_LIMIT", 1.0)
-    form = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
+    schema = "if(repeat('a', 72) RLIKE '(.*)(.*)(.*)(.*)(.*)[^a]b$', 'a INT', 'b INT')"
     rules, _ = parse_rules(
-        "rules.yaml", _file(f"SELECT from_json(msg, {form}) AS x, ts FROM events"), TAKEN
+        "rules.yaml", _file(f"SELECT from_json(msg, {schema}) AS x, ts FROM events"), TABLE_NAMES
     )
-    _, (problem,) = check_rules(spark, place, rules)
+    _, (problem,) = check_rules(spark, workspace, rules)
     assert "takes more than 1 s" in problem.message
     process = jvm_process()
     assert process is not None
     threads = Path(f"/proc/{process.pid}/task")
     (thread,) = [
-        one for one in threads.iterdir() if (one / "comm").read_text().startswith("sandbox ")
+        thread
+        for thread in threads.iterdir()
+        if (thread / "comm").read_text().startswith("sandbox ")
     ]
     assert os.getpriority(os.PRIO_PROCESS, int(thread.name)) == 19
     deadline = time.monotonic() + 120
@@ -373,6 +376,6 @@ def test_what_takes_long_to_understand_gives_way(
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(sys.platform != "linux", reason="nothing tells the processor time of a thread")
-def test_what_waits_for_a_busy_machine_is_not_refused(spark: SparkSession) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="the CPU time of a thread is not known")
+def test_query_that_waits_for_a_busy_machine_is_not_rejected(spark: SparkSession) -> None:
     assert time_limit.run_with_limit(lambda: time.sleep(0.5), spark, 0.2) is None

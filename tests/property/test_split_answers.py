@@ -107,19 +107,19 @@ def tables(draw: st.DrawFn) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class One:
-    """An output: as it is asked, and as Spark is asked for the same where order is nobody's."""
+class Output:
+    """An output in a recall, and in a query of Spark that yields it in a defined order."""
 
-    asked: str
+    recall: str
     spark: str
 
 
-def same(text: str) -> One:
-    return One(text, text)
+def same_output(text: str) -> Output:
+    return Output(text, text)
 
 
-def formed(shape: str, *values: st.SearchStrategy[str]) -> st.SearchStrategy[One]:
-    return st.builds(lambda *given: same(shape.format(*given)), *values)
+def outputs_like(template: str, *values: st.SearchStrategy[str]) -> st.SearchStrategy[Output]:
+    return st.builds(lambda *arguments: same_output(template.format(*arguments)), *values)
 
 
 ANY = st.sampled_from(["s.host", "s.v", "s.n", "s.d", "s.b", "s.day", "s.ts"])
@@ -144,50 +144,52 @@ WHEN = st.sampled_from(
     ]
 )
 SIMPLE = st.one_of(
-    st.just(same("count(*)")),
-    formed("count({})", ANY),
-    formed(
+    st.just(same_output("count(*)")),
+    outputs_like("count({})", ANY),
+    outputs_like(
         "{}({})",
         st.sampled_from(["sum", "avg", "mean"]),
         st.sampled_from(["s.v", "s.d", "s.n % 100", "s.n % 3"]),
     ),
-    formed("{}({})", st.sampled_from(["min", "max"]), ANY),
-    formed(
+    outputs_like("{}({})", st.sampled_from(["min", "max"]), ANY),
+    outputs_like(
         "{}({})", st.sampled_from("stddev std variance var_pop stddev_pop var_samp".split()), SMALL
     ),
-    formed("count(DISTINCT {})", ANY),
-    st.just(same("count(DISTINCT s.host, s.b)")),
-    formed("{}(DISTINCT {})", st.sampled_from(["sum", "avg"]), SMALL),
-    formed("{}({}, s.ts)", st.sampled_from(["min_by", "max_by"]), ANY),
-    formed("{}(s.b)", st.sampled_from("bool_and bool_or every any some count_if".split())),
-    formed("{}(s.n)", st.sampled_from("bit_and bit_or bit_xor".split())),
-    formed(
+    outputs_like("count(DISTINCT {})", ANY),
+    st.just(same_output("count(DISTINCT s.host, s.b)")),
+    outputs_like("{}(DISTINCT {})", st.sampled_from(["sum", "avg"]), SMALL),
+    outputs_like("{}({}, s.ts)", st.sampled_from(["min_by", "max_by"]), ANY),
+    outputs_like("{}(s.b)", st.sampled_from("bool_and bool_or every any some count_if".split())),
+    outputs_like("{}(s.n)", st.sampled_from("bit_and bit_or bit_xor".split())),
+    outputs_like(
         "{}",
         st.sampled_from(
             ["median(s.n % 9)", "percentile(s.d, 0.25)", "percentile(s.v, array(0.1, 0.9))"]
         ),
     ),
     st.builds(
-        lambda how, what: One(f"{how}({what})", f"sort_array({how}({what}))"),
+        lambda name, value: Output(f"{name}({value})", f"sort_array({name}({value}))"),
         st.sampled_from(["collect_set", "collect_list", "array_agg"]),
         ANY,
     ),
-    st.builds(lambda what: One(f"approx_count_distinct({what})", f"count(DISTINCT {what})"), ANY),
+    st.builds(
+        lambda value: Output(f"approx_count_distinct({value})", f"count(DISTINCT {value})"), ANY
+    ),
 )
 NESTED = st.one_of(
-    formed("sum({}) / nullif(count(*), 0)", st.sampled_from(["s.v", "s.d"])),
-    formed("max({0}) - min({0})", st.sampled_from(["s.v", "s.d", "s.n % 5"])),
+    outputs_like("sum({}) / nullif(count(*), 0)", st.sampled_from(["s.v", "s.d"])),
+    outputs_like("max({0}) - min({0})", st.sampled_from(["s.v", "s.d", "s.n % 5"])),
     st.just(
-        same(
+        same_output(
             "CASE WHEN avg(s.n % 10) > 1 THEN 'high' WHEN count(s.n) = 0 THEN 'none' ELSE 'low' END"
         )
     ),
-    st.just(same("coalesce(max(s.ts), event.ts)")),
-    st.just(same("round(coalesce(avg(s.d), 0), 2) + count(DISTINCT s.host)")),
-    st.just(same("concat(max(s.host), '-', count(*))")),
+    st.just(same_output("coalesce(max(s.ts), event.ts)")),
+    st.just(same_output("round(coalesce(avg(s.d), 0), 2) + count(DISTINCT s.host)")),
+    st.just(same_output("concat(max(s.host), '-', count(*))")),
 )
 FILTERED = st.builds(
-    lambda one, condition: same(f"{one} FILTER (WHERE {condition})"),
+    lambda aggregate, condition: same_output(f"{aggregate} FILTER (WHERE {condition})"),
     st.sampled_from(
         [
             "count(*)",
@@ -220,18 +222,19 @@ KEYS = st.sampled_from(
 
 
 @dataclass(frozen=True)
-class Asking:
-    """A query in both forms; `keys`: how many of its first columns identify a row; None: the order
-    of rows counts.
+class QueryPair:
+    """A recall, and a query of Spark with the same answer.
+
+    `keys`: how many of the first columns identify a row; None: the order of rows counts.
     """
 
-    asked: str
+    recall: str
     spark: str
     keys: int | None
 
 
 @st.composite
-def queries(draw: st.DrawFn) -> Asking:
+def queries(draw: st.DrawFn) -> QueryPair:
     """Groups, aggregates, DISTINCT, HAVING, ORDER BY, LIMIT, a join with a relation, a subquery."""
     kind = draw(st.sampled_from(["whole", "groups", "groups", "distinct", "rows"]))
     wheres = draw(st.lists(WHEN, max_size=2))
@@ -249,16 +252,16 @@ def queries(draw: st.DrawFn) -> Asking:
         )
         text = f"SELECT s.ts AS t, s.host AS h, s.v * 2 AS w FROM s{_where(wheres)}"
         limit = f"LIMIT {draw(st.integers(1, 9))}"
-        return Asking(
+        return QueryPair(
             f"{text} {order} {limit}", f"{text} {order or 'ORDER BY s.ts DESC'} {limit}", None
         )
     keys = [] if kind == "whole" else draw(st.lists(KEYS, min_size=1, max_size=2, unique=True))
-    ones = (
+    outputs = (
         []
         if kind == "distinct"
         else draw(st.lists(st.one_of(SIMPLE, SIMPLE, NESTED, FILTERED), min_size=1, max_size=4))
     )
-    tail, counted = "", False
+    tail, is_ordered = "", False
     if kind == "groups":
         tail = " GROUP BY " + draw(
             st.sampled_from([", ".join(keys), ", ".join(str(n + 1) for n in range(len(keys)))])
@@ -269,30 +272,33 @@ def queries(draw: st.DrawFn) -> Asking:
             )
         )
     if kind != "whole" and draw(st.booleans()):
-        # By an output's name, or what it is made of; beside HAVING Spark by itself knows only
-        # names.
-        both = kind == "groups" and "HAVING" not in tail
-        either = [[f"k{n}", key] if both else [f"k{n}"] for n, key in enumerate(keys)]
-        names = ", ".join(draw(st.sampled_from(forms)) for forms in either)
-        most = "count(*) DESC, " if both else ""
-        tail += f" ORDER BY {most}{names}{draw(st.sampled_from(['', ' LIMIT 2']))}"
-        counted = True
+        # By an output's name or its expression; with HAVING, Spark itself knows only names.
+        names_expressions = kind == "groups" and "HAVING" not in tail
+        forms_by_key = [
+            [f"k{n}", key] if names_expressions else [f"k{n}"] for n, key in enumerate(keys)
+        ]
+        names = ", ".join(draw(st.sampled_from(forms)) for forms in forms_by_key)
+        first_entry = "count(*) DESC, " if names_expressions else ""
+        tail += f" ORDER BY {first_entry}{names}{draw(st.sampled_from(['', ' LIMIT 2']))}"
+        is_ordered = True
     source = draw(st.sampled_from(["s", "s", "(SELECT * FROM s WHERE n IS NULL OR n < 4) s"]))
     if any(key.startswith("r.") for key in keys):
         source += draw(
             st.sampled_from([" JOIN r ON r.host = s.host", " LEFT JOIN r ON r.host = s.host"])
         )
     texts = []
-    for form in ("asked", "spark"):
-        outputs = [f"{key} AS k{n}" for n, key in enumerate(keys)]
-        outputs += [f"{getattr(one, form)} AS c{n}" for n, one in enumerate(ones)]
+    for form in ("recall", "spark"):
+        columns = [f"{key} AS k{n}" for n, key in enumerate(keys)]
+        columns += [f"{getattr(output, form)} AS c{n}" for n, output in enumerate(outputs)]
         distinct = "DISTINCT " if kind == "distinct" else ""
-        texts.append(f"SELECT {distinct}{', '.join(outputs)} FROM {source}{_where(wheres)}{tail}")
-    return Asking(texts[0], texts[1], None if counted else len(keys))
+        texts.append(f"SELECT {distinct}{', '.join(columns)} FROM {source}{_where(wheres)}{tail}")
+    return QueryPair(texts[0], texts[1], None if is_ordered else len(keys))
 
 
 def _where(conditions: list[str]) -> str:
-    return f" WHERE {' AND '.join(f'({one})' for one in conditions)}" if conditions else ""
+    return (
+        f" WHERE {' AND '.join(f'({condition})' for condition in conditions)}" if conditions else ""
+    )
 
 
 class Memory:
@@ -313,10 +319,10 @@ class Memory:
         return SCHEMA
 
 
-def known_types(spark: SparkSession, sql: str) -> Template:
-    """The question with the types that the check of a rule finds out."""
-    names = ({"s": "ts"}, ("r",), {}, {"host": "string"}, {}, {})
-    template = Template(SqlQuestion(None, 1.0, "newest", sql, *names))
+def with_types(spark: SparkSession, sql: str) -> Template:
+    """The template with the types that checking a rule determines."""
+    tables = ({"s": "ts"}, ("r",), {}, {"host": "string"}, {}, {})
+    template = Template(SqlQuestion(None, 1.0, "newest", sql, *tables))
     if template.split.type_probe is None:
         return template
     lifted = lift_query(template.split.type_probe, template._scope(frozenset()), template._bindings)
@@ -324,8 +330,8 @@ def known_types(spark: SparkSession, sql: str) -> Template:
     return Template(replace(template.question, types=types))
 
 
-def in_pieces(
-    spark: SparkSession, asking: str, rows: DataFrame, borders: list[int], event: RecallEvent
+def answer_in_pieces(
+    spark: SparkSession, sql: str, rows: DataFrame, borders: list[int], event: RecallEvent
 ) -> list[dict[str, Any]]:
     """The answer from the pieces between borders (minutes), read in one job, merged one by one,
     newest first.
@@ -340,28 +346,31 @@ def in_pieces(
         (replace(event, eid=UUID(int=100 + n)), (n, *piece))
         for n, piece in enumerate(pairwise(edges))
     ]
-    _views(spark, rows, event)
-    template = known_types(spark, asking)
+    _create_views(spark, rows, event)
+    template = with_types(spark, sql)
     partials = engine.compute_partial(template, pieces, {})  # type: ignore[arg-type]
-    held: pa.Table | None = None
-    for asked, _ in reversed(pieces):
-        found = partials.get(str(asked.eid))
-        if found is not None:
-            eid = pa.array([str(event.eid)] * len(found))
-            found = found.set_column(found.schema.get_field_index("_eid"), "_eid", eid)
-        held = merge_partials(template, held, found)
+    accumulator: pa.Table | None = None
+    for piece_event, _ in reversed(pieces):
+        partial = partials.get(str(piece_event.eid))
+        if partial is not None:
+            eid = pa.array([str(event.eid)] * len(partial))
+            index = partial.schema.get_field_index("_eid")
+            partial = partial.set_column(index, "_eid", eid)
+        accumulator = merge_partials(template, accumulator, partial)
     answer = (
         EngineRouter(engine, None, PartialCache())
-        .compute_answers(template, [(event, held)], {})
+        .compute_answers(template, [(event, accumulator)], {})
         .get(str(event.eid), [])
     )
     with suppress(SparkRequired):
-        here = answers.compute_answers(template, [(event, held)], [LocalEngine(Memory(rows)).merge])  # type: ignore[arg-type]
-        assert alike(here.get(str(event.eid), []), answer), (asking, here, answer)
+        local_merge = LocalEngine(Memory(rows)).merge  # type: ignore[arg-type]
+        local_answers = answers.compute_answers(template, [(event, accumulator)], [local_merge])
+        local_answer = local_answers.get(str(event.eid), [])
+        assert is_close(local_answer, answer), (sql, local_answer, answer)
     return answer
 
 
-def _views(spark: SparkSession, rows: DataFrame, event: RecallEvent) -> None:
+def _create_views(spark: SparkSession, rows: DataFrame, event: RecallEvent) -> None:
     rows.createOrReplaceTempView("_in_s")
     spark.createDataFrame(SITES).createOrReplaceTempView("_in_r")
     create_pending_frame(
@@ -369,36 +378,30 @@ def _views(spark: SparkSession, rows: DataFrame, event: RecallEvent) -> None:
     ).createOrReplaceTempView(PENDING_TABLE)
 
 
-def at_once(spark: SparkSession, text: str, event: RecallEvent) -> list[dict[str, Any]]:
-    """What Spark says to the query as it stands, over all rows."""
-    values = text.replace("event.host", "'a'").replace("event.ts", f"timestamp_micros({event.ts})")
-    frame = spark.sql(values)
-    shown = frame.select(
+def answer_at_once(spark: SparkSession, sql: str, event: RecallEvent) -> list[dict[str, Any]]:
+    """The answer of the query over all rows, by Spark alone."""
+    constants = sql.replace("event.host", "'a'").replace(
+        "event.ts", f"timestamp_micros({event.ts})"
+    )
+    frame = spark.sql(constants)
+    json_rows = frame.select(
         F.to_json(F.struct(*[F.col(f"`{c}`") for c in frame.columns]), JSON_WRITE_OPTIONS)
     )
-    return [json.loads(row[0]) for row in shown.collect()]
+    return [json.loads(row[0]) for row in json_rows.collect()]
 
 
-def alike(one: Any, other: Any) -> bool:
-    """Equal; fractions to nine digits, where 0 is what is left when numbers of up to 1000 cancel
-    out.
-    """
-    # An answer does not tell which inputs it is made of, so what may be left is that of the
-    # largest, whatever they are: sums of 30 numbers of up to 1000 are off by some 1e-11, and the
-    # root of a variance by more.
-    if (
-        isinstance(one, float | int)
-        and isinstance(other, float | int)
-        and not isinstance(one, bool)
-    ):
-        return one == other or (
-            isinstance(one, float) and math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-7)
-        )
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return list(one) == list(other) and all(alike(one[name], other[name]) for name in one)
-    return bool(one == other)
+def is_close(a: Any, b: Any) -> bool:
+    """Equal, with fractions equal to nine digits and an absolute tolerance."""
+    # An answer does not show from which inputs it was computed, so the tolerance is that of the
+    # largest: sums of 30 numbers of up to 1000 are off by some 1e-11 where these cancel out, and
+    # the root of a variance by more.
+    if isinstance(a, float | int) and isinstance(b, float | int) and not isinstance(a, bool):
+        return a == b or (isinstance(a, float) and math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-7))
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(map(is_close, a, b))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(is_close(a[name], b[name]) for name in a)
+    return bool(a == b)
 
 
 def _by_keys(rows: list[dict[str, Any]], keys: int | None) -> list[dict[str, Any]]:
@@ -406,7 +409,9 @@ def _by_keys(rows: list[dict[str, Any]], keys: int | None) -> list[dict[str, Any
         return rows
     return sorted(
         rows,
-        key=lambda row: json.dumps([0.0 if one == 0 else one for one in list(row.values())[:keys]]),
+        key=lambda row: json.dumps(
+            [0.0 if value == 0 else value for value in list(row.values())[:keys]]
+        ),
     )
 
 
@@ -418,36 +423,35 @@ SETTINGS = {
 }
 
 
-def check(spark: SparkSession, table: pa.Table, asking: Asking, borders: list[int]) -> None:
+def check(spark: SparkSession, table: pa.Table, query_pair: QueryPair, borders: list[int]) -> None:
     rows = spark.createDataFrame(table)
     rows.createOrReplaceTempView("s")
     spark.createDataFrame(SITES.select(["host", "site"])).createOrReplaceTempView("r")
-    whole = at_once(spark, asking.spark, EVENT)
-    found = in_pieces(spark, asking.asked, rows, borders, EVENT)
-    assert alike(_by_keys(found, asking.keys), _by_keys(whole, asking.keys)), (
-        asking.asked,
-        found,
-        whole,
+    expected = answer_at_once(spark, query_pair.spark, EVENT)
+    answer = answer_in_pieces(spark, query_pair.recall, rows, borders, EVENT)
+    assert is_close(_by_keys(answer, query_pair.keys), _by_keys(expected, query_pair.keys)), (
+        query_pair.recall,
+        answer,
+        expected,
     )
 
 
 @settings(max_examples=25, **SETTINGS)
 @given(tables(), queries(), st.lists(st.integers(1, MINUTES), max_size=4))
-def test_pieces_make_the_whole(
-    spark: SparkSession, table: pa.Table, asking: Asking, borders: list[int]
+def test_merged_answer_equals_the_query_over_all_rows(
+    spark: SparkSession, table: pa.Table, query_pair: QueryPair, borders: list[int]
 ) -> None:
-    """The merged answer is that of the query over everything."""
-    check(spark, table, asking, borders)
+    check(spark, table, query_pair, borders)
 
 
-def test_rows_without_an_order_have_one_all_the_same(spark: SparkSession) -> None:
-    """Whichever engine merges: `in_pieces` compares them."""
+def test_rows_without_order_by_have_a_fixed_order(spark: SparkSession) -> None:
+    """Whichever engine merges; `answer_in_pieces` compares them."""
     ts = pa.array([to_micros(START) + n for n in range(9)], pa.timestamp("us", tz="UTC"))
     rows = spark.createDataFrame(
         pa.table({"ts": ts, "n": [None, 1, -1] * 3, "v": [-1e-39, 0.0, None] * 3})
     )
-    asking = "SELECT n % 2 AS k, sum(v) / nullif(count(*), 0) AS c FROM s GROUP BY n % 2"
-    assert len(in_pieces(spark, asking, rows, [], EVENT)) == 3
+    sql = "SELECT n % 2 AS k, sum(v) / nullif(count(*), 0) AS c FROM s GROUP BY n % 2"
+    assert len(answer_in_pieces(spark, sql, rows, [], EVENT)) == 3
 
 
 PROGRESS = Progress("queries", 50)
@@ -457,15 +461,14 @@ PROGRESS = Progress("queries", 50)
 @pytest.mark.timeout(3000)
 @settings(max_examples=1000, **SETTINGS)
 @given(tables(), queries(), st.lists(st.integers(1, MINUTES), max_size=6))
-def test_pieces_make_the_whole_for_long(
-    spark: SparkSession, table: pa.Table, asking: Asking, borders: list[int]
+def test_merged_answer_equals_the_query_over_all_rows_at_length(
+    spark: SparkSession, table: pa.Table, query_pair: QueryPair, borders: list[int]
 ) -> None:
-    """The same, for many more queries."""
-    check(spark, table, asking, borders)
+    check(spark, table, query_pair, borders)
     PROGRESS.step()
 
 
-def test_sketches_keep_to_their_error(spark: SparkSession) -> None:
+def test_sketches_stay_within_their_error_bounds(spark: SparkSession) -> None:
     """Merged sketches over 20,000 rows in eleven pieces lie within what their aggregates state."""
     rng = random.Random(3)
     count, hosts = 20_000, 6_000
@@ -477,8 +480,11 @@ def test_sketches_keep_to_their_error(spark: SparkSession) -> None:
         "v": [rng.lognormvariate(0, 2) for _ in range(count)],
     }
     rows = spark.createDataFrame(pa.table(columns))
-    asking = "SELECT approx_count_distinct(host) AS n, approx_percentile(v, array(0.1, 0.5, 0.99)) AS q FROM s"
-    ((answer),) = in_pieces(spark, asking, rows, list(range(5, 55, 5)), EVENT)
+    sql = (
+        "SELECT approx_count_distinct(host) AS n, "
+        "approx_percentile(v, array(0.1, 0.5, 0.99)) AS q FROM s"
+    )
+    ((answer),) = answer_in_pieces(spark, sql, rows, list(range(5, 55, 5)), EVENT)
     exact = len(Counter(columns["host"]))
     assert abs(answer["n"] - exact) <= 4 * 0.0163 * exact
     ordered = sorted(columns["v"])

@@ -1,6 +1,4 @@
-"""Stride scheduling: shares follow tickets, nobody starves, coming and going gives neither credit
-nor debt.
-"""
+"""Stride scheduling: shares follow tickets, no task starves, and no task gains by rejoining."""
 
 import math
 import random
@@ -13,143 +11,145 @@ from recall.scheduling.run_length import choose_run_length
 from recall.scheduling.stride import StrideScheduler
 
 
-def turns(stride: StrideScheduler[str], able: list[str], count: int) -> Counter[str]:
-    """Who got how many turns."""
-    given_to: Counter[str] = Counter()
+def serve(scheduler: StrideScheduler[str], ready: list[str], count: int) -> Counter[str]:
+    """Give out `count` pieces; returns how many each task received."""
+    pieces: Counter[str] = Counter()
     for _ in range(count):
-        task = stride.next_task(able)
+        task = scheduler.next_task(ready)
         assert task is not None
-        stride.charge_pieces({task: 1})
-        given_to[task] += 1
-    return given_to
+        scheduler.charge_pieces({task: 1})
+        pieces[task] += 1
+    return pieces
+
+
+def scheduler_with(tickets: list[int]) -> StrideScheduler[int]:
+    scheduler: StrideScheduler[int] = StrideScheduler()
+    for number, count in enumerate(tickets):
+        scheduler.join(number, count)
+    return scheduler
+
+
+def assert_shares_follow_tickets(
+    received: Counter[int], tickets: list[int], tolerance: float
+) -> None:
+    """Within 10 %, or a number of pieces if that is more."""
+    for number, count in enumerate(tickets):
+        share = received.total() * count / sum(tickets)
+        assert abs(received[number] - share) <= max(0.1 * share, tolerance)
 
 
 @given(st.lists(st.integers(1, 50), min_size=2, max_size=8))
 def test_shares_follow_tickets(tickets: list[int]) -> None:
-    """Within 10 % once everybody has had some turns; here each is off by at most one turn or so."""
-    stride: StrideScheduler[str] = StrideScheduler()
-    for number, count in enumerate(tickets):
-        stride.join(str(number), count)
-    total = sum(tickets)
-    rounds = 40 * total // min(tickets)
-    found = turns(stride, [str(n) for n in range(len(tickets))], rounds)
-    for number, count in enumerate(tickets):
-        wanted = rounds * count / total
-        assert abs(found[str(number)] - wanted) <= max(0.1 * wanted, 2)
+    scheduler = scheduler_with(tickets)
+    received: Counter[int] = Counter()
+    for _ in range(40 * sum(tickets) // min(tickets)):
+        task = scheduler.next_task(range(len(tickets)))
+        assert task is not None
+        scheduler.charge_pieces({task: 1})
+        received[task] += 1
+    assert_shares_follow_tickets(received, tickets, tolerance=2)
 
 
-def test_one_two_four() -> None:
-    stride: StrideScheduler[str] = StrideScheduler()
-    for name, tickets in (("a", 100), ("b", 200), ("c", 400)):
-        stride.join(name, tickets)
-    assert turns(stride, ["a", "b", "c"], 700) == {"a": 100, "b": 200, "c": 400}
+def test_shares_of_one_two_and_four_are_exact() -> None:
+    scheduler: StrideScheduler[str] = StrideScheduler()
+    for task, tickets in (("a", 100), ("b", 200), ("c", 400)):
+        scheduler.join(task, tickets)
+    assert serve(scheduler, ["a", "b", "c"], 700) == {"a": 100, "b": 200, "c": 400}
 
 
 @given(st.integers(0, 2**32), st.integers(1, 6))
-def test_who_comes_and_goes_gains_nothing(seed: int, count: int) -> None:
-    """A task that leaves and comes again, over and over, gets no more than its share; the others
-    get theirs.
-    """
+def test_task_that_rejoins_repeatedly_gains_nothing(seed: int, count: int) -> None:
     rng = random.Random(seed)
-    stride: StrideScheduler[str] = StrideScheduler()
-    steady = [f"steady {n}" for n in range(count)]
-    for name in steady:
-        stride.join(name, 100)
-    stride.join("restless", 100)
-    found: Counter[str] = Counter()
+    scheduler: StrideScheduler[str] = StrideScheduler()
+    steady_tasks = [f"steady {number}" for number in range(count)]
+    for task in [*steady_tasks, "restless"]:
+        scheduler.join(task, 100)
+    received: Counter[str] = Counter()
     for _ in range(200 * (count + 1)):
         if rng.random() < 0.5:
-            stride.leave("restless")
-            stride.join("restless", 100)
-        task = stride.next_task([*steady, "restless"])
-        assert task is not None
-        stride.charge_pieces({task: 1})
-        found[task] += 1
-    assert found["restless"] <= 200 + 2
-    assert all(found[name] >= 200 - 2 for name in steady)
+            scheduler.leave("restless")
+            scheduler.join("restless", 100)
+        received += serve(scheduler, [*steady_tasks, "restless"], 1)
+    assert received["restless"] <= 200 + 2
+    assert all(received[task] >= 200 - 2 for task in steady_tasks)
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=6), st.integers(1, 8))
-def test_shares_hold_where_turns_are_given_together(tickets: list[int], pieces: int) -> None:
-    """All whose turn comes before the next one of who is served are served with it."""
-    stride: StrideScheduler[int] = StrideScheduler()
-    for number, count in enumerate(tickets):
-        stride.join(number, count)
-    found: Counter[int] = Counter()
-    while min((found[number] for number in range(len(tickets))), default=0) < 40 * pieces:
-        task = stride.next_task(range(len(tickets)))
+def test_shares_follow_tickets_when_due_tasks_are_served_together(
+    tickets: list[int], pieces: int
+) -> None:
+    scheduler = scheduler_with(tickets)
+    tasks = range(len(tickets))
+    received: Counter[int] = Counter(dict.fromkeys(tasks, 0))
+    while min(received.values()) < 40 * pieces:
+        task = scheduler.next_task(tasks)
         assert task is not None
-        others = [
-            n for n in range(len(tickets)) if n != task and stride.is_due_before(n, task, pieces)
-        ]
-        together = dict.fromkeys([task, *others], pieces)
-        stride.charge_pieces(together)
-        found.update(together)
-    total = sum(found.values())
-    for number, count in enumerate(tickets):
-        wanted = total * count / sum(tickets)
-        assert abs(found[number] - wanted) <= max(0.1 * wanted, 2 * pieces)
+        served = {task: pieces}
+        for candidate in tasks:
+            if candidate != task and scheduler.is_due_before(candidate, task, pieces):
+                served[candidate] = pieces
+        scheduler.charge_pieces(served)
+        received.update(served)
+    assert_shares_follow_tickets(received, tickets, tolerance=2 * pieces)
 
 
-def test_nobody_starves_beside_a_giant() -> None:
-    stride: StrideScheduler[str] = StrideScheduler()
-    stride.join("giant", 100_000)
-    stride.join("dwarf", 1)
-    assert turns(stride, ["giant", "dwarf"], 200_100)["dwarf"] >= 1
+def test_task_with_few_tickets_does_not_starve() -> None:
+    scheduler: StrideScheduler[str] = StrideScheduler()
+    scheduler.join("many", 100_000)
+    scheduler.join("one", 1)
+    assert serve(scheduler, ["many", "one"], 200_100)["one"] >= 1
 
 
 @given(st.lists(st.integers(1, 20), min_size=2, max_size=5), st.integers(0, 2**32))
 def test_shares_follow_tickets_in_runs_of_pieces(tickets: list[int], seed: int) -> None:
-    """A task that gets several pieces at once has had as many turns."""
     rng = random.Random(seed)
-    stride: StrideScheduler[int] = StrideScheduler()
-    for number, count in enumerate(tickets):
-        stride.join(number, count)
-    found: Counter[int] = Counter()
+    scheduler = scheduler_with(tickets)
+    received: Counter[int] = Counter()
     for _ in range(60 * sum(tickets)):
-        task = stride.next_task(range(len(tickets)))
+        task = scheduler.next_task(range(len(tickets)))
         assert task is not None
         pieces = rng.randint(1, 4)
-        stride.charge_pieces({task: pieces})
-        found[task] += pieces
-    for number, count in enumerate(tickets):
-        wanted = found.total() * count / sum(tickets)
-        assert abs(found[number] - wanted) <= max(0.1 * wanted, 8)
+        scheduler.charge_pieces({task: pieces})
+        received[task] += pieces
+    assert_shares_follow_tickets(received, tickets, tolerance=8)
 
 
 @given(st.integers(1, 2000), st.none() | st.just(0.0) | st.floats(0.0001, 10))
-def test_runs_grow_and_end(total: int, each: float | None) -> None:
-    """Alone, a task of n pieces needs about log₇ n queries, none of which takes much over a second."""
-    read, runs = 0, []
-    while read < total:
-        runs.append(choose_run_length(read, total - read, each, is_alone=True))
-        read += runs[-1]
-    assert read == total and runs[0] == 1
-    assert each is None or all(pieces == 1 or pieces * each <= 1.0 for pieces in runs)
-    if each is None:
+def test_runs_grow_and_stay_short(pieces: int, seconds_per_piece: float | None) -> None:
+    """Alone, a task of n pieces needs about log₇ n queries, none of which takes over a second."""
+    pieces_read = 0
+    runs: list[int] = []
+    while pieces_read < pieces:
+        run = choose_run_length(pieces_read, pieces - pieces_read, seconds_per_piece, is_alone=True)
+        runs.append(run)
+        pieces_read += run
+    assert pieces_read == pieces
+    assert runs[0] == 1
+    if seconds_per_piece is None:
         assert set(runs) == {1}
-    elif each * total <= 1.0:
-        assert len(runs) <= math.log(total, 7) + 2
+        return
+    assert all(run == 1 or run * seconds_per_piece <= 1.0 for run in runs)
+    if seconds_per_piece * pieces <= 1.0:
+        assert len(runs) <= math.log(pieces, 7) + 2
 
 
 @given(st.integers(0, 2000), st.integers(1, 2000))
-def test_a_turn_is_one_piece_where_others_wait(read: int, left: int) -> None:
-    assert choose_run_length(read, left, 0.0, is_alone=False) == 1
+def test_run_is_one_piece_while_other_tasks_are_ready(pieces_read: int, pieces_left: int) -> None:
+    assert choose_run_length(pieces_read, pieces_left, 0.0, is_alone=False) == 1
 
 
-def test_the_second_level_waits_for_the_first() -> None:
-    stride: StrideScheduler[str] = StrideScheduler()
-    stride.join("background", 100_000, level=1)
-    stride.join("user", 1, level=0)
-    assert turns(stride, ["background", "user"], 50) == {"user": 50}
-    assert turns(stride, ["background"], 5) == {"background": 5}
+def test_second_level_waits_for_the_first() -> None:
+    scheduler: StrideScheduler[str] = StrideScheduler()
+    scheduler.join("background", 100_000, level=1)
+    scheduler.join("user", 1, level=0)
+    assert serve(scheduler, ["background", "user"], 50) == {"user": 50}
+    assert serve(scheduler, ["background"], 5) == {"background": 5}
 
 
-def test_more_tickets_count_from_then_on() -> None:
-    stride: StrideScheduler[str] = StrideScheduler()
-    stride.join("a", 100)
-    stride.join("b", 100)
-    turns(stride, ["a", "b"], 100)
-    stride.join("a", 900)
-    found = turns(stride, ["a", "b"], 1000)
-    assert abs(found["a"] - 900) <= 10
+def test_changed_tickets_count_from_then_on() -> None:
+    scheduler: StrideScheduler[str] = StrideScheduler()
+    scheduler.join("a", 100)
+    scheduler.join("b", 100)
+    serve(scheduler, ["a", "b"], 100)
+    scheduler.join("a", 900)
+    assert abs(serve(scheduler, ["a", "b"], 1000)["a"] - 900) <= 10

@@ -258,13 +258,13 @@ def _attribute_equalities(select: exp.Select, aliases: set[str]) -> Iterator[tup
         equality = condition.unnest()
         if not isinstance(equality, exp.EQ):
             continue
-        left, right = equality.this, equality.expression
-        if not isinstance(left, exp.Column) or not isinstance(right, exp.Column):
+        a, b = equality.this, equality.expression
+        if not isinstance(a, exp.Column) or not isinstance(b, exp.Column):
             continue
-        if left.table.lower() in aliases and right.table.lower() == EVENT:
-            yield left.name, right.name
-        if right.table.lower() in aliases and left.table.lower() == EVENT:
-            yield right.name, left.name
+        if a.table.lower() in aliases and b.table.lower() == EVENT:
+            yield a.name, b.name
+        if b.table.lower() in aliases and a.table.lower() == EVENT:
+            yield b.name, a.name
 
 
 def _name_outputs(select: exp.Select) -> None:

@@ -75,7 +75,9 @@ class ExpressionWriter:
         """An expression of any type."""
         if isinstance(node, exp.Paren):
             inner = self.write(node.this)
-            return inner if inner.literal is not None else replace(inner, sql=f"({inner.sql})")
+            if inner.literal is not None:
+                return inner
+            return replace(inner, sql=f"({inner.sql})")
         if self._group_values is not None:
             group_value = self._write_in_group(node, self._group_values)
             if group_value is not None:
@@ -139,9 +141,9 @@ class ExpressionWriter:
     def _write_predicate(self, node: exp.Expr) -> str:
         if isinstance(node, exp.And | exp.Or):
             operator = "AND" if isinstance(node, exp.And) else "OR"
-            left = self.write_condition(node.left)
-            right = self.write_condition(node.right)
-            return f"({left} {operator} {right})"
+            left_sql = self.write_condition(node.left)
+            right_sql = self.write_condition(node.right)
+            return f"({left_sql} {operator} {right_sql})"
         if isinstance(node, exp.Not):
             return f"(NOT {self.write_condition(node.this)})"
         if type(node) in _COMPARISONS:
@@ -162,9 +164,9 @@ class ExpressionWriter:
         sql = node.sql(dialect="spark")
         raise NotPlain(f"{sql[:_MAX_QUOTED_SQL_LENGTH]} is left to Spark")
 
-    def _write_comparison(self, left: exp.Expr, operator: str, right: exp.Expr) -> str:
-        left_value = self.write(left)
-        right_value = self.write(right)
+    def _write_comparison(self, left_node: exp.Expr, operator: str, right_node: exp.Expr) -> str:
+        left_value = self.write(left_node)
+        right_value = self.write(right_node)
         common_type = _common_type(left_value, right_value)
         if common_type == "boolean" and operator not in ("=", "<>"):
             raise NotPlain("an order of booleans")
@@ -223,7 +225,9 @@ class ExpressionWriter:
         if isinstance(node, exp.Avg):
             number = self.cast_to(operand, "double")
             return PlainAggregate("avg", number, TypedExpression(f"avg({number})", "double"))
-        sum_type: PlainType = "double" if operand.type == "double" else "bigint"
+        sum_type: PlainType = "bigint"
+        if operand.type == "double":
+            sum_type = "double"
         sum_sql = f"CAST(sum({operand.sql}) AS {sum_type.upper()})"
         return PlainAggregate("sum", operand.sql, TypedExpression(sum_sql, sum_type))
 
@@ -272,7 +276,8 @@ def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
             raise NotPlain("a string with escapes")
         return TypedExpression("", "string", text)
     if not node.is_int:
-        return TypedExpression("", "double" if "e" in text.lower() else "decimal", text)
+        has_exponent = "e" in text.lower()
+        return TypedExpression("", "double" if has_exponent else "decimal", text)
     number = int(text)
     if -(1 << 31) <= number < 1 << 31:
         return TypedExpression("", "int", text)
@@ -289,17 +294,17 @@ def _python_value(text: str, constant_type: PlainType) -> int | float | str:
     return text
 
 
-def _common_type(left: TypedExpression, right: TypedExpression) -> PlainType:
+def _common_type(a: TypedExpression, b: TypedExpression) -> PlainType:
     """The type in which two values are compared or computed; at most one of them is a constant."""
-    if left.literal is not None and right.literal is not None:
+    if a.literal is not None and b.literal is not None:
         raise NotPlain("an operation on constants only")
-    types = {left.type, right.type}
+    types = {a.type, b.type}
     if types == {"decimal", "double"}:
         return "double"
     if types <= set(_NUMERIC_TYPES):
         return max(types, key=_NUMERIC_TYPES.index)
     if len(types) == 1 and "decimal" not in types:
-        return left.type
+        return a.type
     raise NotPlain("an operation on values of different types")
 
 

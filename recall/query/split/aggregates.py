@@ -180,7 +180,9 @@ def _struct_without_nulls(values: Sequence[exp.Expr]) -> exp.Expr:
 
 
 def _split_quantile(node: exp.Expr, name: str) -> AggregateParts:
-    quantiles = (0.5,) if isinstance(node, exp.Median) else _quantiles(node, name)
+    quantiles: tuple[float, ...] = (0.5,)
+    if not isinstance(node, exp.Median):
+        quantiles = _quantiles(node, name)
     values = exp.ArrayAgg(this=_as_double(node.this))
     return AggregateParts("percentile", (values,), quantiles, _returns_array(node))
 

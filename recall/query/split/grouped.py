@@ -115,7 +115,9 @@ class _GroupSplitter:
         number = len(self._aggregates)
         value_column = f"_v{number}"
         aggregate_parts = split_aggregate(node, self._types.get(value_column))
-        condition = None if aggregate is node else aggregate.expression
+        condition: exp.Expr | None = None
+        if aggregate is not node:
+            condition = aggregate.expression
         part_columns = []
         for part_number, part in enumerate(aggregate_parts.parts):
             part_column = f"_a{number}_{part_number}"

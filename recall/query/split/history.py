@@ -63,9 +63,9 @@ def _reads_history(source: exp.Expr, tables: Tables, local_tables: LocalTables) 
 def _union_reads_history(
     union: exp.SetOperation, tables: Tables, local_tables: LocalTables
 ) -> bool:
-    left = _reads_history(union.this, tables, local_tables)
-    right = _reads_history(union.expression, tables, local_tables)
-    if not left and not right:
+    first_reads_history = _reads_history(union.this, tables, local_tables)
+    second_reads_history = _reads_history(union.expression, tables, local_tables)
+    if not first_reads_history and not second_reads_history:
         return False
     if not isinstance(union, exp.Union) or union.args.get("distinct"):
         raise Unsupported("only UNION ALL of streams can be split into pieces of history", union)

@@ -1,0 +1,85 @@
+"""Queries about an event, lifted to many events."""
+
+import pytest
+
+from recall.query.bind import PhysicalTables
+from recall.query.lift import EventScope, QueryInputs, TableBindings, lift_query
+from recall.query.parsing import Unsupported
+from recall.query.shape import Tables
+
+TABLES = Tables(
+    {"cpu": "ts", "ping": "at"},
+    frozenset({"hosts"}),
+    {
+        "load": "SELECT host, window.end AS ts, avg(cpu) AS cpu FROM cpu "
+        "GROUP BY host, window(ts, '5 minutes')"
+    },
+)
+SCOPE = EventScope(TABLES, ("host",))
+BINDINGS = TableBindings(
+    PhysicalTables({"cpu": "cpu", "ping": "ping", "hosts": "hosts"}),
+    PhysicalTables({"cpu": "cpu"}),
+    "pending",
+)
+
+
+def read_inputs(sql: str) -> QueryInputs:
+    return lift_query(sql, SCOPE, BINDINGS).inputs
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT event.nothing AS x FROM cpu", "no attribute 'nothing'; available: eid, host, ts"),
+        ("SELECT host FROM elsewhere", "unknown table"),
+        ("SELECT host FROM cpu WHERE EXISTS (SELECT 1 FROM ping)", "EXISTS"),
+        ("SELECT (SELECT max(cpu) FROM cpu) AS x FROM ping", "FROM only"),
+        ("SELECT host FROM cpu WHERE host IN (SELECT host FROM ping)", "FROM only"),
+        ("SELECT host FROM cpu RIGHT JOIN hosts USING (host)", "RIGHT"),
+        ("SELECT host FROM cpu AS event", "reserved for the new event"),
+        ("SELECT DISTINCT host FROM cpu LIMIT 3", "DISTINCT"),
+        ("SELECT host FROM cpu LIMIT 3 OFFSET 1", "OFFSET"),
+    ],
+)
+def test_unsupported_queries_are_rejected_with_a_reason(sql: str, message: str) -> None:
+    with pytest.raises(Unsupported, match=message):
+        lift_query(sql, SCOPE, BINDINGS)
+
+
+def test_inputs_of_derived_streams_reach_back_by_the_window() -> None:
+    inputs = read_inputs("SELECT cpu FROM load WHERE host = event.host")
+    assert inputs.streams == frozenset()
+    assert inputs.derived == {"cpu"}
+    assert inputs.reach == 300_000_000
+
+
+def test_equality_with_an_attribute_filters_the_stream() -> None:
+    inputs = read_inputs("SELECT cpu FROM cpu c WHERE c.host = event.host")
+    assert inputs.attribute_filters == (("cpu", "host", "host"),)
+
+
+def test_equality_of_one_of_two_reads_does_not_filter_the_stream() -> None:
+    inputs = read_inputs(
+        "SELECT a.cpu AS x FROM (SELECT cpu FROM cpu WHERE host = event.host) a "
+        "JOIN (SELECT cpu FROM cpu) b ON a.cpu = b.cpu"
+    )
+    assert inputs.attribute_filters == ()
+
+
+def test_limit_counts_for_each_event() -> None:
+    sql = lift_query("SELECT host FROM cpu ORDER BY cpu LIMIT 2", SCOPE, BINDINGS).sql
+    assert "ROW_NUMBER() OVER (PARTITION BY `cpu`.`_eid` ORDER BY cpu)" in sql
+    assert "WHERE _row <= 2" in sql
+
+
+def test_aggregate_without_groups_has_a_row_for_each_event() -> None:
+    sql = lift_query("SELECT count(*) AS n FROM cpu", SCOPE, BINDINGS).sql
+    assert "FROM pending AS _p LEFT JOIN" in sql
+    assert "GROUP BY `_p`.`_eid`" in sql
+
+
+def test_time_range_is_not_checked_if_all_rows_are_in_range() -> None:
+    checked = lift_query("SELECT host FROM cpu", SCOPE, BINDINGS).sql
+    unchecked = lift_query("SELECT host FROM cpu", SCOPE, BINDINGS, rows_in_range=True).sql
+    assert "`_low`" in checked
+    assert "`_low`" not in unchecked

@@ -1,0 +1,74 @@
+"""Plain queries: which queries are, and how their constants become data."""
+
+import pytest
+
+from recall.query.parsing import parse
+from recall.query.plain import DuckDBDialect, NotPlain, PlainQuery, SparkDialect, to_plain
+
+TABLES = {
+    "cpu": {
+        "host": "string",
+        "ts": "timestamp",
+        "cpu": "double",
+        "n": "bigint",
+        "d": "decimal(9,2)",
+    }
+}
+
+
+def write(sql: str, **output_types: str) -> PlainQuery:
+    return to_plain(parse(sql), TABLES, output_types, DuckDBDialect())
+
+
+def test_queries_that_differ_in_constants_are_equal() -> None:
+    sql = "SELECT host, ts FROM cpu WHERE host = 'a' AND n > 5"
+    first = write(sql, host="string")
+    second = write(sql.replace("'a'", "'b'").replace("5", "7"), host="string")
+    assert first == second
+    assert first.constants == ("a", 5)
+    assert second.constants == ("b", 7)
+    assert first.constant_types == ("string", "bigint")
+
+
+def test_source_and_constants_are_put_between_the_parts_of_the_text() -> None:
+    query = write("SELECT host, ts FROM cpu WHERE cpu > 5", host="string")
+    assert query.sql("constants", "rows") == (
+        'SELECT _c.rule AS rule, "cpu"."ts" AS ts, "cpu"."host" AS c0  FROM rows AS "cpu" '
+        'CROSS JOIN constants AS _c WHERE ("cpu"."cpu" > _c.p0)'
+    )
+
+
+def test_sliding_windows_are_cut_into_panes() -> None:
+    query = write(
+        "SELECT host, window.end AS ts, avg(cpu) AS a FROM cpu "
+        "GROUP BY host, window(ts, '10 minutes', '4 minutes')",
+        host="string",
+        a="double",
+    )
+    assert query.paned_query is not None
+    assert query.paned_query.pane_length == 120_000_000
+    assert 'sum("cpu"."cpu") AS a0_0, count("cpu"."cpu") AS a0_1' in query.paned_query.partial[0]
+
+
+def test_spark_keeps_no_panes() -> None:
+    sql = "SELECT max(ts) AS ts FROM cpu GROUP BY window(ts, '10 minutes', '4 minutes')"
+    assert to_plain(parse(sql), TABLES, {}, SparkDialect()).paned_query is None
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT host, ts FROM cpu WHERE host LIKE 'a%'", "left to Spark"),
+        ("SELECT host, ts FROM cpu ORDER BY ts", "other clauses"),
+        ("SELECT host, ts FROM ping", "something else than one stream"),
+        ("SELECT host, ts FROM cpu WHERE d > 5", "of another type"),
+        ("SELECT host, ts FROM cpu WHERE 1 = 1", "constants only"),
+        ("SELECT host, ts FROM cpu WHERE host = 'it\\'s'", "escapes"),
+        ("SELECT host, ts FROM cpu WHERE 5 / n > 1", "may be zero"),
+        ("SELECT n AS host, ts FROM cpu", "outputs of other types"),
+        ("SELECT host, ts, n FROM cpu", "unique name"),
+    ],
+)
+def test_other_queries_are_left_to_spark(sql: str, message: str) -> None:
+    with pytest.raises(NotPlain, match=message):
+        write(sql, host="string")

@@ -1,0 +1,28 @@
+"""Lengths of runs of pieces."""
+
+import pytest
+
+from recall.scheduling.run_length import choose_run_length
+
+
+@pytest.mark.parametrize(
+    ("pieces_read", "pieces_left", "seconds_per_piece", "run_length"),
+    [
+        (0, 100, 0.0, 1),
+        (1, 100, 0.0, 6),
+        (7, 100, 0.0, 42),
+        (7, 20, 0.0, 20),
+        (7, 100, 0.1, 10),
+        (7, 100, 30.0, 1),
+        (7, 100, None, 1),
+    ],
+)
+def test_runs_grow_up_to_a_second(
+    pieces_read: int, pieces_left: int, seconds_per_piece: float | None, run_length: int
+) -> None:
+    chosen = choose_run_length(pieces_read, pieces_left, seconds_per_piece, is_alone=True)
+    assert chosen == run_length
+
+
+def test_run_is_one_piece_while_other_tasks_are_ready() -> None:
+    assert choose_run_length(7, 100, 0.0, is_alone=False) == 1

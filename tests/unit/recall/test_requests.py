@@ -1,0 +1,98 @@
+"""Requests of recalls: stored questions, pieces of history and coverage."""
+
+from dataclasses import asdict
+from uuid import UUID
+
+import pytest
+
+from recall.requests import (
+    AnyQuestion,
+    Order,
+    RecallEvent,
+    SimilarQuestion,
+    SqlQuestion,
+    compute_coverage,
+    enclosing_range,
+    parse_question,
+    plan_pieces,
+    task_id,
+)
+
+SIMILAR = SimilarQuestion(
+    range=None, every=5.0, order="mixed", contexts=("running",), k=3, measure="jaccard", gap=0
+)
+SQL = SqlQuestion(
+    range=30,
+    every=5.0,
+    order="newest",
+    sql="SELECT count(*) AS n FROM cpu",
+    streams={"cpu": "ts"},
+    relations=("hosts",),
+    derived={},
+    attributes={"host": "string"},
+    own={},
+    columns={"n": "bigint"},
+)
+CHUNKS = [(1, None, 10), (2, 10, 20), (3, 20, None)]
+
+
+def similar_question(range_: int | None, order: Order) -> SimilarQuestion:
+    return SimilarQuestion(range_, 5.0, order, contexts=(), k=3, measure="jaccard", gap=0)
+
+
+@pytest.mark.parametrize("question", [SIMILAR, SQL])
+def test_stored_question_is_read_back(question: AnyQuestion) -> None:
+    assert parse_question(asdict(question)) == question
+
+
+def test_stored_event_is_read_back() -> None:
+    event = RecallEvent(UUID(int=1), 5, {"host": "a"}, {"host": "a", "cpu": 95.0})
+    assert RecallEvent.from_json(event.eid, event.to_json()) == event
+
+
+def test_task_id_does_not_change() -> None:
+    """Stored tasks are found by it."""
+    task = task_id("g/Busy", "v1", "norm", UUID(int=1))
+    assert task == UUID("3c500ca5-995a-51ad-9471-8a8a2daa51d4")
+
+
+@pytest.mark.parametrize(
+    ("range_", "order", "pieces"),
+    [
+        (None, "newest", [(3, 20, 25), (2, 10, 20), (1, None, 10)]),
+        (None, "oldest", [(1, None, 10), (2, 10, 20), (3, 20, 25)]),
+        (10, "newest", [(3, 20, 25), (2, 15, 20)]),
+        (18, "mixed", [(3, 20, 25), (2, 10, 20), (1, 7, 10)]),
+    ],
+)
+def test_chunks_are_cut_to_the_requested_range(
+    range_: int | None, order: Order, pieces: list[tuple[int, int | None, int]]
+) -> None:
+    assert plan_pieces(CHUNKS, 25, similar_question(range_, order)) == pieces
+
+
+def test_chunks_after_the_event_are_not_read() -> None:
+    assert plan_pieces(CHUNKS, 15, similar_question(None, "newest")) == [(2, 10, 15), (1, None, 10)]
+
+
+def test_enclosing_range_may_have_no_beginning() -> None:
+    assert enclosing_range([(3, 20, 25), (2, 10, 20)]) == (10, 25)
+    assert enclosing_range([(2, 10, 20), (1, None, 10)]) == (None, 20)
+
+
+def test_coverage_of_an_intermediate_answer_is_what_was_read() -> None:
+    pieces = [(3, 20, 25), (2, 10, 20), (1, 0, 10)]
+    coverage = compute_coverage(pieces, pieces_done=2, failed=1)
+    assert (coverage.asked_from, coverage.read_from, coverage.read_to) == (0, 10, 25)
+    assert (coverage.read, coverage.left, coverage.failed) == (1, 1, 1)
+    assert coverage.partial
+    assert not coverage.final
+
+
+def test_coverage_of_the_final_answer_includes_what_summaries_rule_out() -> None:
+    pieces = [(1, 0, 10), (3, 20, 25), (2, 10, 20)]
+    coverage = compute_coverage(pieces, pieces_done=3, failed=0, skipped=1)
+    assert (coverage.read_from, coverage.read_to) == (0, 25)
+    assert (coverage.read, coverage.by_summary) == (2, 1)
+    assert coverage.final
+    assert not coverage.partial
