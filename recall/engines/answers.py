@@ -59,7 +59,9 @@ def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict
         for values in table.to_pylist():
             row = {name: to_json_value(values[column]) for name, column in outputs.items()}
             rows_by_event.setdefault(values[EID], []).append(row)
-    return {eid: order_rows([(0, row) for row in rows]) for eid, rows in rows_by_event.items()}
+    for rows in rows_by_event.values():
+        rows.sort(key=orjson.dumps)
+    return rows_by_event
 
 
 def _row_order(numbered_row: tuple[int, dict[str, Any]]) -> tuple[int, bytes]:

@@ -23,7 +23,7 @@ from recall.query import (
     lift_query,
     split_query,
 )
-from recall.requests import Piece, RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 
 # The rows of contexts and surroundings: by table, then by event ID.
 EventTables = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
@@ -138,6 +138,19 @@ class PartialQuery:
     template: Template
     event_pieces: EventPieces
     event_tables: EventTables
+
+    @property
+    def events(self) -> list[RecallEvent]:
+        return [event for event, _ in self.event_pieces]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for _, piece in self.event_pieces]
+
+    @property
+    def range(self) -> tuple[int | None, int]:
+        """The event time that is read: [low, high) in microseconds; low None: unbounded."""
+        return enclosing_range(self.pieces)
 
 
 def merge_partials(

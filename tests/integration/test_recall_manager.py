@@ -488,7 +488,7 @@ def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
             go_on(manager, lambda task=task: past.task(task)["state"] == "failed")
         fine = past.ask(1, rule="g/fine")
         go_on(manager, lambda: past.task(fine)["state"] == "done")
-    assert "not asked" in past.task(task)["error"] and past.task(task)["seconds"] == 0
+    assert "not started" in past.task(task)["error"] and past.task(task)["seconds"] == 0
 
 
 def test_a_query_that_takes_too_long_is_cancelled_and_given_up(
