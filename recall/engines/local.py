@@ -62,10 +62,14 @@ class LocalEngine:
 
         Raises `SparkRequired` if one of the queries is not supported.
         """
-        portable_queries = [self._portable_query(query.template) for query in partial_queries]
-        streams = {stream for query in partial_queries for stream in _streams(query.template)}
+        portable_queries: list[PortableQuery] = []
+        streams: set[str] = set()
+        pieces: list[Piece] = []
+        for query in partial_queries:
+            portable_queries.append(self._portable_query(query.template))
+            streams |= _streams(query.template)
+            pieces += query.pieces
         (stream,) = streams
-        pieces = [piece for query in partial_queries for piece in _pieces(query)]
         snapshot = self._reader.snapshot(stream, *enclosing_range(pieces))
         if not snapshot.rows and not snapshot.files:
             return [{} for _ in partial_queries]
@@ -186,16 +190,12 @@ def _streams(template: Template) -> frozenset[str]:
     return template.partial.inputs.streams
 
 
-def _pieces(query: PartialQuery) -> list[Piece]:
-    return [piece for _, piece in query.event_pieces]
-
-
 def _query_sql(
     number: int, query: PartialQuery, portable: PortableQuery, snapshot: StreamSnapshot
 ) -> str:
     """The statement of one query over the scan, reading its registered events."""
     statement = portable.filtered_sql
-    if _all_rows_in_range(snapshot, _pieces(query)):
+    if _all_rows_in_range(snapshot, query.pieces):
         statement = portable.rows_in_range_sql
     limit = row_limit(len(query.event_pieces))
     return f'WITH "{PENDING_TABLE}" AS (FROM "_pending_{number}") {statement} LIMIT {limit}'
@@ -217,8 +217,7 @@ def _shared_column_filter(
     """By text column, the only values that can match in any of some queries."""
     filters = []
     for query in partial_queries:
-        events = [event for event, _ in query.event_pieces]
-        filters.append(build_column_filter(query.template, stream, columns, events))
+        filters.append(build_column_filter(query.template, stream, columns, query.events))
     shared_columns = set.intersection(*map(set, filters))
     values_by_column = {}
     for name in sorted(shared_columns):
@@ -240,15 +239,15 @@ def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> boo
     """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
     if snapshot.rows:
         return False
-    lows = [low for _, low, _ in pieces if low is not None]
-    latest_low = max(lows, default=None)
-    earliest_high = min(high for _, _, high in pieces)
-    return all(
-        file.has_exact_bounds
-        and (latest_low is None or file.oldest >= latest_low)
-        and file.newest < earliest_high
-        for file in snapshot.all_files
-    )
+    _, lows, highs = zip(*pieces, strict=True)
+    latest_low = max((low for low in lows if low is not None), default=None)
+    earliest_high = min(highs)
+    for file in snapshot.all_files:
+        if not file.has_exact_bounds or file.newest >= earliest_high:
+            return False
+        if latest_low is not None and file.oldest < latest_low:
+            return False
+    return True
 
 
 def _to_spark_types(template: Template, rows: pa.Table) -> pa.Table:

@@ -19,7 +19,7 @@ from recall.engines.portable import to_portable
 from recall.engines.spark import SparkEngine
 from recall.engines.template import EventPieces, EventTables, PartialQuery, Template, relabel_event
 from recall.errors import SparkRequired
-from recall.requests import Piece, RecallEvent, enclosing_range
+from recall.requests import Piece, RecallEvent
 
 EngineSetting = Literal["auto", "spark", "local"]
 # Partial answers by event ID; an event without matching rows has none.
@@ -70,7 +70,7 @@ class EngineRouter:
         """
         spans = []
         for query in partial_queries:
-            spans.append((query.template, *_query_range(query)))
+            spans.append((query.template, *query.range))
         try:
             yield self.spark.acquire(spans)
         finally:
@@ -186,7 +186,7 @@ class EngineRouter:
 
     def _compute_single(self, query: PartialQuery) -> PartialAnswers:
         if self._derived is not None:
-            template = self._derived.read_archived(query.template, *_query_range(query))
+            template = self._derived.read_archived(query.template, *query.range)
             query = replace(query, template=template)
         if self._local is None or not self._local.supports(query.template):
             return self._compute_with_spark(query)
@@ -241,11 +241,6 @@ class _CacheLookup:
     query: PartialQuery
     keys: Mapping[UUID, Hashable]
     answers: dict[Hashable, pa.Table | None]
-
-
-def _query_range(query: PartialQuery) -> tuple[int | None, int]:
-    """The range of event time that a query reads: [low, high) in microseconds."""
-    return enclosing_range(piece for _, piece in query.event_pieces)
 
 
 def _answers_by_event(query: PartialQuery, lookup: _CacheLookup) -> PartialAnswers:

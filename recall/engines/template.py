@@ -20,7 +20,7 @@ from recall.query import (
     sql_names,
 )
 from recall.query.split import Split, split_query
-from recall.requests import Piece, RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 
 # The rows of contexts and surroundings: by table, then by event ID.
 EventTables = Mapping[str, Mapping[str, Sequence[Mapping[str, Any]]]]
@@ -135,6 +135,19 @@ class PartialQuery:
     template: Template
     event_pieces: EventPieces
     event_tables: EventTables
+
+    @property
+    def events(self) -> list[RecallEvent]:
+        return [event for event, _ in self.event_pieces]
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [piece for _, piece in self.event_pieces]
+
+    @property
+    def range(self) -> tuple[int | None, int]:
+        """The event time that is read: [low, high) in microseconds; low None: unbounded."""
+        return enclosing_range(self.pieces)
 
 
 def merge_partials(

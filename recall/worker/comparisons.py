@@ -147,8 +147,9 @@ class ComparisonRunner:
     ) -> TurnResult:
         task, state, turn_end = active_task.task, active_task.comparison, active_task.turn_end
         assert task.pieces is not None and state is not None
-        turn_chunks = [chunk for chunk, _, _ in task.pieces[task.next : turn_end]]
-        failed = task.failed + sum(chunk in abandoned for chunk in turn_chunks)
+        failed = task.failed
+        for chunk, _, _ in task.pieces[task.next : turn_end]:
+            failed += chunk in abandoned
         coverage = compute_coverage(task.pieces, turn_end, failed, task.skipped)
         # While the first piece is being prepared, a turn may only have skipped pieces.
         has_read = coverage.read + failed > 0

@@ -74,11 +74,11 @@ class Dispatcher:
 
     def _dispatch_one(self, ready: Sequence[ActiveTask]) -> list[Task] | None:
         candidates = _suspects(ready) or ready
-        task_ids = [candidate.task.id for candidate in candidates]
-        task_id = self._active_tasks.stride.next_task(task_ids)
+        candidates_by_id = {candidate.task.id: candidate for candidate in candidates}
+        task_id = self._active_tasks.stride.next_task(candidates_by_id)
         if task_id is None:
             return None
-        active_task = self._active_tasks.tasks[task_id]
+        active_task = candidates_by_id[task_id]
         if active_task.is_background:
             # No user waits: read the newest piece first, so that older tasks can join on the way.
             background = [candidate for candidate in candidates if candidate.is_background]
@@ -339,8 +339,12 @@ def _suspects(ready: Sequence[ActiveTask]) -> list[ActiveTask]:
         for active_task in ready
         if active_task.task.tries and active_task.is_background == only_background
     ]
-    max_tries = max((active_task.task.tries for active_task in tried), default=0)
-    return [active_task for active_task in tried if active_task.task.tries == max_tries]
+    max_tries = max(map(_tries, tried), default=0)
+    return [active_task for active_task in tried if _tries(active_task) == max_tries]
+
+
+def _tries(active_task: ActiveTask) -> int:
+    return active_task.task.tries
 
 
 def _background_priority(active_task: ActiveTask) -> tuple[Any, ...]:
