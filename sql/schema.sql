@@ -2,14 +2,9 @@
 -- Applied once to each database, and again when this text has changed: every statement may run on a database that an
 -- older text has made. Times are UTC.
 
-CREATE TABLE IF NOT EXISTS schema_version (
-    version integer PRIMARY KEY
-);
-INSERT INTO schema_version VALUES (1) ON CONFLICT DO NOTHING;
-
 -- Who may write. A process of a role takes the next epoch when it starts and names it in each transaction:
 -- one that was replaced finds a newer epoch and stops.
-CREATE TABLE IF NOT EXISTS processes (
+CREATE TABLE processes (
     role       text PRIMARY KEY,
     epoch      bigint NOT NULL,
     pid        integer NOT NULL,
@@ -17,14 +12,14 @@ CREATE TABLE IF NOT EXISTS processes (
     beat_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
     state      text NOT NULL,
     -- Start of the process to its first committed batch.
-    first_commit_seconds double precision
+    first_commit_seconds double precision,
+    -- Why the last process of the role ended, and when; NULL: it did not fail, or one has run since.
+    error text,
+    failed_at timestamptz
 );
--- Why the last process of the role ended, and when; NULL: it did not fail, or one has run since.
-ALTER TABLE processes ADD COLUMN IF NOT EXISTS error text;
-ALTER TABLE processes ADD COLUMN IF NOT EXISTS failed_at timestamptz;
 
 -- Who may ask the server for what. Of a token only its SHA-256 is kept.
-CREATE TABLE IF NOT EXISTS tokens (
+CREATE TABLE tokens (
     id         text PRIMARY KEY,
     name       text NOT NULL,
     role       text NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
@@ -32,10 +27,10 @@ CREATE TABLE IF NOT EXISTS tokens (
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     revoked_at timestamptz
 );
-CREATE UNIQUE INDEX IF NOT EXISTS tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
+CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
 
 -- How far each stream has been read, in event time.
-CREATE TABLE IF NOT EXISTS streams (
+CREATE TABLE streams (
     name     text PRIMARY KEY,
     -- Newest event time of all finished source units; late or not is judged against it.
     newest   timestamptz,
@@ -45,7 +40,7 @@ CREATE TABLE IF NOT EXISTS streams (
 
 -- The ingest ledger: one row for each source unit (a file, a pushed batch, a range of a Kafka partition).
 -- Counters belong to the unit and are replaced when it is read again, never added.
-CREATE TABLE IF NOT EXISTS units (
+CREATE TABLE units (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     stream      text NOT NULL,
     unit        text NOT NULL,
@@ -63,37 +58,31 @@ CREATE TABLE IF NOT EXISTS units (
     -- Archived rows that have left with their chunk when it expired.
     forgotten   bigint NOT NULL DEFAULT 0,
     done_at     timestamptz,
+    -- Dead letters that are kept no longer. Units that will not be read again are folded into one row of their stream,
+    -- named by an empty text: how many.
+    dropped bigint NOT NULL DEFAULT 0,
+    folded bigint NOT NULL DEFAULT 0,
+    -- Of CSV: how its lines are read. NULL: they are JSON.
+    fields text[],
     UNIQUE (stream, unit)
 );
 
-ALTER TABLE units ADD COLUMN IF NOT EXISTS expired bigint NOT NULL DEFAULT 0;
-ALTER TABLE units ADD COLUMN IF NOT EXISTS forgotten bigint NOT NULL DEFAULT 0;
--- Dead letters that are kept no longer. Units that will not be read again are folded into one row of their stream,
--- named by an empty text: how many.
-ALTER TABLE units ADD COLUMN IF NOT EXISTS dropped bigint NOT NULL DEFAULT 0;
-ALTER TABLE units ADD COLUMN IF NOT EXISTS folded bigint NOT NULL DEFAULT 0;
-
-CREATE TABLE IF NOT EXISTS dead_letters (
+CREATE TABLE dead_letters (
     unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,
     line     bigint NOT NULL,
-    reason   text NOT NULL,
+    reason   text NOT NULL CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired')),
     detail   text NOT NULL,
     raw      bytea NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Somebody wants it retried; the live process does that.
+    retry boolean NOT NULL DEFAULT false,
     PRIMARY KEY (unit_id, line)
 );
-ALTER TABLE dead_letters DROP CONSTRAINT IF EXISTS dead_letters_reason_check, ADD CONSTRAINT dead_letters_reason_check
-    CHECK (reason IN ('malformed', 'quarantined', 'conflict', 'expired'));
-
--- Somebody wants it retried; the live process does that.
-ALTER TABLE dead_letters ADD COLUMN IF NOT EXISTS retry boolean NOT NULL DEFAULT false;
-CREATE INDEX IF NOT EXISTS dead_letters_by_time ON dead_letters (at);
-CREATE INDEX IF NOT EXISTS dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
--- Of CSV: how its lines are read. NULL: they are JSON.
-ALTER TABLE units ADD COLUMN IF NOT EXISTS fields text[];
+CREATE INDEX dead_letters_by_time ON dead_letters (at);
+CREATE INDEX dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
 
 -- How far each partition of a Kafka topic has been read: the offset of its next record, and in event time as a stream.
-CREATE TABLE IF NOT EXISTS partitions (
+CREATE TABLE partitions (
     stream    text NOT NULL,
     partition text NOT NULL,
     next      bigint NOT NULL,
@@ -103,18 +92,18 @@ CREATE TABLE IF NOT EXISTS partitions (
 );
 
 -- What was posted under an idempotency key: the same key with other content is refused.
-CREATE TABLE IF NOT EXISTS pushes (
+CREATE TABLE pushes (
     stream text NOT NULL,
     key    text NOT NULL,
     digest bytea NOT NULL,
     at     timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (stream, key)
 );
-CREATE INDEX IF NOT EXISTS pushes_by_time ON pushes (at);
+CREATE INDEX pushes_by_time ON pushes (at);
 
 -- The chunk catalog: intervals [from_ts, to_ts) of event time that cut the whole archive, without gap or overlap.
 -- from_ts NULL: from the beginning of time (the oldest). to_ts NULL: not fixed yet (the newest).
-CREATE TABLE IF NOT EXISTS chunks (
+CREATE TABLE chunks (
     id        integer PRIMARY KEY,
     from_ts   timestamptz,
     to_ts     timestamptz,
@@ -129,13 +118,8 @@ CREATE TABLE IF NOT EXISTS chunks (
     CHECK (from_ts < to_ts)
 );
 
-ALTER TABLE chunks ADD COLUMN IF NOT EXISTS expired_at timestamptz;
-ALTER TABLE chunks ADD COLUMN IF NOT EXISTS version bigint NOT NULL DEFAULT 0;
-ALTER TABLE chunks ADD COLUMN IF NOT EXISTS late_at timestamptz;
-ALTER TABLE chunks DROP COLUMN IF EXISTS clustered_at;
-
 -- What was done for a chunk (see `archiver.lifecycle`), and at which version of it.
-CREATE TABLE IF NOT EXISTS preparations (
+CREATE TABLE preparations (
     chunk   integer NOT NULL REFERENCES chunks (id) ON DELETE CASCADE,
     name    text NOT NULL,
     version bigint NOT NULL,
@@ -144,40 +128,39 @@ CREATE TABLE IF NOT EXISTS preparations (
 );
 
 -- Versions of small relations, as they were read: valid from a point of event time until the key's next version.
-CREATE TABLE IF NOT EXISTS relation_versions (
+CREATE TABLE relation_versions (
     relation   text NOT NULL,
     key        jsonb NOT NULL,
     valid_from timestamptz NOT NULL,
     -- NULL: the row was gone from its source.
     row        jsonb,
+    -- When it was read, by the clock.
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (relation, key, valid_from)
 );
 
--- When it was read, by the clock.
-ALTER TABLE relation_versions ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
-
 -- Relations whose source could not be read when it was read last, and since when that is so.
-CREATE TABLE IF NOT EXISTS relation_errors (
+CREATE TABLE relation_errors (
     relation text PRIMARY KEY,
     error    text NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 -- Desired rules, as applied, and what runs of them.
-CREATE TABLE IF NOT EXISTS rules (
+CREATE TABLE rules (
     rule       text PRIMARY KEY,
     version    text NOT NULL,
     -- Everything needed to run it, see `moirae.rules.definition`.
     definition jsonb NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE TABLE IF NOT EXISTS rules_revision (
+CREATE TABLE rules_revision (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     revision bigint NOT NULL
 );
-INSERT INTO rules_revision VALUES (true, 0) ON CONFLICT DO NOTHING;
+INSERT INTO rules_revision VALUES (true, 0);
 -- The workspace's rule files, as a running workspace last took them in.
-CREATE TABLE IF NOT EXISTS rule_files (
+CREATE TABLE rule_files (
     one       boolean PRIMARY KEY DEFAULT true CHECK (one),
     -- How often another look was asked for, and up to which of these requests it was taken.
     asked     bigint NOT NULL DEFAULT 0,
@@ -186,13 +169,13 @@ CREATE TABLE IF NOT EXISTS rule_files (
     digest    text,
     looked_at timestamptz,
     -- Why they were refused, one text a problem; NULL: they are applied.
-    problems  jsonb
+    problems  jsonb,
+    -- The hash of files that are being checked, and how many processes have begun to and have not told what they found.
+    checking text,
+    tries integer NOT NULL DEFAULT 0
 );
-INSERT INTO rule_files VALUES (true) ON CONFLICT DO NOTHING;
--- The hash of files that are being checked, and how many processes have begun to and have not told what they found.
-ALTER TABLE rule_files ADD COLUMN IF NOT EXISTS checking text;
-ALTER TABLE rule_files ADD COLUMN IF NOT EXISTS tries integer NOT NULL DEFAULT 0;
-CREATE TABLE IF NOT EXISTS deployments (
+INSERT INTO rule_files VALUES (true);
+CREATE TABLE deployments (
     rule       text NOT NULL,
     version    text NOT NULL,
     -- Events before this point of event time are settled. NULL: from the beginning of time.
@@ -201,19 +184,19 @@ CREATE TABLE IF NOT EXISTS deployments (
     failures   integer NOT NULL DEFAULT 0,
     error      text,
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- From which event time on live has judged it without a break (NULL: from the beginning); from which on live knows by
+    -- itself what is the first event of an alert. What lies before is found by views.
+    live_from timestamptz,
+    corpus_from timestamptz,
+    -- Whether it is quarantined because it was not admitted, and for nothing that it did.
+    refused boolean NOT NULL DEFAULT false,
+    -- Since when it runs no more; NULL: it runs, or has been stopped for long.
+    stopped_at timestamptz,
     PRIMARY KEY (rule, version)
 );
--- From which event time on live has judged it without a break (NULL: from the beginning); from which on live knows by
--- itself what is the first event of an alert. What lies before is found by views.
-ALTER TABLE deployments ADD COLUMN IF NOT EXISTS live_from timestamptz;
-ALTER TABLE deployments ADD COLUMN IF NOT EXISTS corpus_from timestamptz;
--- Whether it is quarantined because it was not admitted, and for nothing that it did.
-ALTER TABLE deployments ADD COLUMN IF NOT EXISTS refused boolean NOT NULL DEFAULT false;
--- Since when it runs no more; NULL: it runs, or has been stopped for long.
-ALTER TABLE deployments ADD COLUMN IF NOT EXISTS stopped_at timestamptz;
 
 -- Views: the events of a rule's version in a chunk that live has not judged are found, with the corpus they belong to.
-CREATE TABLE IF NOT EXISTS views (
+CREATE TABLE views (
     rule     text NOT NULL,
     version  text NOT NULL,
     chunk    integer NOT NULL,
@@ -233,7 +216,7 @@ CREATE TABLE IF NOT EXISTS views (
 );
 
 -- Chunks of derived streams that are archived, by version of the stream.
-CREATE TABLE IF NOT EXISTS derived_chunks (
+CREATE TABLE derived_chunks (
     stream   text NOT NULL,
     version  text NOT NULL,
     chunk    integer NOT NULL,
@@ -246,7 +229,7 @@ CREATE TABLE IF NOT EXISTS derived_chunks (
 );
 
 -- What rules are charged with: failures; statements or processes that were stopped over them; floods.
-CREATE TABLE IF NOT EXISTS rule_errors (
+CREATE TABLE rule_errors (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule     text NOT NULL,
     version  text NOT NULL,
@@ -259,10 +242,10 @@ CREATE TABLE IF NOT EXISTS rule_errors (
     first_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_at  timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE UNIQUE INDEX IF NOT EXISTS rule_errors_once
+CREATE UNIQUE INDEX rule_errors_once
     ON rule_errors (rule, version, kind, md5(message || coalesce(event::text, '')));
 
-CREATE TABLE IF NOT EXISTS events (
+CREATE TABLE events (
     seq         bigint GENERATED ALWAYS AS IDENTITY,
     eid         uuid NOT NULL,
     rule        text NOT NULL,
@@ -273,17 +256,17 @@ CREATE TABLE IF NOT EXISTS events (
     attributes  jsonb NOT NULL,
     settled     boolean NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Found by a view, after it was over.
+    past boolean NOT NULL DEFAULT false,
     PRIMARY KEY (rule, version, eid)
 );
--- Found by a view, after it was over.
-ALTER TABLE events ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
-CREATE INDEX IF NOT EXISTS events_by_time ON events (ts DESC, eid);
-CREATE INDEX IF NOT EXISTS events_by_eid ON events (eid);
-CREATE INDEX IF NOT EXISTS events_unsettled ON events (rule, fingerprint) WHERE NOT settled;
-CREATE INDEX IF NOT EXISTS events_of_alert ON events (rule, fingerprint, ts);
-CREATE INDEX IF NOT EXISTS events_by_seq ON events (seq) WHERE settled;
+CREATE INDEX events_by_time ON events (ts DESC, eid);
+CREATE INDEX events_by_eid ON events (eid);
+CREATE INDEX events_unsettled ON events (rule, fingerprint) WHERE NOT settled;
+CREATE INDEX events_of_alert ON events (rule, fingerprint, ts);
+CREATE INDEX events_by_seq ON events (seq) WHERE settled;
 
-CREATE TABLE IF NOT EXISTS alerts (
+CREATE TABLE alerts (
     id          uuid PRIMARY KEY,
     eid         uuid NOT NULL,
     rule        text NOT NULL,
@@ -306,18 +289,18 @@ CREATE TABLE IF NOT EXISTS alerts (
     -- By the clock: when it was first written, and when it first stood as firing (provisional or settled).
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     raised_at   timestamptz,
-    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp()
+    updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Found by a view, after it was over: nobody is told.
+    past boolean NOT NULL DEFAULT false
 );
--- Found by a view, after it was over: nobody is told.
-ALTER TABLE alerts ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
-CREATE INDEX IF NOT EXISTS alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
-CREATE INDEX IF NOT EXISTS alerts_by_start ON alerts (starts_at DESC, id);
-CREATE INDEX IF NOT EXISTS alerts_by_eid ON alerts (eid);
-CREATE INDEX IF NOT EXISTS alerts_by_fingerprint ON alerts (rule, version, fingerprint);
-CREATE INDEX IF NOT EXISTS alerts_by_update ON alerts (rule, updated_at);
+CREATE INDEX alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
+CREATE INDEX alerts_by_start ON alerts (starts_at DESC, id);
+CREATE INDEX alerts_by_eid ON alerts (eid);
+CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
+CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
 
 -- What people did about an alert.
-CREATE TABLE IF NOT EXISTS alert_notes (
+CREATE TABLE alert_notes (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
     kind     text NOT NULL CHECK (kind IN ('ack', 'note', 'resolution')),
@@ -326,10 +309,10 @@ CREATE TABLE IF NOT EXISTS alert_notes (
     tag      text,
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE INDEX IF NOT EXISTS alert_notes_by_alert ON alert_notes (alert_id);
+CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);
 
 -- What people say of single hits: whether a past event helps with an event. The last word counts.
-CREATE TABLE IF NOT EXISTS judgements (
+CREATE TABLE judgements (
     eid      uuid NOT NULL,
     past_eid uuid NOT NULL,
     helps    boolean NOT NULL,
@@ -337,10 +320,10 @@ CREATE TABLE IF NOT EXISTS judgements (
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (eid, past_eid)
 );
-CREATE INDEX IF NOT EXISTS judgements_by_past ON judgements (past_eid);
+CREATE INDEX judgements_by_past ON judgements (past_eid);
 
 -- What the scores of a similarity recall were worth, learned from resolved alerts: see `recall.similarity.calibration`.
-CREATE TABLE IF NOT EXISTS calibrations (
+CREATE TABLE calibrations (
     rule       text NOT NULL,
     version    text NOT NULL,
     recall     text NOT NULL,
@@ -350,7 +333,7 @@ CREATE TABLE IF NOT EXISTS calibrations (
 );
 
 -- Contexts and surroundings of the events that recalls are about: by name, rows of columns.
-CREATE TABLE IF NOT EXISTS contexts (
+CREATE TABLE contexts (
     rule         text NOT NULL,
     version      text NOT NULL,
     eid          uuid NOT NULL,
@@ -361,29 +344,29 @@ CREATE TABLE IF NOT EXISTS contexts (
     settled      boolean NOT NULL,
     -- In which order events entered the corpus of their rule, to be compared with; NULL: not in it (yet).
     corpus       bigint,
+    -- Computed by a view, after the event was over.
+    past boolean NOT NULL DEFAULT false,
+    -- When it was computed as it is, by the clock.
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Of contexts and surroundings that are cut at the limit of rows: how many rows there were, by name; NULL: none is cut.
+    cut jsonb,
     PRIMARY KEY (rule, version, eid)
 );
--- Computed by a view, after the event was over.
-ALTER TABLE contexts ADD COLUMN IF NOT EXISTS past boolean NOT NULL DEFAULT false;
--- When it was computed as it is, by the clock.
-ALTER TABLE contexts ADD COLUMN IF NOT EXISTS at timestamptz NOT NULL DEFAULT clock_timestamp();
--- Of contexts and surroundings that are cut at the limit of rows: how many rows there were, by name; NULL: none is cut.
-ALTER TABLE contexts ADD COLUMN IF NOT EXISTS cut jsonb;
-CREATE INDEX IF NOT EXISTS contexts_cut ON contexts (rule) WHERE cut IS NOT NULL;
-CREATE SEQUENCE IF NOT EXISTS corpus_numbers;
-CREATE UNIQUE INDEX IF NOT EXISTS contexts_by_number ON contexts (corpus);
-CREATE INDEX IF NOT EXISTS contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
-CREATE INDEX IF NOT EXISTS contexts_by_eid ON contexts (eid);
-CREATE INDEX IF NOT EXISTS contexts_by_time ON contexts (ts);
+CREATE INDEX contexts_cut ON contexts (rule) WHERE cut IS NOT NULL;
+CREATE SEQUENCE corpus_numbers;
+CREATE UNIQUE INDEX contexts_by_number ON contexts (corpus);
+CREATE INDEX contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
+CREATE INDEX contexts_by_eid ON contexts (eid);
+CREATE INDEX contexts_by_time ON contexts (ts);
 -- The highest number of the corpus that is in the archive only: its chunk has expired.
-CREATE TABLE IF NOT EXISTS corpus_forgotten (
+CREATE TABLE corpus_forgotten (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     number bigint NOT NULL
 );
-INSERT INTO corpus_forgotten VALUES (true, 0) ON CONFLICT DO NOTHING;
+INSERT INTO corpus_forgotten VALUES (true, 0);
 
 -- The recall ledger: one task for each event and recall.
-CREATE TABLE IF NOT EXISTS tasks (
+CREATE TABLE tasks (
     id         uuid PRIMARY KEY,
     eid        uuid NOT NULL,
     rule       text NOT NULL,
@@ -392,7 +375,8 @@ CREATE TABLE IF NOT EXISTS tasks (
     -- What is asked, and about what: see `recall.request`.
     request    jsonb NOT NULL,
     event      jsonb NOT NULL,
-    state      text NOT NULL DEFAULT 'waiting',
+    state      text NOT NULL DEFAULT 'waiting'
+        CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed')),
     -- 0: somebody may be waiting; 1: the event was long past when it was found.
     level      integer NOT NULL DEFAULT 0,
     tickets    integer NOT NULL CHECK (tickets >= 1),
@@ -427,34 +411,25 @@ CREATE TABLE IF NOT EXISTS tasks (
     unasked_since timestamptz,
     deadline   timestamptz,
     first_at   timestamptz,
-    ended_at   timestamptz
+    ended_at   timestamptz,
+    -- Since when a query for it is under way: if its process does not come to its end, that counts as a try.
+    asked_at timestamptz,
+    -- From which rows an SQL answer comes: of each query the first of its pieces, the first after it, and how many appends
+    -- of each stream were there; null: it gave nothing.
+    seen jsonb NOT NULL DEFAULT '[]'
 );
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS skipped integer NOT NULL DEFAULT 0;
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS results bigint NOT NULL DEFAULT 0;
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS exceeded boolean NOT NULL DEFAULT false;
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS fence bigint NOT NULL DEFAULT 0;
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS unasked_since timestamptz;
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS deadline timestamptz;
-ALTER TABLE tasks DROP CONSTRAINT IF EXISTS tasks_state_check, ADD CONSTRAINT tasks_state_check
-    CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed'));
-DROP INDEX IF EXISTS tasks_open;
--- Since when a query for it is under way: if its process does not come to its end, that counts as a try.
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS asked_at timestamptz;
--- From which rows an SQL answer comes: of each query the first of its pieces, the first after it, and how many appends
--- of each stream were there; null: it gave nothing.
-ALTER TABLE tasks ADD COLUMN IF NOT EXISTS seen jsonb NOT NULL DEFAULT '[]';
-CREATE INDEX IF NOT EXISTS tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
+CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
-CREATE INDEX IF NOT EXISTS tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;
-CREATE INDEX IF NOT EXISTS tasks_at_work ON tasks (lease) WHERE state = 'running';
-CREATE INDEX IF NOT EXISTS tasks_suspended ON tasks (deadline) WHERE state = 'suspended';
-CREATE SEQUENCE IF NOT EXISTS leases;
-CREATE INDEX IF NOT EXISTS tasks_with_where ON tasks (rule, eid) WHERE request->>'where' IS NOT NULL;
-CREATE INDEX IF NOT EXISTS tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
+CREATE INDEX tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE exceeded;
+CREATE INDEX tasks_at_work ON tasks (lease) WHERE state = 'running';
+CREATE INDEX tasks_suspended ON tasks (deadline) WHERE state = 'suspended';
+CREATE SEQUENCE leases;
+CREATE INDEX tasks_with_where ON tasks (rule, eid) WHERE request->>'where' IS NOT NULL;
+CREATE INDEX tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
     WHERE request->>'kind' = 'similar';
-CREATE INDEX IF NOT EXISTS tasks_by_eid ON tasks (eid);
-CREATE INDEX IF NOT EXISTS tasks_ended ON tasks (((event->>'ts')::bigint)) WHERE ended_at IS NOT NULL;
-CREATE INDEX IF NOT EXISTS tasks_by_rule ON tasks (rule, version);
+CREATE INDEX tasks_by_eid ON tasks (eid);
+CREATE INDEX tasks_ended ON tasks (((event->>'ts')::bigint)) WHERE ended_at IS NOT NULL;
+CREATE INDEX tasks_by_rule ON tasks (rule, version);
 
 -- Into how many of the chunks that a task has read rows have come late since it began: its answers may lack them.
 CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAGE sql STABLE AS $$
@@ -464,7 +439,7 @@ CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAG
 $$;
 
 -- Numbered answers of a task, without gaps. The last one of an ended task is its final answer.
-CREATE TABLE IF NOT EXISTS revisions (
+CREATE TABLE revisions (
     task     uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
     number   integer NOT NULL,
     final    boolean NOT NULL,
@@ -472,36 +447,24 @@ CREATE TABLE IF NOT EXISTS revisions (
     coverage jsonb NOT NULL,
     answer   jsonb NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- For each row of an SQL answer, by output: value, low and high of what is likely over all that was asked for.
+    estimates jsonb,
+    -- Of a final similarity answer: the probability that its best hit is of the same kind, by what was known then. NULL: too
+    -- little was, or the answer was stored by a version that did not keep it.
+    comparable double precision,
     PRIMARY KEY (task, number)
 );
--- For each row of an SQL answer, by output: value, low and high of what is likely over all that was asked for.
-ALTER TABLE revisions ADD COLUMN IF NOT EXISTS estimates jsonb;
--- Of a final similarity answer: the probability that its best hit is of the same kind, by what was known then. NULL: too
--- little was, or the answer was stored by a version that did not keep it.
-ALTER TABLE revisions ADD COLUMN IF NOT EXISTS comparable double precision;
 
 -- What people ask of recalls. `target`: which are meant, see `recall.commands`.
-CREATE TABLE IF NOT EXISTS commands (
+CREATE TABLE commands (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     -- Named by who asks: the same again is the same command.
     key     text NOT NULL UNIQUE,
-    command text NOT NULL,
+    command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate', 'refine')),
     target  jsonb NOT NULL,
     author  text NOT NULL,
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
     done_at timestamptz,
     effect  jsonb
 );
-ALTER TABLE commands DROP CONSTRAINT IF EXISTS commands_command_check, ADD CONSTRAINT commands_command_check
-    CHECK (command IN ('cancel', 'finalize', 'accelerate', 'refine'));
--- They once meant one event, had no key and told their effect in words.
-DO $$ BEGIN
-    IF EXISTS (SELECT FROM information_schema.columns WHERE table_schema = current_schema()
-        AND (table_name, column_name) = ('commands', 'eid')) THEN
-        ALTER TABLE commands ADD COLUMN key text, ADD COLUMN target jsonb;
-        UPDATE commands SET key = 'command ' || id, target = jsonb_build_object('eid', eid);
-        ALTER TABLE commands ALTER COLUMN key SET NOT NULL, ADD UNIQUE (key), ALTER COLUMN target SET NOT NULL,
-            DROP COLUMN eid, ALTER COLUMN effect TYPE jsonb USING NULL;
-    END IF;
-END $$;
-CREATE INDEX IF NOT EXISTS commands_open ON commands (id) WHERE done_at IS NULL;
+CREATE INDEX commands_open ON commands (id) WHERE done_at IS NULL;

@@ -1,0 +1,63 @@
+"""What all gateways share: named statements over one connection, rows as records."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from psycopg import Cursor
+from psycopg.rows import class_row, scalar_row
+
+from sql.connection import Connection
+from sql.loader import load
+
+Record = TypeVar("Record")
+
+
+class Gateway:
+    """The statements of one file in `queries/`, on one connection.
+
+    The caller owns the transaction: without one, each statement commits by itself. Methods raise
+    psycopg's errors (`sql.DatabaseError`).
+    """
+
+    # The name of the file in `queries/`, without `.sql`.
+    queries: ClassVar[str]
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def _execute(self, statement: str, **values: Any) -> Cursor[Any]:
+        return self._connection.execute(load(self.queries)[statement], values)
+
+    def _execute_many(self, statement: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """One round trip for many rows."""
+        with self._connection.cursor() as cursor:
+            cursor.executemany(load(self.queries)[statement], rows)
+
+    def _records(self, record: type[Record], statement: str, **values: Any) -> list[Record]:
+        """All rows as records, whose fields are named like the columns."""
+        with self._connection.cursor(row_factory=class_row(record)) as cursor:
+            return cursor.execute(load(self.queries)[statement], values).fetchall()
+
+    def _record(self, record: type[Record], statement: str, **values: Any) -> Record | None:
+        """The first row as a record; None without rows."""
+        with self._connection.cursor(row_factory=class_row(record)) as cursor:
+            return cursor.execute(load(self.queries)[statement], values).fetchone()
+
+    def _stream(self, record: type[Record], statement: str, **values: Any) -> Iterator[Record]:
+        """Rows as records, fetched in batches while they are read."""
+        with self._connection.cursor(row_factory=class_row(record)) as cursor:
+            yield from cursor.stream(load(self.queries)[statement], values)
+
+    def _column(self, statement: str, **values: Any) -> list[Any]:
+        """The first column of all rows."""
+        with self._connection.cursor(row_factory=scalar_row) as cursor:
+            return cursor.execute(load(self.queries)[statement], values).fetchall()
+
+    def _value(self, statement: str, **values: Any) -> Any:
+        """The first column of the first row; None without rows."""
+        with self._connection.cursor(row_factory=scalar_row) as cursor:
+            return cursor.execute(load(self.queries)[statement], values).fetchone()
+
+    def _pairs(self, statement: str, **values: Any) -> dict[Any, Any]:
+        """Rows of two columns as a mapping of the first to the second."""
+        return dict(self._execute(statement, **values).fetchall())
