@@ -4,7 +4,7 @@ Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what 
 `COMMANDS` what their command lines become. Three of them are sound rules that misbehave when they
 run: tests/integration/test_bad_rules.py, tests/faults/test_rule_bombs.py. What becomes of such
 events when they are judged and shown is tested in tests/e2e/test_odd_values.py and
-tests/unit/test_safe_output.py, the lines for the HTTP API with the server.
+tests/unit/moirae/runtime/test_logs.py, the lines for the HTTP API with the server.
 """
 
 import json

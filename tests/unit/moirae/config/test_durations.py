@@ -1,4 +1,4 @@
-"""Durations in files."""
+"""Durations in configuration files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from moirae.config.durations import (
         ("1w1d1h1m1s1ms", 694_861.001),
     ],
 )
-def test_durations_are_read(text: str, seconds: float) -> None:
+def test_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == timedelta(seconds=seconds)
 
 
@@ -56,7 +56,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
         "٥m",
     ],
 )
-def test_other_texts_are_refused_with_a_hint(text: str) -> None:
+def test_invalid_duration_is_rejected_with_examples(text: str) -> None:
     with pytest.raises(
         ValueError, match=r"is not a duration; write a number with a unit, such as 500ms, 10s"
     ):
@@ -64,19 +64,19 @@ def test_other_texts_are_refused_with_a_hint(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["36501d", "999999999w", "999999999w999999999d999999999h"])
-def test_absurd_durations_are_refused(text: str) -> None:
+def test_duration_over_a_hundred_years_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="longer than 100 years"):
         parse_duration(text)
 
 
 @given(st.integers(0, int(MAX_DURATION.total_seconds() * 1000)))
-def test_what_is_written_reads_back(milliseconds: int) -> None:
+def test_formatted_duration_parses_to_the_same_value(milliseconds: int) -> None:
     span = timedelta(milliseconds=milliseconds)
     assert parse_duration(format_duration(span)) == span
 
 
 @given(st.text())
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_rejected(text: str) -> None:
     with suppress(ValueError):
         assert timedelta(0) <= parse_duration(text) <= MAX_DURATION
 
@@ -84,17 +84,17 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("span", "text"), [(timedelta(0), "0s"), (timedelta(days=14, minutes=90), "14d1h30m")]
 )
-def test_writing(span: timedelta, text: str) -> None:
+def test_duration_is_formatted_with_the_largest_units(span: timedelta, text: str) -> None:
     assert format_duration(span) == text
 
 
 @pytest.mark.parametrize("span", [timedelta(seconds=-1), timedelta(microseconds=1)])
-def test_what_no_text_stands_for_is_not_written(span: timedelta) -> None:
+def test_negative_and_sub_millisecond_durations_are_not_formatted(span: timedelta) -> None:
     with pytest.raises(ValueError, match="non-negative number of milliseconds"):
         format_duration(span)
 
 
-def test_a_number_needs_a_unit() -> None:
+def test_number_without_unit_is_rejected() -> None:
     for number in (5, 1.5, True):
         with pytest.raises(ValidationError, match="a duration needs a unit"):
             TypeAdapter(Duration).validate_python(number)

@@ -1,4 +1,4 @@
-"""From desired and running rules to the steps between them."""
+"""Steps from the running rules to the desired ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +27,7 @@ def test_steps_lead_from_running_to_desired_and_touch_nothing_else(
     assert after == desired
 
 
-def test_each_kind_of_step() -> None:
+def test_step_of_each_kind_names_versions_before_and_after() -> None:
     desired = {
         "new": AppliedVersion("1", "x"),
         "same": AppliedVersion("1", "x"),
@@ -38,10 +38,10 @@ def test_each_kind_of_step() -> None:
         "old": AppliedVersion("1", "x"),
         **{rule: AppliedVersion("1", "x") for rule in ("same", "other", "text")},
     }
-    found = [
+    steps = [
         (step.action, step.rule, step.before, step.after) for step in plan_steps(desired, running)
     ]
-    assert found == [
+    assert steps == [
         ("start", "new", None, "1"),
         ("stop", "old", "1", None),
         ("change", "other", "1", "2"),

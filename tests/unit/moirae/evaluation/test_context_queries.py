@@ -1,4 +1,4 @@
-"""A context of more rows than are kept: which are, and that it is said."""
+"""Contexts as parsed from the answers of their queries."""
 
 from typing import Any
 
@@ -18,8 +18,8 @@ QUERY = {"sql": "SELECT c.cpu FROM cpu c WHERE c.host = event.host", "within": "
 @pytest.fixture
 def rule() -> ActiveRule:
     """A rule with a context and a surrounding."""
-    asked = {"context": {"near": QUERY}, "surroundings": {"around": QUERY}}
-    spec = AlertSpec.model_validate({"alert": "A", "expr": "SELECT host, ts FROM cpu", **asked})
+    questions = {"context": {"near": QUERY}, "surroundings": {"around": QUERY}}
+    spec = AlertSpec.model_validate({"alert": "A", "expr": "SELECT host, ts FROM cpu", **questions})
     answers = {"near": {"cpu": "double"}, "around": {"cpu": "double"}}
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",), answers)
     tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())
@@ -30,18 +30,18 @@ def _texts(count: int) -> list[str]:
     return [orjson.dumps({"cpu": f"{number:05}"}).decode() for number in reversed(range(count))]
 
 
-def test_a_context_that_is_cut_says_how_many_rows_there_were(rule: ActiveRule) -> None:
+def test_truncated_context_reports_its_row_count(rule: ActiveRule) -> None:
     no_spark: Any = None
-    found = ContextEvaluator(no_spark, no_spark).parse_contexts(
+    parsed = ContextEvaluator(no_spark, no_spark).parse_contexts(
         rule, {"near": _texts(CONTEXT_ROWS + 7), "around": _texts(CONTEXT_ROWS)}
     )
-    assert found.cut == {"near": CONTEXT_ROWS + 7}
-    assert [row["cpu"] for row in found.contexts["near"]] == [
+    assert parsed.cut == {"near": CONTEXT_ROWS + 7}
+    assert [row["cpu"] for row in parsed.contexts["near"]] == [
         f"{number:05}" for number in range(CONTEXT_ROWS)
     ]
-    assert len(found.surroundings["around"]) == CONTEXT_ROWS
+    assert len(parsed.surroundings["around"]) == CONTEXT_ROWS
 
 
-def test_a_context_within_the_limit_is_not_cut(rule: ActiveRule) -> None:
+def test_context_within_the_limit_is_complete(rule: ActiveRule) -> None:
     no_spark: Any = None
     assert ContextEvaluator(no_spark, no_spark).parse_contexts(rule, {"near": _texts(3)}).cut == {}

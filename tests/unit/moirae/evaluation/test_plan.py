@@ -1,4 +1,4 @@
-"""Rules that stand together move together, and each stands where it would by itself."""
+"""Cohorts of rules: rules of one position are evaluated together, with the result of each alone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,55 +15,59 @@ SHAPES = [
     Shape(frozenset({"b"}), lag=3),
     Shape(frozenset({"a", "b"})),
 ]
-PLACES = st.lists(
+POSITIONS = st.lists(
     st.tuples(st.sampled_from(SHAPES), st.sampled_from([None, 0, 5, 10])), min_size=1, max_size=8
 )
-MOVES = st.lists(st.tuples(st.sets(st.integers(0, 7)), st.integers(0, 40)), max_size=4)
-MARKS = st.fixed_dictionaries(
+ADVANCES = st.lists(st.tuples(st.sets(st.integers(0, 7)), st.integers(0, 40)), max_size=4)
+WATERMARKS = st.fixed_dictionaries(
     {"a": st.none() | st.integers(0, 60), "b": st.none() | st.integers(0, 60)}
 )
 
 
-def running(number: int, shape: Shape) -> ActiveRule:
+def make_rule(number: int, shape: Shape) -> ActiveRule:
     rule = Rule("g", AlertSpec(alert=f"R{number}", expr="SELECT ts FROM a"))
     return ActiveRule(Definition(rule, {}, (), ()), Tables({"a": "ts", "b": "ts"}), shape)
 
 
-@given(places=PLACES, moves=MOVES, marks=MARKS)
-def test_rules_stand_where_each_would_alone(
-    places: list[tuple[Shape, int | None]],
-    moves: list[tuple[set[int], int]],
-    marks: dict[str, int | None],
+@given(positions=POSITIONS, advances=ADVANCES, watermarks=WATERMARKS)
+def test_cohorts_settle_each_rule_as_if_alone(
+    positions: list[tuple[Shape, int | None]],
+    advances: list[tuple[set[int], int]],
+    watermarks: dict[str, int | None],
 ) -> None:
-    rules = [running(number, shape) for number, (shape, _) in enumerate(places)]
-    alone = {rule.name: settled_to for rule, (_, settled_to) in zip(rules, places, strict=True)}
-    standings = build_cohorts([([rule], alone[rule.name]) for rule in rules])
-    for numbers, high in moves:
-        judged = {f"g/R{number}" for number in numbers} & alone.keys()
-        standings = advance_cohorts(standings, judged, high)
-        alone |= dict.fromkeys(judged, high)
-    assert {rule.name: one.settled_to for one in standings for rule in one.rules} == alone
-    assert sum(len(one.rules) for one in standings) == len(rules)
-    assert all(rule.shape == one.shape for one in standings for rule in one.rules)
-    assert len({(one.shape, one.settled_to) for one in standings}) == len(standings)
+    rules = [make_rule(number, shape) for number, (shape, _) in enumerate(positions)]
+    settled_by_rule = {
+        rule.name: settled_to for rule, (_, settled_to) in zip(rules, positions, strict=True)
+    }
+    cohorts = build_cohorts([([rule], settled_by_rule[rule.name]) for rule in rules])
+    for numbers, high in advances:
+        evaluated = {f"g/R{number}" for number in numbers} & settled_by_rule.keys()
+        cohorts = advance_cohorts(cohorts, evaluated, high)
+        settled_by_rule |= dict.fromkeys(evaluated, high)
+    assert {
+        rule.name: cohort.settled_to for cohort in cohorts for rule in cohort.rules
+    } == settled_by_rule
+    assert sum(len(cohort.rules) for cohort in cohorts) == len(rules)
+    assert all(rule.shape == cohort.shape for cohort in cohorts for rule in cohort.rules)
+    assert len({(cohort.shape, cohort.settled_to) for cohort in cohorts}) == len(cohorts)
 
     slices = {
         rule.name: (part.low, part.high)
-        for part in due_slices(standings, marks)
+        for part in due_slices(cohorts, watermarks)
         for rule in part.rules
     }
     for rule in rules:
-        ((part, *others),) = [
-            due_slices(build_cohorts([([rule], alone[rule.name])]), marks) or [None]
+        ((part, *further),) = [
+            due_slices(build_cohorts([([rule], settled_by_rule[rule.name])]), watermarks) or [None]
         ]
-        assert not others
+        assert not further
         assert slices.get(rule.name) == (
-            None if part is None else (alone[rule.name], horizon(rule.shape, marks))
+            None if part is None else (settled_by_rule[rule.name], horizon(rule.shape, watermarks))
         )
 
 
-def test_all_of_them_move_as_they_are() -> None:
-    rules = [running(number, SHAPES[0]) for number in range(3)]
+def test_cohort_that_advances_whole_is_not_split() -> None:
+    rules = [make_rule(number, SHAPES[0]) for number in range(3)]
     (before,) = build_cohorts([(rules, 5)])
     (after,) = advance_cohorts([before], {rule.name for rule in rules}, 9)
     assert after.settled_to == 9

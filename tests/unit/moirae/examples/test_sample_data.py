@@ -55,10 +55,10 @@ def test_each_cause_occurs_more_than_once_and_the_newest_has_a_past() -> None:
     assert min(main_processes.values()) >= 2
     newest = max(INCIDENTS, key=lambda incident: incident.start)
     assert main_processes[newest.processes[0]] >= 3
-    other_causes_there = {i.processes[0] for i in INCIDENTS if i.host == newest.host} - {
+    other_causes_on_host = {i.processes[0] for i in INCIDENTS if i.host == newest.host} - {
         newest.processes[0]
     }
-    assert len(other_causes_there) >= 2
+    assert len(other_causes_on_host) >= 2
 
 
 def test_processes_of_an_incident_run_when_it_starts() -> None:
@@ -75,7 +75,7 @@ def test_processes_of_an_incident_run_when_it_starts() -> None:
         assert set(incident.processes) <= running
 
 
-def test_one_host_is_silent_for_a_while() -> None:
+def test_silent_host_has_no_rows_during_its_silence() -> None:
     name, silent_from, silent_to = SILENCE
     start = END - SPAN
     for rows in sample_rows(END).values():

@@ -1,5 +1,5 @@
-"""A version of a derived stream that nobody wants: its files count as used until it is gone from
-the database.
+"""Removal of versions of derived streams that no rule uses: their files count as used until the
+database no longer lists the version.
 """
 
 from pathlib import Path
@@ -10,17 +10,19 @@ from archiver.storage.base import LocalStorage
 from moirae.history.derived_streams import DerivedStreamBuilder
 
 
-def test_the_database_forgets_last_and_a_store_that_is_away_ends_nothing(tmp_path: Path) -> None:
+def test_unneeded_version_leaves_the_database_last_and_survives_a_storage_failure(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "derived" / "v1" / "streams" / "d").mkdir(parents=True)
-    looking, steps = MagicMock(), []
-    looking.execute.return_value.fetchall.return_value = [("d", "v1")]
-    streams = DerivedStreamBuilder(looking, MagicMock(), tmp_path, MagicMock(), MagicMock())
-    away = StorageFailed("away")
-    with patch.object(LocalStorage, "touch", side_effect=away):
+    connection, steps = MagicMock(), []
+    connection.execute.return_value.fetchall.return_value = [("d", "v1")]
+    streams = DerivedStreamBuilder(connection, MagicMock(), tmp_path, MagicMock(), MagicMock())
+    failure = StorageFailed("unreachable")
+    with patch.object(LocalStorage, "touch", side_effect=failure):
         streams.remove_unneeded([], 0.0)
-    assert looking.execute.call_count == 1, "nothing is forgotten"
-    looking.execute.side_effect = lambda *values: (
-        steps.append(len(values)) or looking.execute.return_value
+    assert connection.execute.call_count == 1, "the database still lists the version"
+    connection.execute.side_effect = lambda *values: (
+        steps.append(len(values)) or connection.execute.return_value
     )
     with patch.object(LocalStorage, "touch", side_effect=lambda: steps.append(0)):
         streams.remove_unneeded([], 0.0)

@@ -37,11 +37,11 @@ EVENT = {
         ("<b>{{ labels.severity }}</b>", "<b>page</b>"),
     ],
 )
-def test_filling(template: str, text: str) -> None:
+def test_template_is_rendered(template: str, text: str) -> None:
     assert render(template, {"event": EVENT, "labels": {"severity": "page"}}) == text
 
 
-def test_names() -> None:
+def test_variables_exclude_those_of_loops() -> None:
     assert find_variables(
         "{{ event.x }} {% for a in rows if a > b %}{{ a }}{{ loop.index }}{% endfor %}"
     ) == {*("event", "rows", "b")}
@@ -73,18 +73,18 @@ def test_names() -> None:
         ("{% if %}", "Expected an expression"),
     ],
 )
-def test_what_is_refused(template: str, message: str) -> None:
+def test_forbidden_or_failing_template_is_rejected(template: str, message: str) -> None:
     with pytest.raises(TemplateFault, match=r"(?i)" + message.replace("*", r"\*")):
         render(template, {"event": EVENT})
 
 
-def test_the_line_of_a_fault() -> None:
+def test_fault_has_its_line() -> None:
     with pytest.raises(TemplateFault) as caught:
         find_variables("a\nb {{ x | }}\n")
     assert caught.value.line == 2
 
 
-def test_output_is_cut() -> None:
+def test_long_output_is_truncated() -> None:
     template = "{% for row in rows %}" + "x" * 1000 + "{% endfor %}"
     assert len(render(template, {"rows": range(10**9)})) == MAX_OUTPUT
 
@@ -98,7 +98,7 @@ def test_output_is_cut() -> None:
         "{{ (event.big * event.big * event.big) | string | length }}",
     ],
 )
-def test_nothing_takes_long(template: str) -> None:
+def test_huge_operands_render_within_a_second(template: str) -> None:
     begin = time.monotonic()
     render(template, {"event": EVENT})
     assert time.monotonic() - begin < 1
@@ -147,7 +147,7 @@ PIECES += [
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join))
-def test_any_text_is_a_template_or_refused(text: str) -> None:
+def test_any_text_is_rendered_or_rejected(text: str) -> None:
     with suppress(TemplateFault):
         find_variables(text)
         render(text, {"event": EVENT})

@@ -1,4 +1,4 @@
-"""Keys that are accepted and change nothing are told with their place."""
+"""Keys that are accepted without effect are reported with their position."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ WARNINGS = [
 ]
 
 
-def test_keys_of_rules_without_an_effect_are_warnings_at_their_place() -> None:
+def test_rule_key_without_effect_is_a_warning_at_its_position() -> None:
     rules, problems = parse_rules("r.yaml", RULES)
     assert not problems
     assert [str(problem) for problem in find_unused_keys(rules)] == WARNINGS
@@ -57,7 +57,7 @@ def test_keys_of_rules_without_an_effect_are_warnings_at_their_place() -> None:
         ),
     ],
 )
-def test_keys_of_the_workspace_without_an_effect_are_warnings_at_their_place(
+def test_workspace_key_without_effect_is_a_warning_at_its_position(
     tmp_path: Path, text: str, warnings: list[str]
 ) -> None:
     file = tmp_path / "moirae.yaml"

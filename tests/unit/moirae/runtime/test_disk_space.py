@@ -17,7 +17,7 @@ def settings(tmp_path: Path) -> Settings:
     return load_settings(tmp_path / "moirae.yaml", {})
 
 
-def test_folders_that_are_not_made_yet_count_where_they_would_be(
+def test_missing_folders_count_on_the_disk_of_their_parent(
     settings: Settings, tmp_path: Path
 ) -> None:
     (disk,) = measure_disk_space(settings)
@@ -31,7 +31,7 @@ def test_folders_that_are_not_made_yet_count_where_they_would_be(
     }
 
 
-def test_a_disk_is_full_below_the_reserve_of_the_server(
+def test_disk_is_full_below_the_reserve_of_the_server(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reserve = IngestLimits().disk_reserve_bytes
@@ -41,7 +41,7 @@ def test_a_disk_is_full_below_the_reserve_of_the_server(
     assert [disk.full for disk in measure_disk_space(settings)] == [False]
 
 
-def test_each_file_system_is_looked_at_once(tmp_path: Path) -> None:
+def test_each_file_system_is_measured_once(tmp_path: Path) -> None:
     memory = Path("/dev/shm")
     if not memory.is_dir() or memory.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("no second file system")
@@ -50,7 +50,7 @@ def test_each_file_system_is_looked_at_once(tmp_path: Path) -> None:
     assert [list(disk.holds) for disk in disks] == [["home", "landing folder"], ["archive"]]
 
 
-def test_an_archive_in_object_storage_needs_no_local_disk(tmp_path: Path) -> None:
+def test_archive_in_object_storage_needs_no_local_disk(tmp_path: Path) -> None:
     (tmp_path / "moirae.yaml").write_text("archive: s3://bucket/prefix\n")
     (disk,) = measure_disk_space(load_settings(tmp_path / "moirae.yaml", {}))
     assert list(disk.holds) == ["home", "landing folder"]

@@ -1,4 +1,4 @@
-"""Nothing in the data drives a terminal or a reader of logs."""
+"""Log lines: control characters in data are escaped."""
 
 import io
 import json
@@ -10,20 +10,20 @@ import structlog
 from moirae.runtime import logs
 
 
-def test_a_log_line_is_one_line_of_plain_characters(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", written)
+def test_json_log_line_is_one_line_of_printable_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
     logs.configure_logging()
-    odd = "a\nb\r\x1b[31m\x00\x85\u2028\u202e"
-    structlog.get_logger().error("failed", action="x", error=odd)
+    message = "a\nb\r\x1b[31m\x00\x85\u2028\u202e"
+    structlog.get_logger().error("failed", action="x", error=message)
     structlog.reset_defaults()
-    (line,) = written.getvalue().splitlines()
+    (line,) = stderr.getvalue().splitlines()
     assert line.isascii()
     assert line.isprintable()
-    assert json.loads(line)["error"] == odd
+    assert json.loads(line)["error"] == message
 
 
-def test_a_text_log_line_escapes_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_log_line_escapes_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     stderr = io.StringIO()
     monkeypatch.setattr(sys, "stderr", stderr)
     logs.configure_logging("text")

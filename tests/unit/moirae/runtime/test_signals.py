@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import pytest
 
-WAITING = [sys.executable, "-m", "tests.signalled"]
+SIGNALLED = [sys.executable, "-m", "tests.signalled"]
 LOGGING = """
 import sys, time
 import structlog
@@ -28,7 +28,9 @@ print("written", flush=True)
 
 
 @contextmanager
-def _waiting(terminal: int | None = None, nohup: bool = False) -> Iterator[subprocess.Popen[str]]:
+def _start_process(
+    terminal: int | None = None, nohup: bool = False
+) -> Iterator[subprocess.Popen[str]]:
     """A process that waits for signals, the leader of a session; `terminal`: the session's."""
 
     def prepare() -> None:
@@ -40,16 +42,16 @@ def _waiting(terminal: int | None = None, nohup: bool = False) -> Iterator[subpr
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
     with subprocess.Popen(
-        WAITING, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=prepare
+        SIGNALLED, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=prepare
     ) as process:
         try:
-            assert _line(process) == "ready"
+            assert _read_line(process) == "ready"
             yield process
         finally:
             process.kill()
 
 
-def _line(process: subprocess.Popen[str]) -> str:
+def _read_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
@@ -62,9 +64,9 @@ def _pause(seconds: float) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_burst_of_signals_never_blocks_a_process(seed: int) -> None:
+def test_burst_of_signals_never_blocks_a_process(seed: int) -> None:
     rng = random.Random(seed)
-    with _waiting() as process:
+    with _start_process() as process:
         for _ in range(2000):
             process.send_signal(signal.SIGHUP)
             _pause(rng.uniform(0, 0.0002))
@@ -80,57 +82,57 @@ def test_a_burst_of_signals_never_blocks_a_process(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(20))
 def test_two_signals_end_a_process_whatever_their_order(seed: int) -> None:
     rng = random.Random(seed)
-    with _waiting() as process:
+    with _start_process() as process:
         _pause(rng.uniform(0, 0.01))
         for number in rng.sample([signal.SIGINT, signal.SIGTERM], 2):
             process.send_signal(number)
             _pause(rng.uniform(0, 0.0002))
-        assert _line(process) == "stop"
+        assert _read_line(process) == "stop"
         assert process.wait(20) == 0
 
 
 def test_sighup_reloads_without_a_terminal() -> None:
-    with _waiting() as process:
+    with _start_process() as process:
         process.send_signal(signal.SIGHUP)
-        assert _line(process) == "reload"
+        assert _read_line(process) == "reload"
         time.sleep(0.5)
         assert process.poll() is None
 
 
-def test_sighup_reloads_while_the_terminal_is_there() -> None:
-    ours, theirs = pty.openpty()
-    with _waiting(theirs) as process:
+def test_sighup_reloads_while_the_terminal_is_open() -> None:
+    controller, terminal_end = pty.openpty()
+    with _start_process(terminal_end) as process:
         process.send_signal(signal.SIGHUP)
-        assert _line(process) == "reload"
+        assert _read_line(process) == "reload"
         time.sleep(0.5)
         assert process.poll() is None
-    os.close(theirs)
-    os.close(ours)
+    os.close(terminal_end)
+    os.close(controller)
 
 
-def test_a_closed_terminal_stops_its_processes() -> None:
-    ours, theirs = pty.openpty()
-    with _waiting(theirs) as process:
-        os.close(theirs)
-        os.close(ours)
+def test_closed_terminal_stops_its_processes() -> None:
+    controller, terminal_end = pty.openpty()
+    with _start_process(terminal_end) as process:
+        os.close(terminal_end)
+        os.close(controller)
         assert process.communicate(timeout=20)[0].split()[-1] == "stop"
 
 
-def test_a_process_under_nohup_outlives_its_terminal() -> None:
-    ours, theirs = pty.openpty()
-    with _waiting(theirs, nohup=True) as process:
-        os.close(theirs)
-        os.close(ours)
+def test_process_under_nohup_outlives_its_terminal() -> None:
+    controller, terminal_end = pty.openpty()
+    with _start_process(terminal_end, nohup=True) as process:
+        os.close(terminal_end)
+        os.close(controller)
         time.sleep(0.5)
         process.send_signal(signal.SIGHUP)
-        assert _line(process) == "reload"
+        assert _read_line(process) == "reload"
         time.sleep(0.5)
         assert process.poll() is None
 
 
 @pytest.mark.parametrize("stderr", ["closed before", "closed pipe", "closed terminal"])
-def test_a_process_writes_to_a_closed_stderr(stderr: str) -> None:
-    ours, theirs = pty.openpty() if stderr == "closed terminal" else os.pipe()
+def test_process_survives_writing_to_a_closed_stderr(stderr: str) -> None:
+    controller, terminal_end = pty.openpty() if stderr == "closed terminal" else os.pipe()
     command = [sys.executable, "-c", LOGGING]
     if stderr == "closed before":
         command = ["sh", "-c", 'exec "$0" "$@" 2>&-', *command]
@@ -138,12 +140,12 @@ def test_a_process_writes_to_a_closed_stderr(stderr: str) -> None:
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=theirs,
+        stderr=terminal_end,
         text=True,
         start_new_session=True,
     ) as process:
-        os.close(theirs)
-        os.close(ours)
-        told, _ = process.communicate("go on\n", timeout=60)
-        assert told == "written\n"
+        os.close(terminal_end)
+        os.close(controller)
+        output, _ = process.communicate("go on\n", timeout=60)
+        assert output == "written\n"
         assert process.returncode == 0
