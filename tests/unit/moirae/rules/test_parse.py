@@ -1,30 +1,15 @@
-"""Everything that can be wrong with a rule file: place, rule and cause."""
+"""Problems of rule files: position, rule and cause."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from moirae.rules.parse import parse_rules
-
-RULE = """\
-groups:
-- name: g
-  rules:
-  - alert: A
-    expr: SELECT host, ts FROM cpu
-    key: [host]
-"""
-
-TAKEN = frozenset({"cpu", "ping", "hosts"})
-
-
-def complaints(text: str) -> list[str]:
-    return [str(problem) for problem in parse_rules("r.yaml", text, TAKEN)[1]]
-
-
-def with_keys(*lines: str) -> str:
-    """RULE with further keys from line 7 on."""
-    return RULE + "".join(f"    {line}\n" for line in lines)
+from moirae.rules.parse import parse_rules, read_rule_files
+from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems, with_keys
 
 
 @pytest.mark.parametrize(
@@ -124,11 +109,11 @@ def with_keys(*lines: str) -> str:
         # What triggers.
         (
             with_keys("absent: 5m", "stream: cpu"),
-            "r.yaml:7:13: g/A.absent: set exactly one of expr and absent",
+            "r.yaml:7:13: g/A.absent: set exactly rule of expr and absent",
         ),
         (
             RULE.replace("    expr: SELECT host, ts FROM cpu\n", ""),
-            "r.yaml:4:5: g/A.absent: set exactly one of expr and absent",
+            "r.yaml:4:5: g/A.absent: set exactly rule of expr and absent",
         ),
         (
             RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 5m"),
@@ -142,7 +127,7 @@ def with_keys(*lines: str) -> str:
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", ""),
-            "r.yaml:4:5: g/A.absent: set exactly one of expr and absent",
+            "r.yaml:4:5: g/A.absent: set exactly rule of expr and absent",
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", "' '"),
@@ -151,7 +136,7 @@ def with_keys(*lines: str) -> str:
         # Questions.
         (
             with_keys("recall: {a: {every: 1s}}"),
-            "r.yaml:7:17: g/A.recall.a: set exactly one of sql and similar",
+            "r.yaml:7:17: g/A.recall.a: set exactly rule of sql and similar",
         ),
         (
             with_keys("recall: {a: {similar: {contexts: [b]}}}"),
@@ -199,5 +184,75 @@ def with_keys(*lines: str) -> str:
         ),
     ],
 )
-def test_faults_with_place_rule_and_cause(text: str, expected: str) -> None:
-    assert complaints(text) == [expected]
+def test_invalid_rule_is_rejected_at_its_position(text: str, expected: str) -> None:
+    assert parse_problems(text) == [expected]
+
+
+def test_problems_of_all_files_are_reported_together(tmp_path: Path) -> None:
+    texts = {
+        "a.yaml": RULE.replace("[host]", "[ts]")
+        + "    enabled: no\n  derived: [{stream: cpu, expr: S}]\n",
+        "b.yaml": "groups: [\n",
+        "c.yaml": RULE + "    annotations: {s: '{{'}\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    _, problems = read_rule_files(
+        [*(tmp_path / name for name in texts), tmp_path / "d.yaml"], USED_NAMES
+    )
+    assert [str(problem).removeprefix(f"{tmp_path}/") for problem in problems] == [
+        "a.yaml:6:11: g/A.key[0]: ts is not allowed in key: every event would form an alert of its own",
+        "a.yaml:7:14: g/A.enabled: must be true or false, not 'no'",
+        "a.yaml:8:22: the name 'cpu' is already used by a stream or relation",
+        "b.yaml:2:1: groups: not YAML: expected the node content, but found '<stream end>'",
+        f"c.yaml:2:9: duplicate group 'g', first defined at {tmp_path}/a.yaml:2",
+        f"c.yaml:4:12: duplicate alert 'g/A', first defined at {tmp_path}/a.yaml:4",
+        "c.yaml:7:23: g/A.annotations.s: unexpected 'end of template'",
+        "d.yaml: cannot be read: No such file or directory",
+    ]
+
+
+def test_long_list_of_problems_is_truncated() -> None:
+    problems = parse_problems("groups:\n" + "- {nam: x}\n" * 500)
+    assert len(problems) == 101
+    assert problems[-1].endswith("and 900 more problems")
+
+
+KEYS = "name rules derived alert expr absent stream key id for labels annotations context recall similar then".split()
+VALUES = st.recursive(
+    st.sampled_from(
+        [
+            "x",
+            "5m",
+            "1",
+            "~",
+            "true",
+            ".nan",
+            "'{{ event.x }}'",
+            "'{% for %}'",
+            "''",
+            "[]",
+            "SELECT 1",
+        ]
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3).map(lambda parts: f"[{', '.join(parts)}]"),
+        st.dictionaries(st.sampled_from([*KEYS, "sql", "k", "x", "event"]), inner, max_size=5).map(
+            lambda parts: "{" + ", ".join(f"{k}: {v}" for k, v in parts.items()) + "}"
+        ),
+    ),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.dictionaries(st.sampled_from(KEYS), VALUES))
+def test_any_rule_is_parsed_or_rejected(parts: dict[str, str]) -> None:
+    text = "groups:\n- name: g\n  rules:\n  - alert: A\n"
+    text += "".join(f"    {key}: {value}\n" for key, value in parts.items())
+    rule_set, problems = parse_rules("r.yaml", text, USED_NAMES)
+    assert rule_set.rules or problems
+    for problem in problems:
+        assert problem.line is not None
+        assert 1 <= problem.line <= len(parts) + 4
+        assert len(problem.message) < 500
