@@ -109,11 +109,11 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
         # What triggers.
         (
             with_keys("absent: 5m", "stream: cpu"),
-            "r.yaml:7:13: g/A.absent: set exactly rule of expr and absent",
+            "r.yaml:7:13: g/A.absent: set exactly one of expr and absent",
         ),
         (
             RULE.replace("    expr: SELECT host, ts FROM cpu\n", ""),
-            "r.yaml:4:5: g/A.absent: set exactly rule of expr and absent",
+            "r.yaml:4:5: g/A.absent: set exactly one of expr and absent",
         ),
         (
             RULE.replace("expr: SELECT host, ts FROM cpu", "absent: 5m"),
@@ -127,7 +127,7 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", ""),
-            "r.yaml:4:5: g/A.absent: set exactly rule of expr and absent",
+            "r.yaml:4:5: g/A.absent: set exactly one of expr and absent",
         ),
         (
             RULE.replace("SELECT host, ts FROM cpu", "' '"),
@@ -136,7 +136,7 @@ from tests.unit.moirae.rules.rule_files import RULE, USED_NAMES, parse_problems,
         # Questions.
         (
             with_keys("recall: {a: {every: 1s}}"),
-            "r.yaml:7:17: g/A.recall.a: set exactly rule of sql and similar",
+            "r.yaml:7:17: g/A.recall.a: set exactly one of sql and similar",
         ),
         (
             with_keys("recall: {a: {similar: {contexts: [b]}}}"),
