@@ -9,7 +9,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archiver.spark.session import start_session
-from tests import store
+from tests import no_services, store
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="no test may use Spark or a server")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        config.pluginmanager.register(no_services.WithoutServices())
 
 
 @pytest.fixture(scope="session")
