@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--fast"):
+        no_services.refuse_services()
         config.pluginmanager.register(no_services.WithoutServices())
 
 

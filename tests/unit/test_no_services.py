@@ -1,20 +1,24 @@
-"""The guard of `make test-fast`: starting a service fails."""
+"""The guard of `make test-fast`: starting a service fails, also in child processes."""
 
+import os
+import subprocess
 import sys
 
-import psycopg
 import pytest
 
 from tests import no_services
+from tests.service_guard import refused_services
+from tests.service_guard.refused_services import ServiceRefused
 
 LAUNCHER = [sys.executable, "-m", "moirae.runtime.embedded_database", "/home/me/w"]
+MESSAGE = "is not available in `make test-fast`"
 
 
 @pytest.fixture(autouse=True)
 def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a run with `--fast` would report for the test."""
     messages: list[str] = []
-    monkeypatch.setattr(no_services, "_refused", messages)
+    monkeypatch.setattr(refused_services, "refused", messages)
     return messages
 
 
@@ -22,8 +26,8 @@ def refused(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     "command", [["/opt/jdk/bin/java", "-version"], [b"spark-submit"], LAUNCHER, ["weed", "server"]]
 )
 def test_starting_a_service_is_refused(command: list[str | bytes], refused: list[str]) -> None:
-    with pytest.raises(no_services.ServiceRefused, match="is not available in `make test-fast`"):
-        no_services._refuse_processes("subprocess.Popen", (command[0], command, None, None))
+    with pytest.raises(ServiceRefused, match=MESSAGE):
+        refused_services.refuse_processes("subprocess.Popen", (command[0], command, None, None))
     assert len(refused) == 1
 
 
@@ -31,16 +35,22 @@ def test_starting_a_service_is_refused(command: list[str | bytes], refused: list
     "command", [[sys.executable, "-c", "print(1)"], ["sh", "-c", "true"], ["sh", "javascript"]]
 )
 def test_other_processes_are_started(command: list[str], refused: list[str]) -> None:
-    no_services._refuse_processes("subprocess.Popen", (command[0], command, None, None))
+    refused_services.refuse_processes("subprocess.Popen", (command[0], command, None, None))
     assert refused == []
 
 
-def test_connecting_to_a_database_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (psycopg, psycopg.Connection):
-        monkeypatch.setattr(module, "connect", module.connect)
-    monkeypatch.setattr(sys, "addaudithook", lambda _: None)
-    no_services.WithoutServices()
-    with pytest.raises(no_services.ServiceRefused, match="PostgreSQL"):
-        psycopg.connect("host=127.0.0.1")
-    with pytest.raises(no_services.ServiceRefused, match="PostgreSQL"):
-        psycopg.Connection.connect("host=127.0.0.1")
+def test_child_process_refuses_services() -> None:
+    program = "import subprocess; subprocess.run(['java', '-version'])"
+    search_path = os.pathsep.join([str(no_services._GUARD_FOLDER), *sys.path])
+    process = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": search_path},
+        capture_output=True,
+        text=True,
+    )
+    assert f"ServiceRefused: java {MESSAGE}" in process.stderr
+
+
+def test_connecting_to_a_database_is_refused() -> None:
+    with pytest.raises(ServiceRefused, match="PostgreSQL"):
+        no_services.refuse_connection("host=127.0.0.1")
