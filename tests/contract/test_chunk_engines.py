@@ -253,7 +253,7 @@ def questions(draw: st.DrawFn) -> str:
     [50],
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
-def test_engines_and_pieces_agree(
+def test_engines_agree_for_any_pieces(
     engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str, borders: list[int]
 ) -> None:
     """Spark in one piece = Spark in pieces = this process in pieces, also where these are whole
@@ -275,7 +275,7 @@ def test_engines_and_pieces_agree(
 @given(
     st.lists(questions(), min_size=2, max_size=5, unique=True), st.integers(1, 99), st.booleans()
 )
-def test_questions_read_together_have_the_answers_that_each_has_alone(
+def test_queries_of_one_scan_have_the_answers_of_single_queries(
     engines: tuple[SparkEngine, LocalEngine],
     files: LocalEngine,
     texts: list[str],
@@ -311,7 +311,7 @@ def test_questions_read_together_have_the_answers_that_each_has_alone(
         "SELECT collect_set(s.host) AS c FROM s",
     ],
 )
-def test_what_is_not_shown_to_agree_is_left_to_spark(
+def test_unsupported_query_is_run_by_spark(
     engines: tuple[SparkEngine, LocalEngine], sql: str
 ) -> None:
     """No guess: the local engine says that it does not serve."""
@@ -319,7 +319,7 @@ def test_what_is_not_shown_to_agree_is_left_to_spark(
         engines[1].compute_partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
 
 
-def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngine]) -> None:
+def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngine]) -> None:
     """The norm of a host, the question that most rules ask."""
     asking = question(
         "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
@@ -347,7 +347,7 @@ def test_spark_reads_memory_and_files_alike(
 
 
 @pytest.mark.spark
-def test_a_bucket_is_read_as_a_folder_is(
+def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
 ) -> None:
     """By both engines, through a cache that has room for nothing but what is in use."""
@@ -366,7 +366,7 @@ def test_a_bucket_is_read_as_a_folder_is(
         assert alike(answer(other, history, question(sql), [20, 60]), wanted)
 
 
-def test_rows_are_the_newest_whatever_the_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
+def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
     """Plain rows with a limit, newest first, or by their own order."""
     spark, _ = engines
     for sql in (

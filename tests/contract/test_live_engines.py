@@ -329,7 +329,7 @@ def _agree(session: SparkSession, texts: list[str]) -> set[int]:
     return served
 
 
-def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
+def test_common_rules_are_evaluated_by_duckdb_like_by_spark(session: SparkSession) -> None:
     """Filters, windows, derived streams, constants anywhere."""
     texts = [text for texts in EXAMPLES for text in texts]
     rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
@@ -346,7 +346,7 @@ def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
     max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
-def test_all_judges_agree(session: SparkSession, texts: list[str]) -> None:
+def test_all_engines_agree_on_a_rule(session: SparkSession, texts: list[str]) -> None:
     """Whatever is generated."""
     _agree(session, texts)
 
@@ -363,13 +363,13 @@ PROGRESS = Progress("sets of rules", 10)
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
-def test_all_judges_agree_on_many(session: SparkSession, texts: list[str]) -> None:
+def test_all_engines_agree_on_many_rules(session: SparkSession, texts: list[str]) -> None:
     """More of it."""
     _agree(session, texts)
     PROGRESS.step()
 
 
-def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> None:
+def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -> None:
     """And what differs otherwise is not."""
     text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
     rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
@@ -396,12 +396,12 @@ def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> 
         "SELECT host, ts FROM s WHERE ts > '2026-01-01'",
     ],
 )
-def test_what_is_not_shown_to_agree_is_left_to_spark(session: SparkSession, text: str) -> None:
+def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str) -> None:
     """No guess."""
     assert RuleBatcher({"s": COLUMNS}).batch([running(session, "R", text)]).batches == ()
 
 
-def test_what_fails_here_is_left_to_spark(session: SparkSession) -> None:
+def test_rule_that_fails_in_duckdb_is_evaluated_by_spark(session: SparkSession) -> None:
     """An overflow is an error for both; the others are served."""
     rules = [
         running(session, "Over", "SELECT ts, n * 9000000000000000000 AS o FROM s"),

@@ -59,7 +59,7 @@ def _wait_for(made: Stage, version: str | None) -> None:
     made.wait(reached, 250)
 
 
-def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
+def test_changed_rule_files_are_applied_and_invalid_ones_rejected() -> None:
     with stage(SEED, rate=100) as made:
         rules = made.root / "rules.yaml"
         made.up()
@@ -94,7 +94,7 @@ def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(3000)
-def test_a_hundred_reloads_under_load() -> None:
+def test_hundred_reloads_under_load_lose_no_event() -> None:
     """By ids: rules that stay find what an undisturbed run finds, the others nothing twice and
     nothing wrong.
     """

@@ -91,7 +91,7 @@ def _go_on(made: Stage) -> None:
 
 
 @pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
-def test_a_server_that_is_away_for_some_time(server: Server, number: signal.Signals) -> None:
+def test_processes_resume_after_a_database_outage(server: Server, number: signal.Signals) -> None:
     print(f"seed {SEED}")
     with posted(SEED, ASKING, 100, server.dsn) as (made, producer, _):
         made.up()
@@ -109,7 +109,7 @@ def test_a_server_that_is_away_for_some_time(server: Server, number: signal.Sign
         _check(made)
 
 
-def test_an_embedded_server_is_started_again_by_who_needs_it() -> None:
+def test_embedded_server_is_restarted_by_its_users() -> None:
     print(f"seed {SEED}")
     with posted(SEED, ASKING, 100) as (made, producer, _):
         made.up()

@@ -38,7 +38,7 @@ def read(table: SequencedTable) -> int:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
-def test_a_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
+def test_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
     """What is left behind is few files, and nothing that nobody needs."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)

@@ -118,7 +118,7 @@ def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], An
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.faults)])
 @pytest.mark.timeout(3000)
-def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
+def test_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
     rng = random.Random(SEED)
     with database.connect_database(
         load_settings(workspace / "moirae.yaml", {}), "test"

@@ -25,7 +25,7 @@ WORKSPACE = one_stream(rows=1000, keep="3s")
 
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
-def test_what_is_forgotten_stays_accounted_for(kills: int) -> None:
+def test_deleted_records_stay_accounted_for(kills: int) -> None:
     """In any state that a killed process leaves behind."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)

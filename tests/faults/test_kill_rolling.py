@@ -70,7 +70,7 @@ class Look:
 
 @pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
-def test_a_reader_sees_each_row_once(kills: int) -> None:
+def test_reader_sees_each_row_once(kills: int) -> None:
     """The short one sees all states; what is left behind is found to be whole by `moirae doctor`."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)

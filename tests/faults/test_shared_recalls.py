@@ -76,7 +76,9 @@ def _ended(past: History, tasks: list[UUID]) -> bool:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits: bool) -> None:
+def test_frozen_recall_process_loses_its_tasks_without_effect_on_answers(
+    past: History, waits: bool
+) -> None:
     """Three leases long; or its lease is ended by hand, which is quicker."""
     tasks = _ask(past)
     with _process(past) as frozen:
@@ -97,7 +99,7 @@ def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits:
 
 
 @pytest.mark.parametrize("kills", [1, 20])
-def test_of_two_processes_one_is_killed(past: History, kills: int) -> None:
+def test_killed_recall_process_is_replaced_by_the_other(past: History, kills: int) -> None:
     taken = 0
     for number in range(kills):
         over = _kill_one(past, _ask(past))

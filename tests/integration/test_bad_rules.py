@@ -85,7 +85,7 @@ def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_see_every_event(
+def test_bad_rules_do_not_affect_events_of_other_rules(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
 ) -> None:
     alone = World(spark, connection, settings, _rules(spark, settings, GOOD), tmp_path / "alone")
@@ -134,7 +134,7 @@ def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
         assert sum(error.times for error in errors) >= 40
 
 
-def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
+def test_statement_over_its_limit_is_cancelled_and_the_next_runs(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
     definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
@@ -162,7 +162,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     assert len(_good(connection)) == 100
 
 
-def test_stored_rules_pass_the_gate_again(
+def test_stored_rules_are_checked_again(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
     """What was put into the database by another way than `rules apply` does not run, and harms no

@@ -98,7 +98,7 @@ def _make_all(views: HistoryBuilder, spark: SparkSession) -> list[DerivedStreamT
     return made
 
 
-def test_what_recalls_need_is_archived_once_and_read(
+def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     world: tuple[World, Settings], spark: SparkSession
 ) -> None:
     made, place = world
@@ -155,7 +155,7 @@ def test_what_recalls_need_is_archived_once_and_read(
 
 
 @pytest.mark.parametrize("ended", ["before Spark has started", "in a query", "not at all"])
-def test_who_ends_in_good_order_has_not_tried(
+def test_orderly_shutdown_counts_no_attempt(
     world: tuple[World, Settings], spark: SparkSession, ended: str
 ) -> None:
     """What Spark says as it ends is no fault of the rows."""
@@ -273,7 +273,7 @@ def _forgotten(
     assert not folder.exists()
 
 
-def test_a_version_is_that_of_all_its_sql() -> None:
+def test_version_of_a_derived_stream_covers_the_streams_it_reads() -> None:
     first = {"a": "SELECT ts FROM s", "b": "SELECT ts FROM a", "c": "SELECT ts FROM s"}
     assert compute_derived_version("b", first) == compute_derived_version(
         "b", {**first, "c": "SELECT ts, 1 AS x FROM s"}

@@ -102,7 +102,7 @@ def _queries() -> list[str]:
     return [*filters, *values, *windows, *WHOLE]
 
 
-def test_every_good_rule_passes(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_valid_rule_passes_the_check(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "moirae.yaml").write_text(WORKSPACE)
     settings = load_settings(tmp_path / "moirae.yaml", {})
     queries = _queries()

@@ -102,7 +102,7 @@ def manifest(found: dict[str, bytes]) -> dict[str, Any]:
     return known
 
 
-def test_a_closed_chunk_has_its_index_before_anybody_asks(
+def test_closed_chunk_is_indexed_before_the_first_recall(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the recall process itself, without Spark; with lists and term summaries of each chunk, and
@@ -148,7 +148,7 @@ def _asked(past: History, number: int) -> None:
     assert hits[0]["corpus"]["events"] == number
 
 
-def test_an_index_is_written_again_when_events_come_in_or_it_is_damaged(past: History) -> None:
+def test_index_is_rewritten_after_new_events_or_damage(past: History) -> None:
     settle(past, range(1, 101), 0)
     close(past)
     assert _made(views(past)) == 1
@@ -178,9 +178,7 @@ def _made(process: HistoryBuilder) -> int:
     return count
 
 
-def test_a_corpus_that_grows_is_not_written_all_the_time(
-    past: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_growing_corpus_is_rewritten_rarely(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     """At most a tenth of the time goes into it, and events of the present chunk wait for its end."""
     settle(past, range(1, 101), 0)
     close(past)

@@ -46,7 +46,7 @@ def _definition(i: int) -> Definition:
     )
 
 
-def test_the_rule_at_fault_is_found_by_halves(
+def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     spark: SparkSession,
     connection: Connection[Any],
     place: Settings,

@@ -51,7 +51,7 @@ def settle(connection: Connection[Any], numbers: range) -> None:
     )
 
 
-def test_rows_wait_for_one_another_and_are_archived_once(
+def test_settled_rows_are_archived_once_in_few_commits(
     settings: Settings, connection: Connection[Any]
 ) -> None:
     """Wherever the process falls, and when two do it at once."""

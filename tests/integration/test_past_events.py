@@ -138,7 +138,7 @@ def run(workspace: Path, *arguments: str) -> str:
     return result.stdout
 
 
-def test_a_past_event_comes_with_its_alert_and_what_was_done(
+def test_past_event_is_shown_with_its_alert_and_resolution(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
     found = load_past_events(workspace[1], [KNOWN, QUIET, GONE])
@@ -160,7 +160,9 @@ def test_a_past_event_comes_with_its_alert_and_what_was_done(
     assert (quiet["again"], quiet["notes"]) == (0, [])
 
 
-def test_a_hit_tells_what_people_did_then(workspace: tuple[Path, Connection[Any]]) -> None:
+def test_similar_hit_shows_notes_and_resolution_of_its_alert(
+    workspace: tuple[Path, Connection[Any]],
+) -> None:
     """The last that fixed it first; of what is forgotten the hit stays."""
     (answer,) = load_answers(workspace[1], NEW)
     assert answer.hits is not None

@@ -45,7 +45,7 @@ def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_estimates_stand_beside_each_revision(past: History) -> None:
+def test_each_revision_has_estimates(past: History) -> None:
     """Of what is read so far the answer is exact, of the whole there is an interval; at the end
     both are one.
     """
@@ -78,7 +78,7 @@ def test_estimates_stand_beside_each_revision(past: History) -> None:
     assert shown.rows is not None and list(shown.rows[0]) == ["top", "n", "total", "mean"]
 
 
-def test_a_recall_that_holds_too_much_fails_by_itself(
+def test_recall_over_its_memory_limit_fails_alone(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names the rule and the limit; who asked with it is answered."""
@@ -120,7 +120,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.spark
-def test_a_query_in_spark_is_ended_at_once(spark: SparkSession) -> None:
+def test_cancelled_spark_query_stops_at_once(spark: SparkSession) -> None:
     """The job is cancelled while it runs; the session answers the next question."""
     engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]
     sql = "SELECT max(s.h) AS top FROM s"

@@ -102,7 +102,7 @@ def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("order", ["newest", "promising"])
-def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_change(
+def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -126,7 +126,7 @@ def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_c
     assert none_left
 
 
-def test_pieces_without_anything_in_common_are_not_read(past: History) -> None:
+def test_pieces_without_common_terms_are_not_read(past: History) -> None:
     """What is alike lies in two chunks of the middle; the answer is exact, and is repeated so."""
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END, 5)))
@@ -170,7 +170,7 @@ class _GivenUp:
         """Nothing is under way."""
 
 
-def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
+def test_chunk_whose_events_cannot_be_computed_counts_as_failed(past: History) -> None:
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END, 5)))
     task = _ask(past, corpus.alerts[-1])
@@ -250,7 +250,7 @@ class _FoundMeanwhile(_Found):
 
 
 @pytest.mark.parametrize("found", [_Found, _FoundMeanwhile])
-def test_what_is_not_prepared_yet_is_not_passed_over(past: History, found: type[_Found]) -> None:
+def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found]) -> None:
     """An alert that has just fired; nothing in the newest chunks is alike; in one of them the past
     is not found yet.
     """
@@ -299,7 +299,7 @@ class _Turns(StrideScheduler[UUID]):
         super().charge_pieces(tasks)
 
 
-def test_what_a_comparison_needs_is_prepared_first_as_its_turn(
+def test_inputs_of_a_comparison_are_prepared_before_other_work(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While anybody waits for an answer, nothing is prepared that nobody has asked for."""
@@ -332,7 +332,7 @@ def test_what_a_comparison_needs_is_prepared_first_as_its_turn(
     assert _hits(past.revisions(task)[-1]) == corpus.expected(corpus.alerts[-1])
 
 
-def test_answers_can_be_repeated_whatever_came_since(
+def test_replayed_similar_answer_is_unchanged_by_later_events(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After more events, older and newer ones; by a process that reads the corpus from files."""
@@ -354,7 +354,7 @@ def test_answers_can_be_repeated_whatever_came_since(
     assert list((root / "indexes").glob("*/manifest.json"))
 
 
-def test_what_has_expired_is_told(past: History) -> None:
+def test_replay_reports_expired_events(past: History) -> None:
     corpus = _Corpus(past, 3)
     corpus.settle(list(range(0, 100, 3)))
     task = _ask(past, corpus.alerts[-1])

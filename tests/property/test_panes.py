@@ -229,7 +229,9 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows(running: list[ActiveRule], seed: int) -> None:
+def test_windows_merged_from_panes_equal_windows_of_rows(
+    running: list[ActiveRule], seed: int
+) -> None:
     """Whatever the borders of batches."""
     _drive(running, seed)
 
@@ -237,7 +239,7 @@ def test_windows_of_panes_are_windows_of_rows(running: list[ActiveRule], seed: i
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows_at_length(
+def test_windows_merged_from_panes_equal_windows_of_rows_at_length(
     running: list[ActiveRule], seed: int
 ) -> None:
     """More of it."""
@@ -271,7 +273,7 @@ def test_rows_are_aggregated_once() -> None:
     assert [before, archived.read - before] == known
 
 
-def test_a_long_and_a_short_window_share_panes() -> None:
+def test_long_and_short_windows_share_panes() -> None:
     """Neither takes from the other what it needs: each row is aggregated once."""
     rng = random.Random(4)
     archived, sharing, local = (
@@ -292,7 +294,7 @@ def test_a_long_and_a_short_window_share_panes() -> None:
     assert archived.read == len(archived.between(None, START + 159 * SECOND))
 
 
-def test_a_file_that_cannot_be_read_ends_no_process() -> None:
+def test_unreadable_file_does_not_stop_the_process() -> None:
     """Windows are aggregated whole, where it is told whose fault that is; later ones have panes
     again.
     """
@@ -321,7 +323,7 @@ def test_a_file_that_cannot_be_read_ends_no_process() -> None:
     assert alike(merged(sharing, panes, part), whole(sharing, local, archived, part))
 
 
-def test_panes_that_take_too_much_are_given_up() -> None:
+def test_panes_over_their_memory_limit_are_dropped() -> None:
     """The others are kept."""
     rng = random.Random(2)
     archived, sharing, local = (
@@ -341,7 +343,7 @@ def test_panes_that_take_too_much_are_given_up() -> None:
     assert merged(sharing, panes, part).keys() == {"g/A"}
 
 
-def test_few_rows_in_memory_are_aggregated_whole() -> None:
+def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
     """One query over them is done sooner than two; what is not in memory is not read anew at each
     slide.
     """

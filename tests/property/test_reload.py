@@ -52,7 +52,7 @@ def connection(place: Settings) -> Iterator[Connection[Any]]:
 
 @pytest.mark.parametrize("reloads", [5, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3000)
-def test_reloads_lose_and_repeat_nothing(
+def test_reloads_neither_lose_nor_repeat_events(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, reloads: int
 ) -> None:
     files, rng, seed = RuleFileLoader(spark, place, connection), random.Random(reloads), 0
