@@ -1,4 +1,4 @@
-"""Ends processes of a workspace in all ways there are, and looks whether anything of them is left."""
+"""Stops processes of a workspace in all possible ways and reports processes that remain."""
 
 import os
 import pty

@@ -1,8 +1,7 @@
-"""One contract for all who read history: generated questions over generated rows, with nulls and
-NaN, give one answer.
+"""Engines of history agree: DuckDB and Spark give one answer to generated queries, over rows with
+nulls and NaN.
 
-And the pieces that they are read in make no difference: merged partial answers equal the query
-over everything.
+The division into pieces makes no difference: merged partial answers equal the query over all rows.
 """
 
 import math

@@ -1,6 +1,4 @@
-"""A rule's condition is judged alike by Spark and in this process, over answers with nulls, NaN,
-none and many rows.
-"""
+"""Conditions of rules: DuckDB and Spark agree, over answers with nulls, NaN, no rows and many rows."""
 
 from typing import Any
 from uuid import UUID

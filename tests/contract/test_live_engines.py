@@ -1,5 +1,5 @@
-"""One contract for all who judge rules: what Spark makes of a rule as it is written, whoever judges
-it, shared or not.
+"""Engines of rule evaluation agree with Spark on the rule as written, evaluated alone or in a
+shared query.
 
 Rules are generated, with constants that differ and rows with nulls, NaN, infinities and large
 numbers.

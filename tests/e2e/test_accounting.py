@@ -1,6 +1,4 @@
-"""Ten thousand records, many of them wrong: each is archived, a duplicate or a dead letter, and
-nothing stops.
-"""
+"""Ten thousand records, many of them invalid: each is archived, a duplicate or a dead letter."""
 
 import gzip
 import json

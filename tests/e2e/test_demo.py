@@ -1,4 +1,4 @@
-"""`moirae demo`: its figures, and its end by Ctrl-C at a terminal."""
+"""`moirae demo`: its figures, and Ctrl-C at a terminal."""
 
 import json
 import os

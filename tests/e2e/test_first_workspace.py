@@ -1,4 +1,4 @@
-"""The workspace of `moirae init` as a newcomer meets it: alerts that come with their past."""
+"""The workspace of `moirae init`: alerts come with context, recalls and similar alerts."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""A workspace whose archive is in object storage, from its input to answers out of its history."""
+"""A workspace with its archive in object storage, from input to answers of recalls."""
 
 import json
 import shutil

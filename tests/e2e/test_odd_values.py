@@ -1,4 +1,4 @@
-"""Values that are valid and odd: nothing stops for them."""
+"""Valid but unusual values stop no process."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Rule files of a running workspace: changed, broken, mended, asked for by a signal."""
+"""Rule files of a running workspace: changed, broken, repaired, and reloaded by a signal."""
 
 import json
 import os

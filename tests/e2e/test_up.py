@@ -1,4 +1,6 @@
-"""The processes as people run them: one at a time, ended by a signal, started again after a fall."""
+"""The processes of `moirae up`: one instance at a time, stopped by a signal, restarted after a
+crash.
+"""
 
 import json
 import shutil

@@ -1,6 +1,7 @@
-"""PostgreSQL falls and comes back while rows are posted, archived, judged, and history is asked:
-all processes go on by themselves, what was answered is archived once, and no recall is lost or
-counts twice.
+"""PostgreSQL crashes and comes back while rows are posted, archived and evaluated, and recalls run.
+
+All processes resume by themselves, acknowledged rows are archived once, and no recall is lost or
+counted twice.
 """
 
 import os

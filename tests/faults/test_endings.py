@@ -1,7 +1,7 @@
-"""However a process ends, and whenever, also while it starts: nothing of it is left, and nothing of
-the data is lost.
+"""Processes are stopped in all ways and at any moment, also during startup: no process remains, and
+no data is lost.
 
-`MOIRAE_ENDINGS`: how many times each process is started, and ended, as a whole.
+`MOIRAE_ENDINGS`: how many times each process is started and stopped.
 """
 
 import os

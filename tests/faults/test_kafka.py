@@ -1,4 +1,4 @@
-"""A real broker: its records once each in the archive, by offset, also when it and the live process
+"""A real broker: each record is archived once, by offset, also when the broker and the live process
 are killed.
 """
 

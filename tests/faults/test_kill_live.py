@@ -1,5 +1,5 @@
-"""kill -9 of the live driver and of its JVM, at random moments under load: nothing lost, nothing
-twice.
+"""kill -9 of the live process and of its JVM at random moments under load: no row is lost or
+archived twice.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""A reader reads on and on while settled events are archived, their files merged and removed, and
-who does that is killed at any moment: it sees each event exactly once.
+"""A reader sees each event once while settled events are archived, their files compacted and
+removed, and the process that does it is killed at any moment.
 """
 
 import multiprocessing

@@ -1,6 +1,4 @@
-"""kill -9 of the recall process in the midst of its tasks: the answers are those of an undisturbed
-run.
-"""
+"""kill -9 of the recall process during its tasks: the answers are those of an undisturbed run."""
 
 import json
 import os

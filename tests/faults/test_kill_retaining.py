@@ -1,5 +1,7 @@
-"""What the database forgets is killed at any moment: every record stays accounted for, the
-workspace is whole, and what is kept does not grow.
+"""The process that deletes expired records from the database is killed at any moment.
+
+Every record stays accounted for, `moirae doctor` reports no problem, and the database does not
+grow.
 """
 
 import multiprocessing

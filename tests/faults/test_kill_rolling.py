@@ -1,5 +1,5 @@
-"""A reader reads on and on while chunks go from present to expired, and who rolls them is killed at
-any moment: it sees each row that is kept exactly once.
+"""A reader sees each row that is not expired once while chunks go from present to expired, and the
+process that maintains them is killed at any moment.
 """
 
 import multiprocessing

@@ -1,4 +1,4 @@
-"""kill -9 of the server and of the live process while rows are posted: what was answered is
+"""kill -9 of the server and of the live process while rows are posted: acknowledged rows are
 archived once.
 """
 

@@ -1,5 +1,5 @@
-"""A recall that eats all memory, or never ends, falls alone: it is given up with a reason, others
-are answered, live goes on.
+"""A recall that exhausts memory or never ends fails alone, with a reason; other recalls and the live
+process are not affected.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""Rules over which nothing but the end of the process helps: they are found and set aside, nobody
-else misses a row.
+"""Rules that only the end of the process can stop are identified and quarantined; other rules miss
+no row.
 """
 
 import json

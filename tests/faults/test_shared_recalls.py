@@ -1,6 +1,4 @@
-"""Recall processes that share the work: one is frozen beyond its lease, one is killed; nothing is
-lost or doubled.
-"""
+"""Two recall processes: one is frozen beyond its lease, or killed; no task is lost or done twice."""
 
 import signal
 import time

@@ -1,4 +1,4 @@
-"""Notes of alerts: those of the demo are recorded as those of an operator."""
+"""Notes of alerts: the demo records them like an operator."""
 
 import json
 import tempfile

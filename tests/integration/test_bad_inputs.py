@@ -1,10 +1,10 @@
-"""Adversarial inputs (tests/bad_inputs.py), each with the side effects it is after.
+"""Adversarial inputs (tests/bad_inputs.py), each with the side effects that it aims at.
 
-Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here,
-`COMMANDS` what their command lines become. Three of them are sound rules that misbehave when they
-run: tests/integration/test_bad_rules.py, tests/faults/test_rule_bombs.py. What becomes of such
-events when they are judged and shown is tested in tests/e2e/test_odd_values.py and
-tests/unit/moirae/runtime/test_logs.py, the lines for the HTTP API with the server.
+Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` convert them to rules,
+`COMMANDS` converts their command lines. Three are valid rules that misbehave when they run:
+tests/integration/test_bad_rules.py, tests/faults/test_rule_bombs.py. The evaluation and output of
+such events is tested in tests/e2e/test_odd_values.py and tests/unit/moirae/runtime/test_logs.py,
+the lines for the HTTP API with the server.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""One rule cannot harm another: what throws, never ends or floods is charged and set aside; the
-others see everything.
+"""One rule cannot harm another: a rule that raises, never ends or floods is charged and quarantined;
+other rules see every row.
 
-The heavy ones, over which the process must end, are in tests/faults/test_rule_bombs.py.
+Rules that only the end of the process can stop are in tests/faults/test_rule_bombs.py.
 """
 
 import json

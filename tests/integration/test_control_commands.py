@@ -1,4 +1,4 @@
-"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what they are told."""
+"""`moirae recalls` cancel, finalize, accelerate and refine: effect on running recalls, and output."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The control plane: its schema, and processes that outlive its server."""
+"""The control plane: its schema, and processes that survive its server."""
 
 import ctypes
 import os

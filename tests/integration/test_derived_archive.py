@@ -1,5 +1,5 @@
-"""Derived streams in the archive: all their rows, once, whatever falls; recalls read them and
-answer the same.
+"""Derived streams in the archive: all rows, once, also after crashes; recalls over them give the
+same answers.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL runs as long as a process uses it, however that ends."""
+"""The embedded PostgreSQL runs as long as a process uses it, however that process ends."""
 
 import random
 import shutil

@@ -1,4 +1,4 @@
-"""Processes end, with all that they started, however they are told to; with Spark and often in
+"""Processes stop with all their children, by any signal; with Spark and more often in
 `tests/faults`.
 """
 

@@ -1,4 +1,4 @@
-"""The engine as installed: local, quiet, in UTC, and gone when its process is gone."""
+"""Spark as installed: local, quiet, in UTC, and stopped with its process."""
 
 import os
 import signal

@@ -1,5 +1,5 @@
-"""What people say of past events: kept in the database, evaluated, learned from, shown with the
-next answer.
+"""Judgements of past events: stored, evaluated, used for calibration, and shown with the next
+answer.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""Rules that must pass the gate: the list of what is allowed is not too narrow for what monitoring
-needs.
-"""
+"""Rules that must pass the check: the allowlist is not too narrow for monitoring."""
 
 import json
 from pathlib import Path

@@ -1,5 +1,5 @@
-"""Corpora are written down when a chunk closes: the first similarity recall, also of a new process,
-finds them.
+"""Indexes of corpora are written when a chunk closes: the first similarity recall, also of a new
+process, uses them.
 """
 
 import random

@@ -1,6 +1,4 @@
-"""`moirae ingest`: what is handed over lies in the landing folder, whole, when the command has
-ended.
-"""
+"""`moirae ingest`: complete batches are in the landing folder when the command returns."""
 
 import gzip
 from collections.abc import Iterator

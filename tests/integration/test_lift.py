@@ -1,4 +1,4 @@
-"""A query lifted to many events gives each the answer that it would get alone."""
+"""A query lifted to many events gives each event the answer of a single query."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

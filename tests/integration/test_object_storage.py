@@ -1,5 +1,5 @@
-"""An archive in object storage: rows come in, chunks are rolled over, the past is asked, nothing is
-wrong; and whoever dies on the way leaves no row.
+"""An archive in object storage: rows are archived, chunks maintained, recalls answered; a killed
+writer leaves no row.
 """
 
 import subprocess

@@ -1,5 +1,5 @@
-"""What PostgreSQL has settled is archived once, in few commits: when there is enough, or its chunk
-is closed.
+"""Settled rows of PostgreSQL are archived once, in few commits: when there are enough of them, or
+their chunk is closed.
 """
 
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""A past event as people know it: its alert, how long that lasted, whether it came back, and what
-was done.
-"""
+"""Past events as shown to operators: alert, duration, recurrence and resolution."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""Answers of SQL recalls on their way: estimates beside each revision, limits, and queries that are
-ended.
-"""
+"""Answers of SQL recalls: estimates with each revision, limits, and cancelled queries."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""The Recall Manager over a history in chunks: what becomes of tasks, whoever works on them."""
+"""The recall manager over a history in chunks: states of tasks, for one or several managers."""
 
 import threading
 from collections.abc import Sequence

@@ -1,5 +1,5 @@
-"""Stored rules that are refused: the others run, and the refused ones go on from their place when
-they are admitted.
+"""Stored rules that are rejected: other rules run, and rejected ones resume at their position when
+they pass again.
 """
 
 import json

@@ -1,6 +1,4 @@
-"""SQL answers asked again: the same whatever came since, whatever became of the files, or it is
-said what is gone.
-"""
+"""Replay of SQL answers: equal after later rows and rewritten files, or a report of what is gone."""
 
 import re
 import time

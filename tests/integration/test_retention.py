@@ -1,5 +1,8 @@
-"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays is what it was.
-On the real PostgreSQL, archive, roller and corpora."""
+"""Retention in the database: deleted records are kept as sums and in the archive, all others are
+unchanged.
+
+On a real PostgreSQL, archive, chunk maintenance and corpora.
+"""
 
 import random
 import shutil

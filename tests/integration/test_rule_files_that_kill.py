@@ -1,5 +1,5 @@
-"""Rule files over which whoever checks them ends: they are refused after some times, and checked
-again when asked.
+"""Rule files whose check crashes the process: rejected after some attempts, checked again on
+request.
 """
 
 from collections.abc import Iterator

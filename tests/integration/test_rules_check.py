@@ -1,4 +1,4 @@
-"""Rules as Spark sees them: what is sound, what is refused, and where the fault is shown."""
+"""The check of rules with Spark: valid rules, rejected rules, and positions of errors."""
 
 from pathlib import Path
 from typing import Any

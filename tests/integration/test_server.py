@@ -1,6 +1,4 @@
-"""The server process as it runs: who may ask, what is accepted, and that what was answered is on
-the disk.
-"""
+"""The running server: access, accepted rows, and durability of acknowledged rows."""
 
 import asyncio
 import gzip

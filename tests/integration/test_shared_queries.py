@@ -1,6 +1,4 @@
-"""Tasks that want the same of history at the same time are served by one query, and harm each other
-in nothing.
-"""
+"""Tasks that need the same history at the same time share one query, and do not affect each other."""
 
 from collections.abc import Sequence
 from typing import Any

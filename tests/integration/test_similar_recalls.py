@@ -1,6 +1,4 @@
-"""Similarity recalls through the real manager and ledger: answers, what they say of the unread, and
-repeating them.
-"""
+"""Similarity recalls with the real manager and ledger: answers, bounds for unread pieces, replay."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""What `moirae status` reports of a workspace whose parts fail."""
+"""`moirae status` for a workspace with failed parts."""
 
 import json
 import shutil

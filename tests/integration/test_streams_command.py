@@ -1,4 +1,4 @@
-"""`moirae streams list`: what was read of each stream, and how far it lags behind the others."""
+"""`moirae streams list`: accounting of each stream, and its lag."""
 
 import json
 from collections.abc import Iterator

@@ -1,6 +1,4 @@
-"""Whose turn it is, and how much of history a turn reads: as the manager gives them, over a history
-in chunks.
-"""
+"""Turns of the recall manager: which tasks run, and how much of a history in chunks a turn reads."""
 
 import threading
 import time

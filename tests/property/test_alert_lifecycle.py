@@ -1,6 +1,4 @@
-"""The life of alerts is a function of the events alone: of all at once, or piece by piece behind a
-horizon.
-"""
+"""The lifetimes of alerts depend on the events alone, folded at once or in pieces up to a horizon."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise

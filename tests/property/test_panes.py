@@ -1,4 +1,4 @@
-"""What sliding windows say when they are merged of panes is what they say of all their rows."""
+"""Sliding windows merged from panes equal windows over all rows."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The cache of partial answers is bounded, and keeps the last used ones."""
+"""The cache of partial answers is bounded and evicts the least recently used ones."""
 
 import pyarrow as pa
 from hypothesis import given

@@ -1,6 +1,5 @@
-"""What views find of a rule's past is what live would have found: events, alerts, contexts, E and
-C_k; whatever the borders of chunks, whichever way and in whatever order they are made, killed
-wherever they are.
+"""The history of a rule equals what live detection would have found: events, alerts, contexts, E and
+C_k; for any chunks, in any order, and after any crash.
 """
 
 import random

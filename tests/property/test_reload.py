@@ -1,5 +1,5 @@
-"""Rules that come, change and go while data flows: the others do not notice, and each event has one
-judge.
+"""Rules are added, changed and removed while data flows: other rules are not affected, and each
+event is detected once.
 """
 
 import random
