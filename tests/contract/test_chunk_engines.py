@@ -255,7 +255,7 @@ def questions(draw: st.DrawFn) -> str:
 def test_engines_agree_for_any_pieces(
     engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str, borders: list[int]
 ) -> None:
-    """Spark in one piece = Spark in pieces = this process in pieces, also where these are whole
+    """Spark over one piece, Spark over pieces and DuckDB over pieces, also if these are whole
     files.
     """
     spark, local = engines
@@ -281,7 +281,7 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
     border: int,
     in_memory: bool,
 ) -> None:
-    """Of other columns, groups and events; over older rows, newer ones, and whole files."""
+    """With different columns, groups and events; over old rows, new rows, and whole files."""
     local = engines[1] if in_memory else files
     asked = [question(sql) for sql in texts]
     served = [asking for asking in asked if local.supports(asking)]
@@ -313,13 +313,13 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
 def test_unsupported_query_is_run_by_spark(
     engines: tuple[SparkEngine, LocalEngine], sql: str
 ) -> None:
-    """No guess: the local engine says that it does not serve."""
+    """The local engine reports that it does not support the query."""
     with pytest.raises(SparkRequired):
         engines[1].compute_partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
 
 
 def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngine]) -> None:
-    """The norm of a host, the question that most rules ask."""
+    """The mean of a host, the most common recall."""
     asking = question(
         "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
     )
@@ -332,7 +332,6 @@ def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngin
 def test_spark_reads_memory_and_files_alike(
     engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
 ) -> None:
-    """The same rows, the same answer."""
     half = engine(spark, archive, 1 << 20)
     for sql in (
         "SELECT count(*) AS n, avg(s.n) AS mean, max(s.ts) AS last FROM s WHERE s.host = "
@@ -349,7 +348,7 @@ def test_spark_reads_memory_and_files_alike(
 def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
 ) -> None:
-    """By both engines, through a cache that has room for nothing but what is in use."""
+    """By both engines, through a cache that holds leased files only."""
     fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
     place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
     history, sql = (
@@ -366,7 +365,7 @@ def test_object_storage_is_read_like_a_folder(
 
 
 def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
-    """Plain rows with a limit, newest first, or by their own order."""
+    """Rows with a limit, by default newest first, or ordered by the query."""
     spark, _ = engines
     for sql in (
         "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host LIMIT 3",

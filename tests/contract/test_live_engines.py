@@ -347,7 +347,6 @@ def test_common_rules_are_evaluated_by_duckdb_like_by_spark(session: SparkSessio
 )
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
 def test_all_engines_agree_on_a_rule(session: SparkSession, texts: list[str]) -> None:
-    """Whatever is generated."""
     _agree(session, texts)
 
 
@@ -364,13 +363,12 @@ PROGRESS = Progress("sets of rules", 10)
 )
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
 def test_all_engines_agree_on_many_rules(session: SparkSession, texts: list[str]) -> None:
-    """More of it."""
     _agree(session, texts)
     PROGRESS.step()
 
 
 def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -> None:
-    """And what differs otherwise is not."""
+    """Rules with other differences do not."""
     text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
     rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
     rules.append(running(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3"))
@@ -397,12 +395,11 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
     ],
 )
 def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str) -> None:
-    """No guess."""
     assert RuleBatcher({"s": COLUMNS}).batch([running(session, "R", text)]).batches == ()
 
 
 def test_rule_that_fails_in_duckdb_is_evaluated_by_spark(session: SparkSession) -> None:
-    """An overflow is an error for both; the others are served."""
+    """An overflow is an error in both engines; other rules are evaluated."""
     rules = [
         running(session, "Over", "SELECT ts, n * 9000000000000000000 AS o FROM s"),
         running(session, "Good", "SELECT ts, n FROM s WHERE n > 3"),

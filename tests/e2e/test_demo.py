@@ -97,7 +97,7 @@ def test_full_demo_prints_its_figures(run: Run) -> None:
 
 @pytest.mark.timeout(900)
 def test_ctrl_c_stops_the_demo_with_one_line(run: Run) -> None:
-    """Twice, as people press it who find it slow; while history is archived, when all processes run."""
+    """Pressed twice; while history is archived, and when all processes run."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*ONCE, str(run.directory)],

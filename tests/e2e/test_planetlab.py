@@ -343,7 +343,7 @@ def test_chunks_are_listed_with_their_rows(drained: Path) -> None:
 
 @generated_only
 def test_rules_diff_shows_changes_before_apply(day: Day, drained: Path) -> None:
-    """By `diff`, and by `apply --dry-run`; a bad file changes nothing."""
+    """With `diff` and `apply --dry-run`; an invalid file changes nothing."""
     before = _told(drained, "rules", "list")
     assert {step["action"] for step in _told(drained, "rules", "diff")} <= {"stay"}
     (drained / "rules.yaml").write_text(day.rules.replace(">= 80", ">= 90"))

@@ -95,8 +95,8 @@ def test_changed_rule_files_are_applied_and_invalid_ones_rejected() -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(3000)
 def test_hundred_reloads_under_load_lose_no_event() -> None:
-    """By ids: rules that stay find what an undisturbed run finds, the others nothing twice and
-    nothing wrong.
+    """By ID: unchanged rules find what an undisturbed run finds, changed rules nothing twice or
+    wrong.
     """
     print(f"seed {SEED}")
     rng, kinds, bad = random.Random(SEED), Counter[str](), False

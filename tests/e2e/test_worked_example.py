@@ -148,9 +148,7 @@ def test_similar_answer_shows_shared_and_distinct_terms(
 
 
 def test_condition_is_evaluated_on_the_answer(drained: Path) -> None:
-    """Only the second host has had more than one user: of the others history says that this is
-    nothing.
-    """
+    """Only the second host had more than one user."""
     alerts: list[dict[str, Any]] = json.loads(
         _moirae(drained, "alerts", "list", "--all", "-o", "json")
     )
@@ -163,7 +161,7 @@ def test_condition_is_evaluated_on_the_answer(drained: Path) -> None:
 
 
 def test_answers_are_replayed_equal(drained: Path, eids: dict[str, str]) -> None:
-    """In a process that starts for it."""
+    """In a new process."""
     (third,) = [eid for eid, name in eids.items() if name == "e3"]
     found = json.loads(_moirae(drained, "recalls", "repeat", third, "-o", "json"))
     assert [(one["recall"], one["equal"], len(one["answer"])) for one in found] == [

@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(3000)]
 
 
 def test_two_signals_at_any_moment_stop_a_process() -> None:
-    """The same module takes them as in all processes of a workspace."""
+    """All processes of a workspace use the same signal handlers."""
     print(f"seed {SEED}")
     rng, started, slowest = random.Random(SEED), 0, 0.0
     for _ in range(PAIRS):

@@ -39,7 +39,7 @@ def read(table: SequencedTable) -> int:
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
 def test_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
-    """What is left behind is few files, and nothing that nobody needs."""
+    """In the end there are few files, all of them referenced."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     processes = multiprocessing.get_context("forkserver")

@@ -28,7 +28,7 @@ WORKSPACE = one_stream(rows=1000, keep="3s")
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
 def test_deleted_records_stay_accounted_for(kills: int) -> None:
-    """In any state that a killed process leaves behind."""
+    """In any state that a killed process leaves."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     processes = multiprocessing.get_context("forkserver")

@@ -77,7 +77,7 @@ def _ended(past: History, tasks: list[UUID]) -> bool:
 def test_frozen_recall_process_loses_its_tasks_without_effect_on_answers(
     past: History, waits: bool
 ) -> None:
-    """Three leases long; or its lease is ended by hand, which is quicker."""
+    """Frozen for three leases; or its lease is ended in the database, which is faster."""
     tasks = _ask(past)
     with _process(past) as frozen:
         _until(lambda: _read(past) > _TASKS, frozen)

@@ -220,7 +220,7 @@ def test_malicious_yaml_is_rejected(text: str) -> None:
 
 @pytest.mark.parametrize("text", read_all("rule_yaml"), ids=lambda text: text[:60])
 def test_malicious_yaml_is_rejected_with_little_memory(text: str) -> None:
-    """Nor does what is said of it."""
+    """The message needs little memory as well."""
     tracemalloc.start()
     try:
         _, problems = parse_rules("rules.yaml", _as_rule_file(text), frozenset({"events"}))
@@ -353,7 +353,7 @@ def events(request: pytest.FixtureRequest) -> dict[str, list[str]]:
 def test_unusual_text_is_archived_unchanged(
     fed: Fed, events: dict[str, list[str]], name: str
 ) -> None:
-    """Once; it is shown as text, and PostgreSQL gets what it can keep."""
+    """Once; it is shown as text, and stored in PostgreSQL without NUL."""
     (line,) = events[name]
     fed.feed(line)
     fed.feed(SOUND)
@@ -376,7 +376,7 @@ def test_malformed_record_is_a_dead_letter(fed: Fed, events: dict[str, list[str]
 
 
 def test_repeated_record_is_archived_once(fed: Fed, events: dict[str, list[str]]) -> None:
-    """Also after a restart, and when what it repeats is long past."""
+    """Also after a restart, and when the first record is old."""
     twice = events["e5"]
     fed.feed(*twice)
     assert fed.account() == {"read": 2, "archived": 1, "duplicates": 1}

@@ -165,9 +165,7 @@ def test_statement_over_its_limit_is_cancelled_and_the_next_runs(
 def test_stored_rules_are_checked_again(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
-    """What was put into the database by another way than `rules apply` does not run, and harms no
-    other rule.
-    """
+    """A rule stored by other means than `rules apply` does not run and affects no other rule."""
     definitions = _rules(spark, settings, ("Bad", "SELECT host, n, ts FROM a WHERE v > 60"), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "gate")
     evil = "SELECT host, n, ts, reflect('java.lang.System', 'getenv', 'PATH') AS path FROM a"

@@ -90,7 +90,7 @@ def test_finalize_selects_by_rule_and_age(past: History, recalling: None) -> Non
 
 
 def test_recalls_list_accepts_a_prefix_of_the_event_id(past: History) -> None:
-    """Also where nothing else of the event is known."""
+    """Also if only recalls of the event are stored."""
     task, _ = past.ask(1), past.ask(1 << 120)
     listed = orjson.loads(
         _given(past, "recalls", "list", "--event", str(past.task(task)["eid"])[:8], "-o", "json")
@@ -99,7 +99,7 @@ def test_recalls_list_accepts_a_prefix_of_the_event_id(past: History) -> None:
 
 
 def test_finalize_reports_recalls_without_an_answer(past: History) -> None:
-    """Of what nobody waits for the first answer is kept too."""
+    """A background recall keeps its first answer."""
     with capture_logs(), past.manager() as manager:
         answered = past.ask(1, rule="g/noisy")
         past.connection.execute("UPDATE tasks SET level = 1 WHERE id = %s", (answered,))

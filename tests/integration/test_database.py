@@ -144,7 +144,7 @@ def test_first_schema_is_upgraded_to_the_current_one(
 
 
 def test_connecting_waits_for_no_table_lock(place: Settings, fresh: Connection[Any]) -> None:
-    """Tables in use, by transactions that take their time, hold up nobody who connects."""
+    """Long transactions that lock tables do not delay connections."""
     tables = fresh.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'").fetchall()
     with fresh.transaction():
         for table in tables:
@@ -154,7 +154,7 @@ def test_connecting_waits_for_no_table_lock(place: Settings, fresh: Connection[A
 
 
 def test_connecting_to_an_unresponsive_server_times_out(place: Settings) -> None:
-    """It takes connections, as one that is frozen does."""
+    """It accepts connections, like a frozen server."""
     with (
         socket.create_server(("127.0.0.1", 0)) as frozen,
         patch.object(database, "_CONNECT_TIMEOUT", 2),
@@ -255,7 +255,7 @@ def test_killed_unreaped_embedded_server_is_restarted(place: Settings, foster_pa
 
 @pytest.mark.parametrize("mine", [False, True])
 def test_process_id_of_a_crashed_server_may_be_reused(tmp_path: Path, mine: bool) -> None:
-    """What another server keeps beside the same socket stays."""
+    """Files of another server beside the same socket are not removed."""
     lock, beside = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
     lock.write_text(f"{os.getpid()}\n/data\n0\n5432\n{tmp_path}\n\n1 2\nready\n")
     beside.write_text(f"{os.getpid() if mine else 1}\n/data\n")

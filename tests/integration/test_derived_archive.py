@@ -158,7 +158,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
 def test_orderly_shutdown_counts_no_attempt(
     world: tuple[World, Settings], spark: SparkSession, ended: str
 ) -> None:
-    """What Spark says as it ends is no fault of the rows."""
+    """Errors of Spark during shutdown are not charged to the rows."""
     made, place = world
     views = _views(made, place, made.connection)
     work = views.next_task()

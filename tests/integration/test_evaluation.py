@@ -186,7 +186,7 @@ def test_evaluation_of_a_workspace_is_printed(
 def test_deleted_events_count_as_candidates_of_a_judged_hit(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
-    """Among which a hit was found does not hang on how much of it people have spoken of."""
+    """The number of candidates does not depend on the number of judged events."""
     path, connection = workspace
     ((_, _, before),) = load_judged_corpora(connection, archive(path))
     for outbox in open_outboxes(connection, archive(path)).values():

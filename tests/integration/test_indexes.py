@@ -105,7 +105,7 @@ def manifest(found: dict[str, bytes]) -> dict[str, Any]:
 def test_closed_chunk_is_indexed_before_the_first_recall(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the recall process itself, without Spark; with lists and term summaries of each chunk, and
+    """By the recall process, without Spark; with postings and term summaries of each chunk and
     their checksums.
     """
     settle(past, range(1, 401), 0)
@@ -179,7 +179,7 @@ def _made(process: HistoryBuilder) -> int:
 
 
 def test_growing_corpus_is_rewritten_rarely(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At most a tenth of the time goes into it, and events of the present chunk wait for its end."""
+    """At most a tenth of the time is spent on it, and events of the present chunk wait for its end."""
     settle(past, range(1, 101), 0)
     close(past)
     root, now = Path(past.settings.archive), [0.0]

@@ -90,7 +90,7 @@ def test_unknown_stream_is_reported(root: Path) -> None:
 
 
 def test_wait_fails_without_a_live_process(root: Path) -> None:
-    """Nor where a live process has ended, or has fallen too long ago for another to be on its way."""
+    """Also if the live process has exited, or crashed too long ago for a restart."""
     with pytest.raises(MoiraeError, match="no live process runs"):
         _ingest(root, "-", "--wait", given=b"{}\n")
     assert _landed(root) == {"jsonl": b"{}\n"}

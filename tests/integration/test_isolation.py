@@ -53,8 +53,8 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of many rules of one shape overflows: it alone is charged, the others find what they
-    find.
+    """One of many rules of one shape overflows: only that rule is charged, others keep their
+    events.
     """
     asked: list[int] = []
     charged: list[str] = []

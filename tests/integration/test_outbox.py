@@ -54,7 +54,7 @@ def settle(connection: Connection[Any], numbers: range) -> None:
 def test_settled_rows_are_archived_once_in_few_commits(
     settings: Settings, connection: Connection[Any]
 ) -> None:
-    """Wherever the process falls, and when two do it at once."""
+    """Also after a crash at any point, and with two concurrent writers."""
     root = Path(settings.archive)
     cut = to_micros(START + timedelta(seconds=100))
     present = [Chunk(0, None, cut, "present"), Chunk(1, cut, None)]

@@ -161,7 +161,7 @@ def test_past_event_is_shown_with_its_alert_and_resolution(
 def test_similar_hit_shows_notes_and_resolution_of_its_alert(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
-    """The last that fixed it first; of what is forgotten the hit stays."""
+    """The newest resolution comes first; a hit whose event is deleted is still listed."""
     (answer,) = load_answers(workspace[1], NEW)
     assert answer.hits is not None
     known, quiet, gone = answer.hits

@@ -273,9 +273,7 @@ def test_most_promising_chunk_is_read_first(past: History) -> None:
 
 
 def test_damaged_file_has_unknown_key_counts(past: History) -> None:
-    """A file without the column holds no key; of a damaged one nothing is known; a damaged log ends
-    nothing.
-    """
+    """A file without the column has no keys; a damaged log stops nothing."""
     _learn(past)
     learned = dict(past.keys._counts_by_file)
     try:
@@ -304,7 +302,7 @@ def _damaged(reader: Reader, streams: object) -> None:
 
 
 def test_invalid_task_fails_alone(past: History) -> None:
-    """A stream that is no longer there, a request of another shape: they fail, the others go on."""
+    """A removed stream, a request of another format: these fail, other tasks continue."""
     stream, shape, fine = past.ask(1, rule="g/stream"), past.ask(2, rule="g/shape"), past.ask(3)
     past.connection.execute(
         """UPDATE tasks SET request = replace(request::text, 'past', 'gone')::jsonb WHERE id = %s""",
@@ -406,9 +404,7 @@ def _alert(past: History, task: UUID, state: str) -> Any:
 
 
 def test_condition_of_a_stopped_rule_passes_without_history(past: History) -> None:
-    """Its rule is not live any more. While it is, the recall may still begin; nobody is told of
-    what is withdrawn.
-    """
+    """For a running rule the recall may still start; withdrawn alerts are not decided."""
     judged = {"where": "norm.n > 0", "judged": {"norm": {"n": "bigint"}, "other": {"n": "bigint"}}}
     rules = ("g/gone", "g/live", "g/withdrawn")
     tasks = [past.ask(number, rule=rule, **judged) for number, rule in enumerate(rules, 1)]
@@ -548,8 +544,8 @@ def test_task_that_crashes_processes_fails_after_some_attempts(
 
 
 def test_tasks_of_killed_processes_are_attempted_first(past: History) -> None:
-    """So it has gone on when the next is killed, and is not given up for having been in the way
-    three times.
+    """So a task progresses before the next kill, and does not fail for being present at three
+    kills.
     """
     tasks = [past.ask(number, f"{COUNT} AND h.v > -{number}") for number in range(1, 9)]
     with past.manager() as manager:

@@ -155,7 +155,7 @@ def test_rules_checked_by_a_reload_are_not_checked_again(
 def test_stored_rule_is_checked_with_its_own_derived_streams(
     spark: SparkSession, place: Settings
 ) -> None:
-    """Not with those that another rule of its group has in the database."""
+    """Not with those stored for another rule of its group."""
 
     def reading(name: str, text: str) -> Definition:
         rule = Rule(

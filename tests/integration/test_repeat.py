@@ -78,7 +78,7 @@ def answered(past: History, *sqls: str) -> list[UUID]:
 
 
 def test_replayed_answer_is_unchanged_by_later_rows(past: History) -> None:
-    """Late rows and new ones between, files clustered with them and swept: then in a new process."""
+    """Late and new rows, clustered and vacuumed files; then in a new process."""
     writer = open_writer(past)
     tasks = answered(past, COUNT, _GROUPS)
     before = [past.revisions(task)[-1]["answer"] for task in tasks]
@@ -121,9 +121,7 @@ def _swept(files: set[str]) -> None:
 
 
 def test_replay_reads_each_piece_at_its_original_snapshot(past: History) -> None:
-    """Rows that come between two pieces of one recall are in what it reads after, and not in what
-    it had read.
-    """
+    """Rows appended between two pieces of one recall are in the second piece only."""
     writer, task = open_writer(past), past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["next"] > 0)
@@ -174,8 +172,8 @@ def test_replay_reports_a_different_answer(past: History) -> None:
 
 @pytest.mark.spark
 def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSession) -> None:
-    """The engine of record, over files that were clustered with later rows; and plain rows, which
-    only it reads.
+    """Over files that were clustered with later rows; and rows without aggregates, which only Spark
+    reads.
     """
     writer, tasks = open_writer(past), answered(past, COUNT, _GROUPS)
     plain = past.ask(9, _NEWEST, rule="g/r9")
@@ -194,8 +192,8 @@ def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSe
 def test_replay_attributes_a_difference_to_changed_inputs(
     past: History, spark: SparkSession
 ) -> None:
-    """An answer that came from the event's contexts, or from a relation, is not called another
-    where these are.
+    """An answer that used contexts of the event or a relation is not called different if these
+    changed.
     """
     own = "SELECT sum(h.v) AS n FROM past h JOIN who w ON w.host = h.host"
     related = "SELECT sum(h.v) AS n FROM past h JOIN sites s ON s.host = h.host"

@@ -457,7 +457,7 @@ def small(served: Served) -> Iterator[Callable[..., Ask]]:
 
 
 def test_rows_are_accepted_before_the_home_folder_exists(served: Served, tmp_path: Path) -> None:
-    """With a database of one's own the server may be the first process of a workspace."""
+    """With an external database the server may be the first process of a workspace."""
     connections = ConnectionPool(served.settings)
     assert not IngestHandler(
         tmp_path / "home", ["cpu"], connections, IngestLimits(disk_reserve_bytes=0)

@@ -15,9 +15,7 @@ from tests.integration.history import COUNT, History, go_on
 
 
 def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host
-    once.
-    """
+    """Fifty alerts of four hosts, two rules with equal SQL: pieces are read once for each host."""
     read: list[tuple[str, Piece]] = []
     real = LocalEngine.compute_partials
 
@@ -43,9 +41,7 @@ def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPa
 
 
 def test_tasks_of_one_chunk_share_one_scan(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ten rules, each with a question of its own: once all have a first answer, a scan serves them
-    all.
-    """
+    """Ten rules with different SQL: after their first answers, one scan serves all of them."""
     scans: list[int] = []
     real = LocalEngine.compute_partials
 
@@ -70,9 +66,7 @@ def test_tasks_of_one_chunk_share_one_scan(past: History, monkeypatch: pytest.Mo
 def test_failing_task_does_not_fail_tasks_of_its_query(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of those that are read in one scan finds too much, in its third piece and on; the others
-    have answers.
-    """
+    """One task of a scan exceeds its limit from the third piece on; the others are answered."""
     greedy = f"{COUNT} AND h.v > -1"
     read: list[int] = []
     real = LocalEngine.compute_partials
@@ -107,7 +101,7 @@ def test_failing_task_does_not_fail_tasks_of_its_query(
 def test_tasks_without_a_first_answer_are_not_read_together(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor where others of its question are read together with other questions."""
+    """Also if tasks with equal SQL are read together with other SQL."""
     waiting: list[int] = []
     real = LocalEngine.compute_partials
 
@@ -135,7 +129,7 @@ def test_tasks_without_a_first_answer_are_not_read_together(
 
 
 def test_background_task_finishes_when_all_pieces_are_read(past: History) -> None:
-    """Those of one are all read by summary, that of another is the newest."""
+    """One with all pieces excluded by summaries, another with the newest piece excluded."""
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
     past.connection.execute("UPDATE tasks SET level = 1")
     with past.manager() as manager:

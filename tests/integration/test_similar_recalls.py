@@ -125,7 +125,7 @@ def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
 
 
 def test_pieces_without_common_terms_are_not_read(past: History) -> None:
-    """What is alike lies in two chunks of the middle; the answer is exact, and is repeated so."""
+    """Similar events are in two chunks in the middle; the answer is exact, also when replayed."""
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END, 5)))
     corpus.settle([_END // 3, _END // 2], {"rare": 1, "w1": 1})
@@ -249,9 +249,7 @@ class _FoundMeanwhile(_Found):
 
 @pytest.mark.parametrize("found", [_Found, _FoundMeanwhile])
 def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found]) -> None:
-    """An alert that has just fired; nothing in the newest chunks is alike; in one of them the past
-    is not found yet.
-    """
+    """The newest chunks have no similar event; the events of one of them are not computed yet."""
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END - 1, 5)))
     corpus.settle([_END // 3, _END // 2], _ALIKE)
@@ -300,7 +298,7 @@ class _Turns(StrideScheduler[UUID]):
 def test_inputs_of_a_comparison_are_prepared_before_other_work(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While anybody waits for an answer, nothing is prepared that nobody has asked for."""
+    """While a recall is waiting, nothing is prepared that no recall needs."""
     told: list[tuple[str, Any]] = []
     real = recall.worker.comparisons.compare
 
@@ -333,7 +331,7 @@ def test_inputs_of_a_comparison_are_prepared_before_other_work(
 def test_replayed_similar_answer_is_unchanged_by_later_events(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After more events, older and newer ones; by a process that reads the corpus from files."""
+    """After older and newer events; by a process that reads the corpus from files."""
     monkeypatch.setattr(recall.corpora, "_SAVE_MIN_EVENTS", 10)
     corpus = _Corpus(past, 2)
     corpus.settle(list(range(0, _END - 40, 3)))

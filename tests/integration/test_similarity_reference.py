@@ -143,7 +143,7 @@ def test_answers_for_the_generated_scenario_equal_the_reference(
 def test_similarity_run_equals_the_reference(
     tmp_path: Path, gap: timedelta, grouped: bool, leave_one_out: bool
 ) -> None:
-    """From files to a file, as users run it."""
+    """`moirae similarity run`, from files to a file."""
     events = scenario(3, grouped)
     write_events(tmp_path / "alerts.jsonl.gz", events)
     with (tmp_path / "groups.csv").open("w", newline="") as file:

@@ -55,9 +55,7 @@ class _Busy:
 def test_busy_machine_runs_fewer_concurrent_queries(
     past: History, monkeypatch: pytest.MonkeyPatch, least: int | None, expected: int
 ) -> None:
-    """As few as the workspace allows; where it allows no fewer than there are engines, all are
-    used.
-    """
+    """Down to the minimum of the workspace; if that is the number of engines, all are used."""
     lock, under_way, most = threading.Lock(), 0, 0
     real = LocalEngine.compute_partials
 
@@ -94,7 +92,7 @@ def test_only_task_reads_many_pieces_per_turn(
 def test_competing_tasks_read_one_piece_per_turn(
     past: History, reads: list[list[tuple[UUID, Piece]]]
 ) -> None:
-    """However much it has read already: each of two has its turns in time."""
+    """However much each has read already."""
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
     with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: _done(past, tasks))

@@ -91,8 +91,8 @@ def test_folding_in_pieces_equals_folding_at_once(
 def test_provisional_events_end_no_alert_early(
     events: list[Occurrence], timing: AlertTiming, data: st.DataObject
 ) -> None:
-    """Settled events, then detected ones without a horizon: as if all were settled, but for the
-    last one's end.
+    """Settled, then provisional events without a horizon: as if all were settled, except for the
+    last end.
     """
     high = data.draw(st.integers(-310, 340))
     settled, detected = [e for e in events if e.ts < high], [e for e in events if e.ts >= high]

@@ -232,7 +232,7 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
 def test_windows_merged_from_panes_equal_windows_of_rows(
     running: list[ActiveRule], seed: int
 ) -> None:
-    """Whatever the borders of batches."""
+    """For any borders of batches."""
     _drive(running, seed)
 
 
@@ -242,12 +242,11 @@ def test_windows_merged_from_panes_equal_windows_of_rows(
 def test_windows_merged_from_panes_equal_windows_of_rows_at_length(
     running: list[ActiveRule], seed: int
 ) -> None:
-    """More of it."""
     _drive(running, seed)
 
 
 def test_rows_are_aggregated_once() -> None:
-    """But after a restart, when those that windows still need are read again."""
+    """Except after a restart, when rows that windows still need are read again."""
     rng = random.Random(1)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -274,7 +273,7 @@ def test_rows_are_aggregated_once() -> None:
 
 
 def test_long_and_short_windows_share_panes() -> None:
-    """Neither takes from the other what it needs: each row is aggregated once."""
+    """Each row is aggregated once."""
     rng = random.Random(4)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -295,7 +294,7 @@ def test_long_and_short_windows_share_panes() -> None:
 
 
 def test_unreadable_file_does_not_stop_the_process() -> None:
-    """Windows are aggregated whole, where it is told whose fault that is; later ones have panes
+    """Windows are aggregated whole, which reports the error of the file; later windows have panes
     again.
     """
     rng = random.Random(5)
@@ -324,7 +323,7 @@ def test_unreadable_file_does_not_stop_the_process() -> None:
 
 
 def test_panes_over_their_memory_limit_are_dropped() -> None:
-    """The others are kept."""
+    """Panes of other rules are kept."""
     rng = random.Random(2)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -344,9 +343,7 @@ def test_panes_over_their_memory_limit_are_dropped() -> None:
 
 
 def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
-    """One query over them is done sooner than two; what is not in memory is not read anew at each
-    slide.
-    """
+    """One query over them is faster than two; rows on disk are not read again at each slide."""
     rng = random.Random(3)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
