@@ -34,7 +34,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def public_folder() -> Iterator[Path]:
-    """A folder that every user may enter: the embedded database gives up root's rights, pytest's folders are closed."""
+    """A folder that every user may enter: the embedded database gives up root's rights, pytest's
+    folders are closed.
+    """
     folder = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     folder.chmod(0o755)
     yield folder

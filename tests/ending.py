@@ -29,7 +29,9 @@ subprocess.Popen([*sys.argv[1:], "--parent", str(os.getpid())], start_new_sessio
 def end_one(
     run: Run, arguments: list[str], end: End, after: float, rng: random.Random, log: Path
 ) -> float:
-    """Start `moirae` with `arguments`, end it `after` some seconds; returns the seconds until nothing was left."""
+    """Start `moirae` with `arguments`, end it `after` some seconds; returns the seconds until
+    nothing was left.
+    """
     command = [sys.executable, "-m", "moirae", *arguments]
     if end == "parent":
         command = [sys.executable, "-c", PARENT, *command]

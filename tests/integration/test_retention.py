@@ -54,7 +54,9 @@ QUESTION = SimilarQuestion(None, 0.0, "newest", contexts=("own",), k=5, measure=
 
 @dataclass
 class Place:
-    """A workspace with a history of chunks that have expired, but for the last ones: row n happens at n·10 ms."""
+    """A workspace with a history of chunks that have expired, but for the last ones: row n happens
+    at n·10 ms.
+    """
 
     settings: Settings
     connection: Connection[Any]
@@ -241,7 +243,9 @@ def test_deleted_chunks_are_merged_into_one(place: Place) -> None:
 
 
 def events(place: Place, numbers: range) -> None:
-    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of event time."""
+    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of
+    event time.
+    """
     rng = random.Random(numbers.start)
     for n in numbers:
         eid, ts = UUID(int=n + 1), from_micros(START + n * 100_000)
