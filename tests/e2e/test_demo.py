@@ -1,4 +1,4 @@
-"""`moirae demo`: its figures, and its end by Ctrl-C at a terminal."""
+"""`moirae demo`: its figures, and Ctrl-C at a terminal."""
 
 import json
 import os
@@ -82,22 +82,22 @@ def _figures(run: Run, command: list[str]) -> dict[str, Any]:
 
 
 @pytest.mark.timeout(900)
-def test_a_short_demo_accounts_for_every_record_and_leaves_no_process(run: Run) -> None:
+def test_short_demo_accounts_for_every_record_and_leaves_no_process(run: Run) -> None:
     figures = _figures(run, [sys.executable, "-c", SHORT])
     assert figures["accounting"]["dead_lettered"] == 0
     assert figures["recalls"]["done"] > 0
 
 
 @pytest.mark.slow
-def test_the_demo_of_make_demo_once(run: Run) -> None:
+def test_full_demo_prints_its_figures(run: Run) -> None:
     figures = _figures(run, ONCE)
     assert figures["similar"]["queries"] > 0
     assert figures["latency_ms"]["event_to_alert"]["alerts"] > 0
 
 
 @pytest.mark.timeout(900)
-def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
-    """Twice, as people press it who find it slow; while history is archived, when all processes run."""
+def test_ctrl_c_stops_the_demo_with_one_line(run: Run) -> None:
+    """Pressed twice; while history is archived, and when all processes run."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [*ONCE, str(run.directory)],

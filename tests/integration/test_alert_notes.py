@@ -1,4 +1,4 @@
-"""Notes of alerts: those of the demo are recorded as those of an operator."""
+"""Notes of alerts: the demo records them like an operator."""
 
 import json
 import tempfile
@@ -76,7 +76,7 @@ def failure(host: str, hours: int, resolution: str) -> SimulatedFailure:
     )
 
 
-def test_the_demo_resolves_alerts_as_an_operator_does(
+def test_demo_records_resolutions_like_an_operator(
     workspace: tuple[Path, Connection[Any]], connection: Connection[Any]
 ) -> None:
     rule = RULES_BY_KIND["overload"]
@@ -105,7 +105,7 @@ def test_the_demo_resolves_alerts_as_an_operator_does(
     ]
 
 
-def test_the_demo_resolves_the_first_alert_of_a_failure_only(connection: Connection[Any]) -> None:
+def test_demo_resolves_only_the_first_alert_of_a_failure(connection: Connection[Any]) -> None:
     rule = RULES_BY_KIND["overload"]
     alerts = [
         add_alert(connection, 1, "n1", START - timedelta(minutes=1), rule),
@@ -124,7 +124,7 @@ def test_the_demo_resolves_the_first_alert_of_a_failure_only(connection: Connect
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_a_note_without_text_is_refused(connection: Connection[Any], text: str) -> None:
+def test_note_without_text_is_rejected(connection: Connection[Any], text: str) -> None:
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
     with pytest.raises(UsageError, match="the text of the note must not be empty"):
         add_note(connection, alert_id, kind="note", text=text, author="ada")

@@ -1,7 +1,7 @@
-"""One rule cannot harm another: what throws, never ends or floods is charged and set aside; the
-others see everything.
+"""One rule cannot harm another: a rule that raises, never ends or floods is charged and quarantined;
+other rules see every row.
 
-The heavy ones, over which the process must end, are in tests/faults/test_rule_bombs.py.
+Rules that only the end of the process can stop are in tests/faults/test_rule_bombs.py.
 """
 
 import json
@@ -85,7 +85,7 @@ def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_the_others_see_every_event(
+def test_bad_rules_do_not_affect_events_of_other_rules(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
 ) -> None:
     alone = World(spark, connection, settings, _rules(spark, settings, GOOD), tmp_path / "alone")
@@ -134,7 +134,7 @@ def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
         assert sum(error.times for error in errors) >= 40
 
 
-def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
+def test_statement_over_its_limit_is_cancelled_and_the_next_runs(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
     definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
@@ -162,12 +162,10 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     assert len(_good(connection)) == 100
 
 
-def test_stored_rules_pass_the_gate_again(
+def test_stored_rules_are_checked_again(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
-    """What was put into the database by another way than `rules apply` does not run, and harms no
-    other rule.
-    """
+    """A rule stored by other means than `rules apply` does not run and affects no other rule."""
     definitions = _rules(spark, settings, ("Bad", "SELECT host, n, ts FROM a WHERE v > 60"), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "gate")
     evil = "SELECT host, n, ts, reflect('java.lang.System', 'getenv', 'PATH') AS path FROM a"

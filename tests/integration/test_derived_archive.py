@@ -1,5 +1,5 @@
-"""Derived streams in the archive: all their rows, once, whatever falls; recalls read them and
-answer the same.
+"""Derived streams in the archive: all rows, once, also after crashes; recalls over them give the
+same answers.
 """
 
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ def _make_all(views: HistoryBuilder, spark: SparkSession) -> list[DerivedStreamT
     return made
 
 
-def test_what_recalls_need_is_archived_once_and_read(
+def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     world: tuple[World, Settings], spark: SparkSession
 ) -> None:
     made, place = world
@@ -155,10 +155,10 @@ def test_what_recalls_need_is_archived_once_and_read(
 
 
 @pytest.mark.parametrize("ended", ["before Spark has started", "in a query", "not at all"])
-def test_who_ends_in_good_order_has_not_tried(
+def test_orderly_shutdown_counts_no_attempt(
     world: tuple[World, Settings], spark: SparkSession, ended: str
 ) -> None:
-    """What Spark says as it ends is no fault of the rows."""
+    """Errors of Spark during shutdown are not charged to the rows."""
     made, place = world
     views = _views(made, place, made.connection)
     work = views.next_task()
@@ -273,7 +273,7 @@ def _forgotten(
     assert not folder.exists()
 
 
-def test_a_version_is_that_of_all_its_sql() -> None:
+def test_version_of_a_derived_stream_covers_the_streams_it_reads() -> None:
     first = {"a": "SELECT ts FROM s", "b": "SELECT ts FROM a", "c": "SELECT ts FROM s"}
     assert compute_derived_version("b", first) == compute_derived_version(
         "b", {**first, "c": "SELECT ts, 1 AS x FROM s"}

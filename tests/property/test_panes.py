@@ -1,4 +1,4 @@
-"""What sliding windows say when they are merged of panes is what they say of all their rows."""
+"""Sliding windows merged from panes equal windows over all rows."""
 
 import math
 import random
@@ -229,23 +229,24 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
 
 @settings(max_examples=12, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows(running: list[ActiveRule], seed: int) -> None:
-    """Whatever the borders of batches."""
+def test_windows_merged_from_panes_equal_windows_of_rows(
+    running: list[ActiveRule], seed: int
+) -> None:
+    """For any borders of batches."""
     _drive(running, seed)
 
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows_at_length(
+def test_windows_merged_from_panes_equal_windows_of_rows_at_length(
     running: list[ActiveRule], seed: int
 ) -> None:
-    """More of it."""
     _drive(running, seed)
 
 
 def test_rows_are_aggregated_once() -> None:
-    """But after a restart, when those that windows still need are read again."""
+    """Except after a restart, when rows that windows still need are read again."""
     rng = random.Random(1)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -271,8 +272,8 @@ def test_rows_are_aggregated_once() -> None:
     assert [before, archived.read - before] == known
 
 
-def test_a_long_and_a_short_window_share_panes() -> None:
-    """Neither takes from the other what it needs: each row is aggregated once."""
+def test_long_and_short_windows_share_panes() -> None:
+    """Each row is aggregated once."""
     rng = random.Random(4)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -292,8 +293,8 @@ def test_a_long_and_a_short_window_share_panes() -> None:
     assert archived.read == len(archived.between(None, START + 159 * SECOND))
 
 
-def test_a_file_that_cannot_be_read_ends_no_process() -> None:
-    """Windows are aggregated whole, where it is told whose fault that is; later ones have panes
+def test_unreadable_file_does_not_stop_the_process() -> None:
+    """Windows are aggregated whole, which reports the error of the file; later windows have panes
     again.
     """
     rng = random.Random(5)
@@ -321,8 +322,8 @@ def test_a_file_that_cannot_be_read_ends_no_process() -> None:
     assert alike(merged(sharing, panes, part), whole(sharing, local, archived, part))
 
 
-def test_panes_that_take_too_much_are_given_up() -> None:
-    """The others are kept."""
+def test_panes_over_their_memory_limit_are_dropped() -> None:
+    """Panes of other rules are kept."""
     rng = random.Random(2)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -341,10 +342,8 @@ def test_panes_that_take_too_much_are_given_up() -> None:
     assert merged(sharing, panes, part).keys() == {"g/A"}
 
 
-def test_few_rows_in_memory_are_aggregated_whole() -> None:
-    """One query over them is done sooner than two; what is not in memory is not read anew at each
-    slide.
-    """
+def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
+    """One query over them is faster than two; rows on disk are not read again at each slide."""
     rng = random.Random(3)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
