@@ -26,7 +26,7 @@ from moirae.evaluation.plan import (
     advance_cohorts,
     build_cohorts,
     due_slices,
-    view_name,
+    input_view,
 )
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
@@ -133,11 +133,11 @@ class Archived:
         return self.rows.filter(known)
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         return self.held
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         held, at = self.between(low, high), 0
         self.read += len(held)
         while at < len(held):
@@ -158,7 +158,7 @@ def whole(
     shares = sharing.batch(part.rules)
     assert not shares.unbatched
     found: Finds = {rule.name: [] for rule in part.rules}
-    for _, places in local.evaluate(shares.batches, {view_name("s"): held, "s": held}):
+    for _, places in local.evaluate(shares.batches, {input_view("s"): held, "s": held}):
         for place, one in places:
             found[part.rules[place].name].append(one)
     return {name: part.select_event_rows(finds) for name, finds in found.items()}
