@@ -100,6 +100,8 @@ class Guard:
         """
         now = time.monotonic()
         suspects = {rule for rule, until in self._suspects.items() if now < until}
+        if not suspects:
+            return [rules] if rules else []
         shared: list[_T] = []
         isolated: list[Sequence[_T]] = []
         for rule in rules:
@@ -221,8 +223,8 @@ class Guard:
         except Exception as error:  # without the database the process must exit all the same
             _LOG.error("crash not recorded", action="crash_not_recorded", error=str(error))
         _LOG.error(
-            "process exits because of rules",
-            action="process_exits",
+            "process exits because of its rules",
+            action="rules_crashed",
             rules=rule_names,
             error=message,
         )

@@ -141,7 +141,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     world = World(spark, connection, settings, definitions, tmp_path / "time")
     (bad, good), guard, registry = world.judge.active_rules, world.guard, RuleRegistry(connection)
     for state in ("running", "quarantined"):
-        with pytest.raises(StatementTimeout, match="over its time limit") as stopped:
+        with pytest.raises(StatementTimeout, match="exceeded its time limit") as stopped:
             guard.run(
                 [bad],
                 0,
