@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, count, repeat
+from itertools import count, repeat
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
@@ -122,7 +122,9 @@ class ContextQueries:
         """
         if not self.queries:
             return None
-        streams = self.rule.shape.streams.union(*(query.streams for query in self.queries))
+        streams = set(self.rule.shape.streams)
+        for query in self.queries:
+            streams |= query.streams
         stream_watermarks: list[int] = []
         for stream in streams:
             watermark = watermarks.get(stream)
@@ -265,9 +267,14 @@ class ContextEvaluator:
                 queries.append((query, events))
         self._create_stream_views(queries)
         table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
-        columns = [table[name].to_pylist() for name in ("rule", "name", "_eid", "row")]
         texts_by_event: dict[tuple[str, str], _TextsByName] = {}
-        for number, name, eid, row in zip(*columns, strict=True):
+        for number, name, eid, row in zip(
+            table["rule"].to_pylist(),
+            table["name"].to_pylist(),
+            table["_eid"].to_pylist(),
+            table["row"].to_pylist(),
+            strict=True,
+        ):
             rule, _ = group[number]
             texts = texts_by_event.setdefault((rule.name, eid), {})
             texts.setdefault(name, []).append(row)
@@ -282,9 +289,9 @@ class ContextEvaluator:
             for stream in query.streams:
                 readers_by_stream.setdefault(stream, []).append((query, events))
         for stream, readers in readers_by_stream.items():
-            time_ranges = list(
-                chain.from_iterable(query.time_ranges(events) for query, events in readers)
-            )
+            time_ranges: list[tuple[int, int]] = []
+            for query, events in readers:
+                time_ranges += query.time_ranges(events)
             allowed_values = _allowed_values(stream, self._rows.columns(stream), readers)
             frame = self._rows.rows_near(stream, time_ranges, allowed_values)
             frame.createOrReplaceTempView(f"around_{stream}")
@@ -317,8 +324,11 @@ def _attribute_values(
     for filtered_stream, column, attribute in query.lifted.inputs.attribute_filters:
         is_text = columns.get(column) == query.types.get(attribute) == "string"
         if filtered_stream == stream and is_text:
-            values = (event.attributes.get(attribute) for event in events)
-            values_by_column[column] = {value for value in values if isinstance(value, str)}
+            values = values_by_column[column] = set()
+            for event in events:
+                value = event.attributes.get(attribute)
+                if isinstance(value, str):
+                    values.add(value)
     return values_by_column
 
 

@@ -33,7 +33,9 @@ def test_limit_grows_with_rows_and_rules() -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 10 * MINUTE)), st.integers(1, 20) | st.none(), st.integers(1, 20))
-def test_first_event_rows_by_time_are_kept(times: list[int], limit: int | None, per_minute: int) -> None:
+def test_first_event_rows_by_time_are_kept(
+    times: list[int], limit: int | None, per_minute: int
+) -> None:
     event_rows = _event_rows(times)
     kept_rows = truncate_event_rows(event_rows, limit, per_minute)
     minutes = 1 if not times else max(1, -(-(max(times) - min(times)) // MINUTE))
