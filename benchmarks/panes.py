@@ -20,17 +20,10 @@ import pyarrow as pa
 
 from archiver.times import to_micros
 from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
-from moirae.evaluation import (
-    ActiveRule,
-    LocalEvaluator,
-    PaneCache,
-    RuleBatcher,
-    RuleCohort,
-    RuleSlice,
-    advance_cohorts,
-    due_slices,
-    view_name,
-)
+from moirae.evaluation import ActiveRule, RuleBatcher, RuleCohort, RuleSlice
+from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation.panes import PaneCache
+from moirae.evaluation.plan import advance_cohorts, due_slices, input_view
 from moirae.rules import AlertSpec, Definition, Rule
 from recall.query import Tables, infer_shape
 
@@ -62,10 +55,10 @@ class InMemoryRows:
         return self._rows.slice(first, int(np.searchsorted(self._ts, high)) - first)
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
-        """See `moirae.evaluation.panes.Pieces`: panes are to be kept however few they are."""
+        """See `moirae.evaluation.panes.PaneInput`: panes are to be kept however few they are."""
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         yield self.between(low, high)
 
 
@@ -142,7 +135,7 @@ def _aggregate_one_window(held: pa.Table, slides: int) -> float:
     """The same aggregates of the last rows, without any windows."""
     with duckdb.connect(":memory:", config={"threads": "1"}) as duck:
         duck.register(
-            view_name("cpu"), held.slice(max(0, len(held) - slides * 60 * _ROWS_PER_SECOND))
+            input_view("cpu"), held.slice(max(0, len(held) - slides * 60 * _ROWS_PER_SECOND))
         )
         query = "SELECT host, avg(cpu), max(cpu), count(*) FROM in_cpu GROUP BY host HAVING avg(cpu) > 99"
         return _measure_seconds(lambda: duck.sql(query).to_arrow_table())

@@ -80,7 +80,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
 
 def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the workspace."""
-    from moirae.evaluation import CONTEXT_ROWS
+    from moirae.evaluation import EventContexts
     from moirae.history import format_progress
 
     events = report["events"]
@@ -93,7 +93,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
         yield format_overload(report["recall_queue"])
     for rule, count in report["truncated_contexts"].items():
         yield (
-            f"contexts of {rule}: {count:,} truncated at {CONTEXT_ROWS:,} rows "
+            f"contexts of {rule}: {count:,} truncated at {EventContexts.MAX_ROWS:,} rows "
             "(see `moirae events show`)"
         )
     yield f"rules: {len(running)} of {len(report['rules'])} running"

@@ -34,7 +34,7 @@ from archiver.errors import ArchiverError, CommitConflict
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import from_micros
-from moirae.evaluation import ArchivedStreamRows, horizon
+from moirae.evaluation import ArchivedStreamRows
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
@@ -116,7 +116,7 @@ def next_stream_task(
     archived_chunks: Collection[int],
 ) -> DerivedStreamTask | None:
     """The newest closed chunk that is present or recent, complete, and not archived yet."""
-    complete_until = horizon(stream.shape, watermarks)
+    complete_until = stream.shape.horizon(watermarks)
     if complete_until is None:
         return None
     for chunk in sorted(chunks, key=lambda chunk: -chunk.id):

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import CONTEXT_ROWS, ActiveRule, RuleBatcher, bind_event_query
+from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import (
     Definition,
@@ -80,7 +80,7 @@ def _explain_evaluation(
         query = {
             "engine": "spark",
             "reason": batcher.explain_not_plain(rule),
-            "query": bind_event_query(rule).sql(dialect="spark"),
+            "query": rule.bind_event_query().sql(dialect="spark"),
             "constants": {},
             "shared_with": [],
         }
@@ -129,7 +129,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
 
     `local_query`: the query of the live process, None where Spark evaluates the rule.
     """
-    windows = window_specs(bind_event_query(rule))
+    windows = window_specs(rule.bind_event_query())
     if not any(size > slide for size, slide, _ in windows):
         return {}
     if local_query is None:
@@ -166,7 +166,7 @@ def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
             "compared": context.is_compared,
             "within": context.within / _MICROS_PER_SECOND,
             "delay": context.delay / _MICROS_PER_SECOND,
-            "limit": CONTEXT_ROWS,
+            "limit": EventContexts.MAX_ROWS,
         }
     return contexts
 

@@ -24,7 +24,6 @@ from moirae.evaluation import (
     RuleEvaluator,
     advance_cohorts,
     build_cohorts,
-    horizon,
 )
 from moirae.history import undecided_duration
 from moirae.live.relations import Relations
@@ -171,7 +170,7 @@ class ActiveRules:
         watermarks = self.watermarks()
         if definition is not None:
             with suppress(Exception):  # the definition of a refused rule may be invalid
-                return horizon(self._get_or_make_rule(definition).shape, watermarks)
+                return self._get_or_make_rule(definition).shape.horizon(watermarks)
         event_times = [time for time in watermarks.values() if time is not None]
         return min(event_times, default=None)
 

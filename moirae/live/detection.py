@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +22,7 @@ from moirae.evaluation import (
     RuleCohort,
     RuleEvaluator,
     RuleSlice,
-    concatenate_rules,
     due_slices,
-    horizon,
 )
 from moirae.history import undecided_duration
 from moirae.live.active_rules import ActiveRules
@@ -100,7 +99,7 @@ class Detector:
         """
         watermarks = self.watermarks()
         cohorts = [cohort for cohort in self._active_rules.cohorts if cohort.shape.is_stateless]
-        horizons = {cohort.shape: horizon(cohort.shape, watermarks) for cohort in cohorts}
+        horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
         new_rows: dict[str, pa.Table] = {}
         for stream in self._archive.tables:
@@ -131,7 +130,7 @@ class Detector:
     ) -> Sequence[tuple[ActiveRule, Sequence[EventRow]]]:
         streams = frozenset().union(*(cohort.shape.streams for cohort in cohorts))
         inputs = {name: self._rows.select_columns(name, new_rows.get(name)) for name in streams}
-        rules = concatenate_rules([cohort.rules for cohort in cohorts])
+        rules = list(chain.from_iterable(cohort.rules for cohort in cohorts))
         row_count = sum(map(len, inputs.values()))
         return self._evaluator.evaluate(rules, inputs, row_count).event_rows
 
@@ -152,7 +151,7 @@ class Detector:
                 groups.setdefault(cohort.settled_to, []).append(members)
         for settled_to, rule_groups in groups.items():
             rule_slice = RuleSlice(
-                rules=concatenate_rules(rule_groups),
+                rules=tuple(chain.from_iterable(rule_groups)),
                 low=settled_to,
                 high=None,
                 input_low=settled_to,
@@ -252,7 +251,7 @@ class Detector:
             for rule in cohort.rules:
                 shape = rule.shape
                 is_absence = rule.definition.rule.spec.absent
-                high = horizon(shape, row_marks if is_absence else end_marks)
+                high = shape.horizon(row_marks if is_absence else end_marks)
                 assert high is not None
                 input_low = None
                 if low is not None:

@@ -23,7 +23,8 @@ from archiver.times import micros_column, to_micros
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, build_branches, view_name
+from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view
+from moirae.evaluation.statements import build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
@@ -79,7 +80,7 @@ def session(spark: SparkSession) -> SparkSession:
     made = spark.newSession()
     # Each rule runs once: compiling it would take longer than judging by it.
     made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    for name in ("s", view_name("s")):
+    for name in ("s", input_view("s")):
         made.createDataFrame(ROWS).createOrReplaceTempView(name)
     for name in ("r", "relation_r"):
         made.sql(
@@ -149,10 +150,10 @@ class Halves:
     """The rows, in two pieces."""
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
 
     def read_tables(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 

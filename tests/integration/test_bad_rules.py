@@ -1,7 +1,7 @@
-"""One rule cannot harm another: a rule that raises, never ends or floods is charged and quarantined;
-other rules see every row.
+"""One rule cannot harm another: what throws, never ends or floods is quarantined; the
+others see everything.
 
-Rules that only the end of the process can stop are in tests/faults/test_rule_bombs.py.
+The heavy ones, over which the process must end, are in tests/faults/test_rule_bombs.py.
 """
 
 import json
@@ -85,7 +85,7 @@ def _good(connection: Connection[Any]) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("bad", BAD)
-def test_bad_rules_do_not_affect_events_of_other_rules(
+def test_the_others_see_every_event(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path, bad: str
 ) -> None:
     alone = World(spark, connection, settings, _rules(spark, settings, GOOD), tmp_path / "alone")
@@ -111,7 +111,7 @@ def test_bad_rules_do_not_affect_events_of_other_rules(
     assert "g/Bad" in health.assess_health(found)[1]
     assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
     _says_what_was_wrong(registry, bad)
-    # A restart finds it set aside, and goes on.
+    # The rule is still quarantined after a restart.
     world.reopen()
     assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
     assert registry.resume(["g/Bad", "g/Good"]) == ["g/Bad"]
@@ -128,20 +128,20 @@ def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
         assert located.event["stream"] == "a"
         assert (located.event["row"]["host"], located.event["row"]["n"]) == ("abc", 1013)
     else:
-        # Each evaluation over 20 in a minute is charged; the first of them stand, the others are
-        # counted.
+        # Each evaluation with more than 20 events per minute is a failure: excess events are
+        # counted and left out.
         assert {error.kind for error in errors} == {"flood"}
         assert sum(error.times for error in errors) >= 40
 
 
-def test_statement_over_its_limit_is_cancelled_and_the_next_runs(
+def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
     definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "time")
     (bad, good), guard, registry = world.judge.active_rules, world.guard, RuleRegistry(connection)
     for state in ("running", "quarantined"):
-        with pytest.raises(StatementTimeout, match="over its time limit") as stopped:
+        with pytest.raises(StatementTimeout, match="exceeded its time limit") as stopped:
             guard.run(
                 [bad],
                 0,
@@ -162,10 +162,12 @@ def test_statement_over_its_limit_is_cancelled_and_the_next_runs(
     assert len(_good(connection)) == 100
 
 
-def test_stored_rules_are_checked_again(
+def test_stored_rules_pass_the_gate_again(
     spark: SparkSession, settings: Settings, connection: Connection[Any], tmp_path: Path
 ) -> None:
-    """A rule stored by other means than `rules apply` does not run and affects no other rule."""
+    """What was put into the database by another way than `rules apply` does not run, and harms no
+    other rule.
+    """
     definitions = _rules(spark, settings, ("Bad", "SELECT host, n, ts FROM a WHERE v > 60"), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "gate")
     evil = "SELECT host, n, ts, reflect('java.lang.System', 'getenv', 'PATH') AS path FROM a"
