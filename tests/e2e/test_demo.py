@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import select
 import subprocess
 import sys
 import time
@@ -111,14 +112,14 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
         start_new_session=True,
     )
     os.close(theirs)
-    shown = _read_until(ours, b"up.log", 60)
     log = run.directory / "up.log"
-    _await(lambda: log.exists() and b"moirae: running" in log.read_bytes(), 300)
+    shown = _read_while(ours, lambda: not _has_line(log, b"moirae: running"), 300)
+    assert b"up.log" in shown
     os.write(ours, b"\x03")
     time.sleep(0.5)
     os.write(ours, b"\x03")
     began = time.monotonic()
-    shown += _read_until(ours, None, 60)
+    shown += _read_while(ours, lambda: True, 60)
     told, _ = process.communicate(timeout=60)
     print(f"ended after {time.monotonic() - began:.1f} s")
     assert process.returncode == 130
@@ -133,18 +134,18 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
     os.close(ours)
 
 
-def _await(condition: Callable[[], bool], seconds: float) -> None:
+def _has_line(file: Path, text: bytes) -> bool:
+    return file.exists() and text in file.read_bytes()
+
+
+def _read_while(terminal: int, condition: Callable[[], bool], seconds: float) -> bytes:
+    """What a terminal shows while a condition holds, or until its last process has exited."""
+    shown = b""
     deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
-def _read_until(terminal: int, what: bytes | None, seconds: float) -> bytes:
-    """What a terminal shows until it shows something, or None: until its last process has ended."""
-    shown, deadline = b"", time.monotonic() + seconds
-    with suppress(OSError):  # nobody has it open any more
-        while what is None or what not in shown:
+    with suppress(OSError):  # EIO: no process has it open
+        while condition():
             assert time.monotonic() < deadline, shown[-3000:]
-            shown += os.read(terminal, 65536)
+            readable, _, _ = select.select([terminal], [], [], 0.1)
+            if readable:
+                shown += os.read(terminal, 65536)
     return shown
