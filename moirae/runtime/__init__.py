@@ -9,7 +9,14 @@ from moirae.runtime.disk_space import (
 )
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
-from moirae.runtime.logs import configure_logging, tolerate_closed_stderr
+from moirae.runtime.logs import (
+    LogFormat,
+    configure_logging,
+    effective_log_format,
+    escape_line,
+    tolerate_closed_stderr,
+)
+from moirae.runtime.progress import open_progress_bar
 from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
 from moirae.runtime.storage import check_storage, open_storage
@@ -19,6 +26,7 @@ __all__ = [
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
+    "LogFormat",
     "DISK_RESERVE",
     "ReconnectingRole",
     "Role",
@@ -27,9 +35,12 @@ __all__ = [
     "configure_logging",
     "connect_database",
     "describe_disk_problem",
+    "effective_log_format",
+    "escape_line",
     "record_failure",
     "list_processes",
     "measure_disk_space",
+    "open_progress_bar",
     "open_storage",
     "release_database",
     "release_embedded_database",

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from moirae.alerts.notes import add_note, list_notes
 from moirae.cli import app
 from moirae.config.settings import load_settings
-from moirae.demo.report import RULES_BY_KIND
-from moirae.demo.run import _note_resolutions
-from moirae.demo.testbed import SimulatedFailure
+from moirae.demo.failures import SimulatedFailure
+from moirae.demo.resolutions import RULES_BY_KIND, record_resolutions
 from moirae.errors import UsageError
 from moirae.runtime import database
 
@@ -82,7 +81,7 @@ def test_demo_records_resolutions_like_an_operator(
     rule = RULES_BY_KIND["overload"]
     by_demo = add_alert(connection, 1, "n1", START + timedelta(minutes=5), rule)
     by_operator = add_alert(connection, 2, "n2", START, rule)
-    assert _note_resolutions(connection, (failure("n1", 0, "Lowered it."),)) == 1
+    assert record_resolutions(connection, (failure("n1", 0, "Lowered it."),)) == 1
     resolve = [
         "alerts",
         "resolve",
@@ -119,7 +118,7 @@ def test_demo_resolves_only_the_first_alert_of_a_failure(connection: Connection[
         failure("n2", 0, ""),
         failure("n3", 0, "Not detected."),
     )
-    assert _note_resolutions(connection, failures) == 1
+    assert record_resolutions(connection, failures) == 1
     assert [note["alert_id"] for note in list_notes(connection, alerts)] == [alerts[2]]
 
 

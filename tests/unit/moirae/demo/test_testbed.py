@@ -1,26 +1,18 @@
-"""The simulated testbed keeps what the demonstration promises about it."""
+"""The simulated testbed: reproducible rows, symptoms of failures, and traces of their causes."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
-from moirae.demo.failures import CAUSES, CAUSES_BY_NAME, FAILURE_KINDS
-from moirae.demo.testbed import (
-    STREAMS,
-    SimulatedFailure,
-    StreamName,
-    StreamRow,
-    Testbed,
-    write_history,
-)
+from moirae.demo.causes import CAUSES, CAUSES_BY_NAME, FAILURE_KINDS
+from moirae.demo.failures import SimulatedFailure
+from moirae.demo.testbed import STREAMS, StreamName, StreamRow, Testbed
 
 LIVE = datetime(2026, 11, 21, 9, 30, 17, 123456, tzinfo=UTC)
 END = LIVE + timedelta(seconds=75)
@@ -54,7 +46,7 @@ def during(failures: Iterable[SimulatedFailure], row: StreamRow) -> list[Simulat
 
 
 def shows(row: StreamRow) -> set[str]:
-    """The kinds of failure that a simple rule would see in the row."""
+    """The kinds of failure whose symptom is in the row."""
     limits = {"cpu": (92, "overload"), "memory": (94, "memory"), "lost": (40, "network")}
     return {kind for name, (limit, kind) in limits.items() if float(row.get(name, 0)) > limit}
 
@@ -64,8 +56,8 @@ def current(testbed: Testbed) -> list[SimulatedFailure]:
 
 
 def bags(testbed: Testbed) -> dict[str, Counter[str]]:
-    """For each failure, by id, the terms of the processes on its host in the half hour before it."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    """By failure ID, the terms of the processes on its host in the half hour before it."""
+    terms_by_failure: dict[str, Counter[str]] = defaultdict(Counter)
     windows = defaultdict(list)
     for failure in testbed.failures:
         first, last = failure.starts - WITHIN, failure.starts
@@ -74,14 +66,14 @@ def bags(testbed: Testbed) -> dict[str, Counter[str]]:
         ts = str(row["ts"])[:-1]
         for first_text, last_text, failure_id in windows.get(str(row["host"]), ()):
             if first_text <= ts <= last_text:
-                found[failure_id].update(
+                terms_by_failure[failure_id].update(
                     f"{name}={row[name]}" for name in ("user", "experiment", "process")
                 )
-    return found
+    return terms_by_failure
 
 
 def most_similar(bag: Counter[str], earlier: list[Counter[str]]) -> int:
-    """The place of the most similar earlier bag by TF-IDF cosine, the later one among equals."""
+    """Index of the most similar earlier bag by TF-IDF cosine, the latest one among equals."""
     counts = Counter(term for other in [bag, *earlier] for term in other)
     idf = {term: math.log10((len(earlier) + 1) / count) for term, count in counts.items()}
 
@@ -90,7 +82,7 @@ def most_similar(bag: Counter[str], earlier: list[Counter[str]]) -> int:
         norms = [sum((tf * idf[term]) ** 2 for term, tf in each.items()) for each in (bag, other)]
         return dot / math.sqrt(math.prod(norms)) if all(norms) else 0.0
 
-    return max(range(len(earlier)), key=lambda place: (cosine(earlier[place]), place))
+    return max(range(len(earlier)), key=lambda index: (cosine(earlier[index]), index))
 
 
 @pytest.mark.parametrize("seed", [5, 12])
@@ -108,15 +100,15 @@ def test_the_most_similar_past_failure_of_the_kind_has_the_same_cause(seed: int)
 
 
 def test_equal_seeds_give_equal_testbeds() -> None:
-    one, two = make(3), make(3)
-    assert (one.nodes, one.failures) == (two.nodes, two.failures)
-    # In another order of asking, too.
-    for stream, other in zip(STREAMS, reversed(STREAMS), strict=True):
-        assert live(one, stream)
-        assert list(history(two, other))
+    first, second = make(3), make(3)
+    assert (first.nodes, first.failures) == (second.nodes, second.failures)
+    # Whatever the order in which streams are requested.
+    for stream, opposite in zip(STREAMS, reversed(STREAMS), strict=True):
+        assert live(first, stream)
+        assert list(history(second, opposite))
     for stream in STREAMS:
-        assert live(one, stream) == live(two, stream)
-        assert next(one.history(stream)) == next(two.history(stream))
+        assert live(first, stream) == live(second, stream)
+        assert next(first.history(stream)) == next(second.history(stream))
 
 
 def test_different_seeds_give_different_testbeds(testbed: Testbed) -> None:
@@ -159,7 +151,7 @@ def test_rows_are_distinct_in_order_and_within_their_phase(
 
 
 @pytest.mark.parametrize("stream", ["node", "ping"])
-def test_symptoms_show_during_failures_and_never_else(testbed: Testbed, stream: StreamName) -> None:
+def test_symptoms_occur_during_failures_only(testbed: Testbed, stream: StreamName) -> None:
     shown = {"node": {"overload", "memory"}, "ping": {"network"}}[stream]
     for row in [*history(testbed, stream), *live(testbed, stream)]:
         kinds: set[str] = {failure.kind for failure in during(testbed.failures, row)}
@@ -167,7 +159,7 @@ def test_symptoms_show_during_failures_and_never_else(testbed: Testbed, stream: 
         assert "silent" not in kinds
 
 
-def test_healthy_hosts_keep_well_below_the_limits(testbed: Testbed) -> None:
+def test_healthy_hosts_stay_well_below_the_limits(testbed: Testbed) -> None:
     rows = [
         *history(testbed, "node"),
         *history(testbed, "ping"),
@@ -213,30 +205,28 @@ def test_live_failures_are_on_different_healthy_hosts_and_have_a_past(seed: int)
 
 
 @pytest.mark.parametrize("seed", range(1, 6))
-def test_neither_recency_nor_host_tells_the_cause(seed: int) -> None:
+def test_cause_does_not_follow_from_recency_or_host(seed: int) -> None:
     failures = make(seed, days=14).failures
     same_kind = same_host = 0
-    for place, failure in enumerate(failures):
-        before = [f for f in failures[:place] if f.kind == failure.kind]
+    for index, failure in enumerate(failures):
+        before = [f for f in failures[:index] if f.kind == failure.kind]
         same_kind += bool(before) and before[-1].cause == failure.cause
-        here = [f for f in before if f.host == failure.host]
-        same_host += bool(here) and here[-1].cause == failure.cause
+        on_host = [f for f in before if f.host == failure.host]
+        same_host += bool(on_host) and on_host[-1].cause == failure.cause
     assert max(same_kind, same_host) <= 0.25 * len(failures)
 
 
-def test_past_failures_are_resolved_as_their_cause_is(testbed: Testbed) -> None:
+def test_past_failures_have_a_resolution_of_their_cause(testbed: Testbed) -> None:
     for failure in testbed.failures:
         if failure.starts < LIVE:
-            least = 25 if failure.kind == "silent" else 15
-            assert (
-                timedelta(minutes=least) <= failure.ends - failure.starts <= timedelta(minutes=60)
-            )
+            min_length = timedelta(minutes=25 if failure.kind == "silent" else 15)
+            assert min_length <= failure.ends - failure.starts <= timedelta(hours=1)
             assert failure.resolution.startswith(CAUSES_BY_NAME[failure.cause].notes)
             assert failure.resolved_by in {"ops-day", "ops-night", "site-admin", "on-call"}
     assert len({cause.tag for cause in CAUSES}) == len(CAUSES)
 
 
-def test_signatures_are_there_before_the_failure(testbed: Testbed) -> None:
+def test_signature_of_the_cause_precedes_the_failure(testbed: Testbed) -> None:
     missing = 0
     contexts = bags(testbed)
     for failure in testbed.failures:
@@ -247,7 +237,7 @@ def test_signatures_are_there_before_the_failure(testbed: Testbed) -> None:
     assert missing > 0.3 * len(testbed.failures)
 
 
-def test_a_process_sample_just_before_each_live_failure_shows_it(testbed: Testbed) -> None:
+def test_process_sample_just_before_each_live_failure_shows_its_cause(testbed: Testbed) -> None:
     rows = live(testbed, "process")
     for failure in current(testbed):
         last = [
@@ -276,25 +266,7 @@ def test_single_terms_of_signatures_also_occur_without_failure(testbed: Testbed)
     assert len(harmless & terms) > 0.5 * len(terms)
 
 
-def test_history_is_written_as_complete_files_day_by_day(testbed: Testbed, tmp_path: Path) -> None:
-    written = []
-    for file in write_history(testbed, tmp_path):
-        assert file.path == tmp_path / file.stream / f"{file.day}.jsonl"
-        assert len(file.path.read_text().splitlines()) == file.rows
-        written.append((file.day, STREAMS.index(file.stream)))
-    assert written == sorted(written)
-    assert len(written) == 3 * len(STREAMS)
-    assert not list(tmp_path.glob("*/.*"))
-    for stream in STREAMS:
-        lines = [
-            line
-            for path in sorted(tmp_path.glob(f"{stream}/*"))
-            for line in path.read_text().splitlines()
-        ]
-        assert [json.loads(line) for line in lines] == list(history(testbed, stream))
-
-
-def test_impossible_testbeds_are_refused() -> None:
+def test_too_small_testbed_is_rejected() -> None:
     with pytest.raises(ValueError, match="history"):
         Testbed(1, LIVE, LIVE, END)
     with pytest.raises(ValueError, match="30 seconds"):
