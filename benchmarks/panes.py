@@ -31,7 +31,8 @@ from moirae.evaluation import (
     due_slices,
     view_name,
 )
-from moirae.rules import AlertSpec, Definition, Rule
+from moirae.rules import Definition, Rule
+from moirae.rules.model import AlertSpec
 from recall.query import Tables, infer_shape
 
 _REPETITIONS = 5

@@ -1,8 +1,8 @@
 """The probability that the best hit of a similarity answer is of the same kind as its event.
 
 It is computed from the calibration that is current when the answer becomes final, and stored with
-the answer: calibrations and the tags of hits change later. `recall.similarity.comparable` has the
-model.
+the answer: calibrations and the tags of hits change later. `recall.similarity.calibration_model`
+has the model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ import structlog
 from psycopg import Connection
 
 import sql
-from recall.similarity import Calibration, answer_features
+from recall.similarity.calibration_model import Calibration, answer_features
 
 _QUERIES = sql.load("judgements")
 _LOG = structlog.get_logger()

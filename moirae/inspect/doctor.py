@@ -10,7 +10,7 @@ import numpy as np
 from psycopg import Connection
 from psycopg.rows import class_row
 
-from archiver.chunks import COUNT_ROWS, Chunk, ChunkState, last_deleted_chunk
+from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
@@ -79,7 +79,7 @@ def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]
     stored_chunks: list[Chunk] = []
     for record in catalog.chunk_records():
         # Rows are counted just before a chunk is deleted.
-        if COUNT_ROWS not in record.completed_versions:
+        if not record.is_counted:
             stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
     for name, stream in settings.streams.items():

@@ -13,7 +13,6 @@ from moirae.rules import (
     build_questions,
     build_rule_tables,
     infer_event_shape,
-    keys_without_effect,
 )
 from recall.engines import Template, explain_engine
 from recall.query import window_specs
@@ -52,7 +51,7 @@ def explain_rule(
             recall: _explain_recall(settings, question) for recall, question in questions.items()
         },
     }
-    unused_keys = keys_without_effect(rule.definition.rule)
+    unused_keys = rule.definition.rule.keys_without_effect()
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
     return explanation

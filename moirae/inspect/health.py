@@ -9,7 +9,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from moirae.runtime import DiskSpace, describe_disk_problem, list_processes
+from moirae.runtime import DiskSpace, list_processes
 
 # After a live process has exited, another may be starting for this long after its last heartbeat.
 _START_GRACE = timedelta(minutes=2)
@@ -52,7 +52,7 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
         )
     for disk in map(DiskSpace.from_json, status["disks"]):
         if disk.full:
-            yield describe_disk_problem(disk)
+            yield disk.describe_problem()
     quarantined = [rule["rule"] for rule in status["rules"] if rule["state"] == "quarantined"]
     if quarantined:
         yield f"rules in quarantine: {', '.join(quarantined)}: see `moirae rules list`"

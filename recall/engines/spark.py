@@ -223,6 +223,13 @@ class SparkEngine:
                 verdicts.append(bool(row.verdict))
         return any(verdicts) if verdicts else None
 
+    def warm_up(self, schema: StreamSchema) -> None:
+        """Run a typical query, so that the first real one need not wait for class loading and JIT."""
+        question = _typical_question(schema)
+        attributes = dict.fromkeys(question.attributes, "")
+        event = RecallEvent(UUID(int=0), 1 << 60, {}, attributes)
+        self.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
+
     def _run_query(self, text: str) -> DataFrame:
         """Run a query over views.
 
@@ -272,8 +279,8 @@ def _derived_input_spans(template: Template, low: int | None, high: int) -> Iter
         yield stream, input_low, input_high
 
 
-def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
-    """Run a typical query, so that the first real one need not wait for class loading and JIT."""
+def _typical_question(schema: StreamSchema) -> SqlQuestion:
+    """Counts and means over a stream for a value of its first text column."""
     time = schema.time
     string_columns = []
     aggregates = ["count(*) AS n"]
@@ -288,7 +295,7 @@ def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
     for name in string_columns[:1]:
         attributes[name] = "string"
         query += f" WHERE s.`{name}` = event.`{name}`"
-    question = SqlQuestion(
+    return SqlQuestion(
         range=None,
         every=1.0,
         order="newest",
@@ -300,8 +307,6 @@ def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
         own={},
         columns={},
     )
-    event = RecallEvent(UUID(int=0), 1 << 60, {}, dict.fromkeys(attributes, ""))
-    engine.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
 
 
 def _sketch_columns(split: Split, table: pa.Table) -> list[str]:

@@ -10,8 +10,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from recall.relevance.ready_contexts import CandidateSet, Ranker
-from recall.similarity import Calibration, Floats, answer_features
+from recall.relevance.ready_contexts import CandidateSet, Floats, Ranker
+from recall.similarity.calibration_model import Calibration, answer_features
 
 # The minimum number of cases to fit a model, and of cases with either outcome.
 _MIN_CASES = 30
@@ -30,7 +30,7 @@ SameKind = Callable[[str, str], bool | None]
 class CalibrationCase:
     """An answer of known outcome.
 
-    `ts`: event time, microseconds. `features`: see `recall.similarity.answer_features`.
+    `ts`: event time, microseconds. `features`: see `calibration_model.answer_features`.
     `best_hit_correct`: whether the best hit is of the same kind as the event.
     """
 
