@@ -42,7 +42,6 @@ def up(
 ) -> None:
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
-    from moirae.inspect import print_summary
     from moirae.runtime import release_database, run_supervisor
 
     settings = load_settings_from_environment(workspace)
@@ -54,6 +53,8 @@ def up(
             settings, drain, lambda connection: RuleRegistry(connection).request_reload(), parent
         )
         if code == 0 and drain:
+            from moirae.inspect import print_summary  # slow to load, and not needed before
+
             code = print_summary(settings)
     finally:
         release_database(settings)

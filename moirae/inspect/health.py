@@ -9,6 +9,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from moirae.inspect.accounting import is_balanced
 from moirae.runtime import DiskSpace, list_processes
 
 # After a live process has exited, another may be starting for this long after its last heartbeat.
@@ -26,11 +27,6 @@ def assess_health(status: Mapping[str, Any]) -> tuple[bool, str]:
 def list_problems(status: Mapping[str, Any]) -> list[str]:
     """All problems, the most urgent first. Each states the remedy."""
     return list(_find_problems(status))
-
-
-def is_balanced(account: Mapping[str, int]) -> bool:
-    """Whether every record read is archived, a duplicate or a dead letter."""
-    return account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
 
 
 def is_live_available(connection: Connection[Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -141,12 +142,12 @@ class SparkEngine:
 
         An event without matching rows has none.
         """
-        low, high = enclosing_range(piece for _, piece in event_pieces)
+        low, high = enclosing_range(map(itemgetter(1), event_pieces))
         if not self.list_files(template, low, high):
             return {}
         pending = [PendingEvent(event, low, high) for event, (_, low, high) in event_pieces]
         self._register_events(pending, template.question)
-        events = [event for event, _ in event_pieces]
+        events = list(map(itemgetter(0), event_pieces))
         self._register_streams(template, events, low, high)
         inputs = template.partial.inputs
         self._register_tables(
