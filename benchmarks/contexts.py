@@ -7,7 +7,9 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from recall.similarity import MEASURES, Comparison, CorpusEvent, Index, Segment, restore_top
+from recall.similarity import MEASURES, CorpusEvent, Index
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.segment import Segment
 
 K = 10
 """How many of the most alike are asked for."""

@@ -30,7 +30,7 @@ from benchmarks.long_history import (
 )
 from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
 from recall.engines import LocalEngine, SparkEngine, Template, merge_partials
-from recall.engines import compute_answers as answered
+from recall.engines.answers import compute_answers as answered
 from recall.requests import Piece
 
 _REPETITIONS = 5

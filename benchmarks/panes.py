@@ -24,7 +24,8 @@ from moirae.evaluation import ActiveRule, RuleBatcher, RuleCohort, RuleSlice
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import advance_cohorts, due_slices, input_view
-from moirae.rules import AlertSpec, Definition, Rule
+from moirae.rules import Definition, Rule
+from moirae.rules.model import AlertSpec
 from recall.query import Tables, infer_shape
 
 _REPETITIONS = 5

@@ -26,7 +26,8 @@ from benchmarks.long_history import fail_on_relation
 from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
 from moirae.evaluation import ActiveRule
 from moirae.history import PastFinder, RelationVersions
-from moirae.rules import AlertSpec, Definition, Rule, build_rule_tables, infer_event_shape
+from moirae.rules import Definition, Rule, build_rule_tables, infer_event_shape
+from moirae.rules.model import AlertSpec
 
 _REPETITIONS = 5
 _APPEND_COUNT, _ROWS_PER_APPEND = 100, 5_000

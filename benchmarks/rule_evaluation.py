@@ -31,7 +31,8 @@ from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import Guard
 from moirae.live import Detector, Relations
-from moirae.rules import AlertSpec, Definition, Rule, RuleAdmission
+from moirae.rules import Definition, Rule, RuleAdmission
+from moirae.rules.model import AlertSpec
 from moirae.runtime import database
 
 _REPETITIONS = 5

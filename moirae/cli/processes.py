@@ -20,7 +20,8 @@ from moirae.cli.options import (
 )
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
-from moirae.runtime import LogFormat, Signals, configure_logging
+from moirae.runtime import Signals
+from moirae.runtime.logs import LogFormat, configure_logging
 
 # Internal software error, EX_SOFTWARE of sysexits.h.
 EXIT_INTERNAL_ERROR = 70
@@ -50,7 +51,6 @@ def up(
 ) -> None:
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
-    from moirae.inspect import print_summary
     from moirae.runtime import release_database, run_supervisor
 
     configure_logging(log_format)
@@ -67,6 +67,8 @@ def up(
             log_format=log_format,
         )
         if code == 0 and drain:
+            from moirae.inspect import print_summary  # slow to load, and not needed before
+
             code = print_summary(settings)
     finally:
         release_database(settings)

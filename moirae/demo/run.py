@@ -26,14 +26,13 @@ from moirae.demo.testbed import STREAMS, Testbed
 from moirae.demo.up_process import UpProcess, run_up
 from moirae.errors import MoiraeError
 from moirae.runtime import (
-    LogFormat,
     Signals,
     connect_database,
-    effective_log_format,
     open_progress_bar,
     release_database,
     release_embedded_database,
 )
+from moirae.runtime.logs import LogFormat, effective_log_format
 
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _LOG_FILE_NAME = "up.log"  # in the demo's workspace

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from moirae.errors import MoiraeError
-from moirae.runtime import LogFormat, escape_line
+from moirae.runtime.logs import LogFormat, escape_line
 
 # Seconds for `moirae up` to stop its processes, and the database if it is its last user.
 _STOP_TIMEOUT = 40.0

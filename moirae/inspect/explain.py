@@ -13,7 +13,6 @@ from moirae.rules import (
     build_questions,
     build_rule_tables,
     infer_event_shape,
-    keys_without_effect,
 )
 from recall.engines import Template, explain_engine
 from recall.query import window_specs
@@ -41,6 +40,9 @@ def explain_rule(
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
     rule = rules[name]
     questions = build_questions(rule.definition, rule.tables)
+    recalls: dict[str, Any] = {}
+    for recall, question in questions.items():
+        recalls[recall] = _explain_recall(settings, question)
     explanation = {
         "rule": name,
         "version": rule.definition.version,
@@ -48,11 +50,9 @@ def explain_rule(
         "evaluation": _explain_evaluation(settings, list(rules.values()), rule),
         "archived": _list_archived(rule),
         "contexts": _explain_contexts(rule),
-        "recalls": {
-            recall: _explain_recall(settings, question) for recall, question in questions.items()
-        },
+        "recalls": recalls,
     }
-    unused_keys = keys_without_effect(rule.definition.rule)
+    unused_keys = rule.definition.rule.keys_without_effect()
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
     return explanation
@@ -91,13 +91,15 @@ def _explain_evaluation(
             engine = "live process, or spark for rows that are not in memory"
             plain_query = local_query = batch.duckdb_query
         row = batch.constants.slice(batch.rule_indexes.index(index), 1).drop_columns(["rule"])
+        shared_with = []
+        for member in batch.rule_indexes:
+            if member != index:
+                shared_with.append(cohort[member].name)
         query = {
             "engine": engine,
             "query": plain_query.sql(_CONSTANTS_TABLE),
             "constants": row.to_pylist()[0],
-            "shared_with": [
-                cohort[member].name for member in batch.rule_indexes if member != index
-            ],
+            "shared_with": shared_with,
         }
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
 
@@ -149,9 +151,10 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
 
 def _list_archived(rule: ActiveRule) -> list[str]:
     derived = select_archived_streams([rule.definition], rule.tables.streams, rule.tables.relations)
-    names = [f"stream {name}" for name in sorted(rule.shape.streams)]
+    derived_names = sorted(set(map(attrgetter("name"), derived)))
+    names = list(map("stream {}".format, sorted(rule.shape.streams)))
     names.append("events")
-    names += [f"derived stream {name}" for name in sorted(set(map(attrgetter("name"), derived)))]
+    names += map("derived stream {}".format, derived_names)
     spec = rule.definition.rule.spec
     if spec.context or spec.surroundings:
         names.append("contexts of alerts")

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -116,9 +117,9 @@ class Detector:
                 rows = rows.filter(pa.array(is_unsettled))
             if len(rows):
                 new_rows[stream] = rows
-        cohorts = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
-        if cohorts:
-            event_rows = self._evaluate_rows(cohorts, new_rows)
+        reading = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
+        if reading:
+            event_rows = self._evaluate_rows(reading, new_rows)
             detected: list[tuple[ActiveRule, Sequence[EventRow]]] = []
             for rule, rule_rows in event_rows:
                 detected.append((rule, _rows_since(rule_rows, horizons[rule.shape])))
@@ -128,9 +129,9 @@ class Detector:
     def _evaluate_rows(
         self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, pa.Table]
     ) -> Sequence[tuple[ActiveRule, Sequence[EventRow]]]:
-        streams = frozenset().union(*(cohort.shape.streams for cohort in cohorts))
+        streams = frozenset().union(*map(attrgetter("shape.streams"), cohorts))
         inputs = {name: self._rows.select_columns(name, new_rows.get(name)) for name in streams}
-        rules = list(chain.from_iterable(cohort.rules for cohort in cohorts))
+        rules = list(chain.from_iterable(map(attrgetter("rules"), cohorts)))
         row_count = sum(map(len, inputs.values()))
         return self._evaluator.evaluate(rules, inputs, row_count).event_rows
 
@@ -161,7 +162,7 @@ class Detector:
 
     def _record_detected(self, event_rows: Sequence[tuple[ActiveRule, Sequence[EventRow]]]) -> None:
         """Store detected events and their provisional alerts in one transaction."""
-        if not any(rows for _, rows in event_rows):
+        if not any(map(itemgetter(1), event_rows)):
             return
         with self._connection.transaction():
             for rule, rows in event_rows:
@@ -206,7 +207,7 @@ class Detector:
 
     def newest_event_time(self) -> int | None:
         """The newest event time in the archive (microseconds); None: the archive is empty."""
-        newest = [progress.newest for progress in self._archive.progress.values()]
+        newest = map(attrgetter("newest"), self._archive.progress.values())
         return max(_present(newest), default=None)
 
     def _evict_rows(self) -> None:
@@ -292,7 +293,7 @@ class Detector:
                 versions[name] = rule.definition.version
             if versions:
                 self._registry.record_settled(versions, high, self._guard.rules_over_limit)
-        settled_names = {rule.name for rule in rule_slice.rules} - result.failed
+        settled_names = set(map(attrgetter("name"), rule_slice.rules)) - result.failed
         self._active_rules.mark_settled(settled_names, high, stored=versions.keys())
 
     def _to_events(self, rule: ActiveRule, rows: Sequence[EventRow]) -> list[Event]:

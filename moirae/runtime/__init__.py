@@ -1,21 +1,14 @@
 """Shared by the processes of a workspace: database, roles, supervisor, logging, storage."""
 
+from moirae.runtime import logs
 from moirae.runtime.database import connect_database, release_database
 from moirae.runtime.disk_space import (
     DISK_RESERVE,
     DiskSpace,
-    describe_disk_problem,
     measure_disk_space,
 )
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
-from moirae.runtime.logs import (
-    LogFormat,
-    configure_logging,
-    effective_log_format,
-    escape_line,
-    tolerate_closed_stderr,
-)
 from moirae.runtime.progress import open_progress_bar
 from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
@@ -26,17 +19,13 @@ __all__ = [
     "DiskSpace",
     "LandedBatch",
     "LandingFolder",
-    "LogFormat",
     "DISK_RESERVE",
     "ReconnectingRole",
     "Role",
     "Signals",
     "check_storage",
-    "configure_logging",
+    "logs",
     "connect_database",
-    "describe_disk_problem",
-    "effective_log_format",
-    "escape_line",
     "record_failure",
     "list_processes",
     "measure_disk_space",
@@ -45,6 +34,5 @@ __all__ = [
     "release_database",
     "release_embedded_database",
     "run_supervisor",
-    "tolerate_closed_stderr",
     "watch_parent",
 ]

@@ -22,7 +22,7 @@ import sys
 from datetime import timedelta
 from pathlib import Path
 from moirae.demo.run import Phases, run_demo
-from moirae.runtime import configure_logging
+from moirae.runtime.logs import configure_logging
 configure_logging()
 phases = Phases(
     history=timedelta(days=1), live=timedelta(seconds=30), live_played=timedelta(seconds=3)

@@ -13,12 +13,12 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.delta import derived_tables
 from archiver.delta.derived_tables import open_table, version_root
 from archiver.read.reader import Reader
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
-from moirae.history import derived_streams as derived
 from moirae.history.builder import HistoryBuilder, _lock_name
 from moirae.history.derived_streams import DerivedStreamBuilder, DerivedStreamTask
 from moirae.history.finder import RelationVersions
@@ -106,7 +106,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     work = _views(made, place, connection).next_task()
     assert isinstance(work, DerivedStreamTask)
     with (
-        patch.object(derived, "replace_chunk", _fall_after(derived.replace_chunk)),
+        patch.object(derived_tables, "replace_chunk", _fall_after(derived_tables.replace_chunk)),
         pytest.raises(Killed),
     ):
         _views(made, place, connection).execute(work, lambda: session)
@@ -121,7 +121,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
             connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
         )
     works = _make_all(_views(made, place, connection), session)
-    with patch.object(derived, "replace_chunk", lambda *_: pytest.fail("it is there")):
+    with patch.object(derived_tables, "replace_chunk", lambda *_: pytest.fail("it is there")):
         _views(made, place, connection).execute(work, lambda: session)
     closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1

@@ -339,9 +339,9 @@ def test_tasks_compared_together_fail_individually(
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     # Nothing is alike here: that is not looked at beforehand.
     monkeypatch.setattr(
-        recall.worker.comparisons,
+        SimilarState,
         "pieces_without_matches",
-        lambda index, state, spans: [False] * len(spans),
+        lambda _, spans: [False] * len(spans),
     )
     with past.manager() as manager:
         go_on(

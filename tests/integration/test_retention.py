@@ -35,8 +35,8 @@ from archiver.ingest.writer import ArchiveWriter
 from archiver.times import duration_to_micros, from_micros
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
+from moirae.inspect.accounting import is_balanced, sum_accounting
 from moirae.inspect.doctor import run_checks
-from moirae.inspect.status import is_balanced, sum_accounting
 from moirae.live import retention
 from moirae.live.outbox import Outbox, open_outboxes
 from moirae.live.retention import Retention

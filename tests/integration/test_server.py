@@ -498,7 +498,7 @@ def test_public_address_requires_tokens() -> None:
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         assert done.returncode == 2
-        assert "nobody has a token" in done.stderr
+        assert "there is no token: create one" in done.stderr
 
 
 # A database that is busy or away

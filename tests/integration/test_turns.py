@@ -124,9 +124,9 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
     tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
     # Nothing is alike here: that is not looked at beforehand.
     monkeypatch.setattr(
-        recall.worker.comparisons,
+        SimilarState,
         "pieces_without_matches",
-        lambda index, state, spans: [False] * len(spans),
+        lambda _, spans: [False] * len(spans),
     )
     with past.manager() as manager:
         go_on(manager, lambda: _done(past, tasks))

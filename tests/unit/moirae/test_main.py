@@ -47,7 +47,8 @@ def test_process_exits_at_once_when_object_storage_fails(
 
 def test_command_line_loads_no_heavy_library() -> None:
     program = (
-        "import sys, moirae.__main__, moirae.inspect\n"
+        "import sys, moirae.__main__\n"
+        "from moirae.inspect import is_live_available, sum_accounting\n"
         f"print(*[name for name in {HEAVY_MODULES!r} if name in sys.modules])"
     )
     process = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 
 from moirae.demo.up_process import UpProcess, run_up
 from moirae.errors import MoiraeError
-from moirae.runtime import LogFormat
+from moirae.runtime.logs import LogFormat
 
 
 def _exited_process(code: int) -> subprocess.Popen[bytes]:

@@ -15,7 +15,8 @@ _PROGRAM = """
 import sys, time
 import structlog
 from rich.console import Console
-from moirae.runtime import configure_logging, open_progress_bar, tolerate_closed_stderr
+from moirae.runtime import open_progress_bar
+from moirae.runtime.logs import configure_logging, tolerate_closed_stderr
 from moirae.runtime.logs import LogFormat
 tolerate_closed_stderr()
 configure_logging(LogFormat(sys.argv[1]))
