@@ -93,8 +93,8 @@ def _measure_repetition(rng: np.random.Generator, size: int, bursty: bool) -> tu
 
 def _draw_of_kind(rng: np.random.Generator, kind: TermIds) -> TermIds:
     """A context of at least half of a kind's own terms, filled up with random ones."""
-    own_count = int(rng.integers(len(kind) // 2, len(kind) + 1))
-    own_terms = rng.permutation(kind)[:own_count]
+    own_terms = rng.permutation(kind)
+    own_terms = own_terms[: rng.integers(len(kind) // 2, len(kind) + 1)]
     _, random_terms = draw_contexts(rng, 1)
     random_terms = rng.permutation(random_terms)[: TERMS_PER_CONTEXT - len(own_terms)]
     return np.unique(np.concatenate([own_terms, random_terms]))
