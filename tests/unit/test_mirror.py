@@ -14,19 +14,15 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb_session recall.engines.local recall.engines.spark""",
-    "contract/test_live_engines.py": """
-        moirae.evaluation.batches moirae.evaluation.evaluator moirae.evaluation.local
-        moirae.evaluation.stream_rows""",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
-    "e2e/test_demo.py": "moirae.demo.precision moirae.demo.report moirae.demo.run",
-    "e2e/test_odd_values.py": "moirae.runtime.progress",
+    "e2e/test_demo.py": " moirae.demo.report moirae.demo.run",
     "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
-    "integration/test_alert_notes.py": "moirae.alerts.notes",
+    "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
     "integration/test_control_commands.py": "moirae.cli.recalls",
     "integration/test_database.py": """
-        moirae.runtime.database moirae.runtime.roles moirae.runtime.supervisor
+        moirae.runtime.database moirae.runtime.roles
         moirae.cli.processes""",
     "integration/test_derived_archive.py": """
         moirae.history.lock moirae.history.finder moirae.rules.requests""",
@@ -36,7 +32,6 @@ MODULES_BY_TEST = {
         recall.confidence""",
     "integration/test_indexes.py": "moirae.history.corpus_indexes",
     "integration/test_ingest_command.py": "moirae.live.sources.landing",
-    "integration/test_isolation.py": "moirae.evaluation.guard",
     "integration/test_lift.py": "recall.engines.pending_events",
     "integration/test_list_commands.py": """
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
@@ -58,8 +53,8 @@ MODULES_BY_TEST = {
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions moirae.rules.definition""",
     "integration/test_server.py": """
-        moirae.cli.tokens moirae.server.access moirae.server.app moirae.server.ingest
-        moirae.server.pool moirae.server.reload moirae.server.responses moirae.server.run
+        moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
+        moirae.server.pool moirae.server.reload moirae.server.run
         moirae.server.tokens""",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
@@ -74,7 +69,6 @@ MODULES_BY_TEST = {
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
-    "property/test_panes.py": "moirae.evaluation.panes",
     "property/test_partial_cache.py": "recall.engines.partial_cache",
     "property/test_past_is_live.py": "moirae.history.builder",
     "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
@@ -89,7 +83,8 @@ MODULES_BY_TEST = {
     "property/test_time_travel.py": "archiver.read.time_travel",
     "unit/archiver/spark/test_install.py": "archiver.spark.warm_up",
     "unit/moirae/config/test_settings.py": "moirae.documents.types moirae.documents.validation",
-    "unit/moirae/demo/test_testbed.py": "moirae.demo.failures",
+    "unit/moirae/demo/test_testbed.py": """
+        moirae.demo.failures moirae.demo.running_processes moirae.demo.sampling""",
     "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",
     "unit/moirae/rules/test_model.py": "moirae.rules.questions",
     "unit/recall/query/test_lift.py": "recall.query.sql_names",
