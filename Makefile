@@ -4,13 +4,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: broker help setup demo demo-once test slow lint bench faults lock clean prerequisites
+.PHONY: broker help setup demo demo-once test test-fast slow lint bench faults lock clean prerequisites
 
 help:
 	@echo "make setup      virtual environment, jars"
 	@echo "make demo       the simulated testbed, live in this terminal"
 	@echo "make demo-once  the same to its end; standard output holds one JSON object"
 	@echo "make test       the tests"
+	@echo "make test-fast  unit and property tests without Spark, databases and servers; a minute"
 	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, directions of imports, schemas, reference pages"
 	@echo "make faults     kills and breaks things on purpose (slow)"
@@ -48,6 +49,10 @@ demo-once: setup
 # Two files of tests at a time; each has its own database and Spark.
 test: setup broker
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+# A test that starts a service fails here: see tests/no_services.py.
+test-fast: setup
+	@$(BIN)/python -m pytest --fast --hypothesis-profile fast -n 2 tests/unit tests/property
 
 slow: setup broker
 	@$(BIN)/python -m pytest -s -m slow --timeout 3600

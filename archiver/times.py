@@ -31,12 +31,16 @@ def duration_to_micros(duration: timedelta) -> int:
 
 def optional_micros(moment: datetime | None) -> int | None:
     """Like `to_micros`; None stays None."""
-    return None if moment is None else to_micros(moment)
+    if moment is None:
+        return None
+    return to_micros(moment)
 
 
 def optional_datetime(micros: int | None) -> datetime | None:
     """Like `from_micros`; None stays None."""
-    return None if micros is None else from_micros(micros)
+    if micros is None:
+        return None
+    return from_micros(micros)
 
 
 def micros_column(table: Any, name: str) -> npt.NDArray[np.int64]:

@@ -1,1 +1,1 @@
-"""Benchmarks: goals as measured here and now, beside what shows how noisy the machine is."""
+"""Benchmarks of the project's performance goals, with a measure of how noisy the machine was."""

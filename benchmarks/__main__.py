@@ -1,13 +1,12 @@
-"""`python -m benchmarks [--goals G10,…]`: measure, write `results.json` and the tables in docs."""
+"""`python -m benchmarks [--goals G10,…]`: measure goals; update `results.json` and the docs."""
 
 import argparse
 import importlib
 import sys
 
-from benchmarks.results import format_table, save
+from benchmarks.results import BenchmarkResult, format_table, save
 
-# Which module measures a goal.
-_MODULES = {
+_MODULES_BY_GOAL = {
     "G1": "benchmarks.first_answer",
     "G1b": "benchmarks.first_answer",
     "G3": "benchmarks.coverage",
@@ -36,22 +35,26 @@ _MODULES = {
 
 
 def main() -> int:
-    """Exit code 0 when everything named was measured, 2 for a goal that nothing here measures."""
+    """Return exit code 0 if all goals were measured, 2 if one of them is unknown."""
     parser = argparse.ArgumentParser(prog="benchmarks")
-    parser.add_argument("--goals", default=",".join(_MODULES), help="goals to measure, with commas")
+    parser.add_argument(
+        "--goals",
+        default=",".join(_MODULES_BY_GOAL),
+        help="Goals to measure, separated by commas; default: all.",
+    )
     goals = parser.parse_args().goals.split(",")
-    unknown = [goal for goal in goals if goal not in _MODULES]
+    unknown = [goal for goal in goals if goal not in _MODULES_BY_GOAL]
     if unknown:
         print(
-            f"no benchmark for {', '.join(unknown)}; there are {', '.join(_MODULES)}",
+            f"unknown goals: {', '.join(unknown)}; choose from {', '.join(_MODULES_BY_GOAL)}",
             file=sys.stderr,
         )
         return 2
-    rows = []
-    for module in dict.fromkeys(_MODULES[goal] for goal in goals):
-        rows += importlib.import_module(module).run()
-        save(rows)
-    print(format_table(rows))
+    results: list[BenchmarkResult] = []
+    for module in dict.fromkeys(map(_MODULES_BY_GOAL.__getitem__, goals)):
+        results += importlib.import_module(module).run()
+        save(results)
+    print(format_table(results))
     return 0
 
 

@@ -1,12 +1,12 @@
-"""G4: how many of the 10 most alike are found after a tenth of the chunks, ranked by the chunks'
-summaries.
+"""G4: recall of the best hits after a tenth of the chunks, ranked by the chunks' summaries.
 
-Beside newest first; contexts of some hundred kinds, which come evenly (G4) or in bursts (G4b).
+Compared with reading newest first. Contexts are of some hundred kinds, which occur uniformly (G4)
+or in bursts (G4b).
 """
 
 import statistics
 import sys
-from itertools import pairwise
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -16,92 +16,131 @@ from benchmarks.contexts import (
     VOCABULARY_SIZE,
     K,
     TermIds,
+    add_contexts,
+    create_index,
     draw_contexts,
-    empty_index,
-    put_contexts,
     search,
 )
-from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from benchmarks.results import BenchmarkResult, make_result
+from benchmarks.timing import time_noise_kernel
 from recall.similarity import Index
 
 _REPETITIONS = 5
-_CHUNK_COUNT, _KIND_COUNT, _QUERIES = 100, 300, 60
-# Contexts of a chunk: with the second number each kind is in each chunk, so that summaries tell
-# least.
+_QUERIES = 60  # per repetition
+_CHUNK_COUNT = 100
+_CHUNKS_READ = _CHUNK_COUNT // 10
+# With 1,000 contexts each chunk contains every kind, so that summaries help least.
 _CONTEXTS_PER_CHUNK = (100, 1000)
+_KIND_COUNT = 300
+_CHUNKS_PER_BURSTY_KIND = 3
 
 
 def run() -> list[BenchmarkResult]:
-    """Measure, interleaved."""
-    return [
-        _measure_early_recall(size, bursty)
-        for bursty in (False, True)
-        for size in _CONTEXTS_PER_CHUNK
-    ]
+    """Measure uniform contexts, then bursts."""
+    results = []
+    for bursty in (False, True):
+        for size in _CONTEXTS_PER_CHUNK:
+            results.append(_measure_early_recall(size, bursty))
+    return results
 
 
 def _measure_early_recall(size: int, bursty: bool) -> BenchmarkResult:
-    found, newest, noise = [], [], []
+    """Measure chunks of `size` contexts."""
+    goal = "G4"
+    distribution = "uniform"
+    target = "≥ 4 × newest first"
+    if bursty:
+        goal = "G4b"
+        distribution = "bursts"
+        target = "≥ 0.9"
+    ranked_recalls: list[float] = []
+    newest_recalls: list[float] = []
+    noise: list[float] = []
     for repetition in range(_REPETITIONS):
         noise.append(time_noise_kernel())
-        rng = np.random.default_rng(repetition)
-        index, kinds = _build_index(rng, size, bursty)
-        pairs = [
-            _early_recall(index, size, _draw_of_kind(rng, kinds[rng.integers(len(kinds))]))
-            for _ in range(_QUERIES)
-        ]
-        found.append(statistics.mean(ranked for ranked, _ in pairs))
-        newest.append(statistics.mean(plain for _, plain in pairs))
-        kind = f"{'bursty' if bursty else 'uniform'}, {size} a chunk"
-        print(f"G4 {kind}: {found[-1]:.3f}, newest first {newest[-1]:.3f}", file=sys.stderr)
-    ratio = statistics.median(found) / max(statistics.median(newest), 1e-9)
-    beside = {"newest_first": round(statistics.median(newest), 3), "ratio": round(ratio, 2)}
-    what = f"recall@{K} after 10 % of {_CHUNK_COUNT} chunks of {size} contexts, {'bursts' if bursty else 'uniform'}"
-    target = "≥ 0.9" if bursty else "≥ 4 × newest first"
-    return make_result("G4b" if bursty else "G4", what, found, target, beside, noise)
+        ranked, newest = _measure_repetition(np.random.default_rng(repetition), size, bursty)
+        ranked_recalls.append(ranked)
+        newest_recalls.append(newest)
+        print(
+            f"{goal} {distribution}, {size} contexts per chunk: {ranked:.3f}, "
+            f"newest first {newest:.3f}",
+            file=sys.stderr,
+        )
+    newest = statistics.median(newest_recalls)
+    ratio = statistics.median(ranked_recalls) / max(newest, 1e-9)
+    return make_result(
+        goal,
+        f"recall@{K} after 10 % of {_CHUNK_COUNT} chunks of {size} contexts, {distribution}",
+        ranked_recalls,
+        target=target,
+        details={"newest_first": round(newest, 3), "ratio": round(ratio, 2)},
+        noise=noise,
+    )
+
+
+def _measure_repetition(rng: np.random.Generator, size: int, bursty: bool) -> tuple[float, float]:
+    """The mean early recall: chunks ranked by summary, and newest first."""
+    index, kinds = _build_index(rng, size, bursty)
+    ranked_recalls = []
+    newest_recalls = []
+    for _ in range(_QUERIES):
+        kind = kinds[rng.integers(len(kinds))]
+        ranked, newest = _early_recall(index, size, _draw_of_kind(rng, kind))
+        ranked_recalls.append(ranked)
+        newest_recalls.append(newest)
+    return statistics.mean(ranked_recalls), statistics.mean(newest_recalls)
 
 
 def _draw_of_kind(rng: np.random.Generator, kind: TermIds) -> TermIds:
-    """Most of a kind's own terms, and what else there was."""
-    own = rng.permutation(kind)[: int(rng.integers(len(kind) // 2, len(kind) + 1))]
-    _, other = draw_contexts(rng, 1)
-    return np.unique(np.concatenate([own, rng.permutation(other)[: TERMS_PER_CONTEXT - len(own)]]))
+    """A context of at least half of a kind's own terms, filled up with random ones."""
+    own_terms = rng.permutation(kind)
+    own_terms = own_terms[: rng.integers(len(kind) // 2, len(kind) + 1)]
+    _, random_terms = draw_contexts(rng, 1)
+    random_terms = rng.permutation(random_terms)[: TERMS_PER_CONTEXT - len(own_terms)]
+    return np.unique(np.concatenate([own_terms, random_terms]))
 
 
 def _build_index(rng: np.random.Generator, size: int, bursty: bool) -> tuple[Index, list[TermIds]]:
-    kinds = [
-        rng.choice(VOCABULARY_SIZE, TERMS_PER_CONTEXT // 2, replace=False).astype(np.int32)
-        for _ in range(_KIND_COUNT)
-    ]
-    homes = [rng.choice(_CHUNK_COUNT, 3, replace=False) for _ in range(_KIND_COUNT)]
-    index = empty_index()
-    for chunk in range(_CHUNK_COUNT):
-        there = (
-            [k for k in range(_KIND_COUNT) if chunk in homes[k]]
-            if bursty
-            else list(range(_KIND_COUNT))
-        )
-        bags = [
-            _draw_of_kind(rng, kinds[rng.choice(there or range(_KIND_COUNT))]) for _ in range(size)
-        ]
-        put_contexts(index, chunk, (np.array([len(bag) for bag in bags]), np.concatenate(bags)))
+    """An index of all chunks, and the terms of each kind."""
+    kinds = [_draw_kind(rng) for _ in range(_KIND_COUNT)]
+    kinds_by_chunk: list[list[int]] = [[] for _ in range(_CHUNK_COUNT)]
+    for kind in range(_KIND_COUNT):
+        for chunk in rng.choice(_CHUNK_COUNT, _CHUNKS_PER_BURSTY_KIND, replace=False).tolist():
+            kinds_by_chunk[chunk].append(kind)
+    all_kinds = range(_KIND_COUNT)
+    index = create_index()
+    for chunk, bursty_kinds in enumerate(kinds_by_chunk):
+        candidates: Sequence[int] = all_kinds
+        if bursty and bursty_kinds:
+            candidates = bursty_kinds
+        bags = [_draw_of_kind(rng, kinds[rng.choice(candidates)]) for _ in range(size)]
+        add_contexts(index, chunk, (np.array(list(map(len, bags))), np.concatenate(bags)))
     return index, kinds
 
 
+def _draw_kind(rng: np.random.Generator) -> TermIds:
+    return rng.choice(VOCABULARY_SIZE, TERMS_PER_CONTEXT // 2, replace=False).astype(np.int32)
+
+
 def _early_recall(index: Index, size: int, terms: TermIds) -> tuple[float, float]:
-    """Parts of the best that are in the tenth of the chunks read first: by promise, newest first."""
-    one = search(index, terms)
-    edges = [None, *(1 + at * size for at in range(1, _CHUNK_COUNT)), index.last_sequence + 1]
-    spans = [
-        (None if low is None else low * MICROS_PER_SECOND, (high or 0) * MICROS_PER_SECOND)
-        for low, high in pairwise(edges)
+    """The share of the best hits in the tenth of the chunks that is read first.
+
+    By the summaries of chunks, and newest first.
+    """
+    comparison = search(index, terms)
+    # Contexts are numbered from 1, one second apart; the first chunk has no lower bound.
+    spans: list[tuple[int | None, int]] = []
+    low: int | None = None
+    for chunk in range(_CHUNK_COUNT):
+        high = (1 + (chunk + 1) * size) * MICROS_PER_SECOND
+        spans.append((low, high))
+        low = high
+    scores = index.expected_scores(comparison, spans)
+    # By descending score, newest first among equal scores.
+    ranking = sorted(range(_CHUNK_COUNT), key=lambda chunk: (-scores[chunk], -chunk))
+    chunks_of_hits = [
+        (hit.event[0] // MICROS_PER_SECOND - 1) // size for hit in comparison.top.hits
     ]
-    promises = index.expected_scores(one, spans)
-    tenth = sorted(range(_CHUNK_COUNT), key=lambda chunk: (-promises[chunk], -chunk))[
-        : _CHUNK_COUNT // 10
-    ]
-    homes = [(hit.event[0] // MICROS_PER_SECOND - 1) // size for hit in one.top.hits]
-    return (
-        statistics.mean(home in tenth for home in homes),
-        statistics.mean(home >= _CHUNK_COUNT - _CHUNK_COUNT // 10 for home in homes),
-    )
+    in_ranked = np.isin(chunks_of_hits, ranking[:_CHUNKS_READ])
+    in_newest = np.isin(chunks_of_hits, range(_CHUNK_COUNT - _CHUNKS_READ, _CHUNK_COUNT))
+    return float(in_ranked.mean()), float(in_newest.mean())

@@ -1,90 +1,95 @@
-"""Contexts to search among: drawn terms by Zipf's law, an index of them, and the search whose time
-is taken.
-"""
+"""Random contexts with terms by Zipf's law, an index of them, and the search that is timed."""
 
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
-from recall.similarity import MEASURES, Comparison, CorpusEvent, Index, Segment, restore_top
+from recall.similarity import MEASURES, CorpusEvent, Index
+from recall.similarity.comparison import Comparison, restore_top
+from recall.similarity.segment import Segment
 
-K = 10
-"""How many of the most alike are asked for."""
-TERMS_PER_CONTEXT, VOCABULARY_SIZE = 40, 100_000
-"""Terms of a context, and those there are."""
+K = 10  # hits of a search
+TERMS_PER_CONTEXT = 40
+VOCABULARY_SIZE = 100_000  # terms
 MICROS_PER_SECOND = 1_000_000
-_END_OF_TIME = 1 << 60
+_END_OF_TIME = 1 << 60  # microseconds, later than all contexts
 
 TermIds = npt.NDArray[np.int32]
-# Sizes of contexts, and their terms one after the other.
+# The number of terms by context, and the terms of all contexts, concatenated.
 TermBags = tuple[npt.NDArray[np.int64], TermIds]
 
 
-def empty_index() -> Index:
-    """An index that knows the words."""
+def create_index() -> Index:
+    """An index without contexts that has the whole vocabulary."""
     index = Index()
-    index.vocabulary.encode_terms(f"t={word}" for word in range(VOCABULARY_SIZE))
+    index.vocabulary.encode_terms(map("t={}".format, range(VOCABULARY_SIZE)))
     return index
 
 
-def put_contexts(index: Index, chunk: int, bags: TermBags) -> None:
-    """Contexts of a chunk, a second apart."""
+def add_contexts(index: Index, chunk: int, bags: TermBags) -> None:
+    """Add the contexts of a chunk, one second apart."""
     sizes, terms = bags
-    numbers = np.arange(index.last_sequence + 1, index.last_sequence + 1 + len(sizes))
-    eids = np.array([f"{number:09}".encode() for number in numbers.tolist()])
-    index.add_segment(
-        Segment.from_rows(
-            chunk, numbers * MICROS_PER_SECOND, eids, numbers, sizes, terms, np.ones(len(terms))
-        )
+    first_sequence = index.last_sequence + 1
+    sequences = np.arange(first_sequence, first_sequence + len(sizes))
+    segment = Segment.from_rows(
+        chunk,
+        ts=sequences * MICROS_PER_SECOND,
+        eids=np.array([_event_id(sequence).encode() for sequence in sequences.tolist()]),
+        sequences=sequences,
+        sizes=sizes,
+        terms=terms,
+        counts=np.ones(len(terms)),
     )
+    index.add_segment(segment)
 
 
 @cache
-def _weights() -> npt.NDArray[np.float64]:
+def _cumulative_term_weights() -> npt.NDArray[np.float64]:
     return np.cumsum(1 / np.arange(1, VOCABULARY_SIZE + 1))
 
 
 def draw_contexts(rng: np.random.Generator, count: int) -> TermBags:
-    """Contexts of different terms each, the n-th most frequent term 1/n as frequent as the first."""
-    weights = _weights()
-    drawn = np.searchsorted(
-        weights, rng.random((count, 2 * TERMS_PER_CONTEXT)) * weights[-1]
-    ).astype(np.int32)
-    drawn.sort(axis=1)
-    first = np.ones(drawn.shape, dtype=bool)
-    first[:, 1:] = drawn[:, 1:] != drawn[:, :-1]
-    # As many as wanted of the different ones, by lot.
-    lots = np.where(first, rng.random(drawn.shape), 2.0)
-    kept = first & (
-        lots
-        <= np.partition(lots, TERMS_PER_CONTEXT - 1, axis=1)[
-            :, TERMS_PER_CONTEXT - 1 : TERMS_PER_CONTEXT
-        ]
-    )
-    return kept.sum(axis=1), drawn[kept]
+    """Contexts of distinct terms. The n-th most frequent term has 1/n of the first's weight."""
+    weights = _cumulative_term_weights()
+    # Twice as many terms as needed are drawn, because some are drawn repeatedly.
+    points = rng.random((count, 2 * TERMS_PER_CONTEXT)) * weights[-1]
+    terms = np.searchsorted(weights, points).astype(np.int32)
+    terms.sort(axis=1)
+    is_first_occurrence = np.ones(terms.shape, dtype=bool)
+    is_first_occurrence[:, 1:] = terms[:, 1:] != terms[:, :-1]
+    # Of the distinct terms of a context, those with the lowest random numbers are selected.
+    lots = np.where(is_first_occurrence, rng.random(terms.shape), 2.0)
+    highest_lots = np.partition(lots, TERMS_PER_CONTEXT - 1, axis=1)[:, TERMS_PER_CONTEXT - 1]
+    is_selected = is_first_occurrence & (lots <= highest_lots[:, np.newaxis])
+    return is_selected.sum(axis=1), terms[is_selected]
 
 
-def make_event(number: int, terms: TermIds) -> CorpusEvent:
-    """The event of a number, with a context."""
+def make_event(sequence: int, terms: TermIds) -> CorpusEvent:
+    """The event with a sequence number and a context, at that number of seconds."""
+    term_counts = dict.fromkeys(map("t={}".format, terms.tolist()), 1)
     return CorpusEvent(
-        number * MICROS_PER_SECOND,
-        f"{number:09}",
-        number,
-        {f"t={word}": 1 for word in terms.tolist()},
+        sequence * MICROS_PER_SECOND,
+        _event_id(sequence),
+        sequence=sequence,
+        term_counts=term_counts,
     )
+
+
+def _event_id(sequence: int) -> str:
+    return f"{sequence:09}"
 
 
 def search(index: Index, terms: TermIds) -> Comparison:
-    """The `K` events of all chunks that are most like one that comes in now."""
-    new = make_event(index.last_sequence + 1, terms)
-    one = Comparison(
-        new,
-        index.pin_counts(new),
-        MEASURES["tfidf"],
-        restore_top(K, []),
-        new.ts,
-        index.last_sequence,
+    """Find the `K` events of all chunks that are most similar to a new one with these terms."""
+    event = make_event(index.last_sequence + 1, terms)
+    comparison = Comparison(
+        event,
+        index.pin_counts(event),
+        measure=MEASURES["tfidf"],
+        top=restore_top(K, []),
+        before_ts=event.ts,
+        max_sequence=index.last_sequence,
     )
-    index.score([one], [(None, _END_OF_TIME)])
-    return one
+    index.score([comparison], [(None, _END_OF_TIME)])
+    return comparison

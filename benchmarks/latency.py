@@ -1,36 +1,36 @@
-"""G10: from the creation of an event to the row of its alert, 500 events a second, archive first.
+"""G10: time from the creation of an event to the row of its alert, at 500 rows per second.
 
-Each run starts the real processes on a fresh workspace; a producer writes a file every 100 ms with
-rows created in that time. *Filter*: from a row's creation to its alert's row. *Window*: from the
-arrival of the file whose newest row closes the window to the alert's row. Runs of all set-ups are
-interleaved.
+Each run starts the real processes on a new workspace; a file is written every 100 ms with the rows
+created since the last one, and archived before rules are evaluated. *Filter*: from the creation of
+a row to its alert's row. *Window*: from the arrival of the file whose newest row closes the window
+to the alert's row. Runs of all setups alternate.
 """
 
-import json
-import random
-import shutil
-import signal
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from psycopg import Connection
 
-from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from benchmarks.fixtures import moirae_up, temporary_workspace
+from benchmarks.live_stream import CpuStream, repeat_at_file_interval
+from benchmarks.results import BenchmarkResult, make_result, rounded_median
+from benchmarks.timing import time_noise_kernel
 from moirae.config import load_settings_from_environment
 from moirae.runtime import database
 
-_ROWS_PER_SECOND, _FILE_INTERVAL = 500, 0.1
-_WARM_UP_SECONDS, _MEASURED_SECONDS = 20.0, 20.0
 _REPETITIONS = 5
+_WARM_UP_SECONDS = 20.0
+_MEASURED_SECONDS = 20.0
+_SETTLE_SECONDS = 3.0  # for the alerts of the last rows
+_MIN_DELAYS = 20  # fewer give no quantiles
+_TARGETS = {"filter": "p99 ≤ 0.5 s", "window": "p99 ≤ 1.2 s"}
 _WORKSPACE = """
 home: .moirae
 streams:
@@ -47,7 +47,7 @@ rules: [rules.yaml]
 
 @dataclass(frozen=True)
 class LatencySetup:
-    """How many rules of each kind run."""
+    """The number of filter rules and window rules that are active."""
 
     name: str
     filters: int
@@ -55,117 +55,123 @@ class LatencySetup:
 
 
 _SETUPS = (
-    LatencySetup("one rule of each kind", 1, 1),
-    LatencySetup("20 rules", 10, 10),
+    LatencySetup("one rule of each kind", filters=1, windows=1),
+    LatencySetup("20 rules", filters=10, windows=10),
 )
 
 
+@dataclass(frozen=True)
+class _Arrival:
+    """When a file arrived, and the event time of its newest row."""
+
+    newest_row: datetime
+    arrived_at: datetime
+
+
+@dataclass
+class _ProducedFiles:
+    """The files of a run since the first committed batch, and the seconds from start to that."""
+
+    start_seconds: float = 0.0
+    arrivals: list[_Arrival] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Quantiles:
+    """Seconds from event to alert."""
+
+    p50: float
+    p99: float
+
+
 def run() -> list[BenchmarkResult]:
-    """Measure all set-ups, interleaved."""
+    """Measure all setups alternately."""
     noise: list[float] = []
-    seen: dict[tuple[str, str, str], list[float]] = {}
-    starts: list[float] = []
+    start_seconds: list[float] = []
+    samples: defaultdict[tuple[str, str], list[_Quantiles]] = defaultdict(list)
     for repetition in range(_REPETITIONS):
         for setup in _SETUPS:
             noise.append(time_noise_kernel())
-            figures, start = _measure_setup(setup, repetition)
-            starts.append(start)
-            for key, value in figures.items():
-                seen.setdefault((setup.name, *key), []).append(value)
+            quantiles_by_kind, seconds = _measure_setup(setup, seed=repetition)
+            start_seconds.append(seconds)
             print(
-                f"{repetition + 1}/{_REPETITIONS} {setup.name}: {_format_figures(figures)}",
+                f"{repetition + 1}/{_REPETITIONS} {setup.name}: start {seconds:.1f} s",
                 file=sys.stderr,
             )
-    return _result_rows(seen, starts, noise)
-
-
-def _result_rows(
-    seen: dict[tuple[str, str, str], list[float]], starts: Sequence[float], noise: Sequence[float]
-) -> list[BenchmarkResult]:
-    targets = {"filter": "p99 ≤ 0.5 s", "window": "p99 ≤ 1.2 s"}
-    rows = []
-    for (setup, kind, quantile), values in seen.items():
-        if quantile == "p99":
-            beside = {"p50": round(statistics.median(seen[setup, kind, "p50"]), 3)}
-            rows.append(
-                make_result(
-                    "G10", f"{kind}, {setup}: p99, seconds", values, targets[kind], beside, noise
+            for kind, quantiles in quantiles_by_kind.items():
+                samples[kind, setup.name].append(quantiles)
+                print(
+                    f"  {kind} p50 {quantiles.p50:.3f} s, p99 {quantiles.p99:.3f} s",
+                    file=sys.stderr,
                 )
-            )
-    rows.append(
-        make_result("G10", "start to first committed batch, seconds", starts, "≤ 60 s", {}, noise)
-    )
-    return rows
+    return _make_results(samples, start_seconds, noise)
 
 
-def _format_figures(figures: dict[tuple[str, str], float]) -> str:
-    return ", ".join(
-        f"{kind} {quantile} {value:.3f} s" for (kind, quantile), value in figures.items()
-    )
-
-
-def _measure_setup(setup: LatencySetup, seed: int) -> tuple[dict[tuple[str, str], float], float]:
-    with _workspace(setup) as root:
-        settings = load_settings_from_environment(root / "moirae.yaml")
-        connection = database.connect_database(settings, "benchmark")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "moirae", "up", "--workspace", str(settings.file)],
-            stdout=subprocess.DEVNULL,
-            stderr=(root / "log").open("wb"),
+def _make_results(
+    samples: Mapping[tuple[str, str], Sequence[_Quantiles]],
+    start_seconds: Sequence[float],
+    noise: Sequence[float],
+) -> list[BenchmarkResult]:
+    results = []
+    for (kind, setup), quantiles in samples.items():
+        result = make_result(
+            "G10",
+            f"alert latency of a {kind}, {setup}: p99, seconds",
+            [sample.p99 for sample in quantiles],
+            target=_TARGETS[kind],
+            details={"p50": rounded_median([sample.p50 for sample in quantiles], 3)},
+            noise=noise,
         )
-        began = time.monotonic()
-        try:
-            arrivals, start = _produce(root / "landing", connection, seed, began)
-            time.sleep(3)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(60)
-        since = arrivals[0][1] + timedelta(seconds=_WARM_UP_SECONDS)
-        figures = {
-            **_quantiles("filter", _filter_delays(connection, since)),
-            **_quantiles("window", _window_delays(connection, since, arrivals)),
-        }
-        connection.close()
-        return figures, start
+        results.append(result)
+    start = make_result(
+        "G10",
+        "start to first committed batch, seconds",
+        start_seconds,
+        target="≤ 60 s",
+        noise=noise,
+    )
+    return [*results, start]
 
 
-def _quantiles(kind: str, delays: Sequence[float]) -> dict[tuple[str, str], float]:
-    if len(delays) < 20:
-        return {}
-    cuts = statistics.quantiles(delays, n=100)
-    return {(kind, "p50"): cuts[49], (kind, "p99"): cuts[98]}
+def _measure_setup(setup: LatencySetup, seed: int) -> tuple[dict[str, _Quantiles], float]:
+    """Quantiles by kind of rule, and the seconds from start to the first committed batch."""
+    with temporary_workspace(_WORKSPACE, _format_rules(setup)) as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        with database.connect_database(settings, "benchmark") as connection:
+            with moirae_up(settings, root / "log"):
+                files = _produce_files(root / "landing", connection, seed)
+                time.sleep(_SETTLE_SECONDS)
+            warm_at = files.arrivals[0].arrived_at + timedelta(seconds=_WARM_UP_SECONDS)
+            delays_by_kind = {
+                "filter": _filter_delays(connection, warm_at),
+                "window": _window_delays(connection, warm_at, files.arrivals),
+            }
+    quantiles_by_kind = {}
+    for kind, delays in delays_by_kind.items():
+        if len(delays) >= _MIN_DELAYS:
+            percentiles = statistics.quantiles(delays, n=100)
+            quantiles_by_kind[kind] = _Quantiles(p50=percentiles[49], p99=percentiles[98])
+    return quantiles_by_kind, files.start_seconds
 
 
-def _produce(
-    landing: Path, connection: Connection[Any], seed: int, began: float
-) -> tuple[list[tuple[datetime, datetime]], float]:
-    """Write files until the time is over; (newest row, arrival) of each, and seconds to the first
-    committed batch.
-    """
-    rng, number, arrivals = random.Random(seed), 0, []
+def _produce_files(landing: Path, connection: Connection[Any], seed: int) -> _ProducedFiles:
+    """Write files until the first batch is committed, then for the time of the measurement."""
     landing.mkdir()
-    start = first = 0.0
-    due = time.monotonic()
-    while not first or time.monotonic() < first + _WARM_UP_SECONDS + _MEASURED_SECONDS:
-        number += 1
-        now = datetime.now(UTC)
-        rows = [
-            _make_row(
-                rng, now - timedelta(seconds=_FILE_INTERVAL * (1 - (i + 1) / 50)), number * 1000 + i
-            )
-            for i in range(50)
-        ]
-        hidden = landing / f".{number:08d}.jsonl"
-        hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        hidden.rename(landing / hidden.name[1:])
-        if first:
-            arrivals.append((now, datetime.now(UTC)))
+    stream = CpuStream(landing, seed)
+    files = _ProducedFiles()
+    started_at = time.monotonic()
+
+    def write(now: datetime) -> bool:
+        stream.write_file(stream.make_rows(now))
+        if files.start_seconds:
+            files.arrivals.append(_Arrival(newest_row=now, arrived_at=datetime.now(UTC)))
         elif _has_committed(connection):
-            first = time.monotonic()
-            start = first - began
-        due += _FILE_INTERVAL
-        time.sleep(max(0.0, due - time.monotonic()))
-    return arrivals, start
+            files.start_seconds = time.monotonic() - started_at
+        end = started_at + files.start_seconds + _WARM_UP_SECONDS + _MEASURED_SECONDS
+        return not files.start_seconds or time.monotonic() < end
+
+    repeat_at_file_interval(write)
+    return files
 
 
 def _has_committed(connection: Connection[Any]) -> bool:
@@ -173,71 +179,51 @@ def _has_committed(connection: Connection[Any]) -> bool:
     return row is not None and bool(row[0])
 
 
-def _make_row(rng: random.Random, ts: datetime, n: int) -> dict[str, Any]:
-    text = ts.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    return {
-        "ts": text,
-        "host": f"h{rng.randrange(10)}",
-        "n": n,
-        "cpu": round(rng.uniform(0, 100), 2),
-    }
-
-
 def _filter_delays(connection: Connection[Any], since: datetime) -> list[float]:
-    query = (
+    """Seconds from each row to its alert."""
+    rows = connection.execute(
         "SELECT extract(epoch FROM raised_at - starts_at)::float8 FROM alerts "
-        "WHERE rule LIKE '%%/Filter%%' AND starts_at > %s"
+        "WHERE rule LIKE '%%/Filter%%' AND starts_at > %s",
+        (since,),
     )
-    return [row[0] for row in connection.execute(query, (since,))]
+    return [row[0] for row in rows]
 
 
 def _window_delays(
-    connection: Connection[Any], since: datetime, arrivals: Sequence[tuple[datetime, datetime]]
+    connection: Connection[Any], since: datetime, arrivals: Sequence[_Arrival]
 ) -> list[float]:
-    query = (
-        "SELECT starts_at, raised_at FROM alerts WHERE rule LIKE '%%/Window%%' AND starts_at > %s"
+    """Seconds from the arrival of the file that closes each window to its alert."""
+    rows = connection.execute(
+        "SELECT starts_at, raised_at FROM alerts WHERE rule LIKE '%%/Window%%' AND starts_at > %s",
+        (since,),
     )
     delays = []
-    for end, raised in connection.execute(query, (since,)):
-        closing = next((arrival for newest, arrival in arrivals if newest >= end), None)
-        if closing is not None:
-            delays.append((raised - closing).total_seconds())
+    for window_end, raised_at in rows:
+        for arrival in arrivals:
+            if arrival.newest_row >= window_end:
+                delays.append((raised_at - arrival.arrived_at).total_seconds())
+                break
     return delays
 
 
-def _rule_file(setup: LatencySetup) -> str:
-    # Rules differ in shape, so that none is another with other numbers: those would be one query.
-    filters = [
-        f"""
+def _format_rules(setup: LatencySetup) -> str:
+    """The rule file. Each rule has a shape of its own: rules of one shape would share a query."""
+    rules = []
+    for i in range(setup.filters):
+        rules.append(f"""
   - alert: Filter{i}
     expr: >-
       SELECT host, n, ts, {" + ".join(["cpu"] * (i + 1))} AS scaled FROM cpu
       WHERE cpu > {99.6 - i / 100} AND n % 10 <> {i}
     key: [n]
     id: [n]
-    keep_firing_for: 1s"""
-        for i in range(setup.filters)
-    ]
-    windows = [
-        f"""
+    keep_firing_for: 1s""")
+    for i in range(setup.windows):
+        rules.append(f"""
   - alert: Window{i}
     expr: >-
-      SELECT host, window.end AS ts, max(cpu) AS top, sum({" + ".join(["n % 7"] * (i + 1))}) AS s FROM cpu
-      GROUP BY host, window(ts, '2 seconds') HAVING max(cpu) > {99.5 + i / 100}
+      SELECT host, window.end AS ts, max(cpu) AS top, sum({" + ".join(["n % 7"] * (i + 1))}) AS s
+      FROM cpu GROUP BY host, window(ts, '2 seconds') HAVING max(cpu) > {99.5 + i / 100}
     key: [host]
-    keep_firing_for: 0s"""
-        for i in range(setup.windows)
-    ]
-    return "groups:\n- name: bench\n  rules:" + "".join(filters + windows) + "\n"
-
-
-@contextmanager
-def _workspace(setup: LatencySetup) -> Iterator[Path]:
-    root = Path(tempfile.mkdtemp(prefix="moirae-bench-"))
-    root.chmod(0o755)
-    (root / "moirae.yaml").write_text(_WORKSPACE)
-    (root / "rules.yaml").write_text(_rule_file(setup))
-    try:
-        yield root
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+    keep_firing_for: 0s""")
+    return "groups:\n- name: bench\n  rules:" + "".join(rules) + "\n"

@@ -1,22 +1,20 @@
-"""A long history to measure recalls on: a workspace whose archive holds one stream in many closed
-chunks, written as the archiver leaves them, and recalls about it by the real manager, ledger and
-reader, in this process.
+"""A long archived stream, and recalls over it by the real manager, ledger and reader.
 
-Hosts are the stream's key, so a closed chunk lies in their order; what an app has done lies
-anywhere.
+A workspace whose archive holds one stream in many chunks, written as the archiver writes them.
+Recalls run in this process. The stream's key is the host, so files are clustered by host; the rows
+of an app are spread over all files.
 """
 
-import shutil
-import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from psycopg import Connection
 from pyspark.sql import SparkSession
@@ -26,6 +24,7 @@ from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest import Catalog
 from archiver.read import Reader
 from archiver.times import to_micros
+from benchmarks.fixtures import temporary_workspace
 from moirae.config import Settings, load_settings_from_environment
 from moirae.runtime import database
 from recall.corpora import Corpora
@@ -36,24 +35,35 @@ from recall.scheduling import StrideScheduler
 from recall.worker import KeyCounts, RecallManager
 
 CHUNK_COUNT = 100
-CHUNK_MICROS = 3600 * 1_000_000
-"""Microseconds of event time in a chunk."""
+CHUNK_MICROS = 3600 * 1_000_000  # microseconds of event time in a chunk
 START = to_micros(datetime(2026, 1, 1, tzinfo=UTC))
 END = START + CHUNK_COUNT * CHUNK_MICROS
-_HOST_COUNT, _APP_COUNT = 200, 50
-_COLUMNS = {"ts": "timestamp", "host": "string", "app": "string", "v": "double"}
-SCHEMA = StreamSchema("past", _COLUMNS, "ts", None, ("host",), timedelta(0), timedelta(days=1))
+_HOST_COUNT = 200
+_APP_COUNT = 50
+_QUERY_TIMEOUT = 600.0  # seconds
+SCHEMA = StreamSchema(
+    name="past",
+    columns={"ts": "timestamp", "host": "string", "app": "string", "v": "double"},
+    time="ts",
+    id=None,
+    key=("host",),
+    lateness=timedelta(0),
+    future=timedelta(days=1),
+)
 _WORKSPACE = """
 home: .moirae
 streams:
-  past: {columns: {ts: timestamp, host: string, app: string, v: double}, time: ts, source: {files: landing/*.jsonl}}
+  past:
+    columns: {ts: timestamp, host: string, app: string, v: double}
+    time: ts
+    source: {files: landing/*.jsonl}
 rules: []
 """
 
 
 @dataclass(frozen=True)
 class BenchmarkHistory:
-    """`rows`: of each chunk."""
+    """A workspace with a long history. `root`: of the archive."""
 
     root: Path
     connection: Connection[Any]
@@ -61,87 +71,110 @@ class BenchmarkHistory:
     rows_per_chunk: int
 
 
+class ChunkRows(NamedTuple):
+    """The columns of a chunk's rows: event times (microseconds), host and app numbers, values."""
+
+    ts: npt.NDArray[np.int64]
+    hosts: npt.NDArray[np.int64]
+    apps: npt.NDArray[np.int64]
+    values: npt.NDArray[np.float64]
+
+
 @contextmanager
-def create_history(rows: int) -> Iterator[BenchmarkHistory]:
-    """A workspace with a hundred chunks of so many rows; the newest is open."""
-    root = Path(tempfile.mkdtemp(prefix="moirae-bench-"))
-    root.chmod(0o755)  # PostgreSQL may run as another user
-    (root / "moirae.yaml").write_text(_WORKSPACE)
-    settings = load_settings_from_environment(root / "moirae.yaml")
-    try:
+def create_history(rows_per_chunk: int) -> Iterator[BenchmarkHistory]:
+    """A workspace with `CHUNK_COUNT` chunks, of which the newest is open."""
+    with temporary_workspace(_WORKSPACE) as root:
+        settings = load_settings_from_environment(root / "moirae.yaml")
+        archive = Path(settings.archive)
         with database.connect_database(settings, "benchmark") as connection:
-            table = StreamTable(Path(settings.archive), SCHEMA)
+            table = StreamTable(archive, SCHEMA)
             for chunk in range(CHUNK_COUNT):
-                table.append(_archived_table(chunk, rows), chunk)
-            Catalog(connection).put_chunks([_make_chunk(number) for number in range(CHUNK_COUNT)])
-            yield BenchmarkHistory(Path(settings.archive), connection, settings, rows)
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
+                table.append(_archived_table(chunk, rows_per_chunk), chunk)
+            Catalog(connection).put_chunks(list(map(_make_chunk, range(CHUNK_COUNT))))
+            yield BenchmarkHistory(archive, connection, settings, rows_per_chunk=rows_per_chunk)
 
 
 def _make_chunk(number: int) -> Chunk:
-    low = START + number * CHUNK_MICROS if number else None
-    newest = number == CHUNK_COUNT - 1
+    low = START + number * CHUNK_MICROS
+    is_newest = number == CHUNK_COUNT - 1
     return Chunk(
         number,
-        low,
-        None if newest else START + (number + 1) * CHUNK_MICROS,
-        "present" if newest else "recent",
+        from_ts=low if number else None,
+        to_ts=None if is_newest else low + CHUNK_MICROS,
+        state="present" if is_newest else "recent",
     )
 
 
-def draw_chunk(chunk: int, rows: int) -> tuple[np.ndarray[Any, Any], ...]:
-    """What is in a chunk: event times, numbers of hosts and apps, values."""
+def draw_chunk(chunk: int, row_count: int) -> ChunkRows:
+    """The random rows of a chunk, in time order; the same for each call."""
     rng = np.random.default_rng(chunk)
-    ts = np.sort(rng.integers(0, CHUNK_MICROS, rows)) + START + chunk * CHUNK_MICROS
-    return (
-        ts,
-        rng.integers(0, _HOST_COUNT, rows),
-        rng.integers(0, _APP_COUNT, rows),
-        np.round(rng.uniform(0, 100, rows), 2),
+    offsets = np.sort(rng.integers(0, CHUNK_MICROS, row_count))
+    return ChunkRows(
+        ts=offsets + START + chunk * CHUNK_MICROS,
+        hosts=rng.integers(0, _HOST_COUNT, row_count),
+        apps=rng.integers(0, _APP_COUNT, row_count),
+        values=np.round(rng.uniform(0, 100, row_count), 2),
     )
 
 
-def _archived_table(chunk: int, rows: int) -> pa.Table:
+def _archived_table(chunk: int, row_count: int) -> pa.Table:
     arrow = SCHEMA.arrow_schema()
-    ts, hosts, apps, values = draw_chunk(chunk, rows)
+    rows = draw_chunk(chunk, row_count)
+    host_names = pa.array(list(map("h{}".format, range(_HOST_COUNT))))
+    app_names = pa.array(list(map("a{}".format, range(_APP_COUNT))))
     columns = {
-        "ts": pa.array(ts, arrow.field("ts").type),
-        "host": pa.array([f"h{number}" for number in range(_HOST_COUNT)]).take(pa.array(hosts)),
-        "app": pa.array([f"a{number}" for number in range(_APP_COUNT)]).take(pa.array(apps)),
-        "v": pa.array(values),
-        "_late": pa.array(np.zeros(rows, bool)),
-        "chunk": pa.array(np.full(rows, chunk, np.int32)),
+        "ts": pa.array(rows.ts, arrow.field("ts").type),
+        "host": host_names.take(pa.array(rows.hosts)),
+        "app": app_names.take(pa.array(rows.apps)),
+        "v": pa.array(rows.values),
+        "_late": pa.array(np.zeros(row_count, bool)),
+        "chunk": pa.array(np.full(row_count, chunk, np.int32)),
     }
-    blank = {field.name: pa.nulls(rows, field.type) for field in arrow if field.name not in columns}
-    return (
-        pa.table({**blank, **columns})
-        .select(arrow.names)
-        .sort_by([("host", "ascending"), ("ts", "ascending")])
-    )
+    for field in arrow:
+        if field.name not in columns:
+            columns[field.name] = pa.nulls(row_count, field.type)
+    table = pa.table(columns).select(arrow.names)
+    return table.sort_by([("host", "ascending"), ("ts", "ascending")])
 
 
 # Recalls
 
 
 def make_question(condition: str) -> SqlQuestion:
-    """What an app's values are like."""
-    outputs = "avg(p.v) AS mean, stddev(p.v) AS sd, count(*) AS n"
-    sql = f"SELECT {outputs} FROM past p WHERE p.app = event.app AND {condition}"
-    return SqlQuestion(None, 1.0, "newest", sql, {"past": "ts"}, (), {}, {"app": "string"}, {}, {})
+    """Mean, standard deviation and count of the values of the event's app that meet a condition."""
+    return SqlQuestion(
+        range=None,
+        every=1.0,
+        order="newest",
+        sql=(
+            "SELECT avg(p.v) AS mean, stddev(p.v) AS sd, count(*) AS n FROM past p "
+            f"WHERE p.app = event.app AND {condition}"
+        ),
+        streams={"past": "ts"},
+        relations=(),
+        derived={},
+        attributes={"app": "string"},
+        own={},
+        columns={},
+    )
 
 
 def make_event(app: int, number: int = 0) -> RecallEvent:
-    """Something that happened to an app at the end of history."""
-    return RecallEvent(UUID(int=number + 1), END, {}, {"app": f"a{app}"})
+    """An event of an app at the end of the history. `number` makes its ID."""
+    return RecallEvent(UUID(int=number + 1), END, key={}, attributes={"app": f"a{app}"})
 
 
-def add_recalls(connection: Connection[Any], asked: Sequence[tuple[int, str]]) -> None:
-    """One recall for each app and condition; nothing else is asked."""
+def add_recalls(connection: Connection[Any], recalls: Sequence[tuple[int, str]]) -> None:
+    """Delete all tasks, then add `recall0`, `recall1`, … for pairs of app and condition."""
     connection.execute("TRUNCATE tasks CASCADE")
-    for number, (app, condition) in enumerate(asked):
+    for number, (app, condition) in enumerate(recalls):
         request = RecallRequest(
-            "bench/r", "1", f"recall{number}", make_question(condition), make_event(app, number), 0
+            rule="bench/r",
+            version="1",
+            recall=f"recall{number}",
+            question=make_question(condition),
+            event=make_event(app, number),
+            level=0,
         )
         Ledger(connection).add([request])
 
@@ -149,40 +182,51 @@ def add_recalls(connection: Connection[Any], asked: Sequence[tuple[int, str]]) -
 def create_manager(
     root: Path,
     connection: Connection[Any],
-    workers: list[EngineRouter],
+    engines: list[EngineRouter],
     stride: StrideScheduler[UUID] | None = None,
 ) -> RecallManager:
-    """A manager that keeps tickets as they are, and has been idle before it is asked."""
-    ledger = Ledger(
-        connection, Ledger.acquire_lease(connection), SchedulingPolicy(tickets_per_result=0)
-    )
-    keys = KeyCounts(Reader(root, [SCHEMA]))
-    keys.index_next_file()
+    """A manager that keeps tickets unchanged and has indexed the files of the archive."""
+    lease = Ledger.acquire_lease(connection)
+    ledger = Ledger(connection, lease, SchedulingPolicy(tickets_per_result=0))
+    key_counts = KeyCounts(Reader(root, [SCHEMA]))
+    key_counts.index_next_file()
     return RecallManager(
-        connection, ledger, Corpora(connection, root), keys, workers, 600.0, stride=stride
+        connection,
+        ledger,
+        Corpora(connection, root),
+        key_counts=key_counts,
+        engines=engines,
+        query_timeout=_QUERY_TIMEOUT,
+        stride=stride,
     )
+
+
+def run_manager_until(manager: RecallManager, is_done: Callable[[], bool]) -> None:
+    """Run the manager's loop; `is_done` is checked before each round."""
+    while not is_done():
+        manager.run_once()
+        manager.wait_for_query()
 
 
 def create_engines(root: Path, partial_cache: PartialCache) -> EngineRouter:
-    """Those of one worker; all is read in this process, which follows what is archived."""
+    """The engines of a worker, which run all queries in this process."""
     reader = Reader(root, [SCHEMA])
     reader.refresh_present(())
-    return EngineRouter(
-        SparkEngine(_fail_on_spark, reader, fail_on_relation), LocalEngine(reader), partial_cache
-    )
+    spark = SparkEngine(_fail_on_spark, reader, fail_on_relation)
+    return EngineRouter(spark, LocalEngine(reader), partial_cache)
 
 
 def _fail_on_spark() -> SparkSession:
-    raise AssertionError("these questions are served in the process")
+    raise AssertionError("Spark was started for a query that the local engine supports")
 
 
 def fail_on_relation(name: str) -> pa.Table:
-    """There are none."""
-    raise AssertionError(name)
+    """Fail: no query of a benchmark reads relations."""
+    raise AssertionError(f"relation {name} was read")
 
 
 def count_tasks(connection: Connection[Any], condition: str) -> int:
-    """Of tasks."""
+    """The number of tasks that meet an SQL condition."""
     row = connection.execute(f"SELECT count(*) FROM tasks WHERE {condition}".encode()).fetchone()
     assert row is not None
     return int(row[0])

@@ -1,8 +1,7 @@
-"""Recall quality: each measure on all scenarios of judged alerts, beside simple guesses, and how
-probabilities hold.
+"""Q: relevance of each similarity measure on scenarios of judged alerts, and its calibration.
 
-The scenarios lie beside the checkout, or where MOIRAE_DATA says. Nothing is tuned here: measures
-have no parameters.
+Measures are compared with simple baselines. The scenarios are in a folder next to the checkout, or
+in that of the environment variable MOIRAE_DATA. Nothing is tuned: measures have no parameters.
 """
 
 import csv
@@ -13,7 +12,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from benchmarks.results import BenchmarkResult, make_result, replace_section
+from benchmarks.timing import time_noise_kernel
 from moirae.feedback import (
     JudgedCorpus,
     build_training_cases,
@@ -24,26 +24,36 @@ from moirae.feedback import (
 from recall.relevance import (
     BASELINES,
     AlertContext,
+    CandidateSet,
+    Gains,
     MetricEstimate,
+    Reliability,
     evaluate,
     measure_reliability,
     rank_by,
 )
 from recall.similarity import MEASURES
 
-SCENARIO_FOLDER = (
-    Path(os.environ.get("MOIRAE_DATA") or Path(__file__).parents[2] / "shared" / "data")
-    / "scenarios"
-)
+_DEFAULT_DATA_FOLDER = Path(__file__).parents[2] / "shared" / "data"
+SCENARIO_FOLDER = Path(os.environ.get("MOIRAE_DATA") or _DEFAULT_DATA_FOLDER) / "scenarios"
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "quality.md"
-_BEGIN_MARK, _END_MARK = "<!-- quality: begin -->", "<!-- quality: end -->"
+_BEGIN_MARK = "<!-- quality: begin -->"
+_END_MARK = "<!-- quality: end -->"
 _OWN_MEASURE = "attributes"
+_COMPARED_MEASURES = ("tfidf", "binary")
+_METRIC_TITLES = {"p10": "P@10", "ndcg10": "nDCG@10"}
+
+# The metrics of a scenario, by ranker and metric.
+Estimates = dict[str, dict[str, MetricEstimate]]
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """How a scenario is asked: its gap, or None for leave-one-out over incidents; the columns of
-    its labels that make an alert's kind; `control`: where no measure can be better than chance.
+    """How a scenario is evaluated.
+
+    `gap`: how much older past events must be; None: leave-one-out over incidents. `alerts`: the
+    scenario whose alerts are used; None: its own. `kind`: columns of the labels that make the kind
+    of an alert. `control`: no measure can be better than chance.
     """
 
     gap: timedelta | None
@@ -65,130 +75,155 @@ SCENARIOS = {
 
 
 def run() -> list[BenchmarkResult]:
-    """Rows for P@10 and nDCG@10; the whole tables go to `docs/reference/quality.md`."""
+    """Measure P@10 and nDCG@10; write all metrics to `docs/reference/quality.md`."""
     noise = [time_noise_kernel()]
-    found = {name: _evaluate_scenario(name) for name in SCENARIOS}
+    estimates_by_scenario = {name: _evaluate_scenario(name) for name in SCENARIOS}
     noise.append(time_noise_kernel())
-    _write_document(found, _reliability_table())
-    counted = [rows for name, rows in found.items() if not SCENARIOS[name].control]
-    return [
-        _result_row(counted, metric, title, noise)
-        for metric, title in (("p10", "P@10"), ("ndcg10", "nDCG@10"))
-    ]
+    _write_document(estimates_by_scenario)
+    results = []
+    for metric in _METRIC_TITLES:
+        results.append(_make_result(estimates_by_scenario, metric, noise))
+    return results
 
 
-def _result_row(
-    counted: Sequence[dict[str, dict[str, MetricEstimate]]],
-    metric: str,
-    title: str,
-    noise: Sequence[float],
+def _make_result(
+    estimates_by_scenario: dict[str, Estimates], metric: str, noise: Sequence[float]
 ) -> BenchmarkResult:
-    means = {n: sum(rows[n][metric].value for rows in counted) / len(counted) for n in counted[0]}
-    below = sum(
-        rows[_OWN_MEASURE][metric].value
-        < max((rows["tfidf"][metric], rows["binary"][metric]), key=lambda e: e.value).low
-        for rows in counted
-    )
-    beside = {
-        **{n: round(value, 4) for n, value in means.items() if n != _OWN_MEASURE},
-        "scenarios_below": float(below),
-    }
-    what = f"mean {title} of `{_OWN_MEASURE}` over {len(counted)} scenarios"
+    """The mean of a metric over all scenarios but controls."""
+    values_by_ranker: dict[str, list[float]] = {}
+    scenarios_below = 0
+    for name, estimates in estimates_by_scenario.items():
+        if SCENARIOS[name].control:
+            continue
+        for ranker, estimate in estimates.items():
+            values_by_ranker.setdefault(ranker, []).append(estimate[metric].value)
+        compared = [estimates[measure][metric] for measure in _COMPARED_MEASURES]
+        best_compared = max(compared, key=lambda estimate: estimate.value)
+        scenarios_below += estimates[_OWN_MEASURE][metric].value < best_compared.low
+    means: dict[str, float] = {}
+    for ranker, values in values_by_ranker.items():
+        means[ranker] = round(sum(values) / len(values), 4)
+    own_mean = means.pop(_OWN_MEASURE)
+    scenario_count = len(values_by_ranker[_OWN_MEASURE])
     return make_result(
         "Q",
-        what,
-        [round(means[_OWN_MEASURE], 4)],
-        "> tfidf, > binary, below neither's interval",
-        beside,
-        noise,
+        f"mean {_METRIC_TITLES[metric]} of `{_OWN_MEASURE}` over {scenario_count} scenarios",
+        [own_mean],
+        target="> tfidf, > binary, below neither's interval",
+        details={**means, "scenarios_below": float(scenarios_below)},
+        noise=noise,
     )
 
 
 def _read_alerts(name: str) -> list[AlertContext]:
+    """The alerts of a scenario; with their incidents, if these are left out one by one."""
     scenario = SCENARIOS[name]
     folder = SCENARIO_FOLDER / (scenario.alerts or name)
-    groups = read_groups(folder / "labels.csv.gz") if scenario.gap is None else {}
-    return [
-        replace(alert, group=groups.get(alert.event_id))
-        for alert in read_alerts(folder / "alerts.jsonl.gz")
-    ]
+    alerts = read_alerts(folder / "alerts.jsonl.gz")
+    if scenario.gap is not None:
+        return [replace(alert, group=None) for alert in alerts]
+    groups = read_groups(folder / "labels.csv.gz")
+    return [replace(alert, group=groups.get(alert.event_id)) for alert in alerts]
 
 
-def _evaluate_scenario(name: str) -> dict[str, dict[str, MetricEstimate]]:
+def _evaluate_scenario(name: str) -> Estimates:
     scenario = SCENARIOS[name]
-    gains = read_judgements(SCENARIO_FOLDER / name / "qrels.csv.gz")
-    rankers = {**{n: rank_by(measure) for n, measure in MEASURES.items()}, **BASELINES}
-    leave_one_out, gap = scenario.gap is None, scenario.gap or timedelta(0)
-    found = evaluate(
+    gains_by_event = read_judgements(SCENARIO_FOLDER / name / "qrels.csv.gz")
+    own_rankers = {name: rank_by(measure) for name, measure in MEASURES.items()}
+
+    def gains_of(candidates: CandidateSet) -> Gains:
+        return gains_by_event.get(candidates.alert.event_id, {})
+
+    evaluation = evaluate(
         _read_alerts(name),
-        lambda asked: gains.get(asked.alert.event_id, {}),
-        rankers,
-        gap,
-        leave_one_out,
+        gains_of,
+        {**own_rankers, **BASELINES},
+        gap=scenario.gap or timedelta(0),
+        leave_one_out=scenario.gap is None,
     )
-    print(f"{name}: {len(found.queries)} judged", flush=True)
-    return found.estimates()
+    print(f"{name}: {len(evaluation.queries)} judged alerts", flush=True)
+    return evaluation.estimates()
 
 
-def _reliability_table() -> list[str]:
+def _write_document(estimates_by_scenario: dict[str, Estimates]) -> None:
+    lines = [
+        *_format_estimates(estimates_by_scenario),
+        "",
+        "Calibration of the probabilities, on the latest 30 % of the alerts:",
+        "",
+        *_format_reliability(),
+    ]
+    replace_section(_DOCUMENT, _BEGIN_MARK, _END_MARK, lines)
+
+
+def _format_estimates(estimates_by_scenario: dict[str, Estimates]) -> list[str]:
+    """A Markdown table of all metrics by scenario and ranker."""
+    lines = ["| scenario | | P@1 | P@5 | P@10 (95 %) | nDCG@10 (95 %) | MRR@10 |", "|" + "---|" * 7]
+    for name, estimates in estimates_by_scenario.items():
+        title = name
+        if SCENARIOS[name].control:
+            title = f"{name} (control)"
+        for ranker, metrics in estimates.items():
+            cells = (
+                title,
+                ranker,
+                f"{metrics['p1'].value:.3f}",
+                f"{metrics['p5'].value:.3f}",
+                _format_interval(metrics["p10"]),
+                _format_interval(metrics["ndcg10"]),
+                f"{metrics['mrr10'].value:.3f}",
+            )
+            lines.append(f"| {' | '.join(cells)} |")
+            title = ""
+    return lines
+
+
+def _format_interval(estimate: MetricEstimate) -> str:
+    return f"{estimate.value:.3f} ({estimate.low:.2f}–{estimate.high:.2f})"
+
+
+def _format_reliability() -> list[str]:
+    """A Markdown table of the scenarios whose alerts have kinds."""
     lines = [
         "| scenario | trained on | tested on | Brier score | Brier score of the mean "
         "| predicted → observed (events) |",
         "|" + "---|" * 6,
     ]
     for name, scenario in SCENARIOS.items():
-        if not scenario.kind or scenario.gap is None:
+        reliability = _measure_scenario_reliability(name, scenario)
+        if reliability is None:
             continue
-        with gzip.open(SCENARIO_FOLDER / name / "labels.csv.gz", "rt", newline="") as rows:
-            kinds = {
-                row["event_id"]: " ".join(row[column] for column in scenario.kind)
-                for row in csv.DictReader(rows)
-                if all(row[column] for column in scenario.kind)
-            }
-        tested = measure_reliability(
-            build_training_cases(
-                JudgedCorpus(
-                    name, _read_alerts(name), kinds, gap=scenario.gap, measure=_OWN_MEASURE
-                )
-            )
+        bins = []
+        for part in reliability.bins:
+            bins.append(f"{part.mean_predicted:.0%} → {part.observed_share:.0%} ({part.cases})")
+        lines.append(
+            f"| {name} | {reliability.training_cases} | {reliability.test_cases} "
+            f"| {reliability.brier_score:.3f} | {reliability.baseline_brier_score:.3f} "
+            f"| {', '.join(bins)} |"
         )
-        if tested is not None:
-            bins = ", ".join(
-                f"{b.mean_predicted:.0%} → {b.observed_share:.0%} ({b.cases})" for b in tested.bins
-            )
-            lines.append(
-                f"| {name} | {tested.training_cases} | {tested.test_cases} "
-                f"| {tested.brier_score:.3f} | {tested.baseline_brier_score:.3f} | {bins} |"
-            )
     return lines
 
 
-def _write_document(
-    found: dict[str, dict[str, dict[str, MetricEstimate]]], probabilities: list[str]
-) -> None:
-    lines = ["| scenario | | P@1 | P@5 | P@10 (95 %) | nDCG@10 (95 %) | MRR@10 |", "|" + "---|" * 7]
-    for name, rows in found.items():
-        shown = f"{name} (control)" if SCENARIOS[name].control else name
-        for ranker, e in rows.items():
-            intervals = (
-                f"{e[m].value:.3f} ({e[m].low:.2f}–{e[m].high:.2f})" for m in ("p10", "ndcg10")
-            )
-            p10, ndcg = intervals
-            lines.append(
-                f"| {shown} | {ranker} | {e['p1'].value:.3f} | {e['p5'].value:.3f} | {p10} | "
-                f"{ndcg} "
-                f"| {e['mrr10'].value:.3f} |"
-            )
-            shown = ""
-    text = _DOCUMENT.read_text()
-    before, after = text.split(_BEGIN_MARK)[0], text.split(_END_MARK)[1]
-    tables = "\n".join(
-        [
-            *lines,
-            "",
-            "Calibration of the probabilities, on the latest 30 % of the alerts:",
-            "",
-            *probabilities,
-        ]
+def _measure_scenario_reliability(name: str, scenario: Scenario) -> Reliability | None:
+    """None if the scenario's alerts have no kinds, or too few have one."""
+    if not scenario.kind or scenario.gap is None:
+        return None
+    corpus = JudgedCorpus(
+        name,
+        _read_alerts(name),
+        kinds=_read_kinds(name, scenario.kind),
+        gap=scenario.gap,
+        measure=_OWN_MEASURE,
     )
-    _DOCUMENT.write_text(f"{before}{_BEGIN_MARK}\n{tables}\n{_END_MARK}{after}")
+    return measure_reliability(build_training_cases(corpus))
+
+
+def _read_kinds(name: str, columns: Sequence[str]) -> dict[str, str]:
+    """The kinds by event ID, of alerts that have a value in each column."""
+    kinds = {}
+    with gzip.open(SCENARIO_FOLDER / name / "labels.csv.gz", "rt", newline="") as rows:
+        for row in csv.DictReader(rows):
+            values = list(map(row.__getitem__, columns))
+            if all(values):
+                kinds[row["event_id"]] = " ".join(values)
+    return kinds

@@ -1,151 +1,190 @@
-"""Rows of `results.json`, and the table in `docs/reference/performance.md` made of them."""
+"""Results in `results.json`, and the table in `docs/reference/performance.md` made from them."""
 
-import hashlib
 import json
 import os
 import platform
 import re
 import statistics
 import subprocess
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 
 RESULTS = Path(__file__).parent / "results.json"
 _DOCUMENT = Path(__file__).parents[1] / "docs" / "reference" / "performance.md"
-_BEGIN_MARK, _END_MARK = "<!-- results: begin -->", "<!-- results: end -->"
+_BEGIN_MARK = "<!-- results: begin -->"
+_END_MARK = "<!-- results: end -->"
+_TABLE_HEADER = (
+    "| goal | measurement | median | range | target | details | repetitions | noise kernel (s) |",
+    "|---|---|---|---|---|---|---|---|",
+)
+_TARGET_BOUND = re.compile(r"(≤|≥) (?:[\d.]+/[\d.]+ = )?([\d.,]+)(?:/([\d.]+))?(?= |$)")
 
 
 @dataclass(frozen=True)
 class BenchmarkResult:
-    """One goal: the median of its repetitions, the range, and what stands beside it."""
+    """The measurement of a goal.
+
+    `value`: the median of all repetitions; `spread`: their range. `details`: figures that explain
+    the value, such as those of the system it is compared with. `noise`: the range of the seconds
+    of the noise kernel.
+    """
 
     goal: str
-    what: str
+    description: str
     value: float
     target: str
-    beside: dict[str, float]
+    details: Mapping[str, float]
     repetitions: int
     spread: tuple[float, float]
     noise: tuple[float, float]
     commit: str = field(default_factory=lambda: _git_commit())
     machine: str = field(default_factory=lambda: _describe_machine())
 
+    def to_json(self) -> dict[str, Any]:
+        """The stored form, whose keys are fixed."""
+        stored = {}
+        for name, value in asdict(self).items():
+            stored[_JSON_KEYS.get(name, name)] = value
+        return stored
 
-def time_noise_kernel() -> float:
-    """Seconds of a fixed piece of work: what changes in it is the machine, not the system measured."""
-    began = time.perf_counter()
-    data = b"moirae"
-    for _ in range(400_000):
-        data = hashlib.blake2b(data, digest_size=32).digest()
-    return time.perf_counter() - began
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "BenchmarkResult":
+        """The inverse of `to_json`."""
+        fields = dict(stored)
+        for name, key in _JSON_KEYS.items():
+            fields[name] = fields.pop(key)
+        return cls(**fields)
+
+
+# Fields of a result that have another name in `results.json`.
+_JSON_KEYS = {"description": "what", "details": "beside"}
 
 
 def make_result(
     goal: str,
-    what: str,
+    description: str,
     values: Sequence[float],
+    *,
     target: str,
-    beside: dict[str, float],
     noise: Sequence[float],
+    details: Mapping[str, float] | None = None,
 ) -> BenchmarkResult:
-    """A row from the values of all repetitions."""
-    value = round(statistics.median(values), 3)
-    spread = (round(min(values), 3), round(max(values), 3))
+    """A result from the values of all repetitions. `noise`: seconds of the noise kernel."""
     return BenchmarkResult(
-        goal,
-        what,
-        value,
-        target,
-        beside,
-        len(values),
-        spread,
-        (round(min(noise), 3), round(max(noise), 3)),
+        goal=goal,
+        description=description,
+        value=round(statistics.median(values), 3),
+        target=target,
+        details=details or {},
+        repetitions=len(values),
+        spread=_rounded_range(values),
+        noise=_rounded_range(noise),
     )
 
 
-def save(rows: Sequence[BenchmarkResult]) -> None:
-    """Replace the rows of the goals that were measured; keep the others."""
-    measured = {row.goal for row in rows}
-    kept = (
-        [BenchmarkResult(**row) for row in json.loads(RESULTS.read_text())]
-        if RESULTS.is_file()
-        else []
-    )
-    every = sorted(
-        [row for row in kept if row.goal not in measured] + list(rows),
-        key=lambda row: _goal_sort_key(row.goal),
-    )
-    RESULTS.write_text(json.dumps([asdict(row) for row in every], indent=2) + "\n")
-    _write_table(every)
+def rounded_median(values: Sequence[float], digits: int) -> float:
+    """The median, rounded to so many decimal places."""
+    return round(statistics.median(values), digits)
+
+
+def save(results: Sequence[BenchmarkResult]) -> None:
+    """Replace the stored results of the measured goals; keep those of other goals."""
+    measured_goals = {result.goal for result in results}
+    merged_results = list(results)
+    if RESULTS.is_file():
+        for stored in json.loads(RESULTS.read_text()):
+            if stored["goal"] not in measured_goals:
+                merged_results.append(BenchmarkResult.from_json(stored))
+    merged_results.sort(key=lambda result: _goal_sort_key(result.goal))
+    stored_results = list(map(BenchmarkResult.to_json, merged_results))
+    RESULTS.write_text(json.dumps(stored_results, indent=2) + "\n")
+    _write_document(merged_results)
 
 
 def _goal_sort_key(goal: str) -> tuple[int, str]:
-    """G2 stands before G10."""
+    """Goals in the order of their numbers: G2 before G10; goals without a number last."""
     return int("".join(filter(str.isdigit, goal)) or 99), goal
 
 
-def is_reached(row: BenchmarkResult) -> bool | None:
-    """Whether a value is as good as its target says; None: that is more than a bound."""
-    bound = re.search(r"(≤|≥) (?:[\d.]+/[\d.]+ = )?([\d.,]+)(?:/([\d.]+))?(?= |$)", row.target)
-    if bound is None or "×" in row.target:
+def is_reached(result: BenchmarkResult) -> bool | None:
+    """Whether the value meets the target; None if the target is not a simple bound."""
+    bound = _TARGET_BOUND.search(result.target)
+    if bound is None or "×" in result.target:
         return None
-    sign, number, part = bound.groups()
-    limit = float(number.replace(",", "")) / float(part or 1)
-    return row.value <= limit if sign == "≤" else row.value >= limit
+    relation, numerator, denominator = bound.groups()
+    limit = float(numerator.replace(",", "")) / float(denominator or 1)
+    if relation == "≤":
+        return result.value <= limit
+    return result.value >= limit
 
 
-def format_table(rows: Sequence[BenchmarkResult]) -> str:
-    """For people at a terminal, with what was missed."""
-    words = {True: "reached", False: "MISSED", None: "–"}
-    shown = [
-        (
-            one.goal,
-            one.what,
-            f"{one.value:g}",
-            _format_range(one),
-            one.target,
-            words[is_reached(one)],
+def format_table(results: Sequence[BenchmarkResult]) -> str:
+    """A table for the terminal, which shows missed targets."""
+    verdicts = {True: "reached", False: "MISSED", None: "–"}
+    rows: list[tuple[str, ...]] = []
+    for result in results:
+        low, high = result.spread
+        verdict = verdicts[is_reached(result)]
+        rows.append(
+            (
+                result.goal,
+                result.description,
+                f"{result.value:g}",
+                f"{low:g}–{high:g}",
+                result.target,
+                verdict,
+            )
         )
-        for one in rows
-    ]
-    widths = [max(len(row[column]) for row in shown) for column in range(6)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        for row in shown
-    )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join("  ".join(map(str.ljust, row, widths)) for row in rows)
 
 
-def _format_range(row: BenchmarkResult) -> str:
-    return f"{row.spread[0]:g}–{row.spread[1]:g}"
+def replace_section(document: Path, begin_mark: str, end_mark: str, lines: Sequence[str]) -> None:
+    """Replace what a document contains between two marks."""
+    text = document.read_text()
+    before = text.split(begin_mark)[0]
+    after = text.split(end_mark)[1]
+    section = "\n".join(lines)
+    document.write_text(f"{before}{begin_mark}\n{section}\n{end_mark}{after}")
 
 
-def _write_table(rows: Sequence[BenchmarkResult]) -> None:
-    lines = [
-        "| goal | what | median | range | target | beside | repetitions | noise kernel (s) |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        beside = ", ".join(f"{name} {value}" for name, value in row.beside.items())
-        (low, high), (quiet, loud) = row.spread, row.noise
-        lines.append(
-            f"| {row.goal} | {row.what} | {row.value} | {low}–{high} | {row.target} | {beside} "
-            f"| {row.repetitions} | {quiet}–{loud} |"
+def _write_document(results: Sequence[BenchmarkResult]) -> None:
+    lines = list(_TABLE_HEADER)
+    for result in results:
+        details = ", ".join(f"{name} {value}" for name, value in result.details.items())
+        cells = (
+            result.goal,
+            result.description,
+            str(result.value),
+            _format_range(result.spread),
+            result.target,
+            details,
+            str(result.repetitions),
+            _format_range(result.noise),
         )
-    text = _DOCUMENT.read_text()
-    before, after = text.split(_BEGIN_MARK)[0], text.split(_END_MARK)[1]
-    _DOCUMENT.write_text(f"{before}{_BEGIN_MARK}\n" + "\n".join(lines) + f"\n{_END_MARK}{after}")
+        lines.append(f"| {' | '.join(cells)} |")
+    replace_section(_DOCUMENT, _BEGIN_MARK, _END_MARK, lines)
+
+
+def _format_range(bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    return f"{low}–{high}"
+
+
+def _rounded_range(values: Sequence[float]) -> tuple[float, float]:
+    return round(min(values), 3), round(max(values), 3)
 
 
 def _git_commit() -> str:
-    done = subprocess.run(
+    process = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
     )
-    return done.stdout.strip() or "unknown"
+    return process.stdout.strip() or "unknown"
 
 
 def _describe_machine() -> str:
@@ -156,7 +195,7 @@ def _describe_machine() -> str:
 
 def _processor_name() -> str:
     with suppress(OSError):
-        found = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
-        if found is not None:
-            return found[1]
+        model = re.search(r"model name\s*: (.+)", Path("/proc/cpuinfo").read_text())
+        if model is not None:
+            return model[1]
     return platform.machine()

@@ -1,15 +1,14 @@
-"""R1, R2: what becomes of a chunk when it closes, and when a rule comes later, by the real table
-and finder.
+"""R1, R2: clustering a closed chunk, and finding the history of a new rule in it.
 
-R1: a chunk of many small appends clustered (one file, by key and time, with statistics and
-identities), beside Delta's own Z-order of the same rows; the tables are open, their files are
-read. Identities are most of our part: small files have none. R2: the past of a rule found in a
-chunk, a filter's and a window's, beside the plain query over the chunk's files by the same Spark.
+R1: a chunk of many small appends is clustered (one file, by key and time, with statistics and row
+identities), compared with Delta's own Z-order of the same rows. The tables are open, so their logs
+are read already. Identities are most of the difference: small files have none. R2: the history of
+a filter and of a window is found in a chunk by the product's finder, compared with their plain
+queries over the chunk's files in the same Spark session.
 """
 
-import statistics
 import sys
-import time
+from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -23,144 +22,157 @@ from archiver.read import Reader
 from benchmarks.archived_rows import ROW_INTERVAL, SCHEMA, archived_rows
 from benchmarks.fixtures import spark_session, temporary_folder
 from benchmarks.long_history import fail_on_relation
-from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from benchmarks.results import BenchmarkResult, make_result, rounded_median
+from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.evaluation import ActiveRule
 from moirae.history import PastFinder, RelationVersions
-from moirae.rules import AlertSpec, Definition, Rule, build_rule_tables, infer_event_shape
+from moirae.rules import Definition, Rule, build_rule_tables, infer_event_shape
+from moirae.rules.model import AlertSpec
 
 _REPETITIONS = 5
-_APPEND_COUNT, _ROWS_PER_APPEND = 100, 5_000
+_APPEND_COUNT = 100
+_ROWS_PER_APPEND = 5_000
+_ROW_COUNT = _APPEND_COUNT * _ROWS_PER_APPEND
 _HOST_COUNT = 200
-_FILTER = "SELECT host, n, ts FROM past WHERE v > 99.9"
-_WINDOW = "SELECT host, window.end AS ts, avg(v) AS mean FROM past GROUP BY host, window(ts, '1 minute') HAVING avg(v) > 51"
-_TYPES = {_FILTER: {"host": "string", "n": "bigint"}, _WINDOW: {"host": "string", "mean": "double"}}
+_WINDOW_MICROS = 60_000_000
+# From this event time on, in microseconds, the last window is closed.
+_END = _ROW_COUNT * ROW_INTERVAL + _WINDOW_MICROS
+_QUERIES = {
+    "filter": "SELECT host, n, ts FROM past WHERE v > 99.9",
+    "window": (
+        "SELECT host, window.end AS ts, avg(v) AS mean FROM past "
+        "GROUP BY host, window(ts, '1 minute') HAVING avg(v) > 51"
+    ),
+}
+_ATTRIBUTE_TYPES = {
+    "filter": {"host": "string", "n": "bigint"},
+    "window": {"host": "string", "mean": "double"},
+}
+_EVENT_IDS = {"filter": ("n",), "window": ("host",)}
 
 
 def run() -> list[BenchmarkResult]:
-    """Measure, interleaved."""
-    return [_measure_clustering(), *_measure_materialisation()]
+    """Measure both goals."""
+    return [_measure_clustering(), *_measure_history_of_rules()]
+
+
+def _draw_appends() -> list[pa.Table]:
+    appends = []
+    for first in range(0, _ROW_COUNT, _ROWS_PER_APPEND):
+        appends.append(archived_rows(first, _ROWS_PER_APPEND, chunk=0, hosts=_HOST_COUNT))
+    return appends
 
 
 def _measure_clustering() -> BenchmarkResult:
     noise: list[float] = []
     ratios: list[float] = []
-    rates: dict[str, list[float]] = {}
-    parts = [
-        archived_rows(number * _ROWS_PER_APPEND, _ROWS_PER_APPEND, 0, _HOST_COUNT)
-        for number in range(_APPEND_COUNT)
-    ]
+    clustered_rates: list[float] = []
+    z_order_rates: list[float] = []
+    appends = _draw_appends()
     for repetition in range(_REPETITIONS):
         noise.append(time_noise_kernel())
         with temporary_folder() as root:
-            ours = _time_clustering(root / "ours", parts)
-            naive = _time_z_order(root / "naive", parts)
-        ratios.append(ours / naive)
-        for name, seconds in (("clustered, rows/s", ours), ("Z-order, rows/s", naive)):
-            rates.setdefault(name, []).append(_APPEND_COUNT * _ROWS_PER_APPEND / seconds)
+            clustering = _time_clustering(root / "clustered", appends)
+            z_order = _time_z_order(root / "z_order", appends)
+        ratios.append(clustering / z_order)
+        clustered_rates.append(_ROW_COUNT / clustering)
+        z_order_rates.append(_ROW_COUNT / z_order)
         print(
-            f"R1 {repetition + 1}/{_REPETITIONS} {ours:.3f} s, Z-order {naive:.3f} s",
+            f"R1 {repetition + 1}/{_REPETITIONS} clustering {clustering:.3f} s, "
+            f"Z-order {z_order:.3f} s",
             file=sys.stderr,
         )
-    beside = {name: round(statistics.median(values), 0) for name, values in rates.items()}
     return make_result(
         "R1",
-        f"a chunk of {_APPEND_COUNT} appends clustered ÷ Delta's Z-order",
+        f"clustering a chunk of {_APPEND_COUNT} appends ÷ Delta's Z-order",
         ratios,
-        "≤ 1",
-        beside,
-        noise,
+        target="≤ 1",
+        details={
+            "clustered_rows_per_s": rounded_median(clustered_rates, 0),
+            "z_order_rows_per_s": rounded_median(z_order_rates, 0),
+        },
+        noise=noise,
     )
 
 
-def _time_clustering(root: Path, parts: list[pa.Table]) -> float:
+def _create_table(root: Path, appends: list[pa.Table]) -> StreamTable:
     table = StreamTable(root, SCHEMA)
-    for number, rows in enumerate(parts):
+    for number, rows in enumerate(appends):
         table.append(rows, number)
-    began = time.perf_counter()
-    table.cluster(0)
-    return time.perf_counter() - began
+    return table
 
 
-def _time_z_order(root: Path, parts: list[pa.Table]) -> float:
-    for rows in parts:
+def _time_clustering(root: Path, appends: list[pa.Table]) -> float:
+    table = _create_table(root, appends)
+    return measure_seconds(partial(table.cluster, 0))
+
+
+def _time_z_order(root: Path, appends: list[pa.Table]) -> float:
+    for rows in appends:
         write_deltalake(root, rows, mode="append", partition_by=["chunk"])
     table = DeltaTable(root)
-    began = time.perf_counter()
-    table.optimize.z_order(["host", "ts"])
-    return time.perf_counter() - began
+    return measure_seconds(partial(table.optimize.z_order, ["host", "ts"]))
 
 
-def _measure_materialisation() -> list[BenchmarkResult]:
+def _measure_history_of_rules() -> list[BenchmarkResult]:
     noise: list[float] = []
-    ratios: dict[str, list[float]] = {}
-    rates: dict[str, list[float]] = {}
-    rows = _APPEND_COUNT * _ROWS_PER_APPEND
-    end = rows * ROW_INTERVAL + 60_000_000  # when the last window has ended
+    ratios: defaultdict[str, list[float]] = defaultdict(list)
+    rates: defaultdict[str, list[float]] = defaultdict(list)
     with temporary_folder() as root, spark_session({}) as session:
-        table = StreamTable(root, SCHEMA)
-        for number in range(_APPEND_COUNT):
-            table.append(
-                archived_rows(number * _ROWS_PER_APPEND, _ROWS_PER_APPEND, 0, _HOST_COUNT), number
-            )
-        table.cluster(0)
-        finder = PastFinder(
-            session.newSession(),
-            Reader(root, [SCHEMA]),
-            RelationVersions(fail_on_relation, frozenset()),
-        )
-        files = table.local_paths()
-        steps = {
-            kind: (
-                partial(_count_found_events, finder, _make_rule(sql), end),
-                partial(_count_query_rows, session, files, sql),
-            )
-            for kind, sql in (("filter", _FILTER), ("window", _WINDOW))
-        }
-        for find, query in steps.values():
-            assert 0 < find() == query()
+        steps = _prepare_steps(root, session)
         for repetition in range(_REPETITIONS):
             noise.append(time_noise_kernel())
-            for kind, (find, query) in steps.items():
-                ours = _measure_seconds(find)
-                ratios.setdefault(kind, []).append(ours / _measure_seconds(query))
-                rates.setdefault(kind, []).append(rows / ours)
-            told = ", ".join(f"{kind} {values[-1]:.2f}" for kind, values in ratios.items())
-            print(f"R2 {repetition + 1}/{_REPETITIONS} {told}", file=sys.stderr)
-    what = f"the past of a rule in a chunk of {rows:,} rows ÷ its query over the chunk's files"
-    return [
-        make_result(
+            for kind, (find_history, run_query) in steps.items():
+                find_seconds = measure_seconds(find_history)
+                ratios[kind].append(find_seconds / measure_seconds(run_query))
+                rates[kind].append(_ROW_COUNT / find_seconds)
+            latest = ", ".join(f"{kind} {values[-1]:.2f}" for kind, values in ratios.items())
+            print(f"R2 {repetition + 1}/{_REPETITIONS} {latest}", file=sys.stderr)
+    results = []
+    for kind, values in ratios.items():
+        result = make_result(
             "R2",
-            f"{what}: {kind}",
+            f"history of a {kind} in a chunk of {_ROW_COUNT:,} rows ÷ its query over the files",
             values,
-            "–",
-            {"rows/s": round(statistics.median(rates[kind]), 0)},
-            noise,
+            target="–",
+            details={"rows_per_s": rounded_median(rates[kind], 0)},
+            noise=noise,
         )
-        for kind, values in ratios.items()
-    ]
+        results.append(result)
+    return results
 
 
-def _make_rule(sql: str) -> ActiveRule:
-    rule = Rule("bench", AlertSpec(alert="Late", expr=sql))
-    key = ("host",)
-    tables = build_rule_tables(rule, {"past": "ts"}, frozenset())
-    return ActiveRule(
-        Definition(rule, _TYPES[sql], key, ("n",) if "n" in _TYPES[sql] else key),
-        tables,
-        infer_event_shape(rule, tables),
+def _prepare_steps(
+    root: Path, session: SparkSession
+) -> dict[str, tuple[Callable[[], int], Callable[[], int]]]:
+    """By kind of rule: the steps that find its history and run its query, already run once."""
+    table = _create_table(root, _draw_appends())
+    table.cluster(0)
+    finder = PastFinder(
+        session.newSession(),
+        Reader(root, [SCHEMA]),
+        RelationVersions(fail_on_relation, frozenset()),
     )
+    steps: dict[str, tuple[Callable[[], int], Callable[[], int]]] = {}
+    for kind, sql in _QUERIES.items():
+        find_history = partial(_count_events, finder, _make_rule(kind))
+        run_query = partial(_count_query_rows, session, table.local_paths(), sql)
+        assert 0 < find_history() == run_query()
+        steps[kind] = (find_history, run_query)
+    return steps
 
 
-def _count_found_events(finder: PastFinder, rule: ActiveRule, end: int) -> int:
-    return len(finder.find_events(rule, None, end))
+def _make_rule(kind: str) -> ActiveRule:
+    rule = Rule("bench", AlertSpec(alert="Late", expr=_QUERIES[kind]))
+    tables = build_rule_tables(rule, {"past": "ts"}, frozenset())
+    definition = Definition(rule, _ATTRIBUTE_TYPES[kind], key=("host",), id=_EVENT_IDS[kind])
+    return ActiveRule(definition, tables, infer_event_shape(rule, tables))
+
+
+def _count_events(finder: PastFinder, rule: ActiveRule) -> int:
+    return len(finder.find_events(rule, None, _END))
 
 
 def _count_query_rows(session: SparkSession, files: list[str], sql: str) -> int:
     session.read.schema(SCHEMA.ddl()).parquet(*files).createOrReplaceTempView("past")
     return len(session.sql(sql).collect())
-
-
-def _measure_seconds(step: Callable[[], int]) -> float:
-    began = time.perf_counter()
-    step()
-    return time.perf_counter() - began

@@ -1,16 +1,16 @@
-"""G5: similarity search, on one core, in this process.
+"""G5, G5b, G5c: similarity search on one core, in this process.
 
-The 10 most alike of a million contexts of 40 terms, with E and C_k as of an event that has just
-come in, beside SciPy's sparse product with norms that were made before (G5), and tantivy's BM25
-(G5b), which answers another question with the same kind of lists. Terms follow Zipf's law; half of
-an event's terms are those of a past one. Before anything is timed, scores are held against the
-plain formula over all contexts. Then ten million contexts, by themselves (G5c).
+The 10 most similar of a million contexts of 40 terms, with E and C_k as of an event that has just
+been added. Compared with SciPy's sparse product with precomputed norms (G5), and with tantivy's
+BM25 (G5b), which has another score but the same kind of posting lists. Terms follow Zipf's law;
+half of an event's terms are those of a past context. Before the timing, scores are verified by the
+plain formula over all contexts. Ten million contexts are measured alone (G5c).
 """
 
 import statistics
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -24,153 +24,161 @@ from benchmarks.contexts import (
     K,
     TermBags,
     TermIds,
+    add_contexts,
+    create_index,
     draw_contexts,
-    empty_index,
     make_event,
-    put_contexts,
     search,
 )
-from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
+from benchmarks.results import BenchmarkResult, make_result
+from benchmarks.timing import measure_seconds, time_noise_kernel
 from recall.similarity import Index
 
-_REPETITIONS, _QUERIES = 7, 10
-_CONTEXT_COUNT, _CONTEXTS_PER_SEGMENT = 1_000_000, 50_000
-_LARGE_CONTEXT_COUNT, _CONTEXTS_PER_LARGE_SEGMENT = 10_000_000, 100_000
-# How far a score may lie from the plain formula.
-_TOLERANCE = 1e-9
+_REPETITIONS = 7
+_QUERIES = 10  # per repetition
+_CONTEXT_COUNT = 1_000_000
+_CONTEXTS_PER_SEGMENT = 50_000
+_LARGE_CONTEXT_COUNT = 10_000_000
+_CONTEXTS_PER_LARGE_SEGMENT = 100_000
+_TOLERANCE = 1e-9  # difference of a score from the plain formula
+_TANTIVY_HEAP_BYTES = 500_000_000
+_TANTIVY_THREADS = 1
 
 
 def run() -> list[BenchmarkResult]:
-    """Measure, interleaved."""
-    many = _measure_large_index(
-        _LARGE_CONTEXT_COUNT
-    )  # first, while all memory that the process has is its own
-    return [*_compare_with_others(_CONTEXT_COUNT), many]
+    """Measure all goals."""
+    # First, as its memory is measured: nothing else has been allocated and freed yet.
+    large_index_result = _measure_large_index(_LARGE_CONTEXT_COUNT)
+    return [*_compare_searches(_CONTEXT_COUNT), large_index_result]
 
 
-def _compare_with_others(contexts: int) -> list[BenchmarkResult]:
+def _compare_searches(context_count: int) -> list[BenchmarkResult]:
     rng = np.random.default_rng(1)
-    parts = [
-        draw_contexts(rng, min(_CONTEXTS_PER_SEGMENT, contexts - first))
-        for first in range(0, contexts, _CONTEXTS_PER_SEGMENT)
-    ]
-    index = _build_index(parts)
-    queries = [_draw_query(rng, parts) for _ in range(_QUERIES)]
-    found = [search(index, terms) for terms in queries]  # bounds are made, code is loaded
-    product = _SparseProduct(parts)
-    lists = _TantivyIndex(parts)
-    for terms, one in zip(queries, found, strict=True):
-        assert np.allclose(
-            [hit.score for hit in one.top.hits], product.best_scores(terms), rtol=0, atol=_TOLERANCE
-        )
-    ours, scipy, bm25, noise = [], [], [], []
+    segments = []
+    for first in range(0, context_count, _CONTEXTS_PER_SEGMENT):
+        size = min(_CONTEXTS_PER_SEGMENT, context_count - first)
+        segments.append(draw_contexts(rng, size))
+    index = _build_index(segments)
+    queries = [_draw_query(rng, segments) for _ in range(_QUERIES)]
+    # The first searches also compute bounds and load code.
+    comparisons = [search(index, terms) for terms in queries]
+    sparse_product = _SparseProduct(segments)
+    tantivy_index = _TantivyIndex(segments)
+    for terms, comparison in zip(queries, comparisons, strict=True):
+        scores = [hit.score for hit in comparison.top.hits]
+        assert np.allclose(scores, sparse_product.best_scores(terms), rtol=0, atol=_TOLERANCE)
+    searches: dict[str, Callable[[TermIds], object]] = {
+        "moirae": partial(search, index),
+        "SciPy": sparse_product.search,
+        "tantivy": tantivy_index.search,
+    }
+    noise: list[float] = []
+    # One value for each repetition: the median milliseconds over its queries.
+    milliseconds: dict[str, list[float]] = {name: [] for name in searches}
+    # One value for each query.
+    all_milliseconds: dict[str, list[float]] = {name: [] for name in searches}
     for repetition in range(_REPETITIONS):
         noise.append(time_noise_kernel())
         for terms in queries:
-            index.add(len(parts), [make_event(index.last_sequence + 1, terms)])
-            ours.append(_measure_seconds(lambda terms=terms: search(index, terms)))
-            scipy.append(_measure_seconds(lambda terms=terms: product.search(terms)))
-            bm25.append(_measure_seconds(lambda terms=terms: lists.search(terms)))
-        mine, theirs, others = (
-            statistics.median(times[-_QUERIES:]) * 1000 for times in (ours, scipy, bm25)
-        )
-        told = f"{mine:.2f} ms, SciPy {theirs:.2f} ms, tantivy {others:.2f} ms"
-        print(f"G5 {repetition + 1}/{_REPETITIONS} {told}", file=sys.stderr)
-    beside = {
-        "ours_ms": _median_milliseconds(ours),
-        "scipy_ms": _median_milliseconds(scipy),
-        "tantivy_ms": _median_milliseconds(bm25),
-        "contexts": contexts,
-    }
-    what = f"top {K} of {contexts:,} contexts of {TERMS_PER_CONTEXT} terms ÷ "
+            index.add(len(segments), [make_event(index.last_sequence + 1, terms)])
+            for name, run_search in searches.items():
+                seconds = measure_seconds(partial(run_search, terms))
+                all_milliseconds[name].append(seconds * 1000)
+        for name, values in milliseconds.items():
+            values.append(statistics.median(all_milliseconds[name][-_QUERIES:]))
+        latest = ", ".join(f"{name} {values[-1]:.2f} ms" for name, values in milliseconds.items())
+        print(f"G5 {repetition + 1}/{_REPETITIONS} {latest}", file=sys.stderr)
+    details: dict[str, float] = {}
+    for name, values in all_milliseconds.items():
+        details[f"{name.lower()}_ms"] = round(statistics.median(values), 2)
+    details["contexts"] = context_count
+    description = f"top {K} of {context_count:,} contexts of {TERMS_PER_CONTEXT} terms"
     return [
         make_result(
-            "G5", what + "SciPy's sparse product", _ratios(ours, scipy), "≤ 1/10", beside, noise
+            "G5",
+            f"{description} ÷ SciPy's sparse product",
+            np.divide(milliseconds["moirae"], milliseconds["SciPy"]).tolist(),
+            target="≤ 1/10",
+            details=details,
+            noise=noise,
         ),
-        make_result("G5b", what + "tantivy's BM25", _ratios(ours, bm25), "≤ 1/3", beside, noise),
+        make_result(
+            "G5b",
+            f"{description} ÷ tantivy's BM25",
+            np.divide(milliseconds["moirae"], milliseconds["tantivy"]).tolist(),
+            target="≤ 1/3",
+            details=details,
+            noise=noise,
+        ),
     ]
 
 
-def _measure_large_index(contexts: int) -> BenchmarkResult:
-    """Contexts are dropped once they are indexed: those of one chunk are kept, to make events like
-    them.
+def _measure_large_index(context_count: int) -> BenchmarkResult:
+    """Milliseconds of a search, and the memory of the index.
+
+    Contexts are freed once they are indexed, except those of the first chunk, from which queries
+    are drawn.
     """
     rng = np.random.default_rng(2)
-    kept = draw_contexts(rng, _CONTEXTS_PER_LARGE_SEGMENT)
-    queries = [_draw_query(rng, [kept]) for _ in range(_QUERIES)]
-    before = psutil.Process().memory_info().rss
-    index = empty_index()
-    for chunk in range(contexts // _CONTEXTS_PER_LARGE_SEGMENT):
-        put_contexts(
-            index, chunk, draw_contexts(rng, _CONTEXTS_PER_LARGE_SEGMENT) if chunk else kept
-        )
+    first_contexts = draw_contexts(rng, _CONTEXTS_PER_LARGE_SEGMENT)
+    queries = [_draw_query(rng, [first_contexts]) for _ in range(_QUERIES)]
+    process = psutil.Process()
+    bytes_before = process.memory_info().rss
+    chunk_count = context_count // _CONTEXTS_PER_LARGE_SEGMENT
+    index = create_index()
+    add_contexts(index, 0, first_contexts)
+    for chunk in range(1, chunk_count):
+        add_contexts(index, chunk, draw_contexts(rng, _CONTEXTS_PER_LARGE_SEGMENT))
     for terms in queries:
         search(index, terms)
-    megabytes = (psutil.Process().memory_info().rss - before) / 1e6
-    taken, noise = [], []
+    megabytes = (process.memory_info().rss - bytes_before) / 1e6
+    noise: list[float] = []
+    milliseconds: list[float] = []
     for repetition in range(_REPETITIONS):
         noise.append(time_noise_kernel())
-        times = []
+        seconds = []
         for terms in queries:
-            index.add(
-                contexts // _CONTEXTS_PER_LARGE_SEGMENT,
-                [make_event(index.last_sequence + 1, terms)],
-            )
-            times.append(_measure_seconds(lambda terms=terms: search(index, terms)))
-        taken.append(statistics.median(times) * 1000)
+            index.add(chunk_count, [make_event(index.last_sequence + 1, terms)])
+            seconds.append(measure_seconds(partial(search, index, terms)))
+        milliseconds.append(statistics.median(seconds) * 1000)
         print(
-            f"G5c {repetition + 1}/{_REPETITIONS} {contexts:,} contexts {taken[-1]:.1f} ms",
+            f"G5c {repetition + 1}/{_REPETITIONS} {context_count:,} contexts "
+            f"{milliseconds[-1]:.1f} ms",
             file=sys.stderr,
         )
-    what = f"top {K} of {contexts:,} contexts of {TERMS_PER_CONTEXT} terms, milliseconds"
-    return make_result("G5c", what, taken, "≤ 60 ms", {"index_megabytes": round(megabytes)}, noise)
-
-
-def _median_milliseconds(times: Sequence[float]) -> float:
-    return round(statistics.median(times) * 1000, 2)
-
-
-def _ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    """One for each repetition: medians over its queries."""
-    rounds = range(0, len(ours), _QUERIES)
-    return [
-        statistics.median(ours[at : at + _QUERIES]) / statistics.median(theirs[at : at + _QUERIES])
-        for at in rounds
-    ]
-
-
-def _measure_seconds(search: object) -> float:
-    assert callable(search)
-    began = time.perf_counter()
-    search()
-    return time.perf_counter() - began
-
-
-def _draw_query(rng: np.random.Generator, parts: Sequence[TermBags]) -> TermIds:
-    """Half of a past context, half anything."""
-    sizes, terms = parts[int(rng.integers(len(parts)))]
-    row = rng.integers(len(sizes))
-    first = int(sizes[:row].sum())
-    mine = rng.permutation(terms[first : first + sizes[row]])[: TERMS_PER_CONTEXT // 2]
-    _, other = draw_contexts(rng, 1)
-    return np.unique(
-        np.concatenate([mine, rng.permutation(other)[: TERMS_PER_CONTEXT - len(mine)]])
+    return make_result(
+        "G5c",
+        f"top {K} of {context_count:,} contexts of {TERMS_PER_CONTEXT} terms, milliseconds",
+        milliseconds,
+        target="≤ 60 ms",
+        details={"index_megabytes": round(megabytes)},
+        noise=noise,
     )
 
 
-def _build_index(parts: Sequence[TermBags]) -> Index:
-    index = empty_index()
-    for chunk, bags in enumerate(parts):
-        put_contexts(index, chunk, bags)
+def _draw_query(rng: np.random.Generator, segments: Sequence[TermBags]) -> TermIds:
+    """Half of the terms of a past context, and random ones."""
+    sizes, terms = segments[int(rng.integers(len(segments)))]
+    row = rng.integers(len(sizes))
+    start = int(sizes[:row].sum())
+    past_terms = rng.permutation(terms[start : start + sizes[row]])[: TERMS_PER_CONTEXT // 2]
+    _, random_terms = draw_contexts(rng, 1)
+    random_terms = rng.permutation(random_terms)[: TERMS_PER_CONTEXT - len(past_terms)]
+    return np.unique(np.concatenate([past_terms, random_terms]))
+
+
+def _build_index(segments: Sequence[TermBags]) -> Index:
+    index = create_index()
+    for chunk, bags in enumerate(segments):
+        add_contexts(index, chunk, bags)
     return index
 
 
 class _SparseProduct:
-    """Weights as of the beginning, norms made before."""
+    """SciPy's sparse product. Weights and norms are those of the contexts at the beginning."""
 
-    def __init__(self, parts: Sequence[TermBags]) -> None:
-        sizes = np.concatenate([sizes for sizes, _ in parts])
-        terms = np.concatenate([terms for _, terms in parts])
+    def __init__(self, segments: Sequence[TermBags]) -> None:
+        sizes, terms = map(np.concatenate, zip(*segments, strict=True))
         starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
         self._document_counts = np.bincount(terms, minlength=VOCABULARY_SIZE)
         self._idf = np.log10(len(sizes) / np.maximum(self._document_counts, 1))
@@ -186,28 +194,29 @@ class _SparseProduct:
         return np.argpartition(scores, -K)[-K:]
 
     def best_scores(self, terms: TermIds) -> npt.NDArray[np.float64]:
-        """The best scores by the plain formula, with E and C_k of now: those of an event with such
-        terms too.
+        """The best scores of a new event by the plain formula, best first.
+
+        E and C_k include the new event.
         """
-        held = self._document_counts + np.bincount(terms, minlength=VOCABULARY_SIZE)
-        idf = np.log10((self._rows.shape[0] + 1) / np.maximum(held, 1))
-        mine = np.zeros(VOCABULARY_SIZE)
-        mine[terms] = idf[terms] ** 2
-        norms = np.sqrt(self._rows @ idf**2) * np.sqrt(mine.sum())
-        scores = np.sort((self._rows @ mine) / np.maximum(norms, 1e-12))[::-1]
+        counts = self._document_counts + np.bincount(terms, minlength=VOCABULARY_SIZE)
+        idf = np.log10((self._rows.shape[0] + 1) / np.maximum(counts, 1))
+        weights = np.zeros(VOCABULARY_SIZE)
+        weights[terms] = idf[terms] ** 2
+        norms = np.sqrt(self._rows @ idf**2) * np.sqrt(weights.sum())
+        scores = np.sort((self._rows @ weights) / np.maximum(norms, 1e-12))[::-1]
         return np.asarray(scores[:K])
 
 
 class _TantivyIndex:
-    """tantivy, one thread, one field of words with their frequencies."""
+    """tantivy with one thread, and one field of words with their frequencies."""
 
-    def __init__(self, parts: Sequence[TermBags]) -> None:
+    def __init__(self, segments: Sequence[TermBags]) -> None:
         builder = tantivy.SchemaBuilder()
         builder.add_text_field("terms", tokenizer_name="whitespace", index_option="freq")
         self._index = tantivy.Index(builder.build())
-        writer = self._index.writer(500_000_000, 1)
-        words = np.array([f"t{word}" for word in range(VOCABULARY_SIZE)], dtype=object)
-        for sizes, terms in parts:
+        writer = self._index.writer(_TANTIVY_HEAP_BYTES, _TANTIVY_THREADS)
+        words = np.array(list(map("t{}".format, range(VOCABULARY_SIZE))), dtype=object)
+        for sizes, terms in segments:
             ends = np.cumsum(sizes)
             for first, last in zip(ends - sizes, ends, strict=True):
                 writer.add_document(tantivy.Document(terms=" ".join(words[terms[first:last]])))
@@ -217,5 +226,6 @@ class _TantivyIndex:
         self._searcher = self._index.searcher()
 
     def search(self, terms: TermIds) -> object:
-        query = self._index.parse_query(" ".join(f"t{word}" for word in terms.tolist()), ["terms"])
+        words = " ".join(map("t{}".format, terms.tolist()))
+        query = self._index.parse_query(words, ["terms"])
         return self._searcher.search(query, K, count=False).hits

@@ -15,7 +15,7 @@ import structlog  # noqa: E402
 from archiver.errors import StorageFailed  # noqa: E402
 from moirae.cli import EXIT_INTERNAL_ERROR, app  # noqa: E402
 from moirae.errors import MoiraeError, Unreachable  # noqa: E402
-from moirae.runtime import configure_logging, tolerate_closed_stderr  # noqa: E402
+from moirae.runtime import logs  # noqa: E402
 
 if _HANDLES_INTERRUPT:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,8 +29,8 @@ def main() -> None:
     Exit codes: 0 success, 1 failure or a problem was found, 2 usage error, 3 only warnings,
     70 internal error, 75 database or storage unreachable (try again), 130 interrupted.
     """
-    tolerate_closed_stderr()
-    configure_logging()
+    logs.tolerate_closed_stderr()
+    logs.configure_logging()
     try:
         app()
     except MoiraeError as error:

@@ -26,8 +26,11 @@ _MODELS: dict[str, tuple[type[BaseModel], str]] = {
 
 
 def generate_schemas() -> dict[str, str]:
-    """File name -> text of each schema."""
-    return {name: _render_schema(model, title) for name, (model, title) in _MODELS.items()}
+    """The text of each schema, by file name."""
+    texts: dict[str, str] = {}
+    for name, (model, title) in _MODELS.items():
+        texts[name] = _render_schema(model, title)
+    return texts
 
 
 def find_stale(folder: Path) -> tuple[str, ...]:
@@ -42,7 +45,7 @@ def main(arguments: list[str], folder: Path = SCHEMA_FOLDER) -> int:
     if "--check" in arguments:
         for name in stale_files:
             print(f"{name} is stale; run python -m moirae.json_schema", file=sys.stderr)
-        return 1 if stale_files else 0
+        return int(bool(stale_files))
     folder.mkdir(parents=True, exist_ok=True)
     schemas = generate_schemas()
     for name in stale_files:
@@ -70,7 +73,9 @@ def _render_schema(model: type[BaseModel], title: str) -> str:
 
 
 def _read_text(file: Path) -> str | None:
-    return file.read_text(encoding="utf-8") if file.is_file() else None
+    if not file.is_file():
+        return None
+    return file.read_text(encoding="utf-8")
 
 
 if __name__ == "__main__":

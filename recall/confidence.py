@@ -1,18 +1,19 @@
 """The probability that the best hit of a similarity answer is of the same kind as its event.
 
 It is computed from the calibration that is current when the answer becomes final, and stored with
-the answer: calibrations and the tags of hits change later. `recall.similarity.comparable` has the
-model.
+the answer: calibrations and the tags of hits change later. `recall.similarity.calibration_model`
+has the model.
 """
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import structlog
 from psycopg import Connection
 
 import sql
-from recall.similarity import Calibration, answer_features
+from recall.similarity.calibration_model import Calibration, answer_features
 
 _QUERIES = sql.load("judgements")
 _LOG = structlog.get_logger()
@@ -24,7 +25,9 @@ def load_calibration(
     """The calibration of a recall; None if there is none yet."""
     values = {"rule": rule, "version": version, "recall": recall}
     row = connection.execute(_QUERIES["calibration"], values).fetchone()
-    return None if row is None else Calibration.from_json(row[0])
+    if row is None:
+        return None
+    return Calibration.from_json(row[0])
 
 
 def match_probability(
@@ -45,10 +48,10 @@ def match_probability(
         calibration = load_calibration(connection, rule, version, recall)
         if calibration is None:
             return None
-        eids = [hit["past_eid"] for hit in hits]
+        eids = list(map(itemgetter("past_eid"), hits))
         tags = dict(connection.execute(_QUERIES["kinds"], {"eids": eids}).fetchall())
         kinds = list(map(tags.get, eids))
-        scores = [hit["score"] for hit in hits]
+        scores = list(map(itemgetter("score"), hits))
         features = answer_features(scores, kinds, hits[0]["corpus"]["events"])
         return calibration.probability(features)
     except (KeyError, TypeError, ValueError) as error:

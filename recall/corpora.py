@@ -30,7 +30,6 @@ from recall.similarity import (
     SimilarState,
     TfIdfMeasure,
     make_corpus_event,
-    remove_unused,
 )
 
 _LOG = structlog.get_logger()
@@ -263,7 +262,9 @@ class Corpora:
             self._last_cleanup = now
             for key in self._indexes:
                 self._store(key).touch(time.time())
-            remove_unused(as_storage(self._root).work_folder / _INDEX_FOLDER, time.time())
+            IndexStore.remove_unused(
+                as_storage(self._root).work_folder / _INDEX_FOLDER, time.time()
+            )
 
 
 def _add_events(index: Index, events: Sequence[tuple[int, CorpusEvent]]) -> None:

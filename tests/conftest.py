@@ -9,7 +9,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from archiver.spark.session import start_session
-from tests import store
+from tests import no_services, store
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="no test may use Spark or a server")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--fast"):
+        no_services.refuse_services()
+        config.pluginmanager.register(no_services.WithoutServices())
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +34,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="module")
 def public_folder() -> Iterator[Path]:
-    """A folder that every user may enter: the embedded database gives up root's rights, pytest's folders are closed."""
+    """A folder that every user may enter: the embedded database gives up root's rights, pytest's
+    folders are closed.
+    """
     folder = Path(tempfile.mkdtemp(prefix="moirae-test-"))
     folder.chmod(0o755)
     yield folder

@@ -1,4 +1,4 @@
-"""Ends processes of a workspace in all ways there are, and looks whether anything of them is left."""
+"""Stops processes of a workspace in all possible ways and reports processes that remain."""
 
 import os
 import pty
@@ -29,7 +29,9 @@ subprocess.Popen([*sys.argv[1:], "--parent", str(os.getpid())], start_new_sessio
 def end_one(
     run: Run, arguments: list[str], end: End, after: float, rng: random.Random, log: Path
 ) -> float:
-    """Start `moirae` with `arguments`, end it `after` some seconds; returns the seconds until nothing was left."""
+    """Start `moirae` with `arguments`, end it `after` some seconds; returns the seconds until
+    nothing was left.
+    """
     command = [sys.executable, "-m", "moirae", *arguments]
     if end == "parent":
         command = [sys.executable, "-c", PARENT, *command]

@@ -1,4 +1,4 @@
-"""All processes of a run: who started them, the JVMs, the database, also those whose parent has gone."""
+"""All processes of a test run: starters, JVMs and databases, also those whose parent has exited."""
 
 import time
 import uuid

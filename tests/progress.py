@@ -1,4 +1,4 @@
-"""How far a long test is, said now and then."""
+"""Progress of a long test, printed from time to time."""
 
 from dataclasses import dataclass
 

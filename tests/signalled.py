@@ -1,6 +1,6 @@
-"""A process that only waits for signals, as the processes of a workspace do, but starts in a moment.
+"""A process that waits for signals like the processes of a workspace, but starts quickly.
 
-It says `ready` on standard output, `reload` whenever it is to reload, and `stop` when it ends.
+It prints `ready`, then `reload` for each request to reload, and `stop` when it exits.
 """
 
 from moirae.runtime.signals import Signals

@@ -11,29 +11,22 @@ from archiver.chunks.chunk import (
     plan_cuts,
 )
 from archiver.chunks.lifecycle import (
-    CLUSTER,
-    COUNT_ROWS,
-    DELETE_CHUNK,
     ChunkRecord,
     LifecyclePolicy,
     MaintenanceTask,
     Requirement,
     StateChange,
-    awaits_deletion,
     last_deleted_chunk,
     plan_steps,
 )
 from archiver.chunks.maintenance import ChunkMaintenance, MaintenanceResult
 
 __all__ = [
-    "CLUSTER",
-    "COUNT_ROWS",
     "Chunk",
     "ChunkMaintenance",
     "ChunkRecord",
     "ChunkState",
     "CutPolicy",
-    "DELETE_CHUNK",
     "FIRST_CHUNK",
     "LifecyclePolicy",
     "MaintenanceResult",
@@ -42,7 +35,6 @@ __all__ = [
     "Requirement",
     "StateChange",
     "apply_cuts",
-    "awaits_deletion",
     "last_deleted_chunk",
     "locate",
     "plan_cuts",

@@ -7,6 +7,7 @@ task, which takes time, may be repeated after a crash, and is recorded when it h
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
+from operator import attrgetter
 
 from archiver.chunks.chunk import Chunk, ChunkState
 
@@ -55,6 +56,26 @@ class ChunkRecord:
     version: int = 0
     completed_versions: Mapping[str, int] = field(default_factory=dict)
     expired_seconds: float = 0.0
+
+    @property
+    def is_clustered(self) -> bool:
+        """Whether the files were clustered; late rows may have been added since."""
+        return CLUSTER in self.completed_versions
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the rows of an expired chunk were counted: its files may be gone from then on."""
+        return COUNT_ROWS in self.completed_versions
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether the chunk is expired and its files are deleted."""
+        return self.chunk.state == "expired" and DELETE_CHUNK in self.completed_versions
+
+    @property
+    def awaits_deletion(self) -> bool:
+        """Whether the chunk is expired and its files are not deleted yet."""
+        return self.chunk.state == "expired" and DELETE_CHUNK not in self.completed_versions
 
 
 @dataclass(frozen=True)
@@ -108,19 +129,10 @@ def plan_steps(
     return changes + tasks
 
 
-def awaits_deletion(record: ChunkRecord) -> bool:
-    """Whether a chunk is expired and its files are not deleted yet."""
-    return record.chunk.state == "expired" and DELETE_CHUNK not in record.completed_versions
-
-
 def last_deleted_chunk(records: Sequence[ChunkRecord]) -> Chunk | None:
     """The newest chunk that is deleted together with all chunks before it; None without any."""
-    deleted = list(takewhile(_is_deleted, records))
+    deleted = list(takewhile(attrgetter("is_deleted"), records))
     return deleted[-1].chunk if deleted else None
-
-
-def _is_deleted(record: ChunkRecord) -> bool:
-    return record.chunk.state == "expired" and DELETE_CHUNK in record.completed_versions
 
 
 def _states_between(before: ChunkState, after: ChunkState) -> tuple[ChunkState, ...]:
@@ -176,10 +188,10 @@ def _due_tasks(
             for requirement in requirements
             if chunk.state in requirement.states and _is_due(record, requirement)
         ]
-    if COUNT_ROWS not in record.completed_versions:
+    if not record.is_counted:
         return [COUNT_ROWS]
     grace_is_over = record.expired_seconds >= policy.deletion_grace
-    if awaits_deletion(record) and grace_is_over and chunk.id not in chunks_in_use:
+    if record.awaits_deletion and grace_is_over and chunk.id not in chunks_in_use:
         return [DELETE_CHUNK]
     return []
 

@@ -1,13 +1,12 @@
 """Classify decoded rows: new, replayed, duplicate or in conflict; on time or late. No I/O."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from archiver.delta import Array
-
+Array = npt.NDArray[Any]
 RowClass = Literal["new", "replayed", "duplicate", "conflict"]
 Mask = npt.NDArray[np.bool_]
 

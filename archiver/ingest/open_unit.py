@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from archiver.delta import Array, StreamSchema
+from archiver.delta import StreamSchema
 from archiver.ingest.catalog import Counters
 from archiver.ingest.classify import (
+    Array,
     Mask,
     RowClassification,
     flag_late,

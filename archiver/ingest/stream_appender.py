@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.chunks import Chunk, locate
-from archiver.delta import Array, IdentityIndex, StreamTable, build_entries, fingerprint
-from archiver.ingest.classify import Mask, RowClassification, classify
+from archiver.delta import IdentityIndex, StreamTable, build_entries, fingerprint
+from archiver.ingest.classify import Array, Mask, RowClassification, classify
 from archiver.ingest.open_unit import DecodedSlice
 from archiver.times import micros_column
 

@@ -29,14 +29,13 @@ from archiver.chunks import (
     Requirement,
     StateChange,
     apply_cuts,
-    awaits_deletion,
     locate,
     plan_cuts,
     plan_steps,
 )
-from archiver.delta import Array, StreamSchema, StreamTable
+from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest.catalog import Catalog, DeadLetter
-from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.classify import Array, late_bound, latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.ledger_compaction import LedgerCompaction
 from archiver.ingest.open_unit import (
@@ -376,13 +375,16 @@ class ArchiveWriter:
         called only if a chunk can be deleted.
         """
         records = self.catalog.chunk_records()
+        used_chunks: Collection[int] = ()
+        if any(record.awaits_deletion for record in records):
+            used_chunks = chunks_in_use()
         plan = plan_steps(
             records,
             policy,
             watermark=lowest(watermarks),
             newest=latest(*watermarks),
             requirements=requirements,
-            chunks_in_use=chunks_in_use() if any(map(awaits_deletion, records)) else (),
+            chunks_in_use=used_chunks,
         )
         changes = [step for step in plan if isinstance(step, StateChange)]
         if changes:

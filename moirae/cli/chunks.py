@@ -92,7 +92,6 @@ def open_stream_tables(settings: Settings) -> list["StreamTable"]:
 
 
 def _make_row(record: "ChunkRecord", files_of_streams: Iterable["ChunkFiles"]) -> dict[str, Any]:
-    from archiver.chunks import CLUSTER
     from archiver.times import optional_datetime
 
     row_count = 0
@@ -110,7 +109,7 @@ def _make_row(record: "ChunkRecord", files_of_streams: Iterable["ChunkFiles"]) -
         "rows": row_count,
         "files": file_count,
         "bytes": byte_count,
-        "clustered": CLUSTER in record.completed_versions,
+        "clustered": record.is_clustered,
         "version": record.version,
     }
 

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -26,7 +25,10 @@ from moirae.cli.options import (
 )
 from moirae.config import infer_format, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
-from moirae.runtime import LandingFolder
+from moirae.runtime import LandingFolder, open_progress_bar
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
 
 _COPY_SIZE = 1 << 20  # bytes read at a time
 _POLL_INTERVAL = 0.2  # seconds
@@ -106,11 +108,7 @@ def _copy_to_landing(
 ) -> list[dict[str, Any]]:
     """Copy each file as a batch. Returns file, batch name and bytes of each."""
     batches: list[dict[str, Any]] = []
-    console = Console(stderr=True)
-    with (
-        Progress(console=console, transient=True, disable=not sys.stderr.isatty()) as progress,
-        ExitStack() as stack,
-    ):
+    with open_progress_bar(Console(stderr=True)) as progress, ExitStack() as stack:
         for name, suffix in zip(files, suffixes, strict=True):
             source: BinaryIO = sys.stdin.buffer
             size = None
@@ -128,7 +126,7 @@ def _copy_to_landing(
     return batches
 
 
-def _copy(source: BinaryIO, target: BinaryIO, progress: Progress, task: TaskID) -> int:
+def _copy(source: BinaryIO, target: BinaryIO, progress: "Progress", task: "TaskID") -> int:
     """Copy all bytes and show the progress of the task. Returns the number of bytes."""
     byte_count = 0
     while data := source.read(_COPY_SIZE):

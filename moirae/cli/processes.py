@@ -21,6 +21,7 @@ from moirae.cli.options import (
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import Signals
+from moirae.runtime.logs import LogFormat, configure_logging
 
 # Internal software error, EX_SOFTWARE of sysexits.h.
 EXIT_INTERNAL_ERROR = 70
@@ -33,27 +34,41 @@ DrainOption = Annotated[
     bool,
     typer.Option("--drain", help="Process all available input, wait for all recalls, then exit."),
 ]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        help="Format of log lines. auto: text if standard error is a terminal, else JSON.",
+    ),
+]
 
 
 def up(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     drain: DrainOption = False,
+    log_format: LogFormatOption = LogFormat.AUTO,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Start all processes of the workspace and keep them running."""
     from moirae.deployments import RuleRegistry
-    from moirae.inspect import print_summary
     from moirae.runtime import release_database, run_supervisor
 
+    configure_logging(log_format)
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
     if not drain:
         print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
     try:
         code = run_supervisor(
-            settings, drain, lambda connection: RuleRegistry(connection).request_reload(), parent
+            settings,
+            drain,
+            lambda connection: RuleRegistry(connection).request_reload(),
+            parent=parent,
+            log_format=log_format,
         )
         if code == 0 and drain:
+            from moirae.inspect import print_summary  # slow to load, and not needed before
+
             code = print_summary(settings)
     finally:
         release_database(settings)
@@ -64,12 +79,14 @@ def up(
 def live(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     drain: DrainOption = False,
+    log_format: LogFormatOption = LogFormat.AUTO,
     apply_rules: Annotated[bool, typer.Option("--apply-rules", hidden=True)] = False,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Run the live process: archive input and evaluate rules."""
     from moirae.live import run_live
 
+    configure_logging(log_format)
     signals = Signals(reloads=True)
     settings = load_settings_from_environment(workspace)
     with _exit_without_cleanup("live"):
@@ -79,11 +96,13 @@ def live(
 @run_app.command()
 def recall(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    log_format: LogFormatOption = LogFormat.AUTO,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Run a recall worker: answer recalls from the archive."""
     from moirae.recall_process import run_recall
 
+    configure_logging(log_format)
     signals = Signals()
     settings = load_settings_from_environment(workspace)
     with _exit_without_cleanup("recall"):
@@ -93,11 +112,13 @@ def recall(
 @run_app.command()
 def server(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    log_format: LogFormatOption = LogFormat.AUTO,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Run the HTTP server: dashboard, API and posted rows."""
     from moirae.server import run_server
 
+    configure_logging(log_format)
     run_server(load_settings_from_environment(workspace), Signals().stop, parent)
 
 
@@ -112,11 +133,17 @@ def demo(
         Path, typer.Option("--dir", help="Directory of the demo workspace.")
     ] = Path(".moirae-demo"),
     output: OutputOption = OutputFormat.TABLE,
+    log_format: LogFormatOption = LogFormat.AUTO,
 ) -> None:
-    """Run a simulated testbed: two weeks of history, then live failures."""
+    """Run a simulated testbed: two weeks of history, then live failures.
+
+    Log lines of its processes are written to up.log in the workspace.
+    """
     from moirae.demo import run_demo
 
-    raise typer.Exit(run_demo(directory.absolute(), seed, once, output is OutputFormat.JSON))
+    configure_logging(log_format)
+    as_json = output is OutputFormat.JSON
+    raise typer.Exit(run_demo(directory.absolute(), seed, once, as_json, log_format=log_format))
 
 
 @contextmanager

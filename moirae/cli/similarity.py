@@ -121,8 +121,8 @@ def _open_output(out: Path) -> IO[str]:
 def show_progress(items: Iterable[Item], total: int, description: str) -> Iterator[Item]:
     """The items, with a progress bar when standard error is a terminal."""
     from rich.console import Console
-    from rich.progress import Progress
 
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+    from moirae.runtime import open_progress_bar
+
+    with open_progress_bar(Console(stderr=True)) as progress:
         yield from progress.track(items, total=total, description=description)

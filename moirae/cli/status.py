@@ -21,7 +21,6 @@ from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import (
     DiskSpace,
-    describe_disk_problem,
     measure_disk_space,
     open_storage,
 )
@@ -62,7 +61,7 @@ def _collect(workspace: Path, disks: list[DiskSpace]) -> dict[str, Any]:
             return collect_status(connection, open_storage(settings), disks)
     except MoiraeError as error:
         # A database that does not start because its disk is full does not say so itself.
-        disk_problems = [describe_disk_problem(disk) for disk in disks if disk.full]
+        disk_problems = [disk.describe_problem() for disk in disks if disk.full]
         kind = Unreachable if isinstance(error, Unreachable) else MoiraeError
         raise kind("\n".join([str(error), *disk_problems])) from error
 
@@ -80,7 +79,7 @@ def _print_report(report: Mapping[str, Any]) -> None:
 
 def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
     """One line for each part of the workspace."""
-    from moirae.evaluation import CONTEXT_ROWS
+    from moirae.evaluation import EventContexts
     from moirae.history import format_progress
 
     events = report["events"]
@@ -93,7 +92,7 @@ def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
         yield format_overload(report["recall_queue"])
     for rule, count in report["truncated_contexts"].items():
         yield (
-            f"contexts of {rule}: {count:,} truncated at {CONTEXT_ROWS:,} rows "
+            f"contexts of {rule}: {count:,} truncated at {EventContexts.MAX_ROWS:,} rows "
             "(see `moirae events show`)"
         )
     yield f"rules: {len(running)} of {len(report['rules'])} running"

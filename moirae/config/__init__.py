@@ -1,7 +1,6 @@
 """The workspace file: settings, streams, relations and durations."""
 
 from moirae.config.durations import Duration, PositiveDuration, format_duration, parse_duration
-from moirae.config.paths import is_url
 from moirae.config.settings import FILE_NAME, Settings, load_settings_from_environment
 from moirae.config.streams import (
     FileFormat,
@@ -31,7 +30,6 @@ __all__ = [
     "TableSource",
     "format_duration",
     "infer_format",
-    "is_url",
     "load_settings_from_environment",
     "parse_duration",
     "stream_schema",

@@ -13,7 +13,9 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationInfo
 
-from moirae.documents import Text
+from moirae.documents.types import (
+    Text,
+)
 
 _VARIABLE = re.compile(r"\$\{([^}]*)\}?", re.ASCII)
 _VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -30,11 +30,10 @@ from moirae.config.paths import (
     is_url,
 )
 from moirae.config.streams import Relation, Stream
-from moirae.documents import (
+from moirae.documents import Document, KeyPath, read_document, sort_problems, validate
+from moirae.documents.types import (
     ConfigModel,
-    Document,
     Flag,
-    KeyPath,
     LabelName,
     NonNegativeInt,
     PositiveInt,
@@ -44,9 +43,6 @@ from moirae.documents import (
     TextOrNumber,
     Title,
     raise_problems,
-    read_document,
-    sort_problems,
-    validate,
 )
 from moirae.errors import Problem, ProblemsError, UsageError
 
@@ -314,6 +310,13 @@ class Settings(ConfigModel):
 
     _file: Path = PrivateAttr(default=Path(FILE_NAME))
     _warnings: tuple[Problem, ...] = PrivateAttr(default=())
+
+    @property
+    def local_archive(self) -> Path | None:
+        """The folder of the archive; None for an archive in object storage."""
+        if is_url(self.archive):
+            return None
+        return Path(self.archive)
 
     def model_post_init(self, context: Any, /) -> None:
         if isinstance(context, WorkspaceEnvironment):

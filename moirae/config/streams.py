@@ -12,9 +12,9 @@ from pydantic import BeforeValidator, Field, Tag, ValidationInfo, field_validato
 
 from moirae.config.durations import Duration, PositiveDuration
 from moirae.config.paths import InterpolatedText, LocalPath, SecretText
-from moirae.documents import (
+from moirae.documents import KeyPath
+from moirae.documents.types import (
     ConfigModel,
-    KeyPath,
     Text,
     discriminate_by_key,
     name_pattern,

@@ -1,278 +1,199 @@
-"""What runs on the simulated testbed, and what breaks it.
+"""Failures of the simulated testbed, drawn from a seed: causes, hosts, times and resolutions.
 
-A cause leaves *traces*: processes that run on the host before and during the failure. Its
-*signature* is the set of terms (``attribute=value``) those traces name. The symptom depends on the
-kind of failure alone.
+Times are integer milliseconds since the epoch unless they are `datetime`; hosts are indexes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
-from typing import Literal, get_args
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
 
-FailureKind = Literal["overload", "memory", "network", "silent"]
-FAILURE_KINDS: tuple[FailureKind, ...] = get_args(FailureKind)
+import numpy as np
 
+from moirae.demo.causes import CAUSES, CAUSES_BY_NAME, FAILURE_KINDS, FailureCause, FailureKind
+from moirae.demo.sampling import DAY, HOUR, MINUTE, SECOND, draw_times, from_millis
 
-def _split_words(text: str) -> tuple[str, ...]:
-    return tuple(text.split())
-
-
-# What is ordinary: experiments on most hosts for days or on a few for hours, and the users who run
-# them.
-BROAD_EXPERIMENTS = _split_words(
-    "flow-trace dht-lookup overlay-net edge-cache dns-watch route-views time-study path-quality"
+_FAILURES_PER_DAY = (11.5, 15.0)  # from, to
+_MIN_FAILURES_PER_CAUSE = 4  # in history, so that every live failure has a similar past failure
+_LIVE_FAILURES: Mapping[FailureKind, int] = {"overload": 3, "memory": 3, "network": 2, "silent": 2}
+_MIN_HEALTHY_TIME = 3 * HOUR  # from the end of a failure of a host to its next one
+_NOTE_SUFFIXES = (
+    "",
+    "",
+    " Owner informed.",
+    " Watched it for ten minutes, stays normal.",
+    " Nothing else to do.",
 )
-SMALL_EXPERIMENTS = _split_words(
-    "swarm-test storage-grid anycast-lab content-poll mesh-voice mobility-replay"
-)
-OWNERS = _split_words("alder aspen beech cypress fir oak sycamore yew")
-PROCESSES = _split_words(
-    "python3 java bash wget tar redis tcpdump rsync iperf gzip collector prober"
-)
-SYSTEM_USER, SYSTEM_EXPERIMENT = "root", "system"
-SYSTEM_PROCESSES = ("sshd", "cron", "ntpd", "node-monitor", "slice-manager")
 
 
 @dataclass(frozen=True)
-class ProcessTrace:
-    """One process that a cause leaves on the host; an empty attribute may be anybody's."""
+class SimulatedFailure:
+    """One failure of one host over [starts, ends), in UTC, as an operator's log has it."""
 
-    process: str = ""
-    experiment: str = ""
-    user: str = ""
-
-    def terms(self) -> list[str]:
-        """The named attributes as ``attribute=value``."""
-        named = ((field.name, getattr(self, field.name)) for field in fields(self))
-        return [f"{attribute}={value}" for attribute, value in named if value]
-
-    def fill_from(self, template: ProcessTrace, kept_terms: Collection[str]) -> ProcessTrace:
-        """This trace reduced to the terms in `kept`, its other attributes taken from `ordinary`."""
-        return replace(
-            template, **dict(term.split("=") for term in self.terms() if term in kept_terms)
-        )
-
-
-@dataclass(frozen=True)
-class FailureCause:
-    """Why a host fails, what that leaves among its processes, and what was done about it."""
-
-    name: str
+    id: str
     kind: FailureKind
-    traces: tuple[ProcessTrace, ...]
-    tag: str  # the remedy in short, the same for every instance
-    notes: tuple[str, ...]  # the remedy as different people wrote it down
+    cause: str  # name of the cause
+    host: str
+    starts: datetime
+    ends: datetime
+    resolution: str  # empty in the live phase
+    resolved_by: str  # empty in the live phase
 
     @property
-    def signature(self) -> tuple[str, ...]:
-        """Its 2 to 4 distinct terms; the first one is in every instance."""
-        return tuple(dict.fromkeys(term for trace in self.traces for term in trace.terms()))
+    def tag(self) -> str:
+        """The short name of the fix, such as ``cap-crawler-threads``."""
+        return CAUSES_BY_NAME[self.cause].tag
 
 
-def _make_traces(experiment: str, user: str, *processes: str) -> tuple[ProcessTrace, ...]:
-    """Named processes of one user's experiment, and one that could be any."""
-    return tuple(ProcessTrace(process, experiment, user) for process in (*processes, ""))
+class Outage(NamedTuple):
+    """A failure as the simulator draws it, over [starts, ends)."""
+
+    cause: FailureCause
+    host: int
+    starts: int
+    ends: int
 
 
-CAUSES: tuple[FailureCause, ...] = (
-    FailureCause(
-        "runaway-crawler",
-        "overload",
-        _make_traces("web-index", "juniper", "crawler", "sqlite3"),
-        "cap-crawler-threads",
-        (
-            "Killed the runaway crawler, asked its owner to cap it at 20 threads.",
-            "Crawler had opened a thread per link. Stopped it and set its limit to 20 threads.",
-            "Stopped web-index here; it comes back with a thread limit.",
-        ),
-    ),
-    FailureCause(
-        "fork-storm",
-        "overload",
-        _make_traces("swarm-test", "ash", "spawn-test", "xargs"),
-        "kill-process-group",
-        (
-            "The test harness forked without end. Killed its process group and set ulimit -u 200.",
-            "Fork storm of spawn-test: killed the whole group, as single kills were outrun.",
-        ),
-    ),
-    FailureCause(
-        "key-sweep",
-        "overload",
-        _make_traces("key-search", "poplar", "hashsweep", "openssl"),
-        "lower-priority",
-        (
-            "Set the key sweep to nice 19, load fell at once.",
-            "hashsweep ran at normal priority again. Lowered it and told the owner to submit it "
-            "that way.",
-        ),
-    ),
-    FailureCause(
-        "trace-compression",
-        "overload",
-        _make_traces("flow-trace", "cedar", "logsplit", "gzip"),
-        "move-compression-off-peak",
-        (
-            "Compression of a week of traces in one go. Moved it to 03:00, one file at a time.",
-            "Paused logsplit and its gzip children, the owner runs them off peak from now on.",
-        ),
-    ),
-    FailureCause(
-        "simulation-on-all-cores",
-        "overload",
-        _make_traces("route-sim", "elm", "netsim", "mpirun"),
-        "pin-to-two-cores",
-        (
-            "Route simulation had taken every core. Pinned it to two with taskset.",
-            "Restarted netsim with two ranks in place of one per core.",
-        ),
-    ),
-    FailureCause(
-        "package-reindex",
-        "overload",
-        _make_traces("node-upkeep", "opsbot", "reindex", "xargs"),
-        "stagger-upkeep",
-        (
-            "Our own package reindex ran in parallel over all trees. Stopped it, staggered the "
-            "schedule.",
-            "Upkeep job again: ended reindex and spread its start over the night.",
-        ),
-    ),
-    FailureCause(
-        "leaking-proxy",
-        "memory",
-        _make_traces("edge-cache", "willow", "cdn-proxy", "memcached"),
-        "upgrade-proxy",
-        (
-            "cdn-proxy leaks with every aborted request. Restarted it with the patched build.",
-            "Restarted the proxy, owner upgrades it to the release without the leak.",
-        ),
-    ),
-    FailureCause(
-        "trace-in-tmpfs",
-        "memory",
-        _make_traces("flow-trace", "cedar", "tmpwriter", "tcpdump"),
-        "write-trace-to-disk",
-        (
-            "Packet trace was written to /tmp, which is memory here. Moved it to /data and freed "
-            "the space.",
-            "Removed the trace from tmpfs; the capture script now writes to disk.",
-        ),
-    ),
-    FailureCause(
-        "unbounded-heap",
-        "memory",
-        _make_traces("dht-lookup", "hazel", "ring-node", "java"),
-        "set-heap-limit",
-        (
-            "Java started without -Xmx. Restarted the ring node with 512 MB of heap.",
-            "Heap had grown to the whole machine; set a limit in the start script.",
-        ),
-    ),
-    FailureCause(
-        "matrix-in-memory",
-        "memory",
-        _make_traces("topology-fit", "rowan", "fit-worker", "octave"),
-        "process-in-blocks",
-        (
-            "topology-fit loaded the whole distance matrix. Stopped it, owner reads it in blocks "
-            "now.",
-            "Killed fit-worker. It is to map the matrix from disk, block by block.",
-        ),
-    ),
-    FailureCause(
-        "abandoned-sessions",
-        "memory",
-        _make_traces("class-project", "linden", "notebook-kernel", "screen"),
-        "close-idle-sessions",
-        (
-            "Dozens of idle notebook kernels left after class. Closed all older than a day.",
-            "Ended the abandoned sessions and set an idle timeout of two hours.",
-        ),
-    ),
-    FailureCause(
-        "bulk-mirror",
-        "network",
-        _make_traces("bulk-mirror", "maple", "mirrord", "rsync"),
-        "limit-mirror-rate",
-        (
-            "The mirror filled the uplink. Restarted rsync with --bwlimit=2000.",
-            "Limited bulk-mirror to 2 MB/s, loss was gone within a minute.",
-        ),
-    ),
-    FailureCause(
-        "address-scan",
-        "network",
-        _make_traces("reach-map", "birch", "scanburst", "pcap-sink"),
-        "slow-scan-down",
-        (
-            "Scan filled the connection table of the site's firewall. Set it to 50 probes per "
-            "second.",
-            "Stopped scanburst; it may come back at a twentieth of the rate.",
-        ),
-    ),
-    FailureCause(
-        "bandwidth-test-mesh",
-        "network",
-        _make_traces("bandwidth-map", "larch", "mesh-test", "iperf"),
-        "one-test-at-a-time",
-        (
-            "All pairs measured bandwidth at once. The tests now take a lock, one at a time.",
-            "Killed the iperf servers of bandwidth-map, owner serialises the runs.",
-        ),
-    ),
-    FailureCause(
-        "tunnel-loop",
-        "network",
-        _make_traces("overlay-net", "pine", "tund", "route-sync"),
-        "break-tunnel-loop",
-        (
-            "Two tunnels carried each other's packets. Removed the default route over tun1.",
-            "Routing loop in the overlay: took the tunnel down and fixed its route filter.",
-        ),
-    ),
-    FailureCause(
-        "multicast-flood",
-        "network",
-        _make_traces("stream-tree", "holly", "mcast-relay", "feed-source"),
-        "lower-relay-ttl",
-        (
-            "The relay sent the feed back to its own group. Set its TTL to 1.",
-            "Stopped mcast-relay, restarted with TTL 1 and without the second feed.",
-        ),
-    ),
-    FailureCause(
-        "kernel-module",
-        "silent",
-        _make_traces("packet-lab", "spruce", "insmod", "kmod-build"),
-        "remove-module",
-        (
-            "Kernel hung in a packet-lab module. Power-cycled the node and removed the module.",
-            "Node hung after a module was loaded; rebooted, module blacklisted until it is fixed.",
-        ),
-    ),
-    FailureCause(
-        "disk-full-of-cores",
-        "silent",
-        _make_traces("storage-grid", "olive", "core-writer", "blockd"),
-        "delete-core-files",
-        (
-            "Root disk full of core files, nothing could log in or report. Deleted them, core "
-            "size now 0.",
-            "Freed the disk from the console: 40 GB of cores of blockd.",
-        ),
-    ),
-    FailureCause(
-        "kernel-update",
-        "silent",
-        _make_traces("node-upkeep", "opsbot", "kernel-update", "grub-install"),
-        "boot-previous-kernel",
-        (
-            "New kernel did not bring up the network card. Booted the previous one and pinned it.",
-            "Update rebooted into a kernel without the driver; back on the previous kernel.",
-        ),
-    ),
-)
-CAUSES_BY_NAME = {cause.name: cause for cause in CAUSES}
+def draw_past_failures(
+    rng: np.random.Generator, span: tuple[int, int], host_count: int
+) -> list[Outage]:
+    """The failures of history in order of their start, each 15 (silence: 25) to 60 minutes long."""
+    start, end = span
+    days = (end - start) / DAY
+    min_count = len(CAUSES) * _MIN_FAILURES_PER_CAUSE
+    count = max(min_count, round(days * rng.uniform(*_FAILURES_PER_DAY)))
+    times = draw_times(rng, (start + HOUR, end - 2 * HOUR), count) // SECOND * SECOND
+    causes = _draw_past_causes(rng, count)
+    outages: list[Outage] = []
+    for starts, cause in zip(times.tolist(), causes, strict=True):
+        min_length = 15 * MINUTE
+        if cause.kind == "silent":
+            min_length = 25 * MINUTE
+        length = int(rng.integers(min_length, HOUR)) // SECOND * SECOND
+        host = _draw_host(rng, outages, cause, starts, host_count)
+        outages.append(Outage(cause, host, starts, starts + length))
+    return outages
+
+
+def draw_live_failures(
+    rng: np.random.Generator, past: list[Outage], span: tuple[int, int], host_count: int
+) -> list[Outage]:
+    """The failures of the live phase, on different hosts, in order of their start.
+
+    Each is at least 12 s (silence: 20 s) long; many last until the end of the phase.
+    """
+    start, end = span
+    causes = _draw_live_causes(rng, past)
+    times = draw_times(rng, (start + 8 * SECOND, end - 20 * SECOND), len(causes))
+    outages: list[Outage] = []
+    for starts, cause in zip(times.tolist(), causes, strict=True):
+        min_length = 12 * SECOND
+        if cause.kind == "silent":
+            min_length = 20 * SECOND
+        ends = int(rng.integers(starts + min_length, end + 20 * SECOND))
+        host = _draw_host(rng, past + outages, cause, starts, host_count)
+        outages.append(Outage(cause, host, starts, min(ends, end)))
+    return outages
+
+
+def describe_failures(
+    rng: np.random.Generator, outages: Sequence[Outage], hosts: Sequence[str], live_start: int
+) -> tuple[SimulatedFailure, ...]:
+    """The outages as an operator's log has them: those before `live_start` are resolved."""
+    failures = []
+    for number, (cause, host, starts, ends) in enumerate(outages, start=1):
+        resolution = ""
+        resolved_by = ""
+        if starts < live_start:
+            note = cause.notes[rng.integers(len(cause.notes))]
+            resolution = note + _NOTE_SUFFIXES[rng.integers(len(_NOTE_SUFFIXES))]
+            resolved_by = _draw_resolver(rng, from_millis(ends).hour)
+        failure = SimulatedFailure(
+            id=f"F{number:04}",
+            kind=cause.kind,
+            cause=cause.name,
+            host=hosts[host],
+            starts=from_millis(starts),
+            ends=from_millis(ends),
+            resolution=resolution,
+            resolved_by=resolved_by,
+        )
+        failures.append(failure)
+    return tuple(failures)
+
+
+def _draw_past_causes(rng: np.random.Generator, count: int) -> list[FailureCause]:
+    """The causes of history: about equally many failures of each."""
+    causes = []
+    for cause in CAUSES:
+        causes += [cause] * _MIN_FAILURES_PER_CAUSE
+    for index in rng.integers(len(CAUSES), size=count - len(causes)):
+        causes.append(CAUSES[index])
+    return _shuffle_causes(rng, causes, {})
+
+
+def _draw_live_causes(rng: np.random.Generator, past: Sequence[Outage]) -> list[FailureCause]:
+    """The causes of the live phase, all different."""
+    causes_by_kind: dict[FailureKind, list[FailureCause]] = defaultdict(list)
+    for cause in CAUSES:
+        causes_by_kind[cause.kind].append(cause)
+    chosen: list[FailureCause] = []
+    for kind in FAILURE_KINDS:
+        candidates = causes_by_kind[kind]
+        for index in rng.permutation(len(candidates))[: _LIVE_FAILURES[kind]]:
+            chosen.append(candidates[index])
+    last_by_kind = {outage.cause.kind: outage.cause for outage in past}
+    return _shuffle_causes(rng, chosen, last_by_kind)
+
+
+def _shuffle_causes(
+    rng: np.random.Generator,
+    causes: Sequence[FailureCause],
+    last_by_kind: Mapping[FailureKind, FailureCause],
+) -> list[FailureCause]:
+    """The causes in an order in which one rarely follows itself within its kind.
+
+    `last_by_kind`: the causes of the failures before these.
+    """
+    shuffled = [causes[index] for index in rng.permutation(len(causes))]
+    previous = dict(last_by_kind)
+    for i in range(len(shuffled)):
+        if shuffled[i] is previous.get(shuffled[i].kind):
+            j = int(rng.integers(i, len(shuffled)))
+            shuffled[i], shuffled[j] = shuffled[j], shuffled[i]
+        previous[shuffled[i].kind] = shuffled[i]
+    return shuffled
+
+
+def _draw_host(
+    rng: np.random.Generator,
+    before: Sequence[Outage],
+    cause: FailureCause,
+    starts: int,
+    host_count: int,
+) -> int:
+    """A healthy host, rarely one whose last failure of this kind had the same cause."""
+    unhealthy = set()
+    last_cause_by_host = {}
+    for outage in before:
+        if outage.ends > starts - _MIN_HEALTHY_TIME:
+            unhealthy.add(outage.host)
+        if outage.cause.kind == cause.kind:
+            last_cause_by_host[outage.host] = outage.cause
+    healthy = [host for host in range(host_count) if host not in unhealthy]
+    first = healthy[rng.integers(len(healthy))]
+    second = healthy[rng.integers(len(healthy))]
+    if last_cause_by_host.get(first) is cause:
+        return second
+    return first
+
+
+def _draw_resolver(rng: np.random.Generator, hour: int) -> str:
+    """Who resolves a failure that ends at this hour (UTC)."""
+    shift = "ops-night"
+    if 7 <= hour < 20:
+        shift = "ops-day"
+    return str(rng.choice([shift, shift, shift, "site-admin", "on-call"]))

@@ -1,5 +1,6 @@
-"""How good the similar past failures are, judged by the simulator's hidden causes, beside two
-simple guesses. Pure.
+"""How often similar past failures have the same hidden cause, compared with two simple guesses.
+
+No I/O.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,17 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from statistics import fmean
 
-from moirae.demo.testbed import SimulatedFailure
+from moirae.demo.failures import SimulatedFailure
+from moirae.demo.resolutions import ALERT_GRACE
 
-# An alert may come so long after its failure has ended: silence is told late.
-_ALERT_GRACE = timedelta(minutes=15)
+_ROUNDING_MARGIN = timedelta(seconds=1)  # an event's time may be rounded down to its second
+_MIN_AGE = timedelta(hours=1)  # an older event is a past one, not one of the same failure
+_RANKS = (1, 5)  # number of answers that count
 
 
 @dataclass(frozen=True)
 class FailureCase:
-    """An event of the corpus, or one whose past was asked for: its rule, host, time and cause
-    (None: unknown).
-    """
+    """An event of a failure, with the hidden cause (None: unknown)."""
 
     eid: str
     rule: str
@@ -26,62 +27,78 @@ class FailureCase:
     cause: str | None
 
 
+# Past cases for a query, the best first.
+_Ranking = Callable[[FailureCase], Sequence[FailureCase]]
+
+
 def find_cause(
-    failures: Iterable[SimulatedFailure], kind: str, host: str, at: datetime, shift: timedelta
+    failures: Iterable[SimulatedFailure], kind: str, host: str, ts: datetime, shift: timedelta
 ) -> str | None:
     """The hidden cause of an event; `shift`: how much later than planned the live phase was."""
     for failure in failures:
-        late = timedelta(0) if failure.resolution else shift
-        during = (
-            failure.starts + late - timedelta(seconds=1) <= at < failure.ends + late + _ALERT_GRACE
-        )
-        if failure.kind == kind and failure.host == host and during:
+        if failure.kind != kind or failure.host != host:
+            continue
+        delay = timedelta(0)
+        if not failure.resolution:  # of the live phase
+            delay = shift
+        first = failure.starts + delay - _ROUNDING_MARGIN
+        end = failure.ends + delay + ALERT_GRACE
+        if first <= ts < end:
             return failure.cause
     return None
 
 
 def evaluate_precision(
-    queries: Sequence[FailureCase],
+    queries: Iterable[FailureCase],
     past: Sequence[FailureCase],
     answers: Mapping[str, Sequence[str]],
 ) -> dict[str, object]:
-    """Share of the first and the first five answers that have the query's cause; of the latest past
-    events of the rule, and of those on the same host, likewise.
+    """Share of the first answer and of the first five that have the query's cause.
+
+    `answers`: event IDs by the ID of the query, most similar first. The baselines answer with the
+    latest past events of the rule, and with the latest ones of the rule on the same host.
     """
-    by_eid = {case.eid: case for case in past}
-    asked = [query for query in queries if query.cause is not None]
+    cases_by_id = {case.eid: case for case in past}
 
-    def similar(query: FailureCase) -> list[FailureCase]:
-        return [by_eid[eid] for eid in answers.get(query.eid, ()) if eid in by_eid]
+    def rank_similar(query: FailureCase) -> list[FailureCase]:
+        cases = map(cases_by_id.get, answers.get(query.eid, ()))
+        return [case for case in cases if case is not None]
 
-    def latest(query: FailureCase) -> list[FailureCase]:
-        before = [
-            case
-            for case in past
-            if case.rule == query.rule and case.ts < query.ts - timedelta(hours=1)
-        ]
-        return sorted(before, key=lambda case: case.ts, reverse=True)
+    def rank_latest(query: FailureCase) -> list[FailureCase]:
+        return _latest_cases(past, query)
 
-    def same_host(query: FailureCase) -> list[FailureCase]:
-        return [case for case in latest(query) if case.host == query.host]
+    def rank_latest_on_host(query: FailureCase) -> list[FailureCase]:
+        return [case for case in _latest_cases(past, query) if case.host == query.host]
 
+    queries = [query for query in queries if query.cause is not None]
     return {
-        "queries": len(asked),
-        **_precision_of(asked, similar),
+        "queries": len(queries),
+        **_compute_precision(queries, rank_similar),
         "baselines": {
-            "latest": _precision_of(asked, latest),
-            "same_host_latest": _precision_of(asked, same_host),
+            "latest": _compute_precision(queries, rank_latest),
+            "same_host_latest": _compute_precision(queries, rank_latest_on_host),
         },
     }
 
 
-def _precision_of(
-    queries: Sequence[FailureCase], choose: Callable[[FailureCase], list[FailureCase]]
-) -> dict[str, float]:
-    found = {}
-    for k in (1, 5):
-        shares = [
-            sum(one.cause == query.cause for one in choose(query)[:k]) / k for query in queries
-        ]
-        found[f"precision_at_{k}"] = round(fmean(shares), 4) if shares else 0.0
-    return found
+def _latest_cases(past: Iterable[FailureCase], query: FailureCase) -> list[FailureCase]:
+    """The earlier cases of the query's rule, latest first."""
+    cases = []
+    for case in past:
+        if case.rule == query.rule and case.ts < query.ts - _MIN_AGE:
+            cases.append(case)
+    return sorted(cases, key=lambda case: case.ts, reverse=True)
+
+
+def _compute_precision(queries: Sequence[FailureCase], rank: _Ranking) -> dict[str, float]:
+    precision = {}
+    for k in _RANKS:
+        shares = []
+        for query in queries:
+            causes = [case.cause for case in rank(query)[:k]]
+            shares.append(causes.count(query.cause) / k)
+        mean = 0.0
+        if shares:
+            mean = round(fmean(shares), 4)
+        precision[f"precision_at_{k}"] = mean
+    return precision

@@ -1,5 +1,6 @@
-"""What the demo shows: alerts as they come, and a summary at the end."""
+"""Output of the demo: alerts when they are raised, and a summary at the end."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -13,134 +14,164 @@ from rich.text import Text
 
 import sql
 from archiver.ingest import Catalog
+from moirae.demo.failures import SimulatedFailure
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
-from moirae.demo.testbed import SimulatedFailure
-from moirae.inspect import RecallAnswer, SimilarEvent, load_answers
+from moirae.demo.resolutions import RULES_BY_KIND
+from moirae.inspect import RecallAnswer, SimilarEvent, load_answers, sum_accounting
 
 _ALERT_QUERIES = sql.load("alerts")
 _RECALL_QUERIES = sql.load("recalls")
-# Which rule shows which kind of failure.
-RULES_BY_KIND = {
-    "overload": "testbed/NodeOverloaded",
-    "memory": "testbed/MemoryExhausted",
-    "network": "testbed/NodeUnreachable",
-    "silent": "testbed/NodeSilent",
-}
+_EVENTS_OF_ALERTS = """
+    SELECT e.eid::text, e.rule, e.key->>'host', e.ts
+    FROM alerts a JOIN events e USING (rule, version, eid)
+    WHERE a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
+"""
+_OPEN_STATES = frozenset({"waiting", "running"})  # of a recall
+_RAISED_STATES = ("firing", "resolved", "provisional")  # of an alert that was raised
+_FIRST_HIT_COUNT = 3  # similar events printed with the first answer
 
 
 class AlertNarrator:
-    """Tells of alerts as they come: what, what is normal there, and what it was like before."""
+    """Prints live alerts, what is normal on their hosts, and similar past alerts."""
 
     def __init__(self, connection: Connection[Any], console: Console, since: datetime) -> None:
         self._connection = connection
         self._console = console
         self._since = since
+        # Alerts whose recalls have not ended.
         self._alerts: dict[UUID, dict[str, Any]] = {}
+        # The most similar event of the first answer printed for an alert; None: no similar event.
         self._first_hits: dict[UUID, UUID | None] = {}
 
     def print_new(self) -> None:
-        """Whatever is new."""
+        """Print new alerts, and new first and final answers."""
         for row in self._fetch_new_alerts():
             self._alerts[row["eid"]] = row
             self._console.print(_format_headline(row))
         for eid, row in list(self._alerts.items()):
-            found = load_answers(self._connection, eid)
-            ended = bool(found) and all(
-                answer.state not in ("waiting", "running") for answer in found
-            )
-            told = eid in self._first_hits
-            if (
-                not told
-                and all(a.coverage for a in found)
-                and any(a.hits is not None for a in found)
-            ):
-                self._print_first_answers(eid, row, found)
-            if ended:
-                self._print_final_answer(eid, row, found)
+            answers = load_answers(self._connection, eid)
+            if eid not in self._first_hits and _have_first_answers(answers):
+                self._print_first_answers(eid, row, answers)
+            if _have_ended(answers):
+                self._print_final_answer(eid, row, answers)
 
     def _fetch_new_alerts(self) -> list[dict[str, Any]]:
         with self._connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(_ALERT_QUERIES["raised"], {"since": self._since}).fetchall()
-        self._since = max([self._since, *(row["raised_at"] for row in rows)])
+        for row in rows:
+            self._since = max(self._since, row["raised_at"])
         return rows
 
     def _print_first_answers(
-        self, eid: UUID, row: Mapping[str, Any], found: list[RecallAnswer]
+        self, eid: UUID, row: Mapping[str, Any], answers: Sequence[RecallAnswer]
     ) -> None:
-        lines = [Text.assemble(("    about ", "dim"), row["annotations"].get("summary", ""))]
-        for answer in found:
+        self._first_hits[eid] = None
+        summary = row["annotations"].get("summary", "")
+        self._console.print(Text.assemble(("    about ", "dim"), summary))
+        for answer in answers:
             assert answer.coverage is not None
-            how = (f"  ({_format_coverage(answer.coverage)})", "dim")
+            coverage = (f"  ({_format_coverage(answer.coverage)})", "dim")
             if answer.rows:
-                norm = answer.rows[0]
-                if norm["samples"]:
-                    words = f"mean {norm['mean']:.1f} ± {norm['sd'] or 0:.1f}, at most {norm['highest']:.1f}"
-                    lines.append(Text.assemble(("    normal there: ", "dim"), words, how))
+                statistics = answer.rows[0]
+                if statistics["samples"]:
+                    label = ("    normal there: ", "dim")
+                    text = _format_statistics(statistics)
+                    self._console.print(Text.assemble(label, text, coverage))
             elif answer.hits is not None:
-                lines.append(Text.assemble(("    most like it", "dim"), how))
-                self._first_hits[eid] = answer.hits[0].eid if answer.hits else None
-                lines += _format_hits(answer.hits[:3])
-        self._first_hits.setdefault(eid, None)
-        for line in lines:
-            self._console.print(line)
+                if answer.hits:
+                    self._first_hits[eid] = answer.hits[0].eid
+                self._console.print(Text.assemble(("    most similar", "dim"), coverage))
+                self._print_hits(answer.hits[:_FIRST_HIT_COUNT])
 
     def _print_final_answer(
-        self, eid: UUID, row: Mapping[str, Any], found: list[RecallAnswer]
+        self, eid: UUID, row: Mapping[str, Any], answers: Sequence[RecallAnswer]
     ) -> None:
+        """Print the final similar event, unless the first answer was already the final one."""
         del self._alerts[eid]
-        similar = next((answer for answer in found if answer.hits), None)
-        if (
-            similar is None
-            or not similar.hits
-            or similar.coverage is None
-            or eid not in self._first_hits
-        ):
+        similar = next((answer for answer in answers if answer.hits), None)
+        if similar is None or not similar.hits or similar.coverage is None:
             return
-        if self._first_hits[eid] == similar.hits[0].eid and similar.number == 1:
+        if eid not in self._first_hits:
             return
-        same = self._first_hits[eid] == similar.hits[0].eid
-        words = "the same is still most like it" if same else "most like it is now"
-        read = (f"    {_format_coverage(similar.coverage)}: ", "dim")
-        self._console.print(
-            Text.assemble(read, (row["annotations"].get("summary", ""), "dim"), ("  ", ""), words)
-        )
-        for line in [] if same else _format_hits(similar.hits[:1]):
-            self._console.print(line)
+        is_unchanged = self._first_hits[eid] == similar.hits[0].eid
+        if is_unchanged and similar.number == 1:
+            return
+        text = "the most similar event is now"
+        if is_unchanged:
+            text = "the most similar event is unchanged"
+        coverage = (f"    {_format_coverage(similar.coverage)}: ", "dim")
+        summary = (row["annotations"].get("summary", ""), "dim")
+        self._console.print(Text.assemble(coverage, summary, "  ", text))
+        if not is_unchanged:
+            self._print_hits(similar.hits[:1])
+
+    def _print_hits(self, hits: Sequence[SimilarEvent]) -> None:
+        """Print each hit with its first resolution."""
+        if not hits:
+            self._console.print(Text("      no similar event in the chunks read", "dim"))
+        for hit in hits:
+            self._console.print(_format_hit(hit))
+            if hit.resolutions:
+                self._console.print(_format_resolution(hit.resolutions[0]))
+
+
+def _have_first_answers(answers: Sequence[RecallAnswer]) -> bool:
+    """Whether all recalls of an alert have an answer, among them one about similar events."""
+    has_hits = False
+    for answer in answers:
+        if not answer.coverage:
+            return False
+        has_hits = has_hits or answer.hits is not None
+    return has_hits
+
+
+def _have_ended(answers: Sequence[RecallAnswer]) -> bool:
+    """Whether all recalls of an alert have ended; False if it has none."""
+    states = {answer.state for answer in answers}
+    return bool(states) and states.isdisjoint(_OPEN_STATES)
+
+
+def _format_statistics(row: Mapping[str, Any]) -> str:
+    deviation = row["sd"] or 0  # None for a single sample
+    return f"mean {row['mean']:.1f} ± {deviation:.1f}, at most {row['highest']:.1f}"
 
 
 def _format_coverage(coverage: Mapping[str, Any]) -> str:
-    return f"{coverage['read']} of {coverage['read'] + coverage['left'] + coverage['failed']} chunks read"
+    total = coverage["read"] + coverage["left"] + coverage["failed"]
+    return f"{coverage['read']} of {total} chunks read"
 
 
 def _format_headline(row: Mapping[str, Any]) -> Text:
+    """Severity, name and summary of an alert, its start, and the delay until it was raised."""
     delay = (row["raised_at"] - row["starts_at"]).total_seconds()
+    severity = row["labels"].get("severity", "alert").upper()
     return Text.assemble(
-        (f" {row['labels'].get('severity', 'alert').upper():<7}", "bold red"),
+        (f" {severity:<7}", "bold red"),
         (f" {row['labels']['alertname']:<16} ", "bold"),
         row["annotations"].get("summary", ""),
         (f"  {row['starts_at']:%H:%M:%S}Z +{delay:.1f} s", "dim"),
     )
 
 
-def _format_hits(hits: list[SimilarEvent]) -> list[Text]:
-    lines = []
-    for hit in hits:
-        host = (hit.past or {}).get("key", {}).get("host", "")
-        terms = ", ".join(term for term, _ in hit.shared[:3])
-        lines.append(
-            Text.assemble(
-                (f"      {hit.score:.2f}", "cyan"),
-                f"  {hit.ts:%b %d %H:%M}Z on {host}",
-                ("  both ran ", "dim"),
-                terms,
-            )
-        )
-        for note in hit.resolutions[:1]:
-            tag = f"  [{note['tag']}]" if note["tag"] else ""
-            lines.append(
-                Text.assemble(("            fixed: ", "dim"), (note["text"], "green"), (tag, "dim"))
-            )
-    return lines or [Text("      nothing in what was read", "dim")]
+def _format_hit(hit: SimilarEvent) -> Text:
+    """Score, time and host of a similar event, and the processes that both hosts ran."""
+    host = ""
+    if hit.past is not None:
+        host = hit.past.get("key", {}).get("host", "")
+    terms = ", ".join(term for term, _ in hit.shared[:3])
+    return Text.assemble(
+        (f"      {hit.score:.2f}", "cyan"),
+        f"  {hit.ts:%b %d %H:%M}Z on {host}",
+        ("  both ran ", "dim"),
+        terms,
+    )
+
+
+def _format_resolution(note: Mapping[str, Any]) -> Text:
+    tag = ""
+    if note["tag"]:
+        tag = f"  [{note['tag']}]"
+    return Text.assemble(("            fixed: ", "dim"), (note["text"], "green"), (tag, "dim"))
 
 
 def compute_summary(
@@ -149,28 +180,27 @@ def compute_summary(
     failures: Sequence[SimulatedFailure],
     shift: timedelta,
 ) -> dict[str, Any]:
-    """The demo's figures. Latency is from the event's time to the alert's row, and from there to
-    the first answer of each recall, of live alerts. `shift`: how much later than planned the live
-    phase was.
+    """The demo's figures, as `demo --once -o json` prints them.
+
+    Latency, of live alerts, is from the time of the event until the alert is stored, and from there
+    until the first answer of each recall; in milliseconds. `shift`: how much later than planned
+    the live phase was.
     """
-    accounts = Catalog(connection).accounting()
-    total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
-    dead = sum(a["malformed"] + a["quarantined"] + a["conflicts"] + a["expired"] for a in accounts)
     with connection.cursor(row_factory=dict_row) as cursor:
         counts = cursor.execute(_ALERT_QUERIES["counts"]).fetchone()
         delays = cursor.execute(_ALERT_QUERIES["delays"], {"since": live_from}).fetchone()
         first = cursor.execute(_RECALL_QUERIES["first_answers"], {"since": live_from}).fetchone()
-    assert counts is not None and delays is not None and first is not None
+    assert counts is not None
+    assert delays is not None
+    assert first is not None
     states = counts["alerts"]
     recalls = dict(connection.execute(_RECALL_QUERIES["counts"]).fetchall())
     return {
-        "accounting": {**total, "dead_lettered": dead},
+        "accounting": sum_accounting(Catalog(connection).accounting()),
         "events": counts["settled_events"],
-        "alerts": sum(
-            n for state, n in states.items() if state in ("firing", "resolved", "provisional")
-        ),
+        "alerts": sum(states.get(state, 0) for state in _RAISED_STATES),
         "alerts_by_state": states,
-        "recalls": {name: recalls.get(name, 0) for name in ("done", "cancelled", "failed")},
+        "recalls": {state: recalls.get(state, 0) for state in ("done", "cancelled", "failed")},
         "similar": _compute_precision(connection, live_from, failures, shift),
         "latency_ms": {
             "event_to_alert": {
@@ -193,61 +223,55 @@ def _compute_precision(
     failures: Sequence[SimulatedFailure],
     shift: timedelta,
 ) -> dict[str, object]:
-    kinds = {rule: kind for kind, rule in RULES_BY_KIND.items()}
-    rows = connection.execute(
-        "SELECT e.eid::text, e.rule, e.key->>'host', e.ts FROM alerts a JOIN events e USING "
-        "(rule, version, eid) "
-        "WHERE a.fired_at IS NOT NULL AND a.state <> 'withdrawn'"
-    ).fetchall()
-    cases = [
-        FailureCase(eid, rule, host, ts, find_cause(failures, kinds[rule], host, ts, shift))
-        for eid, rule, host, ts in rows
-    ]
-    found: dict[str, list[str]] = {}
-    for query, _, event, _ in connection.execute(
-        _RECALL_QUERIES["export_similar"], {"recall": None}
-    ):
-        found.setdefault(str(query), []).append(event)
-    return evaluate_precision([case for case in cases if case.ts >= live_from], cases, found)
+    """The precision of the last answers of all similarity recalls."""
+    kinds_by_rule = {rule: kind for kind, rule in RULES_BY_KIND.items()}
+    cases = []
+    for eid, rule, host, ts in connection.execute(_EVENTS_OF_ALERTS).fetchall():
+        cause = find_cause(failures, kinds_by_rule[rule], host, ts, shift)
+        cases.append(FailureCase(eid, rule, host, ts, cause))
+    answers: dict[str, list[str]] = defaultdict(list)
+    query = _RECALL_QUERIES["export_similar"]
+    for eid, _, event, _ in connection.execute(query, {"recall": None}):
+        answers[str(eid)].append(event)
+    live_cases = [case for case in cases if case.ts >= live_from]
+    return evaluate_precision(live_cases, cases, answers)
 
 
 class DemoReport:
-    """The words at the end."""
+    """Prints the summary at the end of the demo."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
 
-    def print_result(self, result: dict[str, Any], directory: Path) -> None:
-        """Figures, and where to look further."""
-        account, delay = result["accounting"], result["latency_ms"]["event_to_alert"]
+    def print_result(self, result: Mapping[str, Any], directory: Path) -> None:
+        """Print the figures of `compute_summary`, and commands for a closer look."""
+        account = result["accounting"]
         self._console.print(
-            f"\n{account['read']:,} records read, {account['archived']:,} archived, {account['duplicates']:,} "
-            f"duplicates, {account['dead_lettered']:,} refused; {result['events']:,} events, "
-            f"{result['alerts']:,} alerts."
+            f"\n{account['read']:,} records read: {account['archived']:,} archived, "
+            f"{account['duplicates']:,} duplicates, {account['dead_lettered']:,} dead-lettered; "
+            f"{result['events']:,} events, {result['alerts']:,} alerts."
         )
+        delay = result["latency_ms"]["event_to_alert"]
         if delay["alerts"]:
-            self._console.print(
-                f"From event to alert: {timedelta(milliseconds=delay['p50']).total_seconds():.2f} "
-                f"s in the middle, "
-                f"{timedelta(milliseconds=delay['p99']).total_seconds():.2f} s at the 99th "
-                f"percentile."
-            )
-        similar, first = result["similar"], result["latency_ms"]["alert_to_first_answer"]
+            self._print_latency("From event to alert", delay)
+        first = result["latency_ms"]["alert_to_first_answer"]
         if first["answers"]:
-            self._console.print(
-                f"From alert to a first answer from history: {first['p50'] / 1000:.2f} s in the "
-                f"middle, "
-                f"{first['p99'] / 1000:.2f} s at the 99th percentile."
-            )
+            self._print_latency("From alert to first answer from history", first)
+        similar = result["similar"]
         if similar["queries"]:
-            guess = similar["baselines"]["latest"]["precision_at_1"]
+            latest = similar["baselines"]["latest"]["precision_at_1"]
             self._console.print(
-                f"Of {similar['queries']} live failures the most similar past one had the same "
-                f"hidden cause in "
-                f"{similar['precision_at_1']:.0%}; the latest past one would have had it in "
-                f"{guess:.0%}."
+                f"Of {similar['queries']} live failures, the most similar past failure had the "
+                f"same hidden cause in {similar['precision_at_1']:.0%}; the latest past failure "
+                f"in {latest:.0%}."
             )
         self._console.print(
-            f"Look around: cd {directory}; moirae status; moirae alerts list; moirae similar "
-            f"ALERT; moirae recalls list"
+            f"To look further: cd {directory}; moirae status; moirae alerts list; "
+            "moirae similar ALERT; moirae recalls list"
         )
+
+    def _print_latency(self, label: str, latency: Mapping[str, Any]) -> None:
+        """`latency`: in milliseconds."""
+        median = latency["p50"] / 1000
+        p99 = latency["p99"] / 1000
+        self._console.print(f"{label}: median {median:.2f} s, 99th percentile {p99:.2f} s.")

@@ -1,47 +1,54 @@
-"""`moirae demo`: the simulated testbed played through the real system, two weeks of history, then
-live.
-"""
+"""`moirae demo`: the simulated testbed in a workspace, two weeks of history, then a live phase."""
 
-import json
-import os
+from __future__ import annotations
+
 import shutil
-import signal
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import orjson
 from psycopg import Connection
 from rich.console import Console
-from rich.progress import Progress
 
-from moirae.alerts import add_note
 from moirae.config import Settings, load_settings_from_environment
-from moirae.demo.report import RULES_BY_KIND, AlertNarrator, DemoReport, compute_summary
-from moirae.demo.testbed import STREAMS, SimulatedFailure, Testbed, write_history
+from moirae.demo.history_files import write_history, write_rows
+from moirae.demo.report import AlertNarrator, DemoReport, compute_summary
+from moirae.demo.resolutions import record_resolutions
+from moirae.demo.testbed import STREAMS, Testbed
+from moirae.demo.up_process import UpProcess, run_up
 from moirae.errors import MoiraeError
-from moirae.runtime import Signals, connect_database, release_database, release_embedded_database
+from moirae.runtime import (
+    Signals,
+    connect_database,
+    open_progress_bar,
+    release_database,
+    release_embedded_database,
+)
+from moirae.runtime.logs import LogFormat, effective_log_format
 
-# The exit code of what was interrupted, as shells have it for SIGINT.
-_INTERRUPTED = 130
-# Seconds for `moirae up` to end its processes, and to stop the database where that is its last
-# user.
-_UP_TIMEOUT = 40.0
-# Seconds between two files of live rows.
-_WRITE_INTERVAL = 0.25
-# Seconds to watch what is still on its way when the last file is written.
-_WATCH_AFTER_END = 4.0
-# Seconds until history must be judged, else something is broken.
-_HISTORY_TIMEOUT = 600.0
+_EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
+_LOG_FILE_NAME = "up.log"  # in the demo's workspace
+_WRITE_INTERVAL = 0.25  # seconds between two files of live rows
+_WATCH_AFTER_END = 4.0  # seconds to wait for alerts after the last file of live rows
+_HISTORY_TIMEOUT = 600.0  # seconds until history must be evaluated
+_HISTORY_POLL = 0.3  # seconds
+_DRAIN_POLL = 0.1  # seconds
+
+_HISTORY_PROGRESS = """
+    SELECT
+        (SELECT count(*) FROM units WHERE done),
+        (SELECT coalesce(bool_and(settled_to IS NOT NULL), false) FROM deployments)
+        AND EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')
+"""
+"""Number of archived files; whether all rules are evaluated and recalls are answered."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +58,9 @@ class Phases:
     history: timedelta = timedelta(days=14)
     """At least one day."""
     live: timedelta = timedelta(minutes=5)
-    """By the clock; at least 30 s."""
+    """In real time; at least 30 s."""
     live_played: timedelta | None = None
-    """How much of the live phase is played; absent: all of it."""
+    """How much of the live phase is played; None: all of it."""
 
 
 DEFAULT_PHASES = Phases()
@@ -65,92 +72,49 @@ class _Interrupted(MoiraeError):
 
 
 def run_demo(
-    directory: Path, seed: int, once: bool, as_json: bool, phases: Phases | None = None
+    directory: Path,
+    seed: int,
+    once: bool,
+    as_json: bool,
+    phases: Phases | None = None,
+    log_format: LogFormat = LogFormat.AUTO,
 ) -> int:
-    """Play the demo in a workspace of its own under `directory`; returns an exit code.
+    """Play the demo in its own workspace, the directory; returns an exit code.
 
-    `once`: a short live phase, then drain and end. `as_json`: standard output holds one JSON
-    object, the summary. `phases`: other ones than those of the command.
+    `once`: short live phase, drain, exit. `as_json`: standard output holds one JSON object, the
+    summary. `phases`: None: those of the command. `log_format`: of the log file; `auto` depends on
+    the demo's own standard error.
     """
+    if phases is None:
+        phases = ONCE_PHASES if once else DEFAULT_PHASES
     stop = Signals().stop
-    settings = _create_workspace(directory)
+    settings = create_workspace(directory)
+    console = Console(stderr=as_json)
+    demo = _Demo(settings, seed, phases, console, effective_log_format(log_format), stop)
     try:
-        return _play(
-            settings, seed, once, as_json, phases or (ONCE_PHASES if once else DEFAULT_PHASES), stop
-        )
+        summary = demo.play(drain=once)
     except _Interrupted:
-        return _INTERRUPTED
+        return _EXIT_INTERRUPTED
     finally:
         release_database(settings)
-
-
-def _play(
-    settings: Settings, seed: int, once: bool, as_json: bool, phases: Phases, stop: threading.Event
-) -> int:
-    directory = settings.file.parent
-    told = Console(stderr=as_json)
-    start = datetime.now(UTC)
-    testbed = Testbed(seed, start - phases.history, start, start + phases.live)
-    end = start + (phases.live_played or phases.live)
-    written = _write_history(testbed, directory, phases.history, told, stop)
-    with closing(connect_database(settings, "demo")) as connection:
-        live_from, shift = _play_live(
-            connection, settings, testbed, (start, end), written, told, stop
-        )
-        if once:
-            _drain_workspace(settings, stop)
-        result = compute_summary(connection, live_from, testbed.failures, shift)
     if as_json:
-        sys.stdout.write(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode() + "\n")
+        sys.stdout.write(orjson.dumps(summary, option=orjson.OPT_INDENT_2).decode() + "\n")
     else:
-        DemoReport(told).print_result(result, directory)
+        DemoReport(console).print_result(summary, settings.file.parent)
     return 0
 
 
-def _play_live(
-    connection: Connection[Any],
-    settings: Settings,
-    testbed: Testbed,
-    planned: tuple[datetime, datetime],
-    written: int,
-    told: Console,
-    stop: threading.Event,
-) -> tuple[datetime, timedelta]:
-    """Judge `written` files of history, then play the live phase. Returns when that began, and how
-    much later than planned.
-    """
-    start, end = planned
-    with _run_workspace(settings) as process:
-        _await_history(connection, process, written, told, stop)
-        resolved = _note_resolutions(connection, testbed.failures)
-        told.print(
-            f"History is judged; {resolved} past alerts carry a note of what fixed them. Now live:\n"
-        )
-        live_from = datetime.now(UTC)
-        shift = live_from - start
-        story = AlertNarrator(connection, told, live_from)
-        for at, until in _due_intervals(start, end, shift, stop):
-            _check_alive(process)
-            _write_live(testbed, settings.file.parent / "landing", at, until, shift)
-            story.print_new()
-    return live_from, shift
-
-
-def _pause(seconds: float, stop: threading.Event) -> None:
-    """Raises `_Interrupted`, which is told once."""
-    if stop.wait(seconds):
-        print("Interrupted: stopping the demo's processes …", file=sys.stderr, flush=True)
-        raise _Interrupted
-
-
-def _create_workspace(directory: Path) -> Settings:
-    """A fresh workspace; what an earlier demo left there goes."""
+def create_workspace(directory: Path) -> Settings:
+    """Create the demo's workspace; one of an earlier demo is replaced."""
     marker = directory / ".moirae-demo"
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
-        raise MoiraeError(f"{directory} is not empty and not a demo's; choose another --dir")
+        raise MoiraeError(
+            f"{directory}: directory is not empty and not a demo workspace; choose another --dir"
+        )
     if not release_embedded_database(directory / ".moirae"):
         raise MoiraeError(
-            f"{directory} is in use by other processes: stop them, or choose another --dir"
+            f"{directory}: workspace is in use by other processes; stop them "
+            "or choose another --dir"
         )
     shutil.rmtree(directory, ignore_errors=True)
     with as_file(files("moirae.demo") / "workspace") as template:
@@ -159,158 +123,145 @@ def _create_workspace(directory: Path) -> Settings:
     return load_settings_from_environment(directory / "moirae.yaml")
 
 
-def _write_history(
-    testbed: Testbed, directory: Path, history: timedelta, told: Console, stop: threading.Event
-) -> int:
-    """The past as files, and the relation; returns how many files."""
-    lines = [f"{n.host},{n.site},{n.cores},{n.memory_gb}" for n in testbed.nodes]
-    (directory / "hosts.csv").write_text("\n".join(["host,site,cores,memory_gb", *lines]) + "\n")
-    told.print(
-        f"A testbed of {len(testbed.nodes)} nodes; its history of {history.days} days is written "
-        f"as files …"
-    )
-    count = 0
-    with Progress(console=told, transient=True) as progress:
-        task = progress.add_task("writing history", total=len(STREAMS) * (history.days + 1))
-        for _ in write_history(testbed, directory / "landing"):
-            count += 1
-            progress.advance(task)
-            _pause(0.0, stop)
-    return count
+class _Demo:
+    """One run of the demo in its workspace."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        seed: int,
+        phases: Phases,
+        console: Console,
+        log_format: LogFormat,
+        stop: threading.Event,
+    ) -> None:
+        """`stop` is set when a signal interrupts the demo."""
+        self._settings = settings
+        self._directory = settings.file.parent
+        self._log_file = self._directory / _LOG_FILE_NAME
+        self._log_format = log_format
+        self._console = console
+        self._stop = stop
+        self._history_days = phases.history.days
+        self._start = datetime.now(UTC)  # planned start of the live phase
+        self._end = self._start + (phases.live_played or phases.live)
+        self._testbed = Testbed(
+            seed,
+            history_start=self._start - phases.history,
+            live_start=self._start,
+            live_end=self._start + phases.live,
+        )
 
-@contextmanager
-def _run_workspace(settings: Settings, *options: str) -> Iterator[subprocess.Popen[bytes]]:
-    """`moirae up`, in a session of its own: a Ctrl-C at the terminal is for the demo alone, which
-    ends it.
-    """
-    command = [sys.executable, "-m", "moirae", "up", *options, "--workspace", str(settings.file)]
-    process = subprocess.Popen(
-        [*command, "--parent", str(os.getpid())], stdout=sys.stderr, start_new_session=True
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(_UP_TIMEOUT)
-        except subprocess.TimeoutExpired:
-            process.kill()  # what it has started ends by itself then
-            process.wait()
+    def play(self, drain: bool) -> dict[str, Any]:
+        """Play history and the live phase; with `drain` until all recalls have ended.
 
+        Returns the summary.
+        """
+        file_count = self._write_history()
+        with closing(connect_database(self._settings, "demo")) as connection:
+            with self._run_up() as up:
+                self._await_history(connection, up, file_count)
+                live_from = self._play_live(connection, up)
+            if drain:
+                self._drain()
+            shift = live_from - self._start
+            return compute_summary(connection, live_from, self._testbed.failures, shift)
 
-def _drain_workspace(settings: Settings, stop: threading.Event) -> None:
-    with _run_workspace(settings, "--drain") as process:
-        while process.poll() is None:
-            _pause(0.1, stop)
-    if process.returncode != 0:
-        raise MoiraeError("the demo did not come to its end; see the messages above")
+    def _write_history(self) -> int:
+        """Write history as files, and the relation `hosts`; returns the number of history files."""
+        nodes = self._testbed.nodes
+        with (self._directory / "hosts.csv").open("w") as file:
+            file.write("host,site,cores,memory_gb\n")
+            for node in nodes:
+                file.write(f"{node.host},{node.site},{node.cores},{node.memory_gb}\n")
+        self._console.print(
+            f"A simulated testbed of {len(nodes)} nodes with {self._history_days} days of history."
+        )
+        self._console.print(f"Logs are written to {self._log_file}.", soft_wrap=True)
+        file_count = 0
+        with open_progress_bar(self._console) as progress:
+            total = len(STREAMS) * (self._history_days + 1)
+            task = progress.add_task("writing history", total=total)
+            for _ in write_history(self._testbed, self._directory / "landing"):
+                file_count += 1
+                progress.advance(task)
+                self._wait(0.0)
+        return file_count
 
+    def _run_up(self, *options: str) -> AbstractContextManager[UpProcess]:
+        return run_up(self._settings.file, self._log_file, self._log_format, *options)
 
-def _check_alive(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is not None:
-        raise MoiraeError("the demo's processes have ended; see the messages above")
+    def _await_history(self, connection: Connection[Any], up: UpProcess, file_count: int) -> None:
+        """Wait until all history files are archived and all rules are evaluated over them."""
+        deadline = time.monotonic() + _HISTORY_TIMEOUT
+        with open_progress_bar(self._console) as progress:
+            task = progress.add_task("archiving and evaluating history", total=file_count + 1)
+            while time.monotonic() < deadline:
+                up.check_running()
+                row = connection.execute(_HISTORY_PROGRESS).fetchone()
+                assert row is not None
+                archived_count, is_evaluated = row
+                progress.update(task, completed=archived_count)
+                if archived_count >= file_count and is_evaluated:
+                    return
+                self._wait(_HISTORY_POLL)
+        raise up.error(f"history was not evaluated within {_HISTORY_TIMEOUT:.0f} s")
 
+    def _play_live(self, connection: Connection[Any], up: UpProcess) -> datetime:
+        """Write live rows when they are due and print alerts; returns the start of the phase."""
+        resolution_count = record_resolutions(connection, self._testbed.failures)
+        self._console.print(
+            f"History is evaluated; {resolution_count} past alerts have a note on how they were "
+            "fixed. The live phase starts.\n"
+        )
+        live_from = datetime.now(UTC)
+        shift = live_from - self._start
+        narrator = AlertNarrator(connection, self._console, live_from)
+        for since, until in self._due_intervals(shift):
+            up.check_running()
+            self._write_live_rows(since, until, shift)
+            narrator.print_new()
+        return live_from
 
-def _await_history(
-    connection: Connection[Any],
-    process: subprocess.Popen[bytes],
-    written: int,
-    told: Console,
-    stop: threading.Event,
-) -> None:
-    """Until all history files are archived and every rule has been judged over them."""
-    deadline = time.monotonic() + _HISTORY_TIMEOUT
-    with Progress(console=told, transient=True) as progress:
-        task = progress.add_task("archiving and judging history", total=written + 1)
-        while time.monotonic() < deadline:
-            _check_alive(process)
-            row = connection.execute(
-                "SELECT (SELECT count(*) FROM units WHERE done), "
-                "(SELECT coalesce(bool_and(settled_to IS NOT NULL), false) FROM deployments) AND "
-                "EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')"
-            ).fetchone()
-            assert row is not None
-            progress.update(task, completed=row[0])
-            if row[0] >= written and row[1]:
-                return
-            _pause(0.3, stop)
-    raise MoiraeError("history was not judged in time; see the messages above")
+    def _due_intervals(self, shift: timedelta) -> Iterator[tuple[datetime, datetime]]:
+        """Intervals [since, until) of the planned live phase when they are due, `shift` later.
 
+        Then empty ones for as long as alerts may follow.
+        """
+        since = self._start
+        while since < self._end:
+            until = min(datetime.now(UTC) - shift, self._end)
+            if until > since:
+                yield since, until
+                since = until
+            self._wait(_WRITE_INTERVAL)
+        for _ in range(int(_WATCH_AFTER_END / _WRITE_INTERVAL)):
+            yield self._end, self._end
+            self._wait(_WRITE_INTERVAL)
 
-def _note_resolutions(connection: Connection[Any], failures: tuple[SimulatedFailure, ...]) -> int:
-    """Record the resolution of each past failure with the first alert that showed it, as `moirae
-    alerts resolve` does.
+    def _write_live_rows(self, since: datetime, until: datetime, shift: timedelta) -> None:
+        """Write one file for each stream with rows; their times are `shift` later than planned."""
+        for stream in STREAMS:
+            rows = []
+            for row in self._testbed.live(stream, since, until):
+                rows.append({**row, "ts": _shift_time(str(row["ts"]), shift)})
+            if rows:
+                name = f"live-{since:%Y%m%dT%H%M%S.%f}.jsonl"
+                write_rows(self._directory / "landing" / stream / name, rows)
 
-    Returns the number of resolutions.
-    """
-    count = 0
-    for failure in failures:
-        alert_id = _alert_of(connection, failure) if failure.resolution else None
-        if alert_id is not None:
-            add_note(
-                connection,
-                alert_id,
-                kind="resolution",
-                text=failure.resolution,
-                author=failure.resolved_by,
-                tag=failure.tag,
-            )
-            count += 1
-    return count
+    def _drain(self) -> None:
+        """Run the workspace until all recalls have ended."""
+        with self._run_up("--drain") as up:
+            while not up.has_succeeded():
+                self._wait(_DRAIN_POLL)
 
-
-def _alert_of(connection: Connection[Any], failure: SimulatedFailure) -> UUID | None:
-    """The first alert of a failure, or None where no rule detected it."""
-    row = connection.execute(
-        "SELECT id FROM alerts WHERE rule = %s AND key->>'host' = %s AND starts_at >= %s AND "
-        "starts_at < %s "
-        "ORDER BY starts_at LIMIT 1",
-        (
-            RULES_BY_KIND[failure.kind],
-            failure.host,
-            failure.starts,
-            failure.ends + timedelta(minutes=15),
-        ),
-    ).fetchone()
-    return None if row is None else row[0]
-
-
-def _due_intervals(
-    at: datetime, end: datetime, shift: timedelta, stop: threading.Event
-) -> Iterator[tuple[datetime, datetime]]:
-    """Pieces [at, until) of the live phase when their time, moved by `shift`, has come; then some
-    empty ones.
-    """
-    while at < end:
-        until = min(datetime.now(UTC) - shift, end)
-        if until > at:
-            yield at, until
-            at = until
-        _pause(_WRITE_INTERVAL, stop)
-    for _ in range(int(_WATCH_AFTER_END / _WRITE_INTERVAL)):
-        yield end, end
-        _pause(_WRITE_INTERVAL, stop)
-
-
-def _write_live(
-    testbed: Testbed, landing: Path, at: datetime, until: datetime, shift: timedelta
-) -> None:
-    """One file a stream; `shift`: loading history has taken so long."""
-    for name in STREAMS:
-        if rows := testbed.live(name, at, until):
-            hidden = landing / name / f".live-{at:%Y%m%dT%H%M%S.%f}.jsonl"
-            moved = [
-                json.dumps({**row, "ts": _shift_time(str(row["ts"]), shift)}) + "\n" for row in rows
-            ]
-            hidden.write_text("".join(moved))
-            hidden.replace(hidden.with_name(hidden.name[1:]))
+    def _wait(self, seconds: float) -> None:
+        """Raises `_Interrupted` when the demo is interrupted, after a message."""
+        if self._stop.wait(seconds):
+            print("Interrupted: stopping the demo's processes …", file=sys.stderr, flush=True)
+            raise _Interrupted
 
 
 def _shift_time(ts: str, shift: timedelta) -> str:
-    return (
-        (datetime.fromisoformat(ts) + shift)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
+    moment = datetime.fromisoformat(ts) + shift
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,35 +1,42 @@
-"""Rules of one shape as one query: which rules differ in constants only, and those constants as a
-table. Pure.
+"""Batches of rules whose queries differ only in constants: one query over a table of constants.
+
+No I/O.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
+from cachetools import LRUCache
 from sqlglot import exp
 
 from archiver.delta import ARROW_TYPES
-from moirae.evaluation.plan import (
-    ActiveRule,
-    bind_event_query,
-    build_batch_branch,
-    build_branches,
-    view_name,
-)
+from moirae.evaluation.plan import ActiveRule, input_view
+from moirae.evaluation.statements import build_batch_branch, build_branches
 from recall.errors import NotPlain
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
-# Plans of sets of rules that are remembered: which rules are judged together changes from batch to
-# batch.
-_MAX_PLANS = 64
+# Which rules are evaluated together varies from one batch of rows to the next.
+_MAX_RULE_SETS = 64  # sets of rules whose batches are cached
 
-ColumnsByStream = Mapping[str, Mapping[str, str]]
+ColumnsByStream = Mapping[str, Mapping[str, str]]  # types by column, by stream
+_RuleKey = tuple[str, str]  # name and version
+
+
+class _PlainQueries(NamedTuple):
+    """A rule's event query for each engine."""
+
+    duckdb_query: PlainQuery
+    spark_query: PlainQuery
 
 
 @dataclass(frozen=True)
 class RuleBatch:
-    """Rules that are judged by one query; `members`: their places in the set of rules, as in
-    `constants.rule`.
+    """Rules that are evaluated by one query.
+
+    `rule_indexes`: positions in the sequence of rules from which the batch was built.
+    `constants`: a row for each rule, with its position in the column `rule`.
     """
 
     number: int
@@ -40,117 +47,125 @@ class RuleBatch:
 
     @property
     def constants_table(self) -> str:
-        """The name of the table of constants."""
+        """The name under which the constants are registered."""
         return f"constants_{self.number}"
 
 
 @dataclass(frozen=True)
 class RuleBatches:
-    """A set of rules: those of a plain shape in groups, and the places of the rest."""
+    """A sequence of rules: batches of plain rules, and the positions of rules that are not."""
 
     batches: tuple[RuleBatch, ...]
     unbatched: tuple[int, ...]
 
 
 class RuleBatcher:
-    """Finds what rules share, and remembers it. `columns`: those of each stream, with types."""
+    """Groups rules into batches. Caches the batches of rule sets and the queries of rules."""
 
     def __init__(self, columns: ColumnsByStream) -> None:
-        self._columns = {view_name(stream): kinds for stream, kinds in columns.items()}
-        self._plain_queries: dict[tuple[str, str], tuple[PlainQuery, PlainQuery] | None] = {}
-        self._queries: dict[tuple[str, str], exp.Query] = {}
-        self._batches_by_rules: dict[tuple[ActiveRule, ...], RuleBatches] = {}
+        self._columns = {input_view(stream): types for stream, types in columns.items()}
+        self._plain_queries: dict[_RuleKey, _PlainQueries | None] = {}
+        self._event_queries: dict[_RuleKey, exp.Query] = {}
+        self._batches_by_rules: LRUCache[tuple[ActiveRule, ...], RuleBatches]
+        self._batches_by_rules = LRUCache(_MAX_RULE_SETS)
         self._last_number = 0
 
     def batch(self, rules: Sequence[ActiveRule]) -> RuleBatches:
-        """What these rules share."""
+        """The batches of these rules."""
         key = tuple(rules)
-        found = self._batches_by_rules.pop(key, None) or self._build_batches(rules)
-        self._batches_by_rules[key] = found
-        if len(self._batches_by_rules) > _MAX_PLANS:
-            del self._batches_by_rules[next(iter(self._batches_by_rules))]
-        return found
+        batches = self._batches_by_rules.get(key)
+        if batches is None:
+            batches = self._build_batches(key)
+            self._batches_by_rules[key] = batches
+        return batches
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
-        """Other rules run than before."""
-        keys = {rule.key for rule in active_rules}
-        self._plain_queries = {
-            key: value for key, value in self._plain_queries.items() if key in keys
-        }
-        self._queries = {key: value for key, value in self._queries.items() if key in keys}
+        """Drop cached queries of rules that are no longer active, and all cached batches."""
+        active_keys = {rule.key for rule in active_rules}
+        for inactive_key in self._plain_queries.keys() - active_keys:
+            del self._plain_queries[inactive_key]
+        for inactive_key in self._event_queries.keys() - active_keys:
+            del self._event_queries[inactive_key]
         self._batches_by_rules.clear()
 
     def _build_batches(self, rules: Sequence[ActiveRule]) -> RuleBatches:
-        groups: dict[PlainQuery, list[tuple[int, PlainQuery, PlainQuery]]] = {}
-        rest: list[int] = []
+        members_by_query: dict[PlainQuery, list[tuple[int, _PlainQueries]]] = {}
+        unbatched: list[int] = []
         for index, rule in enumerate(rules):
-            both = self._plain_query(rule)
-            if both is None:
-                rest.append(index)
+            queries = self._plain_queries_of(rule)
+            if queries is None:
+                unbatched.append(index)
             else:
-                groups.setdefault(both[0], []).append((index, *both))
-        return RuleBatches(
-            tuple(self._build_batch(members) for members in groups.values()), tuple(rest)
-        )
+                members_by_query.setdefault(queries.duckdb_query, []).append((index, queries))
+        batches = tuple(map(self._build_batch, members_by_query.values()))
+        return RuleBatches(batches, tuple(unbatched))
 
-    def _build_batch(self, members: Sequence[tuple[int, PlainQuery, PlainQuery]]) -> RuleBatch:
+    def _build_batch(self, members: Sequence[tuple[int, _PlainQueries]]) -> RuleBatch:
         self._last_number += 1
-        _, duck, spark = members[0]
-        columns = {"rule": pa.array([index for index, *_ in members], pa.int32())}
-        for number, kind in enumerate(duck.constant_types):
-            values = [member.constants[number] for _, member, _ in members]
-            columns[f"p{number}"] = pa.array(values, ARROW_TYPES[kind])
+        indexes = tuple(index for index, _ in members)
+        _, first_queries = members[0]
+        constants = {"rule": pa.array(indexes, pa.int32())}
+        for number, constant_type in enumerate(first_queries.duckdb_query.constant_types):
+            values = [queries.duckdb_query.constants[number] for _, queries in members]
+            constants[f"p{number}"] = pa.array(values, ARROW_TYPES[constant_type])
         return RuleBatch(
-            self._last_number, tuple(index for index, *_ in members), duck, spark, pa.table(columns)
+            number=self._last_number,
+            rule_indexes=indexes,
+            duckdb_query=first_queries.duckdb_query,
+            spark_query=first_queries.spark_query,
+            constants=pa.table(constants),
         )
 
     def build_statement(self, rules: Sequence[ActiveRule], batches: RuleBatches) -> str:
-        """One statement of Spark for all of them. A rule that shares its shape with no other is
-        written as it is.
+        """A Spark statement for all rules, over the tables of constants of the larger batches.
+
+        The only rule of a batch is evaluated by its query as written.
         """
-        alone = [
-            *batches.unbatched,
-            *(group.rule_indexes[0] for group in batches.batches if len(group.rule_indexes) == 1),
-        ]
-        parts = build_branches(
-            [(index, rules[index], self._event_query(rules[index])) for index in sorted(alone)]
-        )
-        for group in batches.batches:
-            if len(group.rule_indexes) > 1:
-                parts.append(
-                    build_batch_branch(
-                        group.spark_query.sql(group.constants_table), group.spark_query.output_names
-                    )
+        single_rules = list(batches.unbatched)
+        batch_branches: list[str] = []
+        for batch in batches.batches:
+            if len(batch.rule_indexes) == 1:
+                single_rules.append(batch.rule_indexes[0])
+            else:
+                query = batch.spark_query
+                batch_branches.append(
+                    build_batch_branch(query.sql(batch.constants_table), query.output_names)
                 )
-        return " UNION ALL ".join(parts)
+        bound_queries: list[tuple[int, ActiveRule, exp.Query]] = []
+        for index in sorted(single_rules):
+            bound_queries.append((index, rules[index], self._event_query(rules[index])))
+        return " UNION ALL ".join(build_branches(bound_queries) + batch_branches)
 
     def _event_query(self, rule: ActiveRule) -> exp.Query:
         key = rule.key
-        if key not in self._queries:
-            self._queries[key] = bind_event_query(rule)
-        return self._queries[key]
+        if key not in self._event_queries:
+            self._event_queries[key] = rule.bind_event_query()
+        return self._event_queries[key]
 
-    def _plain_query(self, rule: ActiveRule) -> tuple[PlainQuery, PlainQuery] | None:
+    def _plain_queries_of(self, rule: ActiveRule) -> _PlainQueries | None:
+        """The plain queries of a rule; None if it is not plain."""
         key = rule.key
         if key not in self._plain_queries:
             try:
                 self._plain_queries[key] = self._translate(rule)
-                del self._queries[key]  # a tree of objects, hardly ever needed again
+                del self._event_queries[key]  # a large tree that is rarely needed again
             except NotPlain:
                 self._plain_queries[key] = None
         return self._plain_queries[key]
 
     def explain_not_plain(self, rule: ActiveRule) -> str | None:
-        """Why a rule is not plain; None for one that is."""
+        """Why a rule is not plain; None if it is."""
         try:
             self._translate(rule)
         except NotPlain as error:
             return f"not plain: {error}"
         return None
 
-    def _translate(self, rule: ActiveRule) -> tuple[PlainQuery, PlainQuery]:
-        """A rule's event query in the words of both engines. Raises `NotPlain`."""
-        query, types = self._event_query(rule), rule.definition.types
-        return to_plain(query, self._columns, types, DuckDBDialect()), to_plain(
-            query, self._columns, types, SparkDialect()
+    def _translate(self, rule: ActiveRule) -> _PlainQueries:
+        """Raises `NotPlain`."""
+        query = self._event_query(rule)
+        types = rule.definition.types
+        return _PlainQueries(
+            duckdb_query=to_plain(query, self._columns, types, DuckDBDialect()),
+            spark_query=to_plain(query, self._columns, types, SparkDialect()),
         )

@@ -1,11 +1,9 @@
-"""Contexts and surroundings computed: the queries of some rules about some events, as one Spark
-statement.
-"""
+"""Contexts and surroundings of events: the queries of several rules as one Spark statement."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Protocol
+from itertools import count, repeat
+from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
 import orjson
@@ -19,7 +17,6 @@ from sqlglot import exp
 
 from moirae.errors import StatementTimeout
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.limits import CONTEXT_ROWS
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
 from recall.engines import JSON_OPTIONS, PendingEvent, create_pending_frame
@@ -28,9 +25,12 @@ from recall.requests import RecallEvent
 
 _LOG = structlog.get_logger()
 
+_RuleEvents = tuple[ActiveRule, Sequence[RecallEvent]]
+_TextsByName = dict[str, list[str]]  # rows as JSON, by name of the context
+
 
 class StreamRows(Protocol):
-    """On-time rows of the archive, near some events."""
+    """On-time rows of the archive near events."""
 
     def columns(self, stream: str) -> Mapping[str, str]:
         """The declared columns of a stream, with their types."""
@@ -41,133 +41,167 @@ class StreamRows(Protocol):
         time_ranges: Sequence[tuple[int, int]],
         allowed_values: Mapping[str, Sequence[Any]],
     ) -> DataFrame:
-        """Rows with event times in any of some spans [low, high), microseconds, and values that are
-        wanted.
+        """Rows with event times in any of some ranges [low, high), in microseconds.
+
+        Rows with other than the allowed values of a column are left out.
         """
 
 
 @dataclass(frozen=True)
 class LiftedContextQuery:
-    """A context query of a rule, rewritten for many events."""
+    """A context query of a rule, rewritten for the events in the view `pending_view`.
+
+    `types`: of the event's attributes.
+    """
 
     context_query: ContextQuery
     lifted: LiftedQuery
     pending_view: str
     columns: tuple[str, ...]
     types: Mapping[str, str]
-    """Of the event's attributes."""
+
+    @property
+    def streams(self) -> frozenset[str]:
+        """The streams that the query reads, derived ones included."""
+        return self.lifted.inputs.streams | self.lifted.inputs.derived
+
+    @property
+    def settle_delay(self) -> int:
+        """Microseconds after an event until all rows of its context are there."""
+        return self.context_query.delay + max(self.lifted.inputs.lag, 0)
 
     def time_ranges(self, events: Sequence[RecallEvent]) -> list[tuple[int, int]]:
-        """The event time that must be looked at for each event, in microseconds."""
-        used = self.lifted.inputs
-        before, after = (
-            self.context_query.within + used.reach,
-            self.context_query.delay + max(used.lag, 0) + 1,
-        )
+        """For each event, the event times [low, high) of the rows that it needs (microseconds)."""
+        before = self.context_query.within + self.lifted.inputs.reach
+        after = self.settle_delay + 1
         return [(event.ts - before, event.ts + after) for event in events]
 
 
 @dataclass(frozen=True)
+class ContextQueries:
+    """The context queries of a rule, rewritten for many events."""
+
+    rule: ActiveRule
+    queries: Sequence[LiftedContextQuery]
+
+    @classmethod
+    def lift(
+        cls, rule: ActiveRule, pending_views: Iterable[str] = repeat("pending")
+    ) -> "ContextQueries":
+        """Rewrite the queries of a rule. `pending_views`: the view with the events of each."""
+        tables: dict[str, str] = {}
+        for stream in rule.tables.streams:
+            tables[stream] = f"around_{stream}"
+        for relation in rule.tables.relations:
+            tables[relation] = f"relation_{relation}"
+        definition = rule.definition
+        queries: list[LiftedContextQuery] = []
+        for context_query, pending_view in zip(
+            build_context_queries(definition), pending_views, strict=False
+        ):
+            bindings = TableBindings(PhysicalTables(tables), PhysicalTables(tables), pending_view)
+            lifted_query = LiftedContextQuery(
+                context_query=context_query,
+                lifted=lift_context_query(context_query, definition, rule.tables, bindings),
+                pending_view=pending_view,
+                columns=tuple(definition.result_columns[context_query.name]),
+                types=definition.types,
+            )
+            queries.append(lifted_query)
+        return cls(rule, queries)
+
+    @property
+    def settle_delay(self) -> int:
+        """Microseconds after an event until its contexts can be settled."""
+        return max((query.settle_delay for query in self.queries), default=0)
+
+    def horizon(self, watermarks: Mapping[str, int | None]) -> int | None:
+        """The event time (microseconds) before which contexts of events can be settled.
+
+        None: the rule has no contexts, or a stream has no watermark yet.
+        """
+        if not self.queries:
+            return None
+        streams = set(self.rule.shape.streams)
+        for query in self.queries:
+            streams |= query.streams
+        stream_watermarks: list[int] = []
+        for stream in streams:
+            watermark = watermarks.get(stream)
+            if watermark is None:
+                return None
+            stream_watermarks.append(watermark)
+        return min(stream_watermarks) - self.settle_delay
+
+
+@dataclass(frozen=True)
 class EventContexts:
-    """The rows of an event's contexts and surroundings, by name. `cut`: of those that are cut at
-    the limit, how many rows there were.
+    """The rows of an event's contexts and surroundings, by name.
+
+    `truncated`: for each context with more than `MAX_ROWS` rows, how many it had.
     """
+
+    MAX_ROWS: ClassVar[int] = 2_000
+    """Rows of one context of one event. The first in the order of their JSON text are kept."""
 
     contexts: Mapping[str, list[dict[str, Any]]]
     surroundings: Mapping[str, list[dict[str, Any]]]
-    cut: Mapping[str, int] = field(default_factory=dict)
-
-
-def prepare_context_query(
-    rule: ActiveRule, context_query: ContextQuery, view: str
-) -> LiftedContextQuery:
-    """A context query for the events in a view."""
-    tables = {name: f"around_{name}" for name in rule.tables.streams}
-    tables |= {name: f"relation_{name}" for name in rule.tables.relations}
-    names = TableBindings(PhysicalTables(tables), PhysicalTables(tables), view)
-    query = lift_context_query(context_query, rule.definition, rule.tables, names)
-    return LiftedContextQuery(
-        context_query,
-        query,
-        view,
-        tuple(rule.definition.result_columns[context_query.name]),
-        rule.definition.types,
-    )
-
-
-def settle_delay(context_queries: Sequence[LiftedContextQuery]) -> int:
-    """How far beyond an event (microseconds) time must go until its context can be settled."""
-    return max(
-        (a.context_query.delay + max(a.lifted.inputs.lag, 0) for a in context_queries), default=0
-    )
-
-
-def context_horizon(
-    rule: ActiveRule,
-    context_queries: Sequence[LiftedContextQuery],
-    watermarks: Mapping[str, int | None],
-) -> int | None:
-    """Contexts of events before this time can be settled; None: there are none, or not yet."""
-    streams = rule.shape.streams.union(
-        *(a.lifted.inputs.streams | a.lifted.inputs.derived for a in context_queries)
-    )
-    marks = [watermarks.get(stream) for stream in streams]
-    known = [mark for mark in marks if mark is not None]
-    return (
-        min(known) - settle_delay(context_queries)
-        if context_queries and len(known) == len(marks)
-        else None
-    )
+    truncated: Mapping[str, int] = field(default_factory=dict)
 
 
 class ContextEvaluator:
     """Computes contexts on a Spark session where relations have views `relation_<name>`."""
 
     def __init__(self, spark: SparkSession, rows: StreamRows, guard: Guard | None = None) -> None:
-        """`guard`: sets limits, where others would be held up."""
+        """`guard`: sets time limits, in a process that other rules wait for."""
         self._spark = spark
         self._guard = guard
         self._rows = rows
-        self._queries_by_rule: dict[str, tuple[Definition, list[LiftedContextQuery]]] = {}
-        self._view_numbers = count()
+        self._queries_by_rule: dict[str, tuple[Definition, ContextQueries]] = {}
+        self._view_names = map("pending_{}".format, count())
 
     def settle_delay(self, rule: ActiveRule) -> int:
-        """How far beyond an event (microseconds) time must go until its context can be settled."""
-        return settle_delay(self.queries_of(rule))
+        """Microseconds after an event until its contexts can be settled."""
+        return self._lift(rule).settle_delay
 
     def context_horizon(self, rule: ActiveRule, watermarks: Mapping[str, int | None]) -> int | None:
-        """Contexts of events before this time can be settled; None: there are none, or not yet."""
-        return context_horizon(rule, self.queries_of(rule), watermarks)
+        """The event time (microseconds) before which contexts of events can be settled.
 
-    def queries_of(self, rule: ActiveRule) -> list[LiftedContextQuery]:
-        """The context queries of a rule, rewritten."""
-        known = self._queries_by_rule.get(rule.name)
-        if known is None or known[0] is not rule.definition:
-            made = [
-                prepare_context_query(rule, ask, f"pending_{next(self._view_numbers)}")
-                for ask in build_context_queries(rule.definition)
-            ]
-            known = self._queries_by_rule[rule.name] = rule.definition, made
-        return known[1]
+        None: the rule has no contexts, or a stream has no watermark yet.
+        """
+        return self._lift(rule).horizon(watermarks)
+
+    def queries_of(self, rule: ActiveRule) -> Sequence[LiftedContextQuery]:
+        """The rewritten context queries of a rule."""
+        return self._lift(rule).queries
+
+    def _lift(self, rule: ActiveRule) -> ContextQueries:
+        definition, queries = self._queries_by_rule.get(rule.name, (None, None))
+        if queries is None or definition is not rule.definition:
+            queries = ContextQueries.lift(rule, self._view_names)
+            self._queries_by_rule[rule.name] = rule.definition, queries
+        return queries
 
     def compute(
         self, events_by_rule: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]
     ) -> dict[tuple[str, UUID], EventContexts]:
-        """All contexts of some events of some rules; none, but a word in the log, for an event
-        whose query fails.
-        """
-        together = (
-            [events_by_rule]
-            if self._guard is None
-            else self._guard.isolate_suspects(events_by_rule, lambda one: one[0].name)
-        )
-        return {key: found for group in together for key, found in self._compute(group).items()}
+        """The contexts of events, by rule name and event ID.
 
-    def _compute(
-        self, wanted: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]
-    ) -> dict[tuple[str, UUID], EventContexts]:
+        Events whose query fails are logged and left out.
+        """
+        groups: Sequence[Sequence[_RuleEvents]] = [events_by_rule]
+        if self._guard is not None:
+            groups = self._guard.isolate_suspects(events_by_rule, lambda pair: pair[0].name)
+        contexts: dict[tuple[str, UUID], EventContexts] = {}
+        for group in groups:
+            contexts |= self._compute_group(group)
+        return contexts
+
+    def _compute_group(self, group: Sequence[_RuleEvents]) -> dict[tuple[str, UUID], EventContexts]:
+        """As `compute`; if the statement fails, its parts are computed one by one."""
+        contexts: dict[tuple[str, UUID], EventContexts] = {}
         try:
-            rows = self._query_with_limit(wanted)
+            texts_by_event = self._query_with_limit(group)
         except (
             PySparkException,
             Py4JJavaError,
@@ -176,99 +210,91 @@ class ContextEvaluator:
             LookupError,
             ValueError,
         ) as error:
-            slow = isinstance(error, StatementTimeout)
-            parts = (
-                [[one] for one in wanted]
-                if len(wanted) > 1
-                else []
-                if slow
-                else _halves(*wanted[0])
-            )
+            parts = _split(group, error)
             if len(parts) > 1:
-                return {key: found for part in parts for key, found in self._compute(part).items()}
-            if slow and self._guard is not None:
-                self._guard.record_failure(wanted[0][0], error)
-            message = str(error).strip().splitlines()[0]
-            _LOG.error(
-                "context failed", action="context_failed", rule=wanted[0][0].name, error=message
-            )
+                for part in parts:
+                    contexts |= self._compute_group(part)
+                return contexts
+            self._report_failure(group[0][0], error)
             return {}
-        return {
-            (rule.name, event.eid): self.parse_contexts(
-                rule, rows.get((rule.name, str(event.eid)), {})
-            )
-            for rule, events in wanted
-            for event in events
-        }
+        for rule, events in group:
+            for event in events:
+                texts = texts_by_event.get((rule.name, str(event.eid)), {})
+                contexts[rule.name, event.eid] = self.parse_contexts(rule, texts)
+        return contexts
 
-    def parse_contexts(self, rule: ActiveRule, rows: Mapping[str, list[str]]) -> EventContexts:
-        """An event's rows as JSON texts, by context; equal rows in whatever order are the same
-        context.
-        """
-        parts: dict[bool, dict[str, list[dict[str, Any]]]] = {True: {}, False: {}}
-        cut: dict[str, int] = {}
-        for asking in self.queries_of(rule):
-            name = asking.context_query.name
-            # Sorted as text: the same rows are the same context.
+    def _report_failure(self, rule: ActiveRule, error: Exception) -> None:
+        if isinstance(error, StatementTimeout) and self._guard is not None:
+            self._guard.record_failure(rule, error)
+        message = str(error).strip().splitlines()[0]
+        _LOG.error("context failed", action="context_failed", rule=rule.name, error=message)
+
+    def parse_contexts(self, rule: ActiveRule, rows: Mapping[str, Sequence[str]]) -> EventContexts:
+        """The contexts of an event. `rows`: as JSON texts in any order, by name of the context."""
+        contexts: dict[str, list[dict[str, Any]]] = {}
+        surroundings: dict[str, list[dict[str, Any]]] = {}
+        truncated: dict[str, int] = {}
+        for query in self.queries_of(rule):
+            name = query.context_query.name
+            # The same rows are the same context, in whatever order Spark returns them.
             texts = sorted(rows.get(name, ()))
-            if len(texts) > CONTEXT_ROWS:
-                cut[name] = len(texts)
-            parts[asking.context_query.is_compared][name] = [
-                orjson.loads(text) for text in texts[:CONTEXT_ROWS]
-            ]
-        return EventContexts(parts[True], parts[False], cut)
+            if len(texts) > EventContexts.MAX_ROWS:
+                truncated[name] = len(texts)
+            values = list(map(orjson.loads, texts[: EventContexts.MAX_ROWS]))
+            if query.context_query.is_compared:
+                contexts[name] = values
+            else:
+                surroundings[name] = values
+        return EventContexts(contexts, surroundings, truncated)
 
     def _query_with_limit(
-        self, wanted: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]
-    ) -> dict[tuple[str, str], dict[str, list[str]]]:
+        self, group: Sequence[_RuleEvents]
+    ) -> dict[tuple[str, str], _TextsByName]:
         if self._guard is None:
-            return self._query(wanted)
-        return self._guard.run([rule for rule, _ in wanted], 0, lambda: self._query(wanted))
+            return self._query(group)
+        return self._guard.run([rule for rule, _ in group], 0, lambda: self._query(group))
 
-    def _query(
-        self, wanted: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]
-    ) -> dict[tuple[str, str], dict[str, list[str]]]:
+    def _query(self, group: Sequence[_RuleEvents]) -> dict[tuple[str, str], _TextsByName]:
+        """The rows of all contexts as JSON texts, by rule name and event ID."""
         branches: list[str] = []
-        askings: list[tuple[LiftedContextQuery, Sequence[RecallEvent]]] = []
-        for number, (rule, events) in enumerate(wanted):
-            frame = create_pending_frame(
-                self._spark, [PendingEvent(e, e.ts, e.ts) for e in events], rule.definition.types
-            )
-            for asking in self.queries_of(rule):
-                within, delay = (
-                    asking.context_query.within / 1e6,
-                    (asking.context_query.delay + 1) / 1e6,
-                )
-                bounds = {
-                    sql_names.LOW: F.expr(f"{sql_names.EVENT_TS} - INTERVAL '{within:.6f}' SECOND"),
-                    sql_names.HIGH: F.expr(f"{sql_names.EVENT_TS} + INTERVAL '{delay:.6f}' SECOND"),
-                }
-                frame.withColumns(bounds).createOrReplaceTempView(asking.pending_view)
-                branches.append(_build_context_branch(number, asking))
-                askings.append((asking, events))
-        self._create_stream_views(askings)
-        found: dict[tuple[str, str], dict[str, list[str]]] = {}
+        queries: list[tuple[LiftedContextQuery, Sequence[RecallEvent]]] = []
+        for number, (rule, events) in enumerate(group):
+            pending_events = [PendingEvent(event, event.ts, event.ts) for event in events]
+            frame = create_pending_frame(self._spark, pending_events, rule.definition.types)
+            for query in self.queries_of(rule):
+                _create_pending_view(frame, query)
+                branches.append(_build_context_branch(number, query))
+                queries.append((query, events))
+        self._create_stream_views(queries)
         table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
-        columns = (table[name].to_pylist() for name in ("rule", "name", "_eid", "row"))
-        for number, name, eid, row in zip(*columns, strict=True):
-            found.setdefault((wanted[number][0].name, eid), {}).setdefault(name, []).append(row)
-        return found
+        texts_by_event: dict[tuple[str, str], _TextsByName] = {}
+        for number, name, eid, row in zip(
+            table["rule"].to_pylist(),
+            table["name"].to_pylist(),
+            table["_eid"].to_pylist(),
+            table["row"].to_pylist(),
+            strict=True,
+        ):
+            rule, _ = group[number]
+            texts = texts_by_event.setdefault((rule.name, eid), {})
+            texts.setdefault(name, []).append(row)
+        return texts_by_event
 
     def _create_stream_views(
-        self, askings: Sequence[tuple[LiftedContextQuery, Sequence[RecallEvent]]]
+        self, queries: Sequence[tuple[LiftedContextQuery, Sequence[RecallEvent]]]
     ) -> None:
-        """Views of what the queries look at, and no more."""
-        for stream in frozenset().union(
-            *(a.lifted.inputs.streams | a.lifted.inputs.derived for a, _ in askings)
-        ):
-            readers = [
-                (a, e)
-                for a, e in askings
-                if stream in a.lifted.inputs.streams | a.lifted.inputs.derived
-            ]
-            spans = [span for asking, events in readers for span in asking.time_ranges(events)]
-            only = _allowed_values(stream, self._rows.columns(stream), readers)
-            self._rows.rows_near(stream, spans, only).createOrReplaceTempView(f"around_{stream}")
+        """Create a view of each stream with the rows that the queries may read."""
+        readers_by_stream: dict[str, list[tuple[LiftedContextQuery, Sequence[RecallEvent]]]] = {}
+        for query, events in queries:
+            for stream in query.streams:
+                readers_by_stream.setdefault(stream, []).append((query, events))
+        for stream, readers in readers_by_stream.items():
+            time_ranges: list[tuple[int, int]] = []
+            for query, events in readers:
+                time_ranges += query.time_ranges(events)
+            allowed_values = _allowed_values(stream, self._rows.columns(stream), readers)
+            frame = self._rows.rows_near(stream, time_ranges, allowed_values)
+            frame.createOrReplaceTempView(f"around_{stream}")
 
 
 def _allowed_values(
@@ -276,39 +302,74 @@ def _allowed_values(
     columns: Mapping[str, str],
     readers: Sequence[tuple[LiftedContextQuery, Sequence[RecallEvent]]],
 ) -> dict[str, list[str]]:
-    """Values of text columns to which all readers of a stream keep."""
-    only: dict[str, set[str]] | None = None
-    for asking, events in readers:
-        mine: dict[str, set[str]] = {}
-        for name, column, attribute in (
-            asking.lifted.inputs.attribute_filters
-            if stream not in asking.lifted.inputs.derived
-            else ()
-        ):
-            if name == stream and columns.get(column) == asking.types.get(attribute) == "string":
-                values = (event.attributes.get(attribute) for event in events)
-                mine[column] = {value for value in values if isinstance(value, str)}
-        only = mine if only is None else {c: only[c] | mine[c] for c in only.keys() & mine.keys()}
-    return {column: sorted(values) for column, values in (only or {}).items()}
+    """The values of the text columns by which all readers of a stream filter, sorted."""
+    filters = [_attribute_values(stream, columns, query, events) for query, events in readers]
+    shared_columns = set(filters[0]).intersection(*filters)
+    allowed_values: dict[str, list[str]] = {}
+    for column in shared_columns:
+        allowed_values[column] = sorted(set().union(*(values[column] for values in filters)))
+    return allowed_values
 
 
-def _build_context_branch(number: int, asking: LiftedContextQuery) -> str:
-    """The rows of one context as JSON. Values that are compared are texts, as Spark casts them."""
-    cast = "CAST({0} AS STRING)" if asking.context_query.is_compared else "{0}"
-    names = [
-        (exp.Literal.string(n).sql("spark"), exp.to_identifier(n, quoted=True).sql("spark"))
-        for n in asking.columns
-    ]
-    values = ", ".join(f"{text}, {cast.format(name)}" for text, name in names)
-    options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{JSON_OPTIONS['timestampFormat']}\")"
+def _attribute_values(
+    stream: str,
+    columns: Mapping[str, str],
+    query: LiftedContextQuery,
+    events: Sequence[RecallEvent],
+) -> dict[str, set[str]]:
+    """For each text column of a stream that a query compares with an attribute, its values."""
+    values_by_column: dict[str, set[str]] = {}
+    if stream in query.lifted.inputs.derived:
+        return values_by_column
+    for filtered_stream, column, attribute in query.lifted.inputs.attribute_filters:
+        is_text = columns.get(column) == query.types.get(attribute) == "string"
+        if filtered_stream == stream and is_text:
+            values = values_by_column[column] = set()
+            for event in events:
+                value = event.attributes.get(attribute)
+                if isinstance(value, str):
+                    values.add(value)
+    return values_by_column
+
+
+def _create_pending_view(frame: DataFrame, query: LiftedContextQuery) -> None:
+    """Create the view of the events, with the bounds of the time that the context spans."""
+    within = query.context_query.within / 1e6
+    delay = (query.context_query.delay + 1) / 1e6
+    bounds = {
+        sql_names.LOW: F.expr(f"{sql_names.EVENT_TS} - INTERVAL '{within:.6f}' SECOND"),
+        sql_names.HIGH: F.expr(f"{sql_names.EVENT_TS} + INTERVAL '{delay:.6f}' SECOND"),
+    }
+    frame.withColumns(bounds).createOrReplaceTempView(query.pending_view)
+
+
+def _build_context_branch(number: int, query: LiftedContextQuery) -> str:
+    """The rows of a context as JSON. Compared values become text, by Spark's casts."""
+    fields: list[str] = []
+    for column in query.columns:
+        name = exp.Literal.string(column).sql("spark")
+        value = exp.to_identifier(column, quoted=True).sql("spark")
+        if query.context_query.is_compared:
+            value = f"CAST({value} AS STRING)"
+        fields.append(f"{name}, {value}")
+    time_format = JSON_OPTIONS["timestampFormat"]
+    options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{time_format}\")"
     return (
-        f"SELECT {number} AS rule, '{asking.context_query.name}' AS name, _eid, "
-        f"to_json(named_struct({values}), {options}) AS row FROM ({asking.lifted.sql})"
+        f"SELECT {number} AS rule, '{query.context_query.name}' AS name, _eid, "
+        f"to_json(named_struct({', '.join(fields)}), {options}) AS row FROM ({query.lifted.sql})"
     )
 
 
-def _halves(
-    rule: ActiveRule, events: Sequence[RecallEvent]
-) -> list[list[tuple[ActiveRule, Sequence[RecallEvent]]]]:
+def _split(group: Sequence[_RuleEvents], error: Exception) -> list[list[_RuleEvents]]:
+    """The parts of a failed group: its rules, or halves of the events of its only rule.
+
+    A statement of a single rule that exceeded its time limit is not repeated.
+    """
+    if len(group) > 1:
+        return [[pair] for pair in group]
+    if isinstance(error, StatementTimeout):
+        return []
+    rule, events = group[0]
     middle = len(events) // 2
-    return [[(rule, part)] for part in (events[:middle], events[middle:]) if part]
+    parts = filter(None, (events[:middle], events[middle:]))
+    return [[(rule, part)] for part in parts]

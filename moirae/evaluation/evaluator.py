@@ -1,9 +1,11 @@
-"""Who judges: this process what is plain, all rules of one shape by one query; Spark the others,
-and whatever fails here, in one statement. Where that fails, each half of its rules is judged again,
-down to the one at fault.
+"""Evaluation of rules by the engines that suit them.
+
+Plain rules are evaluated in this process, all rules of one shape by one query. Spark evaluates the
+others, and whatever fails here, in one statement. If that statement fails, each half of its rules
+is evaluated again, until the failing rule is isolated.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,32 +18,29 @@ from pyspark.sql import DataFrame, SparkSession
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.errors import StatementTimeout
-from moirae.evaluation.batches import ColumnsByStream, RuleBatcher, RuleBatches
+from moirae.evaluation.batches import ColumnsByStream, RuleBatch, RuleBatcher, RuleBatches
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, view_name
-from moirae.evaluation.stream_rows import LiveStreamRows
+from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view
+from moirae.evaluation.statements import build_branches
+from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
-# What some of the rules of a query find, by their places.
-_EventRowsByRule = dict[int, list[EventRow]]
+_Inputs = Mapping[str, pa.Table | DataFrame]  # rows by stream
+_EventRowsByIndex = dict[int, list[EventRow]]  # by the position of the rule
 
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """What rules find: those that find anything. `failed`: the names of those that could not be
-    judged.
-    """
+    """Event rows of the rules that have any, and the names of rules whose evaluation failed."""
 
     event_rows: list[tuple[ActiveRule, list[EventRow]]]
     failed: frozenset[str] = frozenset()
 
 
 class RuleEvaluator:
-    """What rules find in rows, by whichever engine; who fails is charged (see
-    `moirae.evaluation.guard`).
-    """
+    """Evaluates rules in the live process. Failures are recorded by the guard."""
 
     def __init__(
         self,
@@ -51,18 +50,19 @@ class RuleEvaluator:
         columns: ColumnsByStream,
         allow_local: bool,
     ) -> None:
-        """`columns`: of each stream, with types. `local`: whether plain rules may be judged in this
-        process.
-        """
+        """`allow_local`: evaluate plain rules in this process."""
         self._spark = spark
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns)
-        self._local = LocalEvaluator() if allow_local else None
-        self._panes = PaneCache(self._local, rows) if self._local is not None else None
+        self._local: LocalEvaluator | None = None
+        self._panes: PaneCache | None = None
+        if allow_local:
+            self._local = LocalEvaluator()
+            self._panes = PaneCache(self._local, rows)
 
     def set_active_rules(self, active_rules: Sequence[ActiveRule]) -> None:
-        """Other rules run than before."""
+        """Drop what is cached for rules that are no longer active."""
         self._batcher.remove_inactive(active_rules)
         if self._local is not None:
             self._local.clear_constants()
@@ -70,181 +70,232 @@ class RuleEvaluator:
             self._panes.remove_inactive(active_rules)
 
     def evaluate_slice(self, rule_slice: RuleSlice) -> EvaluationResult:
-        """What the rules of a slice find in it."""
-        merged, left = self._evaluate_panes(rule_slice)
-        whole = self._evaluate_all_rows(replace(rule_slice, rules=left))
-        found = [
-            (rule, rule_slice.select_event_rows(finds))
-            for rule, finds in [*merged, *whole.event_rows]
-        ]
-        return EvaluationResult([(rule, finds) for rule, finds in found if finds], whole.failed)
+        """The event rows of the rules of a slice with ts in the slice."""
+        rule_rows, other_rules = self._evaluate_panes(rule_slice)
+        result = self._evaluate_all_rows(replace(rule_slice, rules=other_rules))
+        selected: list[tuple[ActiveRule, list[EventRow]]] = []
+        for rule, event_rows in [*rule_rows, *result.event_rows]:
+            rows_in_slice = rule_slice.select_event_rows(event_rows)
+            if rows_in_slice:
+                selected.append((rule, rows_in_slice))
+        return EvaluationResult(selected, result.failed)
 
     def _evaluate_panes(
-        self, part: RuleSlice
+        self, rule_slice: RuleSlice
     ) -> tuple[list[tuple[ActiveRule, list[EventRow]]], tuple[ActiveRule, ...]]:
-        """What rules over sliding windows find, and the other rules."""
-        answers = (
-            self._panes.evaluate(part, self._batcher.batch(part.rules))
-            if self._panes is not None
-            else []
-        )
-        if not answers:
-            return [], part.rules
-        found: _EventRowsByRule = {}
-        for _, finds in answers:
-            _add_event_rows(found, finds)
-        served = {place for group, _ in answers for place in group.rule_indexes}
-        left = tuple(rule for place, rule in enumerate(part.rules) if place not in served)
-        return [(part.rules[place], finds) for place, finds in found.items()], left
+        """The event rows of rules that are evaluated from panes, and the remaining rules."""
+        rules = rule_slice.rules
+        if self._panes is None:
+            return [], rules
+        results = self._panes.evaluate(rule_slice, self._batcher.batch(rules))
+        if not results:
+            return [], rules
+        event_rows: _EventRowsByIndex = {}
+        evaluated: set[int] = set()
+        for batch, batch_rows in results:
+            evaluated.update(batch.rule_indexes)
+            _add_event_rows(event_rows, batch_rows)
+        rule_rows = [(rules[index], rows) for index, rows in event_rows.items()]
+        remaining = [rule for index, rule in enumerate(rules) if index not in evaluated]
+        return rule_rows, tuple(remaining)
 
-    def _evaluate_all_rows(self, part: RuleSlice) -> EvaluationResult:
-        """The others, over all rows of the slice's input."""
-        if not part.rules:
+    def _evaluate_all_rows(self, rule_slice: RuleSlice) -> EvaluationResult:
+        """The event rows of the rules of a slice in all rows of its input."""
+        if not rule_slice.rules:
             return EvaluationResult([])
-        streams = part.streams
-        inputs = {
-            name: self._rows.read_range(name, part.input_low, part.input_high) for name in streams
-        }
-        count = sum(
-            self._rows.estimate_count(name, part.input_low, part.input_high) for name in streams
-        )
-        return self.evaluate(part.rules, inputs, count)
+        low = rule_slice.input_low
+        high = rule_slice.input_high
+        inputs: dict[str, pa.Table | DataFrame] = {}
+        row_count = 0
+        for stream in rule_slice.streams:
+            inputs[stream] = self._rows.read_range(stream, low, high)
+            row_count += self._rows.estimate_count(stream, low, high)
+        return self.evaluate(rule_slice.rules, inputs, row_count)
 
     def evaluate(
-        self,
-        rules: Sequence[ActiveRule],
-        inputs: Mapping[str, pa.Table | DataFrame],
-        row_count: int,
+        self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int
     ) -> EvaluationResult:
-        """What each rule finds in about so many rows."""
-        groups = self._guard.isolate_suspects(rules, lambda rule: rule.name)
-        answers = [self._evaluate_group(group, inputs, row_count) for group in groups]
-        finds = [pair for answer in answers for pair in answer.event_rows]
-        return EvaluationResult(finds, frozenset().union(*(answer.failed for answer in answers)))
+        """The event rows of rules in rows by stream. `row_count`: estimated, for time limits."""
+        event_rows: list[tuple[ActiveRule, list[EventRow]]] = []
+        failed: set[str] = set()
+        for group in self._guard.isolate_suspects(rules, lambda rule: rule.name):
+            result = self._evaluate_group(group, inputs, row_count)
+            event_rows += result.event_rows
+            failed |= result.failed
+        return EvaluationResult(event_rows, frozenset(failed))
 
     def _evaluate_group(
-        self, rules: Sequence[ActiveRule], inputs: Mapping[str, pa.Table | DataFrame], count: int
+        self, rules: Sequence[ActiveRule], inputs: _Inputs, row_count: int
     ) -> EvaluationResult:
-        found: _EventRowsByRule = {}
-        left = self._evaluate_locally(rules, inputs, found)
+        event_rows: _EventRowsByIndex = {}
+        remaining = self._evaluate_locally(rules, inputs, event_rows)
         failed: set[int] = set()
-        if left:
-            for name, rows in inputs.items():
-                frame = self._rows.to_frame(rows) if isinstance(rows, pa.Table) else rows
-                frame.createOrReplaceTempView(view_name(name))
-            failed = self._evaluate_with_spark(rules, left, found, inputs, count)
-        finds = [(rules[place], found[place]) for place in sorted(found) if place not in failed]
-        return EvaluationResult(finds, frozenset(rules[place].name for place in failed))
+        if remaining:
+            for stream, rows in inputs.items():
+                self._create_input_view(stream, rows)
+            failed = self._evaluate_with_spark(rules, remaining, event_rows, inputs, row_count)
+        rule_rows: list[tuple[ActiveRule, list[EventRow]]] = []
+        for index in sorted(event_rows.keys() - failed):
+            rule_rows.append((rules[index], event_rows[index]))
+        return EvaluationResult(rule_rows, frozenset(rules[index].name for index in failed))
+
+    def _create_input_view(self, stream: str, rows: pa.Table | DataFrame) -> None:
+        frame = rows
+        if isinstance(rows, pa.Table):
+            frame = self._rows.to_frame(rows)
+        frame.createOrReplaceTempView(input_view(stream))
 
     def _evaluate_locally(
-        self,
-        rules: Sequence[ActiveRule],
-        inputs: Mapping[str, pa.Table | DataFrame],
-        found: _EventRowsByRule,
+        self, rules: Sequence[ActiveRule], inputs: _Inputs, event_rows: _EventRowsByIndex
     ) -> Sequence[int]:
-        """Fills in what this process can judge by itself; returns the places of the other rules."""
-        tables = {name: rows for name, rows in inputs.items() if isinstance(rows, pa.Table)}
+        """Evaluate batches of plain rules over tables in memory; add to `event_rows`.
+
+        Returns the positions of the remaining rules.
+        """
         if self._local is None:
             return range(len(rules))
-        shares = self._batcher.batch(rules)
-        held = {view_name(name) for name in tables}
-        groups = [group for group in shares.batches if group.duckdb_query.streams <= held]
-        served = set()
-        for group, finds in self._local.evaluate(groups, tables):
-            served.add(group.number)
-            _add_event_rows(found, finds)
-        others = [
-            place
-            for group in shares.batches
-            if group.number not in served
-            for place in group.rule_indexes
-        ]
-        return sorted([*shares.unbatched, *others])
+        tables: dict[str, pa.Table] = {}
+        for stream, rows in inputs.items():
+            if isinstance(rows, pa.Table):
+                tables[stream] = rows
+        table_views = set(map(input_view, tables))
+        batches = self._batcher.batch(rules)
+        remaining = list(batches.unbatched)
+        candidates: list[RuleBatch] = []
+        for batch in batches.batches:
+            if batch.duckdb_query.streams <= table_views:
+                candidates.append(batch)
+        evaluated: set[int] = set()
+        for batch, batch_rows in self._local.evaluate(candidates, tables):
+            evaluated.add(batch.number)
+            _add_event_rows(event_rows, batch_rows)
+        for batch in batches.batches:
+            if batch.number not in evaluated:
+                remaining += batch.rule_indexes
+        return sorted(remaining)
 
     def _evaluate_with_spark(
         self,
         rules: Sequence[ActiveRule],
-        places: Sequence[int],
-        found: _EventRowsByRule,
-        inputs: Mapping[str, pa.Table | DataFrame],
-        count: int,
+        indexes: Sequence[int],
+        event_rows: _EventRowsByIndex,
+        inputs: _Inputs,
+        row_count: int,
     ) -> set[int]:
-        """Fills in what Spark finds for some of the rules; returns the places of those that failed.
+        """Evaluate the rules at some positions with Spark; add to `event_rows`.
 
-        Where a statement fails each half of its rules is asked for again, down to the rule at
-        fault; where it was stopped each rule by itself, as the one at fault takes all the time it
-        may each time.
+        Returns the positions of rules that failed. If a statement fails, each half of its rules is
+        evaluated again. If it exceeds its time limit, each rule is evaluated alone, as the slow one
+        would take the whole limit each time.
         """
-        asked = [rules[place] for place in places]
-        shares = self._batcher.batch(asked)
-        tables = {
-            group.constants_table: group.constants
-            for group in shares.batches
-            if len(group.rule_indexes) > 1
-        }
-        for name, constants in tables.items():
+        selected = [rules[index] for index in indexes]
+        batches = self._batcher.batch(selected)
+        constants_by_table: dict[str, pa.Table] = {}
+        for batch in batches.batches:
+            if len(batch.rule_indexes) > 1:
+                constants_by_table[batch.constants_table] = batch.constants
+        for name, constants in constants_by_table.items():
             self._rows.to_frame(constants).createOrReplaceTempView(name)
         try:
-            statement = self._batcher.build_statement(asked, shares)
-            table = self._guard.run(asked, count, lambda: self._spark.sql(statement).toArrow())
+            statement = self._batcher.build_statement(selected, batches)
+            table = self._run_statement(selected, row_count, statement)
         except (PySparkException, Py4JJavaError, StatementTimeout) as error:
-            if len(places) == 1:
-                self._report_failure(asked[0], error, inputs)
-                return {places[0]}
-            half = 1 if isinstance(error, StatementTimeout) else len(places) // 2
-            parts = [places[i : i + half] for i in range(0, len(places), half)]
-            return set().union(
-                *(self._evaluate_with_spark(rules, part, found, inputs, count) for part in parts)
-            )
+            if len(indexes) == 1:
+                self._record_failure(selected[0], error, inputs)
+                return set(indexes)
+            part_size = 1
+            if not isinstance(error, StatementTimeout):
+                part_size = len(indexes) // 2
+            failed: set[int] = set()
+            for first in range(0, len(indexes), part_size):
+                part = indexes[first : first + part_size]
+                failed |= self._evaluate_with_spark(rules, part, event_rows, inputs, row_count)
+            return failed
         finally:
-            for name in tables:
+            for name in constants_by_table:
                 self._spark.catalog.dropTempView(name)
-        for index, ts, text in zip(
-            table["rule"].to_pylist(),
-            micros_column(table, "ts").tolist(),
-            table["attributes"].to_pylist(),
-            strict=True,
-        ):
-            found.setdefault(places[index], []).append(EventRow(ts, orjson.loads(text)))
+        for number, ts, attributes in _read_result(table):
+            event_row = EventRow(ts, orjson.loads(attributes))
+            event_rows.setdefault(indexes[number], []).append(event_row)
         return set()
 
-    def _report_failure(
-        self, rule: ActiveRule, error: Exception, inputs: Mapping[str, pa.Table | DataFrame]
-    ) -> None:
-        stream, *more = rule.shape.streams
-        rows = inputs[stream]
-        event = None
+    def _run_statement(
+        self, rules: Sequence[ActiveRule], row_count: int, statement: str
+    ) -> pa.Table:
+        return self._guard.run(rules, row_count, lambda: self._spark.sql(statement).toArrow())
+
+    def _record_failure(self, rule: ActiveRule, error: Exception, inputs: _Inputs) -> None:
+        """Record the failure of a rule, with the row over which it fails if there is one."""
+        failing_row = None
         if (
             rule.shape.is_stateless
-            and not more
-            and isinstance(rows, pa.Table)
+            and len(rule.shape.streams) == 1
             and not isinstance(error, StatementTimeout)
         ):
-            event = self._find_failing_row(rule, stream, rows)
-        self._guard.record_failure(rule, error, event)
+            (stream,) = rule.shape.streams
+            rows = inputs[stream]
+            if isinstance(rows, pa.Table):
+                failing_row = self._find_failing_row(rule, stream, rows)
+        self._guard.record_failure(rule, error, failing_row)
 
     def _find_failing_row(
         self, rule: ActiveRule, stream: str, rows: pa.Table
     ) -> dict[str, Any] | None:
-        """The row at which a rule fails."""
+        """The row over which a stateless rule fails, with its stream, as JSON values."""
+        statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
 
-        def fails(part: pa.Table) -> bool:
-            statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
-            self._rows.to_frame(part).createOrReplaceTempView(view_name(stream))
+        def has_failure(part: pa.Table) -> bool:
+            self._create_input_view(stream, part)
             try:
-                self._guard.run([rule], len(part), lambda: self._spark.sql(statement).toArrow())
+                self._run_statement([rule], len(part), statement)
             except (PySparkException, Py4JJavaError):
                 return True
             except StatementTimeout:
                 return False
             return False
 
-        row = rows if len(rows) == 1 else find_failing_row(rows, fails)
-        self._rows.to_frame(rows).createOrReplaceTempView(view_name(stream))
-        plain = None if row is None else orjson.loads(orjson.dumps(row.to_pylist()[0], default=str))
-        return None if plain is None else {"stream": stream, "row": plain}
+        failing_row = rows
+        if len(rows) != 1:
+            failing_row = find_failing_row(rows, has_failure)
+        self._create_input_view(stream, rows)
+        if failing_row is None:
+            return None
+        values = failing_row.to_pylist()[0]
+        return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
 
 
-def _add_event_rows(found: _EventRowsByRule, finds: RuleEventRows) -> None:
-    for place, one in finds:
-        found.setdefault(place, []).append(one)
+def find_archived_event_rows(
+    spark: SparkSession, rows: ArchivedStreamRows, rule: ActiveRule, low: int | None, high: int
+) -> list[EventRow]:
+    """The event rows of a rule with ts in [low, high), in microseconds, from archived rows.
+
+    Replaces the input views of the session.
+    """
+    shape = rule.shape
+    input_low = None
+    if low is not None:
+        input_low = low - shape.reach
+    for stream in shape.streams:
+        frame = rows.read_range(stream, input_low, high + shape.lag)
+        frame.createOrReplaceTempView(input_view(stream))
+    (statement,) = build_branches([(0, rule, rule.bind_event_query())])
+    event_rows: list[EventRow] = []
+    for _, ts, attributes in _read_result(spark.sql(statement).toArrow()):
+        if (low is None or ts >= low) and ts < high:
+            event_rows.append(EventRow(ts, orjson.loads(attributes)))
+    return event_rows
+
+
+def _read_result(table: pa.Table) -> Iterator[tuple[int, int, str]]:
+    """The number of the rule, ts in microseconds and attributes (JSON) of each row."""
+    return zip(
+        table["rule"].to_pylist(),
+        micros_column(table, "ts").tolist(),
+        table["attributes"].to_pylist(),
+        strict=True,
+    )
+
+
+def _add_event_rows(event_rows: _EventRowsByIndex, rule_rows: RuleEventRows) -> None:
+    for index, event_row in rule_rows:
+        event_rows.setdefault(index, []).append(event_row)

@@ -1,11 +1,10 @@
-"""One rule cannot harm another: statements end in time, who is at fault is charged, and set aside
-when it goes on.
+"""Isolation of rules: statements have time limits, and rules that keep failing are quarantined.
 
-A statement over its limit is cancelled. Where that does not help (a regular expression that
-backtracks for ever, a plan that is never finished) nothing can end it but the end of the process:
-its rules are charged in the database, the process ends, and the next one runs them one by one
-(suspects). The one with which the process falls again is quarantined. The same holds when the JVM
-has no memory left.
+A statement that exceeds its limit is cancelled. Cancellation may have no effect, as in a regular
+expression that backtracks forever or in a plan that is never complete. Then the crash is recorded
+for all rules of the statement and the process exits. The next process evaluates each of them alone,
+as a suspect; the one that crashes it again is quarantined. The same holds when the JVM runs out of
+memory.
 """
 
 import os
@@ -35,30 +34,23 @@ from moirae.runtime import connect_database
 
 _LOG = structlog.get_logger()
 
-# In seconds. Between two looks at the statement under way; processor time until a cancelled one
-# must have ended.
-_POLL_INTERVAL, _CANCEL_GRACE = 0.1, 5.0
-# Processor time, in seconds, that a JVM needs to get going, beside its first statements: no rule is
-# to blame for it.
-_WARM_UP_ALLOWANCE = 20.0
-# Exit codes: of a JVM without memory (-XX:+ExitOnOutOfMemoryError); of this process, as sysexits.h
-# names it.
-_EXIT_OUT_OF_MEMORY, _EXIT_SOFTWARE_ERROR = 3, 70
-# How long, in seconds, a rule is a suspect after a fall.
-_SUSPECT_DURATION = 600.0
+_POLL_INTERVAL = 0.1  # seconds between checks of the running statement
+_CANCEL_GRACE = 5.0  # seconds of processor time for a cancelled statement to end
+_WARM_UP_ALLOWANCE = 20.0  # seconds of processor time that a new JVM needs besides its statements
+_RESPONSE_GRACE = 2.0  # seconds for a JVM that does not respond to exit
+_SUSPECT_DURATION = 600.0  # seconds for which a rule is evaluated alone after a crash
+_EXIT_OUT_OF_MEMORY = 3  # exit code of a JVM with -XX:+ExitOnOutOfMemoryError
+_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 _T = TypeVar("_T")
-
-
-# Processor time of the JVM, and the clock, in seconds.
-_TimeReading = tuple[float, float]
+_TimeReading = tuple[float, float]  # processor time of the JVM and monotonic clock, in seconds
 
 
 @dataclass
 class _Statement:
-    """What is under way. `limit` in seconds."""
+    """A running statement. `limit` in seconds of processor time."""
 
-    group: str
+    job_group: str
     rules: Sequence[ActiveRule]
     limit: float
     started_at: _TimeReading
@@ -66,7 +58,12 @@ class _Statement:
 
 
 class Guard:
-    """Stands beside the judge of one live process."""
+    """Limits and isolates the rules of one live process.
+
+    `quarantined`: rules that were quarantined since rules were loaded. `rules_over_limit`: rules
+    whose last evaluation returned too many events; to settle their events does not reset their
+    failure count.
+    """
 
     def __init__(
         self, spark: SparkSession, settings: Settings, connection: Connection[Any]
@@ -80,68 +77,84 @@ class Guard:
         self._statement: _Statement | None = None
         self._suspects: dict[str, float] = {}
         self.rules_over_limit: set[str] = set()
-        """Rules whose last evaluation found too much: what they settle does not clear them."""
         self.quarantined: set[str] = set()
-        """Rules that were quarantined since rules were loaded."""
+        self._jvm: psutil.Process | None = None
         process = jvm_process()
-        self._jvm = None if process is None else psutil.Process(process.pid)
+        if process is not None:
+            self._jvm = psutil.Process(process.pid)
         threading.Thread(target=self._watch, daemon=True, name="guard").start()
 
-    # Who runs with whom
+    # Groups of rules
 
     def reset_quarantine(self, suspects: Iterable[str]) -> None:
-        """Rules were loaded. `suspects`: the process may have fallen over them; they run alone for
-        a while.
-        """
+        """Rules were loaded. `suspects`: rules that may have crashed the previous process."""
         self.quarantined.clear()
         self._suspects |= dict.fromkeys(suspects, time.monotonic() + _SUSPECT_DURATION)
 
     def isolate_suspects(
         self, rules: Sequence[_T], name: Callable[[_T], str]
     ) -> list[Sequence[_T]]:
-        """Rules in the groups in which they may run: together, and each suspect by itself, last."""
+        """Groups of rules to be evaluated together: each suspect is a group of its own, at the end.
+
+        `name`: the rule name of an element.
+        """
         now = time.monotonic()
-        alone = {rule for rule, until in self._suspects.items() if now < until}
-        if not alone:
+        suspects = {rule for rule, until in self._suspects.items() if now < until}
+        if not suspects:
             return [rules] if rules else []
-        together = [rule for rule in rules if name(rule) not in alone]
-        return [
-            *([together] if together else []),
-            *([rule] for rule in rules if name(rule) in alone),
-        ]
+        shared: list[_T] = []
+        isolated: list[Sequence[_T]] = []
+        for rule in rules:
+            if name(rule) in suspects:
+                isolated.append([rule])
+            else:
+                shared.append(rule)
+        if shared:
+            return [shared, *isolated]
+        return isolated
 
     # Statements
 
     def run(self, rules: Sequence[ActiveRule], row_count: int, execute: Callable[[], _T]) -> _T:
-        """What `work` returns or raises. `TookTooLong`: it was over its limit, and Spark is free of
-        it again.
+        """Run a Spark statement of some rules over about `row_count` rows; return its result.
+
+        Raises `StatementTimeout` if it exceeded its time limit; by then its tasks have ended.
         """
-        limit = statement_limit(self._limits.statement.total_seconds(), row_count, len(rules)) + (
-            0.0 if self._is_warm else _WARM_UP_ALLOWANCE
-        )
+        limit = self._time_limit(len(rules), row_count)
         context = self._spark.sparkContext
-        before = {name: context.getLocalProperty(name) for name in _JOB_PROPERTIES}
+        earlier_properties = {name: context.getLocalProperty(name) for name in _JOB_PROPERTIES}
         statement = _Statement(
-            f"rules {next(self._statement_numbers)}", rules, limit, self._read_time()
+            job_group=f"rules {next(self._statement_numbers)}",
+            rules=rules,
+            limit=limit,
+            started_at=self._read_time(),
         )
-        context.setJobGroup(statement.group, statement.group, interruptOnCancel=True)
+        context.setJobGroup(statement.job_group, statement.job_group, interruptOnCancel=True)
         self._statement = statement
         try:
-            done = execute()
+            result = execute()
             self._is_warm = True
-            return done
+            return result
         except Exception as error:
             if statement.cancelled_at is not None:
                 self._wait_for_spark_tasks(statement)
                 raise StatementTimeout(_timeout_message(limit)) from error
             if _is_out_of_memory():
-                self._exit_process(statement, "memory", "used up the memory of Spark's process")
+                self._exit_process(statement, "memory", "Spark's JVM ran out of memory")
             raise
         finally:
             self._statement = None
-            with suppress(Exception):  # the JVM may be gone
-                for name, value in before.items():
+            with suppress(Exception):  # the JVM may have exited
+                for name, value in earlier_properties.items():
                     context.setLocalProperty(name, value)  # type: ignore[arg-type]
+
+    def _time_limit(self, rule_count: int, row_count: int) -> float:
+        """Seconds of processor time for a statement."""
+        base_limit = self._limits.statement.total_seconds()
+        limit = statement_limit(base_limit, row_count, rule_count)
+        if not self._is_warm:
+            limit += _WARM_UP_ALLOWANCE
+        return limit
 
     def _watch(self) -> None:
         while True:
@@ -154,17 +167,17 @@ class Guard:
                     self._exit_process(statement, "time", _timeout_message(statement.limit))
             elif is_over_limit(statement.limit, *self._elapsed_since(statement.started_at)):
                 statement.cancelled_at = self._read_time()
-                names = [rule.name for rule in statement.rules]
+                rule_names = [rule.name for rule in statement.rules]
                 _LOG.warning(
                     "statement cancelled",
                     action="statement_cancelled",
-                    rules=names,
+                    rules=rule_names,
                     limit=statement.limit,
                 )
-                self._spark.sparkContext.cancelJobGroup(statement.group)
+                self._spark.sparkContext.cancelJobGroup(statement.job_group)
 
     def _wait_for_spark_tasks(self, statement: _Statement) -> None:
-        """A cancelled job is over at once; its tasks may compute on, and hold what others need."""
+        """Wait until the tasks of a cancelled job have ended: until then they occupy cores."""
         tracker = self._spark.sparkContext._jsc.sc().statusTracker()
         while sum(executor.numRunningTasks() for executor in tracker.getExecutorInfos()):
             if self._is_past_grace(statement):
@@ -172,110 +185,127 @@ class Guard:
             time.sleep(_POLL_INTERVAL)
 
     def _is_past_grace(self, statement: _Statement) -> bool:
-        return statement.cancelled_at is not None and is_over_limit(
-            _CANCEL_GRACE, *self._elapsed_since(statement.cancelled_at)
-        )
+        if statement.cancelled_at is None:
+            return False
+        return is_over_limit(_CANCEL_GRACE, *self._elapsed_since(statement.cancelled_at))
 
     def _read_time(self) -> _TimeReading:
         return self._cpu_seconds(), time.monotonic()
 
-    def _elapsed_since(self, moment: _TimeReading) -> _TimeReading:
-        processor, clock = self._read_time()
-        return processor - moment[0], clock - moment[1]
+    def _elapsed_since(self, start: _TimeReading) -> _TimeReading:
+        cpu_start, clock_start = start
+        cpu_seconds, clock = self._read_time()
+        return cpu_seconds - cpu_start, clock - clock_start
 
     def _cpu_seconds(self) -> float:
-        """Seconds of processor time that the JVM has used."""
+        """Processor time that the JVM has used; 0 if it has exited."""
+        if self._jvm is None:
+            return 0.0
         try:
-            used = self._jvm.cpu_times() if self._jvm is not None else None
+            times = self._jvm.cpu_times()
         except psutil.Error:
             return 0.0
-        return 0.0 if used is None else float(used.user + used.system)
+        return float(times.user + times.system)
 
     def _exit_process(self, statement: _Statement, kind: str, message: str) -> None:
-        """End the process, after it is written down with whom."""
-        names = [rule.name for rule in statement.rules]
-        if len(names) > 1:
-            message = f"{message}; it was judged together with {len(names) - 1} others, and runs alone now"
+        """Record a crash for the rules of a statement, then end this process and its JVM."""
+        rule_names = [rule.name for rule in statement.rules]
+        if len(rule_names) > 1:
+            message += (
+                f" while {len(rule_names)} rules were evaluated together; "
+                "each of them is evaluated alone now"
+            )
         try:
             with connect_database(self._settings, "guard") as connection, connection.transaction():
                 registry = RuleRegistry(connection)
                 for rule in statement.rules:
                     registry.record_crash(rule.name, rule.definition.version, kind, message)
-        except (
-            Exception
-        ) as error:  # without the database nobody is charged; the process must end all the same
-            _LOG.error("rules not charged", action="charge_failed", error=str(error))
-        _LOG.error("process ends over a rule", action="fell", rules=names, error=message)
+        except Exception as error:  # without the database the process must exit all the same
+            _LOG.error("crash not recorded", action="crash_not_recorded", error=str(error))
+        _LOG.error(
+            "process exits because of its rules",
+            action="rules_crashed",
+            rules=rule_names,
+            error=message,
+        )
         process = jvm_process()
         if process is not None:
             process.kill()
-        os._exit(_EXIT_SOFTWARE_ERROR)
+        os._exit(os.EX_SOFTWARE)
 
-    # Charges
+    # Failures
 
     def record_failure(
         self, rule: ActiveRule, error: Exception, failing_row: Mapping[str, Any] | None = None
     ) -> None:
-        """A rule alone has failed. `event`: the row at which it fails, where one was found."""
+        """Record that a rule failed alone. `failing_row`: the row over which it fails, if any."""
         message = str(error).strip().splitlines()[0]
+        version = rule.definition.version
         if isinstance(error, StatementTimeout):
-            # Falls and stops weigh the same: each holds up all others.
-            aside = self._registry.record_crash(rule.name, rule.definition.version, "time", message)
+            # A cancelled statement counts as a crash: it delays all other rules as much.
+            is_quarantined = self._registry.record_crash(rule.name, version, "time", message)
             self._suspects[rule.name] = time.monotonic() + _SUSPECT_DURATION
         else:
-            aside = self._registry.record_failure(
-                rule.name,
-                rule.definition.version,
-                "error",
-                message,
-                failing_row,
-                self._limits.failures,
+            is_quarantined = self._registry.record_failure(
+                rule=rule.name,
+                version=version,
+                kind="error",
+                message=message,
+                event=failing_row,
+                max_failures=self._limits.failures,
             )
-        self._report_failure(rule, message, aside)
+        self._report_failure(rule, message, is_quarantined)
 
     def limit_event_rows(
         self, rule: ActiveRule, event_rows: Sequence[EventRow]
     ) -> Sequence[EventRow]:
-        """What a rule has found, as far as it may; what is over is counted and charged."""
-        left = truncate_event_rows(event_rows, rule.definition.rule.limit, self._limits.matches)
-        over = len(event_rows) - len(left)
-        if not over:
+        """The event rows of one evaluation up to the limit; excess rows are a failure."""
+        limit = rule.definition.rule.limit
+        allowed_rows = truncate_event_rows(event_rows, limit, self._limits.matches)
+        excess = len(event_rows) - len(allowed_rows)
+        if not excess:
             self.rules_over_limit.discard(rule.name)
-            return left
+            return allowed_rows
         self.rules_over_limit.add(rule.name)
-        message = (
-            f"more events in one evaluation than its limit, {len(left):,}: the others are left out"
+        message = f"more events in one evaluation than the limit of {len(allowed_rows):,}"
+        is_quarantined = self._registry.record_failure(
+            rule=rule.name,
+            version=rule.definition.version,
+            kind="flood",
+            message=message,
+            event={"from": from_micros(allowed_rows[0].ts).isoformat()},
+            max_failures=self._limits.failures,
+            times=excess,
         )
-        moment = {"from": from_micros(left[0].ts).isoformat()}
-        version = rule.definition.version
-        aside = self._registry.record_failure(
-            rule.name, version, "flood", message, moment, self._limits.failures, over
-        )
-        self._report_failure(rule, f"{message} ({over:,})", aside)
-        return left
+        self._report_failure(rule, f"{message}: {excess:,} left out", is_quarantined)
+        return allowed_rows
 
-    def _report_failure(self, rule: ActiveRule, message: str, aside: bool) -> None:
+    def _report_failure(self, rule: ActiveRule, message: str, is_quarantined: bool) -> None:
         _LOG.error(
-            "rule failed", action="rule_failed", rule=rule.name, error=message, quarantined=aside
+            "rule failed",
+            action="rule_failed",
+            rule=rule.name,
+            error=message,
+            quarantined=is_quarantined,
         )
-        if aside:
+        if is_quarantined:
             self.quarantined.add(rule.name)
 
 
-_JOB_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
-
-
 def _timeout_message(limit: float) -> str:
-    return f"over its time limit ({limit:.0f} s of the processor): stopped"
+    return f"exceeded its time limit of {limit:.0f} s of processor time"
 
 
 def _is_out_of_memory() -> bool:
-    """Whether the JVM has ended because it had no memory left."""
+    """Whether the JVM has exited because it ran out of memory."""
     process = jvm_process()
     if process is None:
         return False
+    grace = 0.0
+    if process.poll() is None and not _is_jvm_responding():
+        grace = _RESPONSE_GRACE
     with suppress(Exception):
-        process.wait(2.0 if process.poll() is None and not _is_jvm_responding() else 0.0)
+        process.wait(grace)
     return process.poll() == _EXIT_OUT_OF_MEMORY
 
 

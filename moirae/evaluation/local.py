@@ -1,12 +1,13 @@
-"""Plain rules judged in this process, by DuckDB over rows in memory: milliseconds, where Spark
-plans for tenths.
+"""Evaluation of plain rules in this process, by DuckDB over rows in memory.
 
-What it serves is what `recall.query.plain` can write; where it fails, Spark is asked.
+It takes milliseconds where Spark needs tenths of a second for planning alone. The subset of SQL is
+that of `recall.query.plain`; batches that fail here are left to Spark.
 """
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from datetime import UTC
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import repeat
 from math import isnan
 from typing import Any
 
@@ -16,119 +17,132 @@ import pyarrow as pa
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
-from moirae.evaluation.plan import view_name
+from moirae.evaluation.plan import input_view
 from recall.engines import connect_duckdb, fetch_table
 
-# What rules have found, each with the place of its rule.
 RuleEventRows = list[tuple[int, EventRow]]
+"""Event rows of several rules, each with the position of its rule."""
 
 _SOURCE_PREFIX = "_rows_"
-# Tables of constants that stay registered. Which rules are judged together changes, and each set
-# has its own.
-_MAX_CONSTANT_TABLES = 256
+# Which rules are evaluated together varies, and each set of rules has tables of its own.
+_MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
 
 
 class LocalEvaluator:
-    """DuckDB on one thread."""
+    """Evaluates plain queries on a DuckDB connection of its own, on one thread."""
 
     def __init__(self) -> None:
         self._duckdb = connect_duckdb()
-        self._constants: OrderedDict[int, str] = OrderedDict()
+        self._constant_tables: OrderedDict[int, str] = OrderedDict()
 
     def evaluate(
         self, batches: Sequence[RuleBatch], rows: Mapping[str, pa.Table]
-    ) -> list[tuple[RuleBatch, list[tuple[int, EventRow]]]]:
-        """What the groups find in rows of streams, with the place of the rule; groups that failed
-        are left out.
+    ) -> list[tuple[RuleBatch, RuleEventRows]]:
+        """The event rows of each batch in the rows of streams; batches that fail are left out.
 
-        A query from which several groups read is computed once.
+        A subquery that is the source of several batches is computed once.
         """
-        for name, table in rows.items():
-            self._duckdb.register(view_name(name), table)
-        sources = [
-            group.duckdb_query.source for group in batches if group.duckdb_query.source_is_query
-        ]
-        made: dict[str, str] = {}
-        answers = []
+        for stream, table in rows.items():
+            self._duckdb.register(input_view(stream), table)
+        source_counts: Counter[str] = Counter()
+        for batch in batches:
+            if batch.duckdb_query.source_is_query:
+                source_counts[batch.duckdb_query.source] += 1
+        table_by_source: dict[str, str] = {}
+        results: list[tuple[RuleBatch, RuleEventRows]] = []
         try:
-            for group in batches:
+            for batch in batches:
+                query = batch.duckdb_query
+                source = query.source
                 try:
-                    source = group.duckdb_query.source
-                    if sources.count(source) > 1 and source not in made:
-                        made[source] = f"{_SOURCE_PREFIX}{len(made)}"
-                        self._duckdb.register(
-                            made[source], fetch_table(self._duckdb, f"SELECT * FROM {source}")
-                        )
-                    sql = group.duckdb_query.sql(self.register_constants(group), made.get(source))
-                    answers.append((group, parse_event_rows(group, fetch_table(self._duckdb, sql))))
+                    if source_counts[source] > 1 and source not in table_by_source:
+                        table_by_source[source] = f"{_SOURCE_PREFIX}{len(table_by_source)}"
+                        source_rows = fetch_table(self._duckdb, f"SELECT * FROM {source}")
+                        self._duckdb.register(table_by_source[source], source_rows)
+                    constants = self.register_constants(batch)
+                    sql = query.sql(constants, table_by_source.get(source))
+                    results.append((batch, parse_event_rows(batch, fetch_table(self._duckdb, sql))))
                 except (duckdb.Error, pa.ArrowException):
-                    continue  # Spark will say what is wrong
+                    continue  # Spark evaluates the rules of this batch and reports the error
         finally:
-            for name in made.values():
+            for name in table_by_source.values():
                 self._duckdb.unregister(name)
-        return answers
+        return results
 
     def query(
-        self, sql: str, tables: Mapping[str, pa.Table], values: Mapping[str, int]
+        self, sql: str, tables: Mapping[str, pa.Table], parameters: Mapping[str, int]
     ) -> pa.Table:
-        """The answer to a query over some tables, with values for its $names. Raises
-        `duckdb.Error`.
+        """The result of a query over some tables. `parameters`: values of its $names.
+
+        Raises `duckdb.Error`.
         """
         for name, table in tables.items():
             self._duckdb.register(name, table)
         try:
-            return fetch_table(self._duckdb, sql, values)
+            return fetch_table(self._duckdb, sql, parameters)
         finally:
             for name in tables:
                 self._duckdb.unregister(name)
 
     def clear_constants(self) -> None:
-        """Other rules run than before: their constants are gone."""
-        for table in self._constants.values():
+        """Unregister all tables of constants."""
+        for table in self._constant_tables.values():
             self._duckdb.unregister(table)
-        self._constants.clear()
+        self._constant_tables.clear()
 
     def register_constants(self, batch: RuleBatch) -> str:
-        """The name of the table of its constants."""
-        if batch.number not in self._constants:
+        """Register the constants of a batch, unless they are; return the name of the table."""
+        if batch.number not in self._constant_tables:
             self._duckdb.register(batch.constants_table, batch.constants)
-            self._constants[batch.number] = batch.constants_table
-        self._constants.move_to_end(batch.number)
-        if len(self._constants) > _MAX_CONSTANT_TABLES:
-            self._duckdb.unregister(self._constants.popitem(last=False)[1])
+            self._constant_tables[batch.number] = batch.constants_table
+        self._constant_tables.move_to_end(batch.number)
+        if len(self._constant_tables) > _MAX_CONSTANT_TABLES:
+            _, least_recently_used = self._constant_tables.popitem(last=False)
+            self._duckdb.unregister(least_recently_used)
         return batch.constants_table
 
 
 def parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
-    """What a group has found, as `Plain` yields it."""
+    """Event rows from the result of a plain query (see `PlainQuery`)."""
     if not len(table):
         return []
-    plain = batch.duckdb_query
-    columns = [
-        _to_json_values(kind, table[f"c{number}"]) for number, kind in enumerate(plain.output_types)
-    ]
-    rows = zip(*columns, strict=True) if columns else [()] * len(table)
-    times, places = micros_column(table, "ts").tolist(), table["rule"].to_pylist()
-    return [
-        (place, EventRow(ts, dict(zip(plain.output_names, values, strict=True))))
-        for place, ts, values in zip(places, times, rows, strict=True)
-    ]
+    query = batch.duckdb_query
+    columns: list[list[Any]] = []
+    for number, output_type in enumerate(query.output_types):
+        columns.append(_to_json_values(output_type, table[f"c{number}"]))
+    values_by_row: Iterable[tuple[Any, ...]] = zip(*columns, strict=True)
+    if not columns:
+        values_by_row = repeat((), len(table))
+    rule_indexes = table["rule"].to_pylist()
+    times = micros_column(table, "ts").tolist()
+    event_rows: RuleEventRows = []
+    for rule_index, ts, values in zip(rule_indexes, times, values_by_row, strict=True):
+        attributes = dict(zip(query.output_names, values, strict=True))
+        event_rows.append((rule_index, EventRow(ts, attributes)))
+    return event_rows
 
 
-def _to_json_values(kind: str, values: pa.ChunkedArray) -> list[Any]:
-    """As Spark writes them into JSON, and Python reads them from it."""
-    found: list[Any] = values.to_pylist()
-    if kind == "double":
-        return [_to_json_float(value) for value in found]
-    if kind == "timestamp":
-        return [
-            None if v is None else v.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-            for v in found
-        ]
-    return found
+def _to_json_values(column_type: str, column: pa.ChunkedArray) -> list[Any]:
+    """Values of a column as Spark writes them to JSON and Python reads them."""
+    values: list[Any] = column.to_pylist()
+    if column_type == "double":
+        return list(map(_to_json_float, values))
+    if column_type == "timestamp":
+        return list(map(_to_json_time, values))
+    return values
 
 
 def _to_json_float(value: float | None) -> float | str | None:
     if value is None or abs(value) < float("inf"):
         return value
-    return "NaN" if isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isnan(value):
+        return "NaN"
+    if value > 0:
+        return "Infinity"
+    return "-Infinity"
+
+
+def _to_json_time(value: datetime | None) -> str | None:
+    if value is None:
+        return None
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,9 +1,8 @@
-"""Sliding windows judged by panes that are kept in memory: each row is aggregated once, a window
-merged of its panes.
+"""Sliding windows merged from panes in memory, so that each row is aggregated once.
 
-Panes cover time before the watermark, whose rows do not change any more; what comes late is no
-input of a window. They are lost with the process, and made again of the archive. See
-`recall.query.plain.Paned` for the method.
+Panes cover time before the watermark, whose rows do not change any more; late rows are no input of
+windows. Panes are lost with the process and rebuilt from the archive. See
+`recall.query.plain.PanedQuery` for the method.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,72 +23,84 @@ from recall.query.plain import PanedQuery
 
 _LOG = structlog.get_logger()
 
-# What all panes may take, in bytes of Arrow memory. Windows whose panes do not fit are aggregated
-# whole.
-_MAX_BYTES = 256 << 20
-# Rows in memory, counted once for each window that holds them, up to which one query over all of
-# them is done sooner than two, one over new rows and one over panes.
+_MAX_BYTES = 256 << 20  # of Arrow memory for all panes; windows whose panes do not fit have none
+# Rows in memory, counted once for each window that contains them, up to which one query over all of
+# them is faster than one over new rows and one over panes.
 _MIN_ROWS = 100_000
-# Before all time, in microseconds.
-_MIN_TIME = -(1 << 62)
+_MIN_TIME = -(1 << 62)  # microseconds, before every event time
 
-_RuleKey = tuple[str, str]
+_RuleKey = tuple[str, str]  # name and version
 _PaneKey = tuple[object, ...]
 
 
 class PaneInput(Protocol):
-    """Where on-time rows come from."""
+    """Source of on-time rows."""
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterable[pa.Table]:
-        """Rows with event times in [low, high), microseconds, in any number of tables."""
+        """Rows with event times in [low, high), in microseconds, in any number of tables."""
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """About how many these are, where all of them are in memory; else None."""
+        """About how many rows [low, high) has, if memory holds all of them; else None."""
 
 
 @dataclass
 class _CachedPanes:
-    """Partial aggregates of the rows with event times in [since, to), microseconds; `since` None:
-    of all before `to`, and there `to` None: of none yet. `needs`: of each rule that reads them,
-    from when on, and how long its windows are.
+    """Partial aggregates of rows with event times in [since, until), in microseconds.
+
+    `since` None: of all rows before `until`; `until` None, too: of no rows yet. `readers`: for each
+    rule that reads the panes, the time from which it reads and the size of its windows.
     """
 
     since: int | None
     until: int | None
-    rows: list[pa.Table] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
     readers: dict[_RuleKey, tuple[int | None, int]] = field(default_factory=dict)
 
     @property
     def size_bytes(self) -> int:
-        """What they take."""
-        return sum(rows.nbytes for rows in self.rows)
+        """Arrow memory of the panes."""
+        return sum(table.nbytes for table in self.tables)
 
     def covers(self, since: int | None) -> bool:
-        """Whether panes from `since` on need only be added to."""
+        """Whether later rows are all that panes from `since` on still lack."""
         if since is None or self.since is None:
             return self.since is None
         return self.until is not None and self.since <= since <= self.until
 
     def drop_unneeded(self) -> None:
-        """Panes that nobody needs any more; who is behind the first by more than the longest window
-        is left behind.
+        """Drop panes before the time from which any rule reads.
+
+        A rule that lags behind the first one by more than the longest window does not count.
         """
-        needs = [_MIN_TIME if since is None else since for since, _ in self.readers.values()]
-        longest = max(size for _, size in self.readers.values())
+        needs: list[int] = []
+        longest = 0
+        for since, window_size in self.readers.values():
+            needs.append(_MIN_TIME if since is None else since)
+            longest = max(longest, window_size)
         since = max(min(needs), max(needs) - longest)
         if self.since is None or since > self.since:
             self.since = since
-            self.rows = [rows.filter(pc.greater_equal(rows["_w"], since)) for rows in self.rows]
+            filtered: list[pa.Table] = []
+            for table in self.tables:
+                filtered.append(table.filter(pc.greater_equal(table["_w"], since)))
+            self.tables = filtered
+
+    def extend_to(self, until: int) -> None:
+        """Record that all rows before `until` are aggregated; merge the tables."""
+        if self.tables:
+            self.tables = [pa.concat_tables(self.tables).combine_chunks()]
+        self.until = until
 
 
 @dataclass(frozen=True)
 class _WindowRequest:
-    """Windows that a group looks at: those within [since, to), microseconds; `since` None: all
-    before `to`.
+    """The windows of a batch within [since, until), in microseconds.
+
+    `since` None: all windows that end by `until`.
     """
 
     batch: RuleBatch
-    paned: PanedQuery
+    paned_query: PanedQuery
     key: _PaneKey
     stream: str
     since: int | None
@@ -97,7 +108,7 @@ class _WindowRequest:
 
 
 class PaneCache:
-    """The panes of all rules that run. `limit`: bytes that they may take."""
+    """The panes of all active rules."""
 
     def __init__(self, local: LocalEvaluator, rows: PaneInput, max_bytes: int = _MAX_BYTES) -> None:
         self._local = local
@@ -105,161 +116,172 @@ class PaneCache:
         self._max_bytes = max_bytes
         self._cached: dict[_PaneKey, _CachedPanes] = {}
         self._key_by_rule: dict[_RuleKey, _PaneKey] = {}
-        # Panes that could not be kept, and the end of the windows at that time: once these are past
-        # they may fit.
+        # Evicted panes, with the end of the windows at that time: later panes may fit again.
         self._evicted_until: dict[_PaneKey, int] = {}
 
     def evaluate(
         self, rule_slice: RuleSlice, batches: RuleBatches
     ) -> list[tuple[RuleBatch, RuleEventRows]]:
-        """What groups over sliding windows find in a slice's input, with the place of the rule.
-        Those that failed, whose panes are too large, or whose rows are few are left out.
+        """The event rows of batches with sliding windows in the input of a slice.
+
+        Batches are left out if they fail, if their panes are too large or their rows few.
         """
-        wanted = [
-            one
-            for group in batches.batches
-            if (one := _build_request(group, rule_slice)) and self._is_worthwhile(one, rule_slice)
-        ]
-        for one in wanted:
-            self._register_readers(
-                [rule_slice.rules[place] for place in one.batch.rule_indexes], one
-            )
-        self._advance(wanted)
-        answers = []
-        for one in wanted:
-            if one.key in self._cached:
-                with suppress(duckdb.Error, pa.ArrowException):  # as in `LocalJudge.found`
-                    answers.append((one.batch, self._merge_windows(one)))
-        return answers
+        requests: list[_WindowRequest] = []
+        for batch in batches.batches:
+            request = _build_request(batch, rule_slice)
+            if request is not None and self._is_worthwhile(request, rule_slice):
+                requests.append(request)
+        for request in requests:
+            rules = map(rule_slice.rules.__getitem__, request.batch.rule_indexes)
+            self._register_readers(rules, request)
+        self._advance(requests)
+        results: list[tuple[RuleBatch, RuleEventRows]] = []
+        for request in requests:
+            if request.key in self._cached:
+                # As in `LocalEvaluator.evaluate`, Spark evaluates what fails.
+                with suppress(duckdb.Error, pa.ArrowException):
+                    results.append((request.batch, self._merge_windows(request)))
+        return results
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
-        """Other rules run than before."""
-        for gone in self._key_by_rule.keys() - {rule.key for rule in active_rules}:
-            self._unregister_reader(gone)
+        """Drop the panes that only inactive rules read."""
+        active_keys = {rule.key for rule in active_rules}
+        for inactive_key in self._key_by_rule.keys() - active_keys:
+            self._unregister_reader(inactive_key)
         self._evicted_until.clear()
 
-    def _is_worthwhile(self, wanted: _WindowRequest, part: RuleSlice) -> bool:
-        """Whether panes are to be kept."""
-        until = self._evicted_until.get(wanted.key)
-        if until is not None and (wanted.since is None or wanted.since < until):
+    def _is_worthwhile(self, request: _WindowRequest, rule_slice: RuleSlice) -> bool:
+        """Whether panes fit into memory and are faster than aggregating all rows."""
+        evicted_until = self._evicted_until.get(request.key)
+        if evicted_until is not None and (request.since is None or request.since < evicted_until):
             return False
-        rows = self._rows.count_in_memory(wanted.stream, part.input_low, part.input_high)
-        size, slide, _ = wanted.paned.window
-        return rows is None or rows * size > _MIN_ROWS * slide
+        row_count = self._rows.count_in_memory(
+            request.stream, rule_slice.input_low, rule_slice.input_high
+        )
+        if row_count is None:
+            return True
+        size, slide, _ = request.paned_query.window
+        return row_count * size > _MIN_ROWS * slide
 
-    def _register_readers(self, rules: Sequence[ActiveRule], wanted: _WindowRequest) -> None:
-        """These rules read these panes, and no others."""
-        kept = self._cached.get(wanted.key)
-        if kept is None or not kept.covers(wanted.since):
-            kept = self._cached[wanted.key] = _CachedPanes(wanted.since, wanted.since)
-        for rule in [one.key for one in rules]:
-            if self._key_by_rule.get(rule, wanted.key) != wanted.key:
-                self._unregister_reader(rule)
-            self._key_by_rule[rule] = wanted.key
-            kept.readers[rule] = wanted.since, wanted.paned.window[0]
-        if wanted.since is not None:
-            kept.drop_unneeded()
+    def _register_readers(self, rules: Iterable[ActiveRule], request: _WindowRequest) -> None:
+        """Record that rules read the panes of a request, and no others."""
+        panes = self._cached.get(request.key)
+        if panes is None or not panes.covers(request.since):
+            panes = _CachedPanes(request.since, request.since)
+            self._cached[request.key] = panes
+        window_size, _, _ = request.paned_query.window
+        for rule in rules:
+            if self._key_by_rule.get(rule.key, request.key) != request.key:
+                self._unregister_reader(rule.key)
+            self._key_by_rule[rule.key] = request.key
+            panes.readers[rule.key] = request.since, window_size
+        if request.since is not None:
+            panes.drop_unneeded()
 
-    def _unregister_reader(self, rule: _RuleKey) -> None:
-        """A rule reads its panes no more."""
-        key = self._key_by_rule.pop(rule)
-        kept = self._cached.get(key)
-        if kept is not None:
-            kept.readers.pop(rule, None)
-            if not kept.readers:
-                del self._cached[key]
+    def _unregister_reader(self, rule_key: _RuleKey) -> None:
+        pane_key = self._key_by_rule.pop(rule_key)
+        panes = self._cached.get(pane_key)
+        if panes is None:
+            return
+        panes.readers.pop(rule_key, None)
+        if not panes.readers:
+            del self._cached[pane_key]
 
-    def _advance(self, wanted: Sequence[_WindowRequest]) -> None:
-        """Aggregate the rows that the panes lack. Who lacks the same reads them together."""
-        lacking: dict[tuple[str, int | None, int], dict[_PaneKey, _WindowRequest]] = {}
-        for one in wanted:
-            known = self._cached[one.key].until
-            if known is None or known < one.until:
-                lacking.setdefault((one.stream, known, one.until), {})[one.key] = one
-        for (stream, low, high), some in lacking.items():
+    def _advance(self, requests: Sequence[_WindowRequest]) -> None:
+        """Aggregate the rows that panes lack; those that lack the same rows share one read."""
+        groups: dict[tuple[str, int | None, int], dict[_PaneKey, _WindowRequest]] = {}
+        for request in requests:
+            low = self._cached[request.key].until
+            if low is None or low < request.until:
+                time_range = request.stream, low, request.until
+                groups.setdefault(time_range, {})[request.key] = request
+        for (stream, low, high), requests_by_key in groups.items():
             try:
                 for rows in self._rows.read_tables(stream, low, high):
-                    for one in some.values():
-                        if one.key in self._cached:
-                            self._aggregate(one, rows)
-            except (
-                OSError,
-                pa.ArrowException,
-            ) as error:  # Spark will say what is wrong with a file
-                for one in some.values():
-                    self._evict(one.key, one.until, str(error))
-            for kept in [self._cached[key] for key in some if key in self._cached]:
-                kept.rows, kept.until = (
-                    [pa.concat_tables(kept.rows).combine_chunks()] if kept.rows else [],
-                    high,
-                )
+                    for key, request in requests_by_key.items():
+                        if key in self._cached:
+                            self._aggregate(request, rows)
+            except (OSError, pa.ArrowException) as error:
+                # Spark evaluates the windows then, and reports a file that cannot be read.
+                for key, request in requests_by_key.items():
+                    self._evict(key, request.until, str(error))
+            for key in requests_by_key:
+                if key in self._cached:
+                    self._cached[key].extend_to(high)
 
-    def _aggregate(self, wanted: _WindowRequest, rows: pa.Table) -> None:
-        """Aggregate rows into panes. If that cannot be there are none."""
-        sql = self._local.register_constants(wanted.batch).join(wanted.paned.partial)
+    def _aggregate(self, request: _WindowRequest, rows: pa.Table) -> None:
+        """Add rows to panes. Panes that fail or exceed the memory limit are evicted."""
+        query = request.paned_query
+        sql = self._local.register_constants(request.batch).join(query.partial)
         try:
-            more = self._local.query(sql, {wanted.paned.stream: rows}, {})
+            partials = self._local.query(sql, {query.stream: rows}, {})
         except (duckdb.Error, pa.ArrowException) as error:
-            self._evict(wanted.key, wanted.until, str(error))
+            self._evict(request.key, request.until, str(error))
             return
-        grown = self._cached[wanted.key]
-        grown.rows.append(more)
-        while sum(kept.size_bytes for kept in self._cached.values()) > self._max_bytes:
-            # Not those that were fine before another came.
-            fair = self._max_bytes / len(self._cached)
-            largest = max(self._cached, key=lambda key: self._cached[key].size_bytes)
-            too_large = (
-                wanted.key if wanted.key in self._cached and grown.size_bytes > fair else largest
-            )
-            self._evict(too_large, wanted.until, "too large")
+        panes = self._cached[request.key]
+        panes.tables.append(partials)
+        while sum(cached.size_bytes for cached in self._cached.values()) > self._max_bytes:
+            # New panes above the average yield to those that fitted before.
+            average = self._max_bytes / len(self._cached)
+            if request.key in self._cached and panes.size_bytes > average:
+                evicted_key = request.key
+            else:
+                evicted_key = max(self._cached, key=lambda key: self._cached[key].size_bytes)
+            self._evict(evicted_key, request.until, "too large")
 
-    def _evict(self, key: _PaneKey, until: int, why: str) -> None:
-        """These panes are not kept for a while; windows are aggregated whole."""
-        kept = self._cached.pop(key, None)
-        if kept is not None:
-            self._evicted_until[key] = until
-            rules = [rule for rule, _ in kept.readers]
-            _LOG.warning(
-                "windows are aggregated whole", action="panes_given_up", rules=rules, error=why
-            )
+    def _evict(self, key: _PaneKey, until: int, reason: str) -> None:
+        """Drop panes. Windows that start before `until` are aggregated from all their rows."""
+        panes = self._cached.pop(key, None)
+        if panes is None:
+            return
+        self._evicted_until[key] = until
+        rule_names = [name for name, _ in panes.readers]
+        _LOG.warning("panes evicted", action="panes_evicted", rules=rule_names, error=reason)
 
-    def _merge_windows(self, wanted: _WindowRequest) -> RuleEventRows:
-        """What the windows say."""
-        rows = self._cached[wanted.key].rows
-        if not rows:
+    def _merge_windows(self, request: _WindowRequest) -> RuleEventRows:
+        tables = self._cached[request.key].tables
+        if not tables:
             return []
-        size, slide, offset = wanted.paned.window
-        low = _MIN_TIME if wanted.since is None else _round_up(wanted.since, slide, offset)
-        sql = self._local.register_constants(wanted.batch).join(wanted.paned.merge)
-        return parse_event_rows(
-            wanted.batch,
-            self._local.query(
-                sql, {sql_names.PANES_TABLE: rows[0]}, {"low": low, "high": wanted.until - size}
-            ),
-        )
+        query = request.paned_query
+        size, slide, offset = query.window
+        first_start = _MIN_TIME
+        if request.since is not None:
+            first_start = _round_up(request.since, slide, offset)
+        bounds = {"low": first_start, "high": request.until - size}
+        sql = self._local.register_constants(request.batch).join(query.merge)
+        windows = self._local.query(sql, {sql_names.PANES_TABLE: tables[0]}, bounds)
+        return parse_event_rows(request.batch, windows)
 
 
-def _build_request(group: RuleBatch, part: RuleSlice) -> _WindowRequest | None:
-    """None: its windows do not slide."""
-    paned = group.duckdb_query.paned_query
-    if paned is None or part.input_high is None:
+def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | None:
+    """The windows of a batch in the input of a slice; None: its windows do not slide."""
+    paned_query = batch.duckdb_query.paned_query
+    if paned_query is None or rule_slice.input_high is None:
         return None
-    rules = [part.rules[place] for place in group.rule_indexes]
-    # With constants in them panes are those of these rules, by place.
-    own = (
-        tuple((place, rule.key) for place, rule in zip(group.rule_indexes, rules, strict=True))
-        if len(paned.partial) > 1
-        else ()
-    )
+    rules = [rule_slice.rules[index] for index in batch.rule_indexes]
+    # Panes that depend on constants belong to these rules at these positions.
+    rule_keys: tuple[tuple[int, _RuleKey], ...] = ()
+    if len(paned_query.partial) > 1:
+        keys = (rule.key for rule in rules)
+        rule_keys = tuple(zip(batch.rule_indexes, keys, strict=True))
     (stream,) = rules[0].shape.streams
-    offset = paned.window[2]
-    since = None if part.input_low is None else _round_up(part.input_low, paned.pane_length, offset)
-    to = part.input_high - (part.input_high - offset) % paned.pane_length
+    _, _, offset = paned_query.window
+    pane_length = paned_query.pane_length
+    until = rule_slice.input_high - (rule_slice.input_high - offset) % pane_length
+    since = None
+    if rule_slice.input_low is not None:
+        since = _round_up(rule_slice.input_low, pane_length, offset)
+        until = max(until, since)
     return _WindowRequest(
-        group, paned, (paned.partial, own), stream, since, to if since is None else max(to, since)
+        batch=batch,
+        paned_query=paned_query,
+        key=(paned_query.partial, rule_keys),
+        stream=stream,
+        since=since,
+        until=until,
     )
 
 
-def _round_up(moment: int, step: int, offset: int) -> int:
-    """The next multiple of a step, from an offset on."""
-    return moment + (offset - moment) % step
+def _round_up(time: int, step: int, offset: int) -> int:
+    """The first of the times `offset` plus multiples of `step` that is not before `time`."""
+    return time + (offset - time) % step

@@ -1,8 +1,14 @@
-"""Which rules are due over which slice of event time, and one statement that judges them all. Pure."""
+"""Which rules are due over which slice of event time. No I/O.
+
+A rule is settled up to an event time: no event before it is missing, and none will change. Rules
+with the same shape that are settled up to the same time form a cohort. When the watermarks of its
+streams advance, a cohort becomes due over a slice of event time.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 from sqlglot import exp
 
@@ -13,7 +19,7 @@ from recall.query import PhysicalTables, Shape, Tables, bind_query
 
 @dataclass(frozen=True, eq=False)
 class ActiveRule:
-    """A rule that runs: its definition, what it may name, its shape. Each is equal to itself alone."""
+    """A rule in use: its definition, the tables it may name, its shape. Compared by identity."""
 
     definition: Definition
     tables: Tables
@@ -25,16 +31,33 @@ class ActiveRule:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Its name and version."""
+        """Name and version."""
         return self.name, self.definition.version
+
+    def bind_event_query(self) -> exp.Query:
+        """The event query over the views of the evaluation, see `input_view`."""
+        views = {name: input_view(name) for name in self.tables.streams}
+        for name in self.tables.relations:
+            views[name] = f"relation_{name}"
+        event_sql = build_event_sql(self.definition.rule, self.tables)
+        return bind_query(event_sql, self.tables, PhysicalTables(views))
+
+
+def input_view(stream: str) -> str:
+    """The table or view that holds the rows of a stream while rules are evaluated."""
+    return f"in_{stream}"
+
+
+RuleGroup = tuple[Sequence[ActiveRule], int | None]
+"""Rules of one shape, and the event time (microseconds) up to which they are settled."""
 
 
 @dataclass(frozen=True)
 class RuleCohort:
-    """Rules of one shape that are settled up to the same event time (microseconds; None: not at
-    all).
+    """Rules of one shape that are settled up to the same event time.
 
-    They are decided about as one, so that a thousand rules cost a batch hardly more than one does.
+    Microseconds; None: not at all. Decisions are made per cohort, so that a thousand rules cost a
+    batch hardly more than a single one.
     """
 
     shape: Shape
@@ -42,49 +65,51 @@ class RuleCohort:
     rules: tuple[ActiveRule, ...]
 
     def select(self, predicate: Callable[[ActiveRule], bool]) -> "RuleCohort":
-        """Those of the rules that are wanted."""
+        """The cohort reduced to the rules that satisfy a predicate."""
         rules = tuple(filter(predicate, self.rules))
-        return self if len(rules) == len(self.rules) else replace(self, rules=rules)
+        if len(rules) == len(self.rules):
+            return self
+        return replace(self, rules=rules)
 
 
-def build_cohorts(places: Iterable[tuple[Sequence[ActiveRule], int | None]]) -> list[RuleCohort]:
-    """Rules of one shape each, with how far these are settled, in as few groups as there may be."""
-    groups: dict[tuple[Shape, int | None], list[Sequence[ActiveRule]]] = {}
-    for rules, settled_to in places:
+def build_cohorts(groups: Iterable[RuleGroup]) -> list[RuleCohort]:
+    """Merge groups of rules into as few cohorts as possible. Empty groups are ignored."""
+    groups_by_key: dict[tuple[Shape, int | None], list[Sequence[ActiveRule]]] = {}
+    for rules, settled_to in groups:
         if rules:
-            groups.setdefault((rules[0].shape, settled_to), []).append(rules)
-    return [RuleCohort(*place, concatenate_rules(members)) for place, members in groups.items()]
+            groups_by_key.setdefault((rules[0].shape, settled_to), []).append(rules)
+    cohorts: list[RuleCohort] = []
+    for (shape, settled_to), rule_groups in groups_by_key.items():
+        cohorts.append(RuleCohort(shape, settled_to, _concatenate(rule_groups)))
+    return cohorts
 
 
 def advance_cohorts(
-    cohorts: Iterable[RuleCohort], evaluated: Collection[str], high: int
+    cohorts: Iterable[RuleCohort], rule_names: Collection[str], settled_to: int
 ) -> list[RuleCohort]:
-    """Where rules stand once some of them, by name, are settled up to `high`."""
-    places: list[tuple[Sequence[ActiveRule], int | None]] = []
-    for standing in cohorts:
-        on = standing.select(lambda rule: rule.name in evaluated).rules
-        places.append((on, high))
-        if len(on) < len(standing.rules):
-            places.append(
-                (
-                    standing.select(lambda rule: rule.name not in evaluated).rules,
-                    standing.settled_to,
-                )
-            )
-    return build_cohorts(places)
+    """The cohorts after some of their rules have been settled up to `settled_to`."""
+    groups: list[RuleGroup] = []
+    for cohort in cohorts:
+        settled = cohort.select(lambda rule: rule.name in rule_names).rules
+        groups.append((settled, settled_to))
+        if len(settled) < len(cohort.rules):
+            unsettled = cohort.select(lambda rule: rule.name not in rule_names).rules
+            groups.append((unsettled, cohort.settled_to))
+    return build_cohorts(groups)
 
 
-def concatenate_rules(parts: Sequence[Sequence[ActiveRule]]) -> tuple[ActiveRule, ...]:
-    """All of them, in order."""
-    return tuple(parts[0]) if len(parts) == 1 else tuple(rule for part in parts for rule in part)
+def _concatenate(rule_groups: Sequence[Sequence[ActiveRule]]) -> tuple[ActiveRule, ...]:
+    if len(rule_groups) == 1:
+        return tuple(rule_groups[0])  # the same object for a tuple: most cohorts do not change
+    return tuple(chain.from_iterable(rule_groups))
 
 
 @dataclass(frozen=True)
 class RuleSlice:
-    """Rules whose rows with ts in [low, high) are judged together, from input in [input_low,
-    input_high).
+    """Rules that are evaluated together for events with ts in [low, high).
 
-    Microseconds of event time; None: no bound.
+    Their input are rows with event times in [input_low, input_high). Microseconds of event time;
+    None: unbounded.
     """
 
     rules: tuple[ActiveRule, ...]
@@ -96,145 +121,47 @@ class RuleSlice:
     @property
     def streams(self) -> frozenset[str]:
         """The streams that the rules read."""
-        return frozenset().union(*{rule.shape.streams for rule in self.rules})
+        return frozenset(chain.from_iterable(rule.shape.streams for rule in self.rules))
 
     def select_event_rows(self, event_rows: Sequence[EventRow]) -> list[EventRow]:
-        """Those in the slice of what was found in its input."""
-        low, high = self.low, self.high
-        return [
-            f for f in event_rows if (low is None or f.ts >= low) and (high is None or f.ts < high)
-        ]
-
-
-def horizon(shape: Shape, watermarks: Mapping[str, int | None]) -> int | None:
-    """Rows of a rule with ts before this event time are complete. None: a stream of it has not
-    begun.
-    """
-    low: int | None = None
-    for stream in shape.streams:
-        mark = watermarks.get(stream)
-        if mark is None:
-            return None
-        low = mark if low is None else min(low, mark)
-    return None if low is None else low - shape.lag
+        """The event rows with ts in [low, high)."""
+        low = self.low
+        high = self.high
+        selected: Sequence[EventRow] = event_rows
+        if low is not None:
+            selected = [row for row in selected if row.ts >= low]
+        if high is not None:
+            selected = [row for row in selected if row.ts < high]
+        return list(selected)
 
 
 def due_slices(
     cohorts: Iterable[RuleCohort], watermarks: Mapping[str, int | None]
 ) -> list[RuleSlice]:
-    """The slices that can be settled now. Rules with the same bounds and reach share a slice, thus
-    a statement.
+    """The slices that can be settled at these watermarks (microseconds, by stream).
+
+    Cohorts with the same bounds, reach and lag share a slice, and thus a statement.
     """
     groups: dict[tuple[int | None, int, int, int], list[Sequence[ActiveRule]]] = {}
-    for standing in cohorts:
-        low, shape = standing.settled_to, standing.shape
-        high = horizon(shape, watermarks)
-        if high is None or (low is not None and high <= low):
+    for cohort in cohorts:
+        low = cohort.settled_to
+        shape = cohort.shape
+        high = shape.horizon(watermarks)
+        if high is None:
             continue
-        if shape.closes_window(None if low is None else low + shape.lag, high + shape.lag):
-            groups.setdefault((low, high, shape.reach, shape.lag), []).append(standing.rules)
-    return [
-        RuleSlice(
-            concatenate_rules(members), low, high, None if low is None else low - reach, high + lag
-        )
-        for (low, high, reach, lag), members in groups.items()
-    ]
-
-
-def view_name(stream: str) -> str:
-    """The table in which the rows of a stream stand while rules are judged."""
-    return f"in_{stream}"
-
-
-def bind_event_query(rule: ActiveRule) -> exp.Query:
-    """The rule's event query over the tables at hand."""
-    names = {name: view_name(name) for name in rule.tables.streams}
-    names |= {name: f"relation_{name}" for name in rule.tables.relations}
-    return bind_query(
-        build_event_sql(rule.definition.rule, rule.tables), rule.tables, PhysicalTables(names)
-    )
-
-
-def build_branches(rules: Sequence[tuple[int, ActiveRule, exp.Query]]) -> list[str]:
-    """Queries for all rules, each with its number: columns `rule` (that number), `ts`, `attributes`
-    (a JSON object).
-
-    Simple filters over one stream become arms of one projection over one scan; each of the others
-    is its own.
-    """
-    filters: dict[str, list[str]] = {}
-    made: list[str] = []
-    for index, rule, query in rules:
-        arm = _build_filter_arm(index, rule, query)
-        if arm is None:
-            made.append(_build_branch(index, rule.definition.columns, query))
-        else:
-            filters.setdefault(query.args["from_"].this.sql(dialect="spark"), []).append(arm)
-    for source, arms in filters.items():
-        found = f"explode(filter(array({', '.join(arms)}), found -> found IS NOT NULL)) AS found"
-        made.append(f"SELECT found.* FROM (SELECT {found} FROM {source})")
-    return made
-
-
-def build_batch_branch(query: str, columns: Sequence[str]) -> str:
-    """The same for rules of one shape, from what their query yields (see
-    `recall.query.plain.Plain`).
-    """
-    row = ", ".join(f"'{name}', found.c{number}" for number, name in enumerate(columns))
-    return f"SELECT found.rule, found.ts, {_to_json_sql(row)} AS attributes FROM ({query}) AS found"
-
-
-def _build_branch(index: int, columns: Sequence[str], query: exp.Query) -> str:
-    row = ", ".join(f"'{name}', found.`{name}`" for name in columns)
-    return (
-        f"SELECT {index} AS rule, CAST(found.ts AS timestamp) AS ts, {_to_json_sql(row)} AS "
-        f"attributes "
-        f"FROM ({query.sql(dialect='spark')}) AS found"
-    )
-
-
-def _build_filter_arm(index: int, rule: ActiveRule, query: exp.Query) -> str | None:
-    """`if(condition, row, NULL)` where the query is a filter over the columns of one stream, else
-    None.
-    """
-    if not isinstance(query, exp.Select) or set(_used_clauses(query)) - {
-        "expressions",
-        "from_",
-        "where",
-    }:
-        return None
-    if not isinstance(query.args["from_"].this, exp.Table):
-        return None
-    outputs = {
-        p.alias_or_name.lower(): (p.this if isinstance(p, exp.Alias) else p)
-        for p in query.expressions
-    }
-    if set(outputs) != {name.lower() for name in (*rule.definition.columns, "ts")}:
-        return None  # a star, or names that only Spark resolves
-    made = {p.alias.lower() for p in query.expressions if isinstance(p, exp.Alias)}
-    for part in outputs.values():
-        columns = {c.name.lower() for c in part.find_all(exp.Column)}
-        if columns & made and not (isinstance(part, exp.Column)):
-            return None  # may mean the column made beside it
-    row = ", ".join(
-        f"'{name}', {outputs[name.lower()].sql(dialect='spark')}"
-        for name in rule.definition.columns
-    )
-    where = query.args.get("where")
-    condition = where.this.sql(dialect="spark") if where else "true"
-    time = outputs["ts"].sql(dialect="spark")
-    return (
-        f"if({condition}, named_struct('rule', {index}, 'ts', CAST({time} AS timestamp), "
-        f"'attributes', {_to_json_sql(row)}), NULL)"
-    )
-
-
-def _used_clauses(query: exp.Select) -> list[str]:
-    return [name for name, value in query.args.items() if value]
-
-
-def _to_json_sql(row: str) -> str:
-    options = (
-        "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
-    )
-    return f"to_json(named_struct({row}), {options})" if row else "'{}'"
+        earlier_watermark = None
+        if low is not None:
+            if high <= low:
+                continue
+            earlier_watermark = low + shape.lag
+        if shape.closes_window(earlier_watermark, high + shape.lag):
+            key = low, high, shape.reach, shape.lag
+            groups.setdefault(key, []).append(cohort.rules)
+    slices: list[RuleSlice] = []
+    for (low, high, reach, lag), rule_groups in groups.items():
+        input_low = None
+        if low is not None:
+            input_low = low - reach
+        rules = _concatenate(rule_groups)
+        slices.append(RuleSlice(rules, low, high, input_low, high + lag))
+    return slices

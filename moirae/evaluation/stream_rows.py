@@ -1,4 +1,4 @@
-"""Rows of streams as Spark sees them: what has just come, what is in memory, what lies in files."""
+"""On-time rows of streams as input of rules and contexts, from memory or from archived files."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -13,14 +13,15 @@ from archiver.ingest import ArchiveWriter
 from archiver.read import Reader, filter_time_range, read_table
 from archiver.times import micros_column
 
-# Rows that are read from files at a time.
-_TABLE_ROWS = 500_000
-# Before all time, in microseconds.
-_MIN_TIME = -(1 << 62)
+_MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
+_MIN_TIME = -(1 << 62)  # microseconds, before every event time
+
+_TimeRange = tuple[int, int]  # event time in microseconds, without the end
+_AllowedValues = Mapping[str, Sequence[Any]]  # by column; rows with other values are dropped
 
 
 class LiveStreamRows:
-    """On-time rows of the archive, for one Spark session."""
+    """Rows of the archive in the live process, which holds recent ones in memory."""
 
     def __init__(self, spark: SparkSession, archive: ArchiveWriter) -> None:
         self._spark = spark
@@ -31,84 +32,84 @@ class LiveStreamRows:
         return self._archive.tables[stream].schema.columns
 
     def select_columns(self, stream: str, rows: pa.Table | None) -> pa.Table:
-        """Rows at hand, or none."""
+        """Rows with the declared columns only. None: an empty table."""
         schema = self._archive.tables[stream].schema
-        columns = list(schema.columns)
-        return (
-            rows.select(columns)
-            if rows is not None
-            else schema.arrow_schema().empty_table().select(columns)
-        )
+        if rows is None:
+            rows = schema.arrow_schema().empty_table()
+        return rows.select(list(schema.columns))
 
     def read_range(self, stream: str, low: int | None, high: int | None) -> pa.Table | DataFrame:
-        """Rows with event times in [low, high), microseconds: where memory holds them all a table,
-        else a frame.
+        """Rows with event times in [low, high), in microseconds.
+
+        A table if memory holds all of them, else a data frame.
         """
         recent = self._archive.recent_rows[stream].read(low, high)
         if recent is not None:
             return recent
         table = self._archive.tables[stream]
-        found = read_table(self._spark, table, low, high, False, {})
-        return (
-            self.select_columns(stream, None)
-            if found is None
-            else filter_time_range(found, table.schema.time, low, high)
-        )
+        frame = read_table(self._spark, table, low, high, False, {})
+        if frame is None:
+            return self.select_columns(stream, None)
+        return filter_time_range(frame, table.schema.time, low, high)
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """The same rows, read here: at once where memory holds them all, else about so many at a
-        time.
+        """Rows with event times in [low, high), in microseconds, without Spark.
+
+        One table if memory holds all of them, else tables of about `_MAX_TABLE_ROWS` rows.
         """
         recent = self._archive.recent_rows[stream].read(low, high)
         if recent is not None:
             yield recent
             return
         table = self._archive.tables[stream]
-        files, rows = [], 0
+        time_ranges = [(_MIN_TIME, high)]
+        if low is not None:
+            time_ranges = [(low, high)]
+        paths: list[str] = []
+        row_count = 0
         for file in table.data_files(low, high):
-            files.append(file.path)
-            rows += file.rows
-            if rows >= _TABLE_ROWS:
-                yield _read_files(table, files, [(_MIN_TIME if low is None else low, high)], {})
-                files, rows = [], 0
-        yield _read_files(table, files, [(_MIN_TIME if low is None else low, high)], {})
+            paths.append(file.path)
+            row_count += file.rows
+            if row_count >= _MAX_TABLE_ROWS:
+                yield _read_files(table, paths, time_ranges, {})
+                paths = []
+                row_count = 0
+        yield _read_files(table, paths, time_ranges, {})
 
     def estimate_count(self, stream: str, low: int | None, high: int | None) -> int:
-        """About how many rows `archived` gives: those of all files that hold some of them."""
-        at_hand = self.count_in_memory(stream, low, high)
-        return (
-            sum(f.rows for f in self._archive.tables[stream].data_files(low, high))
-            if at_hand is None
-            else at_hand
-        )
+        """An upper bound of the number of rows: the rows of all files that overlap [low, high)."""
+        count = self.count_in_memory(stream, low, high)
+        if count is not None:
+            return count
+        return sum(file.rows for file in self._archive.tables[stream].data_files(low, high))
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """The same, where memory holds them all; else None."""
+        """About how many rows [low, high) has, if memory holds all of them; else None."""
         return self._archive.recent_rows[stream].estimate_rows(low, high)
 
     def rows_near(
-        self,
-        stream: str,
-        time_ranges: Sequence[tuple[int, int]],
-        allowed_values: Mapping[str, Sequence[Any]],
+        self, stream: str, time_ranges: Sequence[_TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
-        """Rows with event times in any of some spans [low, high), microseconds, read here: they are
-        few.
+        """Rows with event times in any of some ranges and allowed values.
+
+        They are read in this process, as they are few.
         """
         merged = _merge_ranges(time_ranges)
         recent = self._archive.recent_rows[stream].read(merged[0][0], merged[-1][1])
         table = self._archive.tables[stream]
         if recent is not None:
-            return self.to_frame(_filter_rows(recent, table.schema.time, merged, allowed_values))
-        return self.to_frame(_read_files(table, _paths(table, merged), merged, allowed_values))
+            rows = _filter_rows(recent, table.schema.time, merged, allowed_values)
+        else:
+            rows = _read_files(table, _paths(table, merged), merged, allowed_values)
+        return self.to_frame(rows)
 
     def to_frame(self, rows: pa.Table) -> DataFrame:
-        """An Arrow table."""
+        """A data frame of an Arrow table."""
         return self._spark.createDataFrame(rows)
 
 
 class ArchivedStreamRows:
-    """On-time rows of the archive for a process that only reads; see `Rows`."""
+    """Rows of the archive in a process that only reads it."""
 
     def __init__(self, spark: SparkSession, reader: Reader) -> None:
         self._spark = spark
@@ -119,52 +120,52 @@ class ArchivedStreamRows:
         return self._reader.schema(stream).columns
 
     def read_range(self, stream: str, low: int | None, high: int | None) -> DataFrame:
-        """Rows with event times in [low, high), microseconds."""
-        rows = self._reader.read_dataframe(self._spark, stream, low, high, False, {})
-        return filter_time_range(rows, self._reader.schema(stream).time, low, high)
+        """Rows with event times in [low, high), in microseconds."""
+        frame = self._reader.read_dataframe(self._spark, stream, low, high, False, {})
+        return filter_time_range(frame, self._reader.schema(stream).time, low, high)
 
     def rows_near(
-        self,
-        stream: str,
-        time_ranges: Sequence[tuple[int, int]],
-        allowed_values: Mapping[str, Sequence[Any]],
+        self, stream: str, time_ranges: Sequence[_TimeRange], allowed_values: _AllowedValues
     ) -> DataFrame:
-        """Rows with event times in any of some spans [low, high), microseconds, read here: they are
-        few.
+        """Rows with event times in any of some ranges and allowed values.
+
+        They are read in this process, as they are few.
         """
         table = self._reader.table(stream)
         if table is None:
             return self._spark.createDataFrame([], self._reader.schema(stream).ddl())
         merged = _merge_ranges(time_ranges)
-        return self._spark.createDataFrame(
-            _read_files(table, _paths(table, merged), merged, allowed_values)
-        )
+        rows = _read_files(table, _paths(table, merged), merged, allowed_values)
+        return self._spark.createDataFrame(rows)
 
 
-def _paths(table: StreamTable, spans: Sequence[tuple[int, int]]) -> list[str]:
-    return list(
-        dict.fromkeys(file.path for low, high in spans for file in table.data_files(low, high))
-    )
+def _paths(table: StreamTable, time_ranges: Sequence[_TimeRange]) -> list[str]:
+    """The files that overlap any of some ranges, each once."""
+    paths: dict[str, None] = {}
+    for low, high in time_ranges:
+        for file in table.data_files(low, high):
+            paths[file.path] = None
+    return list(paths)
 
 
 def _read_files(
     table: StreamTable,
     paths: Sequence[str],
-    spans: Sequence[tuple[int, int]],
-    only: Mapping[str, Sequence[Any]],
+    time_ranges: Sequence[_TimeRange],
+    allowed_values: _AllowedValues,
 ) -> pa.Table:
     columns = list(table.schema.columns)
-    parts = [table.schema.arrow_schema().empty_table().select(columns)]
+    tables = [table.schema.arrow_schema().empty_table().select(columns)]
     for path in paths:
         rows = table.read_on_time(path, columns)
-        parts.append(_filter_rows(rows, table.schema.time, spans, only))
-    return pa.concat_tables(parts).combine_chunks()
+        tables.append(_filter_rows(rows, table.schema.time, time_ranges, allowed_values))
+    return pa.concat_tables(tables).combine_chunks()
 
 
-def _merge_ranges(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that touch as one, ascending."""
-    merged: list[tuple[int, int]] = []
-    for low, high in sorted(spans):
+def _merge_ranges(time_ranges: Sequence[_TimeRange]) -> list[_TimeRange]:
+    """Disjoint ranges that cover the same time, ascending. Ranges that touch become one."""
+    merged: list[_TimeRange] = []
+    for low, high in sorted(time_ranges):
         if merged and low <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
         else:
@@ -173,11 +174,17 @@ def _merge_ranges(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _filter_rows(
-    rows: pa.Table, time: str, spans: Sequence[tuple[int, int]], only: Mapping[str, Sequence[Any]]
+    rows: pa.Table,
+    time_column: str,
+    time_ranges: Sequence[_TimeRange],
+    allowed_values: _AllowedValues,
 ) -> pa.Table:
-    for name, wanted in only.items():
-        rows = rows.filter(pc.is_in(rows[name], pa.array(wanted, rows.schema.field(name).type)))
-    ts = micros_column(rows, time)
-    place = np.searchsorted(np.array([low for low, _ in spans]), ts, side="right") - 1
-    highs = np.array([high for _, high in spans])
-    return rows.filter(pa.array((place >= 0) & (ts < highs[place])))
+    """Rows within disjoint, ascending ranges and with allowed values."""
+    for column, values in allowed_values.items():
+        value_set = pa.array(values, rows.schema.field(column).type)
+        rows = rows.filter(pc.is_in(rows[column], value_set))
+    times = micros_column(rows, time_column)
+    lows, highs = np.array(time_ranges).T
+    # The last range that starts at or before each row; -1 if there is none.
+    indexes = np.searchsorted(lows, times, side="right") - 1
+    return rows.filter(pa.array((indexes >= 0) & (times < highs[indexes])))

@@ -1,5 +1,4 @@
-"""Sample data of the workspace that `moirae init` creates: three days of four hosts, generated from
-a seed.
+"""Sample data of the workspace that `moirae init` creates: three days of four hosts, from a seed.
 
 One symptom (high CPU) has several causes, which show only in the processes of the host. Each cause
 occurs at least twice, so that the newest alert has a similar past. One host runs a backup at full
@@ -12,35 +11,31 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 Row = dict[str, str | float]
+Processes = tuple[tuple[str, str], ...]  # (process, user)
 
 SPAN = timedelta(days=3)
 CPU_INTERVAL = timedelta(minutes=5)
 PROCESS_INTERVAL = timedelta(minutes=15)
-# From the start of the processes of an incident to high CPU.
-LEAD = timedelta(minutes=20)
+LEAD = timedelta(minutes=20)  # from the start of the processes of an incident to high CPU
 
 
 @dataclass(frozen=True)
 class Host:
-    """A host in normal operation: mean CPU use in percent, and the processes that always run, as
-    (process, user).
-    """
+    """A host in normal operation."""
 
     name: str
-    cpu: float
-    processes: tuple[tuple[str, str], ...]
+    cpu: float  # mean, percent
+    processes: Processes  # those that always run
 
 
 @dataclass(frozen=True)
 class Incident:
-    """High CPU of one host, and the processes that cause it. Times count from the start of the
-    data.
-    """
+    """High CPU of one host, and the processes that cause it."""
 
     host: str
-    start: timedelta
-    duration: timedelta
-    processes: tuple[tuple[str, str], ...]
+    start: timedelta  # of high CPU, from the start of the data
+    duration: timedelta  # of high CPU
+    processes: Processes  # they start `LEAD` earlier
 
 
 HOSTS = (
@@ -56,9 +51,7 @@ _CRAWLER = (("crawler", "juniper"), ("sqlite3", "juniper"))
 _COMPRESSION = (("logsplit", "cedar"), ("gzip", "cedar"))
 
 
-def _incident(
-    hour: int, host: str, processes: tuple[tuple[str, str], ...], minutes: int
-) -> Incident:
+def _incident(hour: int, host: str, processes: Processes, minutes: int) -> Incident:
     return Incident(host, timedelta(hours=hour), timedelta(minutes=minutes), processes)
 
 
@@ -76,15 +69,15 @@ INCIDENTS = (
     _incident(60, "gamma", _BACKUP, 360),
     _incident(71, "alpha", (*_CRAWLER, ("wget", "juniper")), 35),
 )
-# A host that sends nothing for a while: (host, start, end), from the start of the data.
+# An interval in which one host sends nothing: (host, start, end), from the start of the data.
 SILENCE = ("delta", timedelta(hours=30), timedelta(hours=30, minutes=40))
 
 
 def sample_rows(end: datetime) -> Mapping[str, Sequence[Row]]:
-    """The rows of the streams `cpu` and `process` in time order, by stream name; the last ones are
-    just before `end`.
+    """The rows of the streams `cpu` and `process` in time order, by stream name.
 
-    Two calls differ only in their times, by the difference of their ends.
+    The last ones are just before `end`. Two calls differ only in their times, by the difference of
+    their ends.
     """
     start = end - SPAN
     return {"cpu": list(_cpu_rows(start)), "process": list(_process_rows(start))}
@@ -94,13 +87,14 @@ def _cpu_rows(start: datetime) -> Iterator[Row]:
     rng = random.Random(1)
     for offset in _offsets(CPU_INTERVAL):
         for host in HOSTS:
+            # Drawn for silent hosts too: the values of one host do not depend on another's silence.
             normal = rng.gauss(host.cpu, 5)
             high = rng.uniform(93, 99)
             if _is_silent(host, offset):
                 continue
-            cpu = (
-                high if any(_is_high(incident, host, offset) for incident in INCIDENTS) else normal
-            )
+            cpu = normal
+            if any(_is_high(incident, host, offset) for incident in INCIDENTS):
+                cpu = high
             yield {
                 "ts": _timestamp(start + offset),
                 "host": host.name,
@@ -132,16 +126,15 @@ def _offsets(interval: timedelta) -> Iterator[timedelta]:
 
 
 def _is_high(incident: Incident, host: Host, offset: timedelta) -> bool:
-    return (
-        incident.host == host.name and incident.start <= offset < incident.start + incident.duration
-    )
+    """Whether the incident causes high CPU of the host at this time."""
+    end = incident.start + incident.duration
+    return incident.host == host.name and incident.start <= offset < end
 
 
 def _runs(incident: Incident, host: Host, offset: timedelta) -> bool:
-    return (
-        incident.host == host.name
-        and incident.start - LEAD <= offset < incident.start + incident.duration
-    )
+    """Whether the processes of the incident run on the host at this time."""
+    end = incident.start + incident.duration
+    return incident.host == host.name and incident.start - LEAD <= offset < end
 
 
 def _is_silent(host: Host, offset: timedelta) -> bool:

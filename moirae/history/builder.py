@@ -26,13 +26,7 @@ from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
 from moirae.alerts import make_alerting_rule
 from moirae.deployments import RuleRegistry
-from moirae.evaluation import (
-    ActiveRule,
-    LiftedContextQuery,
-    context_horizon,
-    horizon,
-    prepare_context_query,
-)
+from moirae.evaluation import ActiveRule, ContextQueries
 from moirae.history.attempts import Attempts
 from moirae.history.corpus_indexes import IndexBuilder, IndexTask, corpora_of_rules
 from moirae.history.derived_streams import (
@@ -53,7 +47,7 @@ from moirae.history.plan import (
     view_end,
 )
 from moirae.history.store import ViewStore
-from moirae.rules import Definition, build_context_queries, build_rule_tables, infer_event_shape
+from moirae.rules import Definition, build_rule_tables, infer_event_shape
 from recall.corpora import CorpusKey
 from recall.query import Unsupported
 
@@ -67,15 +61,15 @@ class _VersionWithPast:
     """A running version of a rule with a past. Event times in microseconds."""
 
     rule: ActiveRule
-    context_queries: Sequence[LiftedContextQuery]
+    context_queries: ContextQueries
     live_from: int
     corpus_from: int
 
     def findable_until(self, watermarks: Mapping[str, int | None]) -> int | None:
         """The time up to which all input of events and contexts is archived, or None."""
-        until = horizon(self.rule.shape, watermarks)
-        if self.context_queries and until is not None:
-            contexts_until = context_horizon(self.rule, self.context_queries, watermarks)
+        until = self.rule.shape.horizon(watermarks)
+        if self.context_queries.queries and until is not None:
+            contexts_until = self.context_queries.horizon(watermarks)
             if contexts_until is None:
                 return None
             until = min(until, contexts_until)
@@ -240,10 +234,7 @@ class HistoryBuilder:
     ) -> _VersionWithPast:
         tables = build_rule_tables(definition.rule, times, self._relations.names)
         rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
-        queries: list[LiftedContextQuery] = []
-        for query in build_context_queries(definition):
-            queries.append(prepare_context_query(rule, query, "pending"))
-        return _VersionWithPast(rule, queries, live_from, corpus_from)
+        return _VersionWithPast(rule, ContextQueries.lift(rule), live_from, corpus_from)
 
     def _plan_view(
         self,

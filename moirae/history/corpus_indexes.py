@@ -17,7 +17,7 @@ import sql
 from archiver.chunks import Chunk
 from archiver.storage import StorageRoot
 from archiver.times import from_micros
-from moirae.rules import Definition, SimilarRecall, build_similar_question
+from moirae.rules import Definition, SimilarRecall
 from recall.corpora import Corpora, CorpusKey, build_corpus_key
 
 _LOG = structlog.get_logger()
@@ -41,7 +41,7 @@ def corpora_of_rules(definitions: Iterable[Definition]) -> list[CorpusKey]:
     for definition in definitions:
         for recall in definition.rule.spec.recall.values():
             if isinstance(recall, SimilarRecall):
-                question = build_similar_question(recall, definition)
+                question = definition.build_similar_question(recall)
                 keys[build_corpus_key(definition.name, definition.version, question)] = None
     return list(keys)
 

@@ -20,26 +20,17 @@ from pyspark.sql import SparkSession
 
 import sql
 from archiver.chunks import Chunk
-from archiver.delta import (
-    TIME_COLUMN,
-    StreamTable,
-    Vacuum,
-    derived_root,
-    open_or_create_table,
-    open_table,
-    replace_chunk,
-    version_root,
-)
+from archiver.delta import StreamTable, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import from_micros
-from moirae.evaluation import ArchivedStreamRows, horizon
+from moirae.evaluation import ArchivedStreamRows
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
 from moirae.history.plan import MAX_ATTEMPTS
 from moirae.rules import Definition, SqlRecall, build_rule_tables
-from recall.engines import compute_derived_version
+from recall.engines.derived_streams import compute_derived_version
 from recall.query import (
     PhysicalTables,
     Shape,
@@ -116,7 +107,7 @@ def next_stream_task(
     archived_chunks: Collection[int],
 ) -> DerivedStreamTask | None:
     """The newest closed chunk that is present or recent, complete, and not archived yet."""
-    complete_until = horizon(stream.shape, watermarks)
+    complete_until = stream.shape.horizon(watermarks)
     if complete_until is None:
         return None
     for chunk in sorted(chunks, key=lambda chunk: -chunk.id):
@@ -184,16 +175,20 @@ class DerivedStreamBuilder:
         for name, version in self._planning.execute(_QUERIES["versions"]).fetchall():
             if (name, version) not in needed:
                 # Touched first: after a crash both are repeated, with a new grace period.
-                as_storage(version_root(self._root, version) / "streams" / name).touch()
+                as_storage(
+                    derived_tables.version_root(self._root, version) / "streams" / name
+                ).touch()
                 self._planning.execute(_QUERIES["forget"], {"stream": name, "version": version})
                 _LOG.info("derived stream removed", action="derived_removed", stream=name)
         if time.monotonic() - self._last_cleanup < _CLEANUP_INTERVAL:
             return
         self._last_cleanup = time.monotonic()
         versions = {version for _, version in needed}
-        for version, used_at in as_storage(derived_root(self._root)).folder_use_times().items():
+        for version, used_at in (
+            as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
+        ):
             if version not in versions and now - used_at > _DELETION_GRACE:
-                as_storage(version_root(self._root, version)).remove_all()
+                as_storage(derived_tables.version_root(self._root, version)).remove_all()
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
         """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
@@ -206,8 +201,12 @@ class DerivedStreamBuilder:
         tables: list[StreamTable] = []
         try:
             for stream in streams:
-                if StreamTable.exists(version_root(self._root, stream.version), stream.name):
-                    tables.append(open_table(self._root, stream.name, stream.version))
+                if StreamTable.exists(
+                    derived_tables.version_root(self._root, stream.version), stream.name
+                ):
+                    tables.append(
+                        derived_tables.open_table(self._root, stream.name, stream.version)
+                    )
             for table in tables:
                 for chunk in table.files_by_chunk().keys() - set(retained):
                     table.delete_chunk(chunk)
@@ -238,8 +237,10 @@ class DerivedStreamBuilder:
         stream = task.stream
         try:
             rows = self._compute_rows(task, spark)
-            table = open_or_create_table(self._root, stream.name, stream.version, rows.schema)
-            replace_chunk(table, rows, task.chunk)
+            table = derived_tables.open_or_create_table(
+                self._root, stream.name, stream.version, rows.schema
+            )
+            derived_tables.replace_chunk(table, rows, task.chunk)
         except CommitConflict:
             return  # another process archived the chunk, or will
         except (
@@ -282,7 +283,7 @@ class DerivedStreamBuilder:
             versions.createOrReplaceTempView(views[name])
         query = bind_query(stream.query, stream.tables, PhysicalTables(views))
         rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
-        times = rows[TIME_COLUMN]
+        times = rows[derived_tables.TIME_COLUMN]
         mask = pc.less(times, pa.scalar(from_micros(task.high), times.type))
         if task.low is not None:
             is_after = pc.greater_equal(times, pa.scalar(from_micros(task.low), times.type))

@@ -4,21 +4,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
-import orjson
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from archiver.read import Reader
-from archiver.times import micros_column
-from moirae.alerts import Event, EventRow, deduplicate
+from moirae.alerts import Event, deduplicate
 from moirae.evaluation import (
     ActiveRule,
     ArchivedStreamRows,
     ContextEvaluator,
     EventContexts,
-    bind_event_query,
-    build_branches,
-    view_name,
+    find_archived_event_rows,
 )
 from recall.requests import RecallEvent
 
@@ -46,20 +42,7 @@ class PastFinder:
 
     def find_events(self, rule: ActiveRule, low: int | None, high: int) -> list[Event]:
         """All events with ts in [low, high), in microseconds. Their input must be archived."""
-        shape = rule.shape
-        since = None
-        if low is not None:
-            since = low - shape.reach
-        for stream in shape.streams:
-            rows = self._rows.read_range(stream, since, high + shape.lag)
-            rows.createOrReplaceTempView(view_name(stream))
-        branches = build_branches([(0, rule, bind_event_query(rule))])
-        table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
-        times = micros_column(table, "ts").tolist()
-        event_rows: list[EventRow] = []
-        for ts, attributes in zip(times, table["attributes"].to_pylist(), strict=True):
-            if (low is None or ts >= low) and ts < high:
-                event_rows.append(EventRow(ts, orjson.loads(attributes)))
+        event_rows = find_archived_event_rows(self._spark, self._rows, rule, low, high)
         return deduplicate(rule.name, rule.definition.id, rule.definition.key, event_rows)
 
     def compute_contexts(

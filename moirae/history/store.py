@@ -133,8 +133,8 @@ def _task_values(task: ViewTask) -> dict[str, Any]:
 
 def _context_columns(contexts: EventContexts) -> dict[str, Any]:
     cut = None
-    if contexts.cut:
-        cut = Jsonb(contexts.cut)
+    if contexts.truncated:
+        cut = Jsonb(contexts.truncated)
     return {
         "contexts": Jsonb(sql.replace_nul(contexts.contexts)),
         "surroundings": Jsonb(sql.replace_nul(contexts.surroundings)),

@@ -1,13 +1,15 @@
 """Inspection of a workspace: status, consistency checks, rule execution, answers about events.
 
-A module is loaded when one of its names is used: `moirae status` does not wait for the libraries
-that the checks and the explanation of rules need.
+A module is loaded when one of its names is used: `moirae ingest`, which only adds up counters, and
+`moirae status` do not wait for the libraries that the explanation of rules needs. Inside the
+modules, imports are at the top.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
     from moirae.inspect.health import assess_health, is_live_available, list_problems
@@ -17,12 +19,7 @@ if TYPE_CHECKING:
         describe_coverage,
         load_answers,
     )
-    from moirae.inspect.status import (
-        DEAD_LETTER_COUNTERS,
-        collect_status,
-        print_summary,
-        sum_accounting,
-    )
+    from moirae.inspect.status import collect_status, print_summary
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
@@ -41,11 +38,12 @@ __all__ = [
 ]
 
 _MODULES = {
+    "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
     "past_events": ("RecallAnswer", "SimilarEvent", "describe_coverage", "load_answers"),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
     "health": ("assess_health", "is_live_available", "list_problems"),
-    "status": ("DEAD_LETTER_COUNTERS", "collect_status", "print_summary", "sum_accounting"),
+    "status": ("collect_status", "print_summary"),
 }
 
 

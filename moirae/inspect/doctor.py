@@ -4,13 +4,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
 from psycopg import Connection
 from psycopg.rows import class_row
 
-from archiver.chunks import COUNT_ROWS, Chunk, ChunkState, last_deleted_chunk
+from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
 from archiver.ingest import Catalog
 from archiver.times import from_micros, micros_column
@@ -79,7 +80,7 @@ def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]
     stored_chunks: list[Chunk] = []
     for record in catalog.chunk_records():
         # Rows are counted just before a chunk is deleted.
-        if COUNT_ROWS not in record.completed_versions:
+        if not record.is_counted:
             stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
     for name, stream in settings.streams.items():
@@ -123,16 +124,16 @@ def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
                 f"chunk {after.id} is {after.state}, but the earlier chunk {before.id} is "
                 f"{before.state}"
             )
-    counts = Counter(chunk.state for chunk in chunks)
+    counts = Counter(map(attrgetter("state"), chunks))
     summary = ", ".join(f"{counts[state]} {state}" for state in _STATE_ORDER)
     return Finding("chunk states are in order of time", problems, summary)
 
 
 def _check_files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Finding:
     """The files that the table lists exist, and lie in chunks of the catalog."""
-    problems = [f"{path} is missing" for path in table.missing_files()]
-    unknown_chunks = table.files_by_chunk().keys() - {chunk.id for chunk in chunks}
-    problems += [f"chunk {chunk} is not in the catalog" for chunk in unknown_chunks]
+    problems = list(map("{} is missing".format, table.missing_files()))
+    unknown_chunks = table.files_by_chunk().keys() - set(map(attrgetter("id"), chunks))
+    problems += map("chunk {} is not in the catalog".format, unknown_chunks)
     summary = f"{len(table.data_files()):,} files"
     unreferenced = len(table.unreferenced_files())
     if unreferenced:
@@ -147,7 +148,7 @@ def _check_accounting(stream: str, ledger: Sequence[_SourceUnit]) -> Finding:
         if unit.read != accounted:
             problems.append(f"{unit.name}: {unit.read} records read, {accounted} accounted for")
     check = f"{stream}: read = archived + duplicates + dead letters, per source unit"
-    return Finding(check, problems, f"{sum(unit.read for unit in ledger):,} records")
+    return Finding(check, problems, f"{sum(map(attrgetter('read'), ledger)):,} records")
 
 
 def _check_rows(
@@ -196,7 +197,7 @@ def _compare_counts(ledger: Sequence[_SourceUnit], row_counts: Counter[int]) -> 
 
     Rows of units that were compacted count for the unit they are merged into in the ledger.
     """
-    unknown_units = row_counts.keys() - {unit.id for unit in ledger}
+    unknown_units = row_counts.keys() - set(map(attrgetter("id"), ledger))
     compacted = next((unit for unit in ledger if not unit.unit), None)
     if compacted is not None:
         for number in unknown_units:

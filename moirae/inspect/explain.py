@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import CONTEXT_ROWS, ActiveRule, RuleBatcher, bind_event_query
+from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import (
     Definition,
@@ -13,7 +13,6 @@ from moirae.rules import (
     build_questions,
     build_rule_tables,
     infer_event_shape,
-    keys_without_effect,
 )
 from recall.engines import Template, explain_engine
 from recall.query import window_specs
@@ -41,6 +40,9 @@ def explain_rule(
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
     rule = rules[name]
     questions = build_questions(rule.definition, rule.tables)
+    recalls: dict[str, Any] = {}
+    for recall, question in questions.items():
+        recalls[recall] = _explain_recall(settings, question)
     explanation = {
         "rule": name,
         "version": rule.definition.version,
@@ -48,11 +50,9 @@ def explain_rule(
         "evaluation": _explain_evaluation(settings, list(rules.values()), rule),
         "archived": _list_archived(rule),
         "contexts": _explain_contexts(rule),
-        "recalls": {
-            recall: _explain_recall(settings, question) for recall, question in questions.items()
-        },
+        "recalls": recalls,
     }
-    unused_keys = keys_without_effect(rule.definition.rule)
+    unused_keys = rule.definition.rule.keys_without_effect()
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
     return explanation
@@ -80,7 +80,7 @@ def _explain_evaluation(
         query = {
             "engine": "spark",
             "reason": batcher.explain_not_plain(rule),
-            "query": bind_event_query(rule).sql(dialect="spark"),
+            "query": rule.bind_event_query().sql(dialect="spark"),
             "constants": {},
             "shared_with": [],
         }
@@ -91,13 +91,15 @@ def _explain_evaluation(
             engine = "live process, or spark for rows that are not in memory"
             plain_query = local_query = batch.duckdb_query
         row = batch.constants.slice(batch.rule_indexes.index(index), 1).drop_columns(["rule"])
+        shared_with = []
+        for member in batch.rule_indexes:
+            if member != index:
+                shared_with.append(cohort[member].name)
         query = {
             "engine": engine,
             "query": plain_query.sql(_CONSTANTS_TABLE),
             "constants": row.to_pylist()[0],
-            "shared_with": [
-                cohort[member].name for member in batch.rule_indexes if member != index
-            ],
+            "shared_with": shared_with,
         }
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
 
@@ -129,7 +131,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
 
     `local_query`: the query of the live process, None where Spark evaluates the rule.
     """
-    windows = window_specs(bind_event_query(rule))
+    windows = window_specs(rule.bind_event_query())
     if not any(size > slide for size, slide, _ in windows):
         return {}
     if local_query is None:
@@ -149,9 +151,10 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
 
 def _list_archived(rule: ActiveRule) -> list[str]:
     derived = select_archived_streams([rule.definition], rule.tables.streams, rule.tables.relations)
-    names = [f"stream {name}" for name in sorted(rule.shape.streams)]
+    derived_names = sorted(set(map(attrgetter("name"), derived)))
+    names = list(map("stream {}".format, sorted(rule.shape.streams)))
     names.append("events")
-    names += [f"derived stream {name}" for name in sorted(set(map(attrgetter("name"), derived)))]
+    names += map("derived stream {}".format, derived_names)
     spec = rule.definition.rule.spec
     if spec.context or spec.surroundings:
         names.append("contexts of alerts")
@@ -166,7 +169,7 @@ def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
             "compared": context.is_compared,
             "within": context.within / _MICROS_PER_SECOND,
             "delay": context.delay / _MICROS_PER_SECOND,
-            "limit": CONTEXT_ROWS,
+            "limit": EventContexts.MAX_ROWS,
         }
     return contexts
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from psycopg import Connection
 
-from moirae.runtime import DiskSpace, describe_disk_problem, list_processes
+from moirae.inspect.accounting import is_balanced
+from moirae.runtime import DiskSpace, list_processes
 
 # After a live process has exited, another may be starting for this long after its last heartbeat.
 _START_GRACE = timedelta(minutes=2)
@@ -26,11 +27,6 @@ def assess_health(status: Mapping[str, Any]) -> tuple[bool, str]:
 def list_problems(status: Mapping[str, Any]) -> list[str]:
     """All problems, the most urgent first. Each states the remedy."""
     return list(_find_problems(status))
-
-
-def is_balanced(account: Mapping[str, int]) -> bool:
-    """Whether every record read is archived, a duplicate or a dead letter."""
-    return account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
 
 
 def is_live_available(connection: Connection[Any]) -> bool:
@@ -52,7 +48,7 @@ def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
         )
     for disk in map(DiskSpace.from_json, status["disks"]):
         if disk.full:
-            yield describe_disk_problem(disk)
+            yield disk.describe_problem()
     quarantined = [rule["rule"] for rule in status["rules"] if rule["state"] == "quarantined"]
     if quarantined:
         yield f"rules in quarantine: {', '.join(quarantined)}: see `moirae rules list`"

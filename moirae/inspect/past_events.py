@@ -158,7 +158,7 @@ def _comparable_probability(
 ) -> float | None:
     """See `RecallAnswer.comparable`."""
     from recall.confidence import load_calibration
-    from recall.similarity import answer_features
+    from recall.similarity.calibration_model import answer_features
 
     if row["comparable"] is not None:
         return float(row["comparable"])

@@ -3,38 +3,33 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import dict_row
 
 import sql
+from archiver.chunks import ChunkState
+from archiver.ingest import Catalog
+from archiver.storage import StorageRoot
+from archiver.times import optional_datetime
 from moirae.config import Settings
-from moirae.inspect.health import is_balanced
+from moirae.deployments import RuleRegistry
+from moirae.history import list_derived_progress, list_index_progress, list_view_progress
+from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.runtime import DiskSpace, connect_database, list_processes, open_storage
 
-if TYPE_CHECKING:
-    from archiver.chunks import ChunkState
-    from archiver.ingest import Catalog
-    from archiver.storage import StorageRoot
-
 _MAX_RULE_ERRORS = 20  # newest errors of rules in the status
-_CHUNK_STATES: tuple["ChunkState", ...] = ("present", "recent", "old", "expired")
-# Counters of dead letters, by reason.
-DEAD_LETTER_COUNTERS = ("malformed", "quarantined", "conflicts", "expired")
+_CHUNK_STATES: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
 
 
 def collect_status(
-    connection: Connection[Any], storage: "StorageRoot", disks: Sequence[DiskSpace] = ()
+    connection: Connection[Any], storage: StorageRoot, disks: Sequence[DiskSpace] = ()
 ) -> dict[str, Any]:
     """All that `moirae status -o json` shows, except problems and warnings.
 
     docs/reference/status.md describes the fields. `storage`: the archive.
     """
-    from archiver.ingest import Catalog
-    from moirae.deployments import RuleRegistry
-    from moirae.history import list_derived_progress, list_index_progress, list_view_progress
-
     catalog = Catalog(connection)
     registry = RuleRegistry(connection)
     rule_files = registry.rule_files_state()
@@ -71,11 +66,9 @@ def collect_status(
 
 
 def _collect_streams(
-    catalog: "Catalog", accounts: Sequence[Mapping[str, Any]]
+    catalog: Catalog, accounts: Sequence[Mapping[str, Any]]
 ) -> dict[str, dict[str, Any]]:
     """Counters and times of each stream of which something was read."""
-    from archiver.times import optional_datetime
-
     progress_by_stream = catalog.stream_progress()
     streams: dict[str, dict[str, Any]] = {}
     for account in accounts:
@@ -105,17 +98,6 @@ def _fetch_row(connection: Connection[Any], gateway: str, query: str) -> dict[st
 
 def _fetch_counts(connection: Connection[Any], gateway: str, query: str) -> dict[str, int]:
     return dict(connection.execute(sql.load(gateway)[query]).fetchall())
-
-
-def sum_accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Sums of records read, archived, duplicate and dead-lettered."""
-    totals = {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0}
-    for account in accounts:
-        for name in ("read", "archived", "duplicates"):
-            totals[name] += account[name]
-        for reason in DEAD_LETTER_COUNTERS:
-            totals["dead_lettered"] += account[reason]
-    return totals
 
 
 def print_summary(settings: Settings) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from datetime import datetime
 from itertools import chain
+from operator import attrgetter
 from typing import Any
 
 import structlog
@@ -24,7 +25,6 @@ from moirae.evaluation import (
     RuleEvaluator,
     advance_cohorts,
     build_cohorts,
-    horizon,
 )
 from moirae.history import undecided_duration
 from moirae.live.relations import Relations
@@ -78,11 +78,12 @@ class ActiveRules:
     @property
     def rules(self) -> list[ActiveRule]:
         """Active rules, without quarantined rules."""
-        return list(chain.from_iterable(cohort.rules for cohort in self.cohorts))
+        return list(chain.from_iterable(map(attrgetter("rules"), self.cohorts)))
 
     def watermarks(self) -> dict[str, int | None]:
         """The watermark of each stream (microseconds); None for a stream without rows."""
-        return {name: self._archive.watermark(name) for name in self._archive.tables}
+        streams = self._archive.tables.keys()
+        return dict(zip(streams, map(self._archive.watermark, streams), strict=True))
 
     # Reconciliation with the desired rules
 
@@ -124,10 +125,13 @@ class ActiveRules:
         A new version continues where its predecessor was settled. A refused rule has a deployment
         too, so that it continues from there once it is admitted. Returns the rules that started.
         """
-        definitions = {d.name: d for d in desired if d.rule.spec.enabled}
-        admitted, refusals = self._admission.admit(list(definitions.values()))
-        definitions |= {d.name: d for d in admitted}
-        versions = {name: d.version for name, d in definitions.items()}
+        enabled = [definition for definition in desired if definition.rule.spec.enabled]
+        admitted, refusals = self._admission.admit(enabled)
+        definitions: dict[str, Definition] = {}
+        versions: dict[str, str] = {}
+        for definition in (*enabled, *admitted):
+            definitions[definition.name] = definition
+            versions[definition.name] = definition.version
         for damaged_rule in damaged:
             refusals[damaged_rule.rule] = damaged_rule.reason
             versions[damaged_rule.rule] = damaged_rule.version
@@ -143,12 +147,14 @@ class ActiveRules:
                 predecessor = deployed.get(name)
                 if predecessor is not None and predecessor.version == version:
                     continue
-                definition = definitions.get(name)
+                new_definition = definitions.get(name)
                 if predecessor is not None:
                     settled_to = predecessor.settled_to
                 else:
-                    settled_to = self._initial_settled_to(definition)
-                undecided = 0 if definition is None else undecided_duration(definition)
+                    settled_to = self._initial_settled_to(new_definition)
+                undecided = 0
+                if new_definition is not None:
+                    undecided = undecided_duration(new_definition)
                 self._registry.start_version(name, version, settled_to, undecided)
                 started.add(name)
             for name, reason in refusals.items():
@@ -171,7 +177,7 @@ class ActiveRules:
         watermarks = self.watermarks()
         if definition is not None:
             with suppress(Exception):  # the definition of a refused rule may be invalid
-                return horizon(self._get_or_make_rule(definition).shape, watermarks)
+                return self._get_or_make_rule(definition).shape.horizon(watermarks)
         event_times = [time for time in watermarks.values() if time is not None]
         return min(event_times, default=None)
 
@@ -187,7 +193,9 @@ class ActiveRules:
                 rule = self._get_or_make_rule(definitions[deployment.rule])
                 active_rules.append(rule)
                 groups.append(([rule], deployment.settled_to))
-        self._rules_by_name = {rule.name: rule for rule in active_rules}
+        self._rules_by_name = dict(
+            zip(map(attrgetter("name"), active_rules), active_rules, strict=True)
+        )
         self._cohorts = build_cohorts(groups)
         self._evaluator.set_active_rules(active_rules)
         # A thousand rules are a hundred thousand long-lived objects: a collection that scans them

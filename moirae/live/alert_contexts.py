@@ -231,8 +231,8 @@ class AlertContexts:
                 "cut": None,
                 "settled": event.eid in settled_ids,
             }
-            if event_contexts.cut:
-                row["cut"] = Jsonb(event_contexts.cut)
+            if event_contexts.truncated:
+                row["cut"] = Jsonb(event_contexts.truncated)
             rows.append(row)
         with self._connection.cursor() as cursor:
             cursor.executemany(_QUERIES["put"], rows)

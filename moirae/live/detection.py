@@ -3,6 +3,8 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import chain
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -21,9 +23,7 @@ from moirae.evaluation import (
     RuleCohort,
     RuleEvaluator,
     RuleSlice,
-    concatenate_rules,
     due_slices,
-    horizon,
 )
 from moirae.history import undecided_duration
 from moirae.live.active_rules import ActiveRules
@@ -100,7 +100,7 @@ class Detector:
         """
         watermarks = self.watermarks()
         cohorts = [cohort for cohort in self._active_rules.cohorts if cohort.shape.is_stateless]
-        horizons = {cohort.shape: horizon(cohort.shape, watermarks) for cohort in cohorts}
+        horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
         new_rows: dict[str, pa.Table] = {}
         for stream in self._archive.tables:
@@ -117,9 +117,9 @@ class Detector:
                 rows = rows.filter(pa.array(is_unsettled))
             if len(rows):
                 new_rows[stream] = rows
-        cohorts = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
-        if cohorts:
-            event_rows = self._evaluate_rows(cohorts, new_rows)
+        reading = [cohort for cohort in cohorts if cohort.shape.streams & new_rows.keys()]
+        if reading:
+            event_rows = self._evaluate_rows(reading, new_rows)
             detected: list[tuple[ActiveRule, Sequence[EventRow]]] = []
             for rule, rule_rows in event_rows:
                 detected.append((rule, _rows_since(rule_rows, horizons[rule.shape])))
@@ -129,9 +129,9 @@ class Detector:
     def _evaluate_rows(
         self, cohorts: Sequence[RuleCohort], new_rows: Mapping[str, pa.Table]
     ) -> Sequence[tuple[ActiveRule, Sequence[EventRow]]]:
-        streams = frozenset().union(*(cohort.shape.streams for cohort in cohorts))
+        streams = frozenset().union(*map(attrgetter("shape.streams"), cohorts))
         inputs = {name: self._rows.select_columns(name, new_rows.get(name)) for name in streams}
-        rules = concatenate_rules([cohort.rules for cohort in cohorts])
+        rules = list(chain.from_iterable(map(attrgetter("rules"), cohorts)))
         row_count = sum(map(len, inputs.values()))
         return self._evaluator.evaluate(rules, inputs, row_count).event_rows
 
@@ -152,7 +152,7 @@ class Detector:
                 groups.setdefault(cohort.settled_to, []).append(members)
         for settled_to, rule_groups in groups.items():
             rule_slice = RuleSlice(
-                rules=concatenate_rules(rule_groups),
+                rules=tuple(chain.from_iterable(rule_groups)),
                 low=settled_to,
                 high=None,
                 input_low=settled_to,
@@ -162,7 +162,7 @@ class Detector:
 
     def _record_detected(self, event_rows: Sequence[tuple[ActiveRule, Sequence[EventRow]]]) -> None:
         """Store detected events and their provisional alerts in one transaction."""
-        if not any(rows for _, rows in event_rows):
+        if not any(map(itemgetter(1), event_rows)):
             return
         with self._connection.transaction():
             for rule, rows in event_rows:
@@ -207,7 +207,7 @@ class Detector:
 
     def newest_event_time(self) -> int | None:
         """The newest event time in the archive (microseconds); None: the archive is empty."""
-        newest = [progress.newest for progress in self._archive.progress.values()]
+        newest = map(attrgetter("newest"), self._archive.progress.values())
         return max(_present(newest), default=None)
 
     def _evict_rows(self) -> None:
@@ -252,7 +252,7 @@ class Detector:
             for rule in cohort.rules:
                 shape = rule.shape
                 is_absence = rule.definition.rule.spec.absent
-                high = horizon(shape, row_marks if is_absence else end_marks)
+                high = shape.horizon(row_marks if is_absence else end_marks)
                 assert high is not None
                 input_low = None
                 if low is not None:
@@ -293,7 +293,7 @@ class Detector:
                 versions[name] = rule.definition.version
             if versions:
                 self._registry.record_settled(versions, high, self._guard.rules_over_limit)
-        settled_names = {rule.name for rule in rule_slice.rules} - result.failed
+        settled_names = set(map(attrgetter("name"), rule_slice.rules)) - result.failed
         self._active_rules.mark_settled(settled_names, high, stored=versions.keys())
 
     def _to_events(self, rule: ActiveRule, rows: Sequence[EventRow]) -> list[Event]:

@@ -8,6 +8,7 @@ their chunk is closed.
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -86,12 +87,12 @@ class Outbox:
             return cursor.execute(self._rows_query, values).fetchall()
 
     def _to_arrow(self, rows: list[dict[str, Any]]) -> pa.Table:
-        timestamps = [row["ts"] for row in rows]
+        timestamps = list(map(itemgetter("ts"), rows))
         columns = {"ts": pa.array(timestamps, pa.timestamp("us", tz="UTC"))}
         for name in ("eid", "rule", "version"):
-            columns[name] = [str(row[name]) for row in rows]
+            columns[name] = list(map(str, map(itemgetter(name), rows)))
         for name in self._columns:
-            columns[name] = [_to_json(row[name]) for row in rows]
+            columns[name] = list(map(_to_json, map(itemgetter(name), rows)))
         return pa.table(columns)
 
 

@@ -7,23 +7,21 @@ from moirae.rules.definition import (
     build_rule_tables,
     infer_event_shape,
 )
-from moirae.rules.model import AlertSpec, RuleFile
+from moirae.rules.model import RuleFile
 from moirae.rules.parse import read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import (
     ContextQuery,
     build_context_queries,
     build_questions,
-    build_similar_question,
     lift_context_query,
 )
 from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.stored_rules import RuleAdmission
 from moirae.rules.templates import render
-from moirae.rules.unused_keys import find_unused_keys, keys_without_effect
+from moirae.rules.unused_keys import find_unused_keys
 
 __all__ = [
-    "AlertSpec",
     "ContextQuery",
     "Definition",
     "Rule",
@@ -34,12 +32,10 @@ __all__ = [
     "SqlRecall",
     "build_context_queries",
     "build_questions",
-    "build_similar_question",
     "check_rules",
     "infer_event_shape",
     "build_event_sql",
     "find_unused_keys",
-    "keys_without_effect",
     "lift_context_query",
     "read_rule_files",
     "render",

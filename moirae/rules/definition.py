@@ -6,8 +6,10 @@ from functools import cached_property
 from typing import Any
 
 from archiver.times import duration_to_micros
+from moirae.rules.questions import SimilarRecall
 from moirae.rules.rule_set import Rule
 from recall.query import Shape, Tables, infer_shape
+from recall.requests import SimilarQuestion
 
 # Absence is evaluated this many times per its duration, so a long absence costs no more than a
 # short one.
@@ -89,6 +91,29 @@ class Definition:
             id=tuple(stored["id"]),
             result_columns=result_columns,
             merged_types=stored.get("merged", {}),
+        )
+
+    def build_similar_question(self, recall: SimilarRecall) -> SimilarQuestion:
+        """The question of one of the rule's similarity recalls."""
+        similar = recall.similar
+        spec = self.rule.spec
+        contexts = similar.contexts or tuple(spec.context)
+        bandwidths: dict[str, float | None] = {}
+        for context in contexts:
+            bandwidths.update(spec.context[context].numeric)
+        feedback = None
+        if recall.feedback is not None:
+            feedback = recall.feedback.total_seconds()
+        return SimilarQuestion(
+            range=None,
+            every=recall.every.total_seconds(),
+            order=similar.order,
+            feedback=feedback,
+            contexts=contexts,
+            k=similar.k,
+            measure=similar.measure,
+            gap=duration_to_micros(similar.gap),
+            numeric=bandwidths,
         )
 
 

@@ -13,10 +13,10 @@ from typing import Any, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from moirae.config import Duration, PositiveDuration
-from moirae.documents import (
+from moirae.documents import KeyPath, format_value
+from moirae.documents.types import (
     ConfigModel,
     Flag,
-    KeyPath,
     LabelName,
     PositiveInt,
     Sql,
@@ -24,7 +24,6 @@ from moirae.documents import (
     Text,
     TextOrNumber,
     Title,
-    format_value,
     raise_problems,
 )
 from moirae.errors import TemplateFault

@@ -12,9 +12,9 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Tag
 
 from moirae.config import Duration, PositiveDuration
-from moirae.documents import (
+from moirae.documents import KeyPath
+from moirae.documents.types import (
     ConfigModel,
-    KeyPath,
     Number,
     PositiveInt,
     Sql,

@@ -18,7 +18,7 @@ from recall.query import (
     parse,
     tables_used,
 )
-from recall.requests import AnyQuestion, SimilarQuestion, SqlQuestion
+from recall.requests import AnyQuestion, SqlQuestion
 
 
 @dataclass(frozen=True)
@@ -93,29 +93,8 @@ def _build_question(
     name: str, recall: AnyRecall, definition: Definition, tables: Tables
 ) -> AnyQuestion:
     if isinstance(recall, SimilarRecall):
-        return build_similar_question(recall, definition)
+        return definition.build_similar_question(recall)
     return _build_sql_question(name, recall, definition, tables)
-
-
-def build_similar_question(recall: SimilarRecall, definition: Definition) -> SimilarQuestion:
-    """The question of a similarity recall of a rule."""
-    similar = recall.similar
-    spec = definition.rule.spec
-    contexts = similar.contexts or tuple(spec.context)
-    bandwidths: dict[str, float | None] = {}
-    for context in contexts:
-        bandwidths.update(spec.context[context].numeric)
-    return SimilarQuestion(
-        range=None,
-        every=recall.every.total_seconds(),
-        order=similar.order,
-        feedback=_to_seconds(recall.feedback),
-        contexts=contexts,
-        k=similar.k,
-        measure=similar.measure,
-        gap=duration_to_micros(similar.gap),
-        numeric=bandwidths,
-    )
 
 
 def _build_sql_question(

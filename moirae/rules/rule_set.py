@@ -28,6 +28,9 @@ _VERSION_KEYS = (
 )
 
 
+_NOT_EVALUATED = "not evaluated yet"
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """The position in a rule file that a group, rule or derived stream was read from."""
@@ -114,6 +117,21 @@ class Rule:
         """A problem at the key `path`, such as "context", "own", "sql"."""
         return _build_problem(self.origin, self.id, message, path, line, column, severity)
 
+    def keys_without_effect(self) -> dict[str, str]:
+        """The keys of the rule and its group that are set but have no effect, with the reasons."""
+        reasons = {}
+        if self.interval is not None:
+            reasons["interval"] = (
+                f"{_NOT_EVALUATED}, the key has no effect: rules are evaluated with every batch"
+            )
+        if self.spec.then:
+            reasons["then"] = f"{_NOT_EVALUATED}, the key has no effect"
+        if self.spec.delay and not _uses_delay(self.spec):
+            reasons["delay"] = (
+                "the key has no effect: no context or surrounding of the rule uses it as its delay"
+            )
+        return reasons
+
     def to_json(self) -> dict[str, Any]:
         """The rule as stored: a group with this rule alone."""
         derived = [
@@ -134,6 +152,12 @@ class Rule:
     def from_json(cls, data: Mapping[str, Any]) -> Rule:
         """Restore a rule from `to_json`. It has no origin."""
         return build_rules(Group.model_validate(data))[0]
+
+
+def _uses_delay(spec: AlertSpec) -> bool:
+    """Whether a context or surrounding has no delay of its own."""
+    queries = [*spec.context.values(), *spec.surroundings.values()]
+    return any(query.delay is None for query in queries)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,8 @@ from collections.abc import Iterator
 
 from moirae.documents import sort_problems
 from moirae.errors import Problem
-from moirae.rules.model import AlertSpec
 from moirae.rules.names import describe_path
 from moirae.rules.rule_set import Origin, Rule, RuleSet
-
-_NOT_EVALUATED = "not evaluated yet"
 
 
 def find_unused_keys(rules: RuleSet) -> tuple[Problem, ...]:
@@ -23,33 +20,11 @@ def find_unused_keys(rules: RuleSet) -> tuple[Problem, ...]:
     return sort_problems(problems)  # and unique: every rule of a group repeats the group's keys
 
 
-def keys_without_effect(rule: Rule) -> dict[str, str]:
-    """The keys of a rule and its group that are set but have no effect, with the reasons."""
-    reasons = {}
-    if rule.interval is not None:
-        reasons["interval"] = (
-            f"{_NOT_EVALUATED}, the key has no effect: rules are evaluated with every batch"
-        )
-    if rule.spec.then:
-        reasons["then"] = f"{_NOT_EVALUATED}, the key has no effect"
-    if rule.spec.delay and not _uses_delay(rule.spec):
-        reasons["delay"] = (
-            "the key has no effect: no context or surrounding of the rule uses it as its delay"
-        )
-    return reasons
-
-
 def _find_in_rule(rule: Rule, origin: Origin) -> Iterator[Problem]:
     group_origin = Origin(origin.document, origin.path[:2])
-    for key, reason in keys_without_effect(rule).items():
+    for key, reason in rule.keys_without_effect().items():
         key_origin = group_origin if key == "interval" else origin
         yield _build_warning(key_origin, key, reason)
-
-
-def _uses_delay(rule: AlertSpec) -> bool:
-    """Whether a context or surrounding has no delay of its own."""
-    queries = [*rule.context.values(), *rule.surroundings.values()]
-    return any(query.delay is None for query in queries)
 
 
 def _build_warning(origin: Origin, key: str, message: str) -> Problem:

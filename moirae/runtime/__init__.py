@@ -1,15 +1,15 @@
 """Shared by the processes of a workspace: database, roles, supervisor, logging, storage."""
 
+from moirae.runtime import logs
 from moirae.runtime.database import connect_database, release_database
 from moirae.runtime.disk_space import (
     DISK_RESERVE,
     DiskSpace,
-    describe_disk_problem,
     measure_disk_space,
 )
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
-from moirae.runtime.logs import configure_logging, tolerate_closed_stderr
+from moirae.runtime.progress import open_progress_bar
 from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
 from moirae.runtime.storage import check_storage, open_storage
@@ -24,16 +24,15 @@ __all__ = [
     "Role",
     "Signals",
     "check_storage",
-    "configure_logging",
+    "logs",
     "connect_database",
-    "describe_disk_problem",
     "record_failure",
     "list_processes",
     "measure_disk_space",
+    "open_progress_bar",
     "open_storage",
     "release_database",
     "release_embedded_database",
     "run_supervisor",
-    "tolerate_closed_stderr",
     "watch_parent",
 ]

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from moirae.config import Settings, is_url
+from moirae.config import Settings
 
 # Bytes that must stay free. Below it the server refuses rows and `moirae status` reports a problem.
 DISK_RESERVE = 512 << 20
@@ -31,6 +31,17 @@ class DiskSpace:
     def full(self) -> bool:
         """Whether fewer bytes than the reserve are free."""
         return self.free_bytes < self.reserve_bytes
+
+    def describe_problem(self) -> str:
+        """The message of `moirae status` if the file system is full."""
+        free = self.free_bytes // _MIB
+        reserve = self.reserve_bytes // _MIB
+        parts = ", ".join(self.holds)
+        return (
+            f"disk space is low: {free:,} MiB free at {self.path} ({parts}), "
+            f"at least {reserve:,} MiB are needed; posted rows are refused: "
+            "free some space, or move `home` or `archive` to another disk"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The form of `moirae status -o json`."""
@@ -70,23 +81,11 @@ def measure_disk_space(settings: Settings, reserve: int = DISK_RESERVE) -> list[
     return disks
 
 
-def describe_disk_problem(disk: DiskSpace) -> str:
-    """The message of `moirae status` for a full file system."""
-    free = disk.free_bytes // _MIB
-    reserve = disk.reserve_bytes // _MIB
-    parts = ", ".join(disk.holds)
-    return (
-        f"disk space is low: {free:,} MiB free at {disk.path} ({parts}), "
-        f"at least {reserve:,} MiB are needed; posted rows are refused: "
-        "free some space, or move `home` or `archive` to another disk"
-    )
-
-
 def _folders(settings: Settings) -> Iterator[tuple[str, Path]]:
     home = Path(settings.home)
     yield "home", home
-    if not is_url(settings.archive):
-        yield "archive", Path(settings.archive)
+    if settings.local_archive is not None:
+        yield "archive", settings.local_archive
     yield "landing folder", home / "landing"
 
 

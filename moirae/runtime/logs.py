@@ -3,13 +3,25 @@
 import json
 import os
 import sys
-from collections.abc import MutableMapping
-from typing import Any, Literal, TextIO, cast
+from collections.abc import Callable, Iterator, MutableMapping
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, TextIO, cast
 
 import structlog
 
-LogFormat = Literal["auto", "text", "json"]
-"""`auto`: text on a terminal, JSON elsewhere."""
+
+class LogFormat(StrEnum):
+    """Formats of log lines."""
+
+    AUTO = "auto"
+    """Text if standard error is a terminal, else JSON."""
+    TEXT = "text"
+    JSON = "json"
+
+
+# Prints one log line in place of standard error while a progress bar is on the same terminal.
+_print_line: Callable[[str], None] | None = None
 
 # Keys of an event that a text line does not repeat as key=value.
 _TEXT_LINE_KEYS = frozenset({"timestamp", "level", "event", "action", "exception"})
@@ -60,10 +72,38 @@ def tolerate_closed_stderr() -> None:
     sys.stderr = cast(TextIO, _Stderr(sys.stderr))
 
 
-def configure_logging(log_format: LogFormat = "auto") -> None:
+class _LogStream:
+    """Standard error for log lines: `print_logs_with` redirects them while it is active."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        """Write a whole log line with its line break."""
+        if _print_line is not None:
+            _print_line(text.removesuffix("\n"))
+        else:
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        """As `TextIO.flush`."""
+        self._stream.flush()
+
+
+def effective_log_format(log_format: LogFormat) -> LogFormat:
+    """The format itself; for `auto` the one that standard error calls for."""
+    if log_format is not LogFormat.AUTO:
+        return log_format
+    if sys.stderr.isatty():
+        return LogFormat.TEXT
+    return LogFormat.JSON
+
+
+def configure_logging(log_format: LogFormat = LogFormat.AUTO) -> None:
     """Write log events to standard error. Control characters are escaped in both formats."""
-    as_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
-    renderer = _render_text if as_text else structlog.processors.JSONRenderer()
+    renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
+    if effective_log_format(log_format) is LogFormat.TEXT:
+        renderer = _render_text
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -71,21 +111,34 @@ def configure_logging(log_format: LogFormat = "auto") -> None:
             structlog.processors.format_exc_info,
             renderer,
         ],
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        # One write for each line: processes that share a terminal or file do not mix their lines.
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _LogStream(sys.stderr))),
     )
+
+
+@contextmanager
+def print_logs_with(print_line: Callable[[str], None]) -> Iterator[None]:
+    """Hand each log line, without its line break, to a function that keeps a progress bar whole."""
+    global _print_line
+    previous = _print_line
+    _print_line = print_line
+    try:
+        yield
+    finally:
+        _print_line = previous
 
 
 def _render_text(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
     """One line: time (UTC), level, message, key=value pairs; then the traceback, if any."""
     time = event["timestamp"][11:19]
     level = event["level"].upper()
-    parts = [f"{time}Z {level:<7} {_escape(str(event['event']))}"]
+    parts = [f"{time}Z {level:<7} {escape_line(str(event['event']))}"]
     for key, value in event.items():
         if key not in _TEXT_LINE_KEYS:
             parts.append(f"{key}={_quote(value)}")
     lines = ["  ".join(parts)]
     for line in event.get("exception", "").splitlines():
-        lines.append(f"    {_escape(line)}")
+        lines.append(f"    {escape_line(line)}")
     return "\n".join(lines)
 
 
@@ -98,8 +151,8 @@ def _quote(value: Any) -> str:
     return json.dumps(text)
 
 
-def _escape(text: str) -> str:
-    """Text in ASCII without control characters."""
+def escape_line(text: str) -> str:
+    """A line in ASCII without control characters."""
     if text.isascii() and text.isprintable():
         return text
     return json.dumps(text)[1:-1]

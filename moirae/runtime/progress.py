@@ -1,19 +1,64 @@
-"""Progress lines on standard error while a workspace starts or drains."""
+"""Progress of long operations: a bar on a terminal, or lines on standard error."""
 
+import os
 import sys
 import time
-from contextlib import suppress
-from typing import Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import IO, TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import Connection
+from rich.console import Console
+from rich.text import Text
 
 import sql
+from moirae.runtime.logs import print_logs_with
 from moirae.runtime.roles import list_processes
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _FIRST_INTERVAL = 3.0  # seconds between the first two lines
 _MAX_INTERVAL = 30.0  # seconds
 _INTERVAL_GROWTH = 1.2  # factor: lines become rarer the longer a drain takes
+
+
+@contextmanager
+def open_progress_bar(console: Console) -> "Iterator[Progress]":
+    """A progress bar that is erased at the end. Nothing is drawn if the console is not a terminal.
+
+    While it is drawn, log lines, standard output and standard error that go to the same terminal
+    are printed above it.
+    """
+    from rich.progress import Progress  # loaded here: most commands have no progress bar
+
+    shares_stderr = console.is_terminal and _is_same_file(console.file, sys.stderr)
+    progress = Progress(
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+        redirect_stdout=console.is_terminal and _is_same_file(console.file, sys.stdout),
+        redirect_stderr=shares_stderr,
+    )
+    with ExitStack() as stack:
+        if shares_stderr:
+            stack.enter_context(print_logs_with(partial(_print_unwrapped, console)))
+        yield stack.enter_context(progress)
+
+
+def _print_unwrapped(console: Console, line: str) -> None:
+    """Print a line that the terminal itself wraps: a copied JSON line remains one line."""
+    console.print(Text(line), soft_wrap=True)
+
+
+def _is_same_file(first: IO[str], second: IO[str]) -> bool:
+    """Whether both write to the same terminal or file; False for streams in memory."""
+    try:
+        return os.path.sameopenfile(first.fileno(), second.fileno())
+    except (OSError, ValueError):  # not a file, or closed
+        return False
 
 
 class ProgressReporter:

@@ -19,6 +19,7 @@ from psycopg import Connection
 import sql
 from moirae.config import Settings
 from moirae.runtime import database, storage
+from moirae.runtime.logs import LogFormat
 from moirae.runtime.progress import ProgressReporter
 from moirae.runtime.roles import ReconnectingRole
 from moirae.runtime.signals import Signals
@@ -124,17 +125,18 @@ def run_supervisor(
     drain: bool,
     request_reload: Callable[[Connection[Any]], object],
     parent: int | None = None,
+    log_format: LogFormat = LogFormat.AUTO,
 ) -> int:
     """Run the workspace until a signal or, with `drain`, until all input is settled.
 
     `request_reload` is called with a connection at each SIGHUP. `parent`: the ID of a process whose
-    exit stops the workspace. Returns an exit code.
+    exit stops the workspace. `log_format`: of the processes it starts. Returns an exit code.
     """
     storage.check_storage(settings)
     role = ReconnectingRole(partial(database.connect_database, settings, "up"), "up", timeout=0.0)
     signals = Signals(reloads=True)
     watch_parent(parent, signals.stop, _SHUTDOWN_TIMEOUT + _PARENT_EXIT_GRACE)
-    children = _make_children(settings, drain)
+    children = _make_children(settings, drain, log_format)
     role.heartbeat("running")
     supervisor = _Supervisor(children, role, signals, request_reload, drain)
     try:
@@ -149,17 +151,17 @@ def run_supervisor(
         role.connection.close()
 
 
-def _make_children(settings: Settings, drain: bool) -> list[ChildProcess]:
+def _make_children(settings: Settings, drain: bool, log_format: LogFormat) -> list[ChildProcess]:
     """The processes of a workspace, the live process first. A drain needs no server."""
-    workspace = ["--workspace", str(settings.file)]
-    live_arguments = ["run", "live", *workspace]
+    options = ["--workspace", str(settings.file), "--log-format", log_format]
+    live_arguments = ["run", "live", *options]
     if drain:
         live_arguments.append("--drain")
     children = [ChildProcess("live", live_arguments, first_start_arguments=["--apply-rules"])]
     for _ in range(settings.recall.processes):
-        children.append(ChildProcess("recall", ["run", "recall", *workspace], is_vital=False))
+        children.append(ChildProcess("recall", ["run", "recall", *options], is_vital=False))
     if not drain:
-        children.append(ChildProcess("server", ["run", "server", *workspace], is_vital=False))
+        children.append(ChildProcess("server", ["run", "server", *options], is_vital=False))
     return children
 
 

@@ -1,4 +1,4 @@
-"""The HTTP server: ingest of rows, health, rules and alerts."""
+"""The HTTP server: ingest of rows, probes, rules and alerts."""
 
 from moirae.server.run import run_server
 from moirae.server.tokens import create_token, list_tokens, revoke_token

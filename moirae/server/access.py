@@ -1,9 +1,7 @@
-"""What stands before every route: who asks, from where, for what. What is not allowed here reaches
-no route.
-"""
+"""Access control in front of all routes: Host and Origin headers, request bodies, tokens."""
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import structlog
 from starlette.concurrency import run_in_threadpool
@@ -12,42 +10,42 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from moirae.errors import MoiraeError, RequestRejected
 from moirae.server import tokens
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import error_response
+from moirae.server.responses import DATABASE_RETRY, DATABASE_UNREACHABLE, error_response
 from moirae.server.tokens import TokenRole
 
 _LOG = structlog.get_logger()
 
-# Anybody may ask whether the server lives.
 _PUBLIC_PATHS = frozenset({"/-/healthy", "/-/ready"})
-# Where rows are posted to. Nothing else takes a body; one of so many digits of bytes is let be.
 _INGEST_PREFIX = "/api/v1/ingest/"
+# Only ingest requests have a body. Elsewhere a Content-Length of up to four digits is tolerated:
+# some clients send a small body with every POST.
 _MAX_LENGTH_DIGITS = 4
 _SAFE_METHODS = frozenset({"GET", "HEAD"})
+_UNIQUE_HEADERS = frozenset({b"host", b"authorization", b"origin"})
 _SECURITY_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
 )
+_MAX_LOGGED_PATH = 200  # characters
 
 
 class AccessMiddleware:
-    """Refuses hosts it is not known by, other sites' scripts, and whoever has no token for what is
-    asked.
-    """
+    """ASGI middleware that rejects unauthorized requests and adds security headers."""
 
     def __init__(self, app: ASGIApp, pool: ConnectionPool, hosts: Collection[str]) -> None:
-        """`hosts`: names beside `localhost` and addresses by which the server may be asked."""
+        """`hosts`: names accepted in the Host header, besides `localhost` and IP addresses."""
         self._app = app
         self._pool = pool
-        self._hosts = frozenset(host.lower() for host in hosts) | {"localhost"}
+        self._hosts = {host.lower() for host in hosts} | {"localhost"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Serve one request (ASGI)."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
 
-        async def answered(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = [*message.get("headers", []), *_SECURITY_HEADERS]
                 if message["status"] >= 400:
@@ -55,71 +53,90 @@ class AccessMiddleware:
                         "request refused",
                         action="request_refused",
                         method=scope["method"],
-                        path=scope["path"][:200],
+                        path=scope["path"][:_MAX_LOGGED_PATH],
                         status=message["status"],
                     )
             await send(message)
 
         try:
             await self._authorize(scope)
-        except RequestRejected as refused:
-            await error_response(refused)(scope, receive, answered)
+        except RequestRejected as rejection:
+            await error_response(rejection)(scope, receive, send_with_headers)
             return
-        await self._app(scope, receive, answered)
+        await self._app(scope, receive, send_with_headers)
 
     async def _authorize(self, scope: Scope) -> None:
-        headers: dict[bytes, bytes] = {}
-        for name, value in scope["headers"]:
-            if name in (b"host", b"authorization", b"origin") and name in headers:
-                raise RequestRejected(400, f"more than one {name.decode()} header")
-            headers[name] = value
+        """Raise `RequestRejected` unless the request is allowed."""
+        path, method = scope["path"], scope["method"]
+        headers = _read_headers(scope["headers"])
         host = headers.get(b"host", b"").decode("latin-1")
-        if not self._is_known_host(host):
-            raise RequestRejected(400, "this server is not known by that Host")
-        if scope["path"] in _PUBLIC_PATHS and scope["method"] in _SAFE_METHODS:
+        if not self._is_valid_host(host):
+            raise RequestRejected(
+                400, "invalid Host header: use an IP address, localhost or a name of server.hosts"
+            )
+        if path in _PUBLIC_PATHS and method in _SAFE_METHODS:
             return
         origin = headers.get(b"origin", b"").decode("latin-1")
         if origin and origin.partition("://")[2].lower() != host.lower():
-            raise RequestRejected(403, "not from another site")
-        if not scope["path"].startswith(_INGEST_PREFIX) and (
-            b"transfer-encoding" in headers
-            or len(headers.get(b"content-length", b"0")) > _MAX_LENGTH_DIGITS
-        ):
-            raise RequestRejected(413, "this takes no body")
-        await run_in_threadpool(
-            self._check_token, headers.get(b"authorization", b""), _required_role(scope)
-        )
+            raise RequestRejected(403, "cross-origin request refused")
+        if not path.startswith(_INGEST_PREFIX) and _has_large_body(headers):
+            raise RequestRejected(413, "this route accepts no body")
+        authorization = headers.get(b"authorization", b"")
+        await run_in_threadpool(self._check_token, authorization, _required_role(path, method))
 
-    def _is_known_host(self, host: str) -> bool:
-        """Another site's script can reach this server by a name of its own, but not by an address."""
-        name = host[1 : host.find("]")] if host.startswith("[") else host.partition(":")[0]
+    def _is_valid_host(self, host: str) -> bool:
+        """Whether the Host header is an IP address or one of our names.
+
+        A page of another site can reach this server through a DNS name of its own (DNS rebinding),
+        but not through an address.
+        """
+        if host.startswith("["):
+            name = host[1 : host.find("]")]
+        else:
+            name = host.partition(":")[0]
         try:
             ipaddress.ip_address(name)
         except ValueError:
             return name.lower() in self._hosts
         return True
 
-    def _check_token(self, authorization: bytes, needed: TokenRole) -> None:
-        scheme, _, presented = authorization.partition(b" ")
+    def _check_token(self, authorization: bytes, required_role: TokenRole) -> None:
+        """Raise `RequestRejected` unless the token has the role. Uses a database connection."""
+        scheme, _, token = authorization.partition(b" ")
+        role = None
         try:
             with self._pool.connection() as connection:
-                role = (
-                    tokens.authenticate(connection, presented.strip())
-                    if scheme.lower() == b"bearer"
-                    else None
-                )
+                if scheme.lower() == b"bearer":
+                    role = tokens.authenticate(connection, token.strip())
         except RequestRejected:
             raise
         except MoiraeError as error:
-            raise RequestRejected(503, "the database is away", 5) from error
+            raise RequestRejected(503, DATABASE_UNREACHABLE, DATABASE_RETRY) from error
         if role is None:
-            raise RequestRejected(401, "a token is needed: Authorization: Bearer …")
-        if not tokens.role_allows(role, needed):
-            raise RequestRejected(403, f"this needs the role {needed}")
+            raise RequestRejected(401, "valid token required: Authorization: Bearer TOKEN")
+        if not tokens.role_allows(role, required_role):
+            raise RequestRejected(403, f"permission denied: role {required_role} required")
 
 
-def _required_role(scope: Scope) -> TokenRole:
-    """What changes anything needs an admin, but for posting rows."""
-    if scope["method"] in _SAFE_METHODS:
+def _read_headers(pairs: Iterable[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Headers by name. Raises `RequestRejected` if one that decides on access is repeated."""
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name in _UNIQUE_HEADERS and name in headers:
+            raise RequestRejected(400, f"repeated header: {name.decode()}")
+        headers[name] = value
+    return headers
+
+
+def _has_large_body(headers: dict[bytes, bytes]) -> bool:
+    length = headers.get(b"content-length", b"0")
+    return b"transfer-encoding" in headers or len(length) > _MAX_LENGTH_DIGITS
+
+
+def _required_role(path: str, method: str) -> TokenRole:
+    """Reading needs a viewer, posting rows an operator, every other change an admin."""
+    if method in _SAFE_METHODS:
         return "viewer"
-    return "operator" if scope["path"].startswith(_INGEST_PREFIX) else "admin"
+    if path.startswith(_INGEST_PREFIX):
+        return "operator"
+    return "admin"

@@ -1,9 +1,4 @@
-"""Rows that are posted: checked, unpacked within limits, made durable in the landing folder, then
-answered.
-
-What a line holds is not judged here: that is the archive's part, which keeps what it cannot take
-as a dead letter.
-"""
+"""Ingest of posted rows: each batch is durable in the landing folder before it is acknowledged."""
 
 import asyncio
 import hashlib
@@ -11,13 +6,11 @@ import re
 import secrets
 import shutil
 import time
-import zlib
-from collections.abc import Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-import orjson
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
@@ -25,95 +18,131 @@ import sql
 from moirae.errors import RequestRejected
 from moirae.runtime import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
+from moirae.server.request_body import BodyFormat, decompress, parse_content_headers, split_rows
 
 _QUERIES = sql.load("pushes")
-BodyFormat = Literal["json", "jsonl", "csv"]
-"""One value, a list or an object; a row on each line; the same with a header line."""
 
 _KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,128}")
-_FORMATS_BY_MEDIA_TYPE: dict[str, BodyFormat] = {
-    "application/json": "json",
-    "application/x-ndjson": "jsonl",
-    "application/jsonl": "jsonl",
-    "text/csv": "csv",
-}
-# Packed parts that a body may be joined of.
-_MAX_GZIP_MEMBERS = 64
+_NAME_PREFIX = "push-"  # of batches; keeps the names apart from those of `moirae ingest`
+_BACKLOG_MAX_AGE = 0.5  # seconds before the landing folder is scanned again
+_BUSY_RETRY = 1  # seconds after which a client may retry
+_BACKLOG_RETRY = 5  # seconds
+_DISK_RETRY = 30  # seconds
 
 
 @dataclass(frozen=True)
 class IngestLimits:
-    """What is accepted. Bytes: of a body, of the same unpacked, of what a stream may have waiting,
-    and what stays free on the disk; rows of a body; batches of a stream that may wait; bodies read
-    at once; seconds for one.
-    """
+    """Limits of the server; pending data is data that is not archived yet."""
 
     max_body_bytes: int = 8 << 20
     max_unpacked_bytes: int = 16 << 20
-    max_rows: int = 100_000
-    max_pending_bytes: int = 256 << 20
-    max_pending_batches: int = 2_000
+    max_rows: int = 100_000  # of a batch
+    max_pending_bytes: int = 256 << 20  # of a stream
+    max_pending_batches: int = 2_000  # of a stream
     disk_reserve_bytes: int = DISK_RESERVE
-    max_concurrent: int = 8
-    read_timeout: float = 30.0
+    max_concurrent: int = 8  # requests
+    read_timeout: float = 30.0  # seconds to receive a body
+
+
+@dataclass(frozen=True)
+class _Backlog:
+    """Pending data of a stream as of a time of the monotonic clock."""
+
+    measured_at: float
+    batch_count: int
+    byte_count: int
 
 
 class IngestHandler:
-    """Takes batches for the streams that are posted to."""
+    """Accepts batches of rows for the streams with an HTTP source."""
 
     def __init__(
-        self, home: Path, streams: list[str], pool: ConnectionPool, limits: IngestLimits
+        self, home: Path, streams: Collection[str], pool: ConnectionPool, limits: IngestLimits
     ) -> None:
         self._home = home
-        # With a database of one's own nobody else may have made it yet.
+        # Without an embedded database the server may be the first process of a workspace.
         home.mkdir(parents=True, exist_ok=True)
-        self._landing_folders = {name: LandingFolder(home, name) for name in streams}
+        self._landing_folders = {stream: LandingFolder(home, stream) for stream in streams}
         self._pool = pool
         self._limits = limits
-        self._active_reads = 0
-        self._backlog: dict[str, tuple[float, int, int]] = {}
+        self._active_requests = 0
+        self._backlogs: dict[str, _Backlog] = {}
         for landing in self._landing_folders.values():
-            landing.remove_unfinished("push-")
+            landing.remove_unfinished(_NAME_PREFIX)
 
     async def accept_batch(self, stream: str, request: Request) -> dict[str, Any]:
-        """The answer to a post, given when its rows are durable. Raises `Refused`."""
+        """Store the posted batch durably and return the answer. Raises `RequestRejected`."""
         landing = self._landing_folders.get(stream)
         if landing is None:
-            raise RequestRejected(404, "no stream of that name takes posted rows")
-        form, packed = _parse_content_headers(request.headers)
+            raise RequestRejected(404, "no stream of this name accepts posted rows")
+        body_format, compressed = parse_content_headers(request.headers)
         key = request.headers.get("idempotency-key")
         if key is not None and _KEY_PATTERN.fullmatch(key) is None:
             raise RequestRejected(
-                400, "an Idempotency-Key is 1 to 128 printable ASCII characters, without spaces"
+                400,
+                "invalid Idempotency-Key: use 1 to 128 printable ASCII characters without spaces",
             )
         length = request.headers.get("content-length", "0")
         if not length.isdigit() or int(length) > self._limits.max_body_bytes:
-            raise RequestRejected(413, f"a body has at most {self._limits.max_body_bytes} bytes")
-        if self._active_reads >= self._limits.max_concurrent:
-            raise RequestRejected(503, "too many posts at once", 1)
-        self._active_reads += 1
+            raise self._body_too_large()
+        if self._active_requests >= self._limits.max_concurrent:
+            raise RequestRejected(503, "too many concurrent ingest requests", _BUSY_RETRY)
+        self._active_requests += 1
         try:
             await run_in_threadpool(self._check_capacity, landing)
             body = await self._read_body(request)
-            return await run_in_threadpool(self._store_batch, landing, form, packed, key, body)
+            return await run_in_threadpool(
+                self._store_batch,
+                landing,
+                body_format=body_format,
+                compressed=compressed,
+                key=key,
+                body=body,
+            )
         finally:
-            self._active_reads -= 1
-
-    def _check_capacity(self, landing: LandingFolder) -> None:
-        """Raises `Refused` where the disk or the live process has enough to do."""
-        if self.disk_is_full():
-            raise RequestRejected(503, "the disk is full but for its reserve", 30)
-        seen, count, size = self._backlog.get(landing.stream, (0.0, 0, 0))
-        if time.monotonic() - seen > 0.5:
-            waiting = landing.pending_batches()
-            count, size = len(waiting), sum(landed.size for landed in waiting)
-            self._backlog[landing.stream] = (time.monotonic(), count, size)
-        if size > self._limits.max_pending_bytes or count > self._limits.max_pending_batches:
-            raise RequestRejected(429, f"{count} batches of this stream wait to be archived", 5)
+            self._active_requests -= 1
 
     def disk_is_full(self) -> bool:
-        """Whether nothing but the reserve is left where the workspace lies."""
+        """Whether the disk of the workspace has no more free space than the reserve."""
         return shutil.disk_usage(self._home).free < self._limits.disk_reserve_bytes
+
+    def delete_expired_keys(self) -> None:
+        """Delete idempotency keys that are older than their retention period."""
+        with self._pool.connection() as connection:
+            connection.execute(_QUERIES["forget"])
+
+    def _body_too_large(self) -> RequestRejected:
+        return RequestRejected(413, f"body too large: limit {self._limits.max_body_bytes} bytes")
+
+    def _check_capacity(self, landing: LandingFolder) -> None:
+        """Raise `RequestRejected` if the disk is full or too much data of the stream is pending."""
+        if self.disk_is_full():
+            raise RequestRejected(503, "disk full: only the reserve is free", _DISK_RETRY)
+        backlog = self._measure_backlog(landing)
+        if (
+            backlog.byte_count > self._limits.max_pending_bytes
+            or backlog.batch_count > self._limits.max_pending_batches
+        ):
+            raise RequestRejected(
+                429,
+                f"too many pending batches: {backlog.batch_count} batches of this stream "
+                "are not archived yet",
+                _BACKLOG_RETRY,
+            )
+
+    def _measure_backlog(self, landing: LandingFolder) -> _Backlog:
+        """The backlog of a stream, at most `_BACKLOG_MAX_AGE` old."""
+        backlog = self._backlogs.get(landing.stream)
+        now = time.monotonic()
+        if backlog is None or now - backlog.measured_at > _BACKLOG_MAX_AGE:
+            batches = landing.pending_batches()
+            backlog = _Backlog(
+                measured_at=now,
+                batch_count=len(batches),
+                byte_count=sum(batch.size for batch in batches),
+            )
+            self._backlogs[landing.stream] = backlog
+        return backlog
 
     async def _read_body(self, request: Request) -> bytes:
         body = bytearray()
@@ -121,109 +150,60 @@ class IngestHandler:
             async with asyncio.timeout(self._limits.read_timeout):
                 async for part in request.stream():
                     if len(body) + len(part) > self._limits.max_body_bytes:
-                        raise RequestRejected(
-                            413, f"a body has at most {self._limits.max_body_bytes} bytes"
-                        )
+                        raise self._body_too_large()
                     body += part
         except TimeoutError:
             raise RequestRejected(
-                408, f"a body comes within {self._limits.read_timeout:.0f} seconds"
+                408, f"body not received within {self._limits.read_timeout:.0f} s"
             ) from None
         return bytes(body)
 
     def _store_batch(
-        self, landing: LandingFolder, form: BodyFormat, packed: bool, key: str | None, body: bytes
+        self,
+        landing: LandingFolder,
+        *,
+        body_format: BodyFormat,
+        compressed: bool,
+        key: str | None,
+        body: bytes,
     ) -> dict[str, Any]:
-        content = decompress(body, self._limits.max_unpacked_bytes) if packed else body
-        lines, rows = to_lines(form, content)
-        if rows > self._limits.max_rows:
-            raise RequestRejected(413, f"a batch has at most {self._limits.max_rows} rows")
-        digest = hashlib.sha256(f"{form} ".encode() + content).digest()
-        suffix = ".csv" if form == "csv" else ".jsonl"
-        name = f"push-{secrets.token_hex(16)}"
+        content = body
+        if compressed:
+            content = decompress(body, self._limits.max_unpacked_bytes)
+        lines, row_count = split_rows(body_format, content)
+        if row_count > self._limits.max_rows:
+            raise RequestRejected(413, f"too many rows: limit {self._limits.max_rows} per batch")
+        suffix = ".csv" if body_format == "csv" else ".jsonl"
+        name = f"{_NAME_PREFIX}{secrets.token_hex(16)}"
+        duplicate = False
         if key is not None:
-            # The digest is part of the name: should the key be forgotten and used again, nothing is
-            # taken for archived.
-            name = f"push-key-{hashlib.sha256(key.encode() + b' ' + digest).hexdigest()[:32]}"
-            if self._is_duplicate(landing, name, suffix, key, digest):
-                return {"stream": landing.stream, "batch": name, "rows": rows}
-        try:
-            landing.write_batch(name, suffix, lines)
-        except OSError as error:
-            raise RequestRejected(503, f"the batch cannot be kept: {error.strerror}", 30) from error
-        return {"stream": landing.stream, "batch": name, "rows": rows}
+            digest = hashlib.sha256(f"{body_format} ".encode() + content).digest()
+            # With the digest in its name, other content that reuses an expired key is not taken
+            # for a batch that is archived already.
+            key_digest = hashlib.sha256(key.encode() + b" " + digest).hexdigest()
+            name = f"{_NAME_PREFIX}key-{key_digest[:32]}"
+            duplicate = self._is_duplicate(landing, name, suffix, key=key, digest=digest)
+        if not duplicate:
+            try:
+                landing.write_batch(name, suffix, lines)
+            except OSError as error:
+                raise RequestRejected(
+                    503, f"cannot write the batch: {error.strerror}", _DISK_RETRY
+                ) from error
+        return {"stream": landing.stream, "batch": name, "rows": row_count}
 
     def _is_duplicate(
-        self, landing: LandingFolder, name: str, suffix: str, key: str, digest: bytes
+        self, landing: LandingFolder, name: str, suffix: str, *, key: str, digest: bytes
     ) -> bool:
-        """Whether the batch was accepted before. Raises `Refused` where another one was, under the
-        same key.
-        """
+        """Whether the batch was accepted before. Raises `RequestRejected` for a reused key."""
         with self._pool.connection() as connection:
             values = {"stream": landing.stream, "key": key, "digest": digest, "unit": name}
             if connection.execute(_QUERIES["remember"], values).rowcount == 1:
                 return False
             row = connection.execute(_QUERIES["digest"], values).fetchone()
             if row is not None and bytes(row[0]) != digest:
-                raise RequestRejected(409, "this Idempotency-Key was used with other content")
+                raise RequestRejected(409, "Idempotency-Key already used with different content")
             if landing.has_batch(name, suffix):
                 return True
             archived = connection.execute(_QUERIES["archived"], values).fetchone()
             return archived is not None and bool(archived[0])
-
-    def delete_expired_keys(self) -> None:
-        """Keys of long ago need not be known any more."""
-        with self._pool.connection() as connection:
-            connection.execute(_QUERIES["forget"])
-
-
-def _parse_content_headers(headers: Mapping[str, str]) -> tuple[BodyFormat, bool]:
-    """The content's form, and whether it is packed."""
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in _FORMATS_BY_MEDIA_TYPE:
-        raise RequestRejected(
-            415, f"the Content-Type is one of {', '.join(_FORMATS_BY_MEDIA_TYPE)}"
-        )
-    encoding = headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("identity", "gzip"):
-        raise RequestRejected(415, "the Content-Encoding is gzip, or there is none")
-    return _FORMATS_BY_MEDIA_TYPE[kind], encoding == "gzip"
-
-
-def decompress(body: bytes, limit: int) -> bytes:
-    """The content of a gzip body, of one or more members. Raises `Refused` before it grows beyond
-    the limit.
-    """
-    content = bytearray()
-    for _ in range(_MAX_GZIP_MEMBERS):
-        if not body:
-            return bytes(content)
-        member = zlib.decompressobj(wbits=31)
-        try:
-            content += member.decompress(body, limit + 1 - len(content))
-        except zlib.error as error:
-            raise RequestRejected(400, "the body is not gzip, or it is damaged") from error
-        if len(content) > limit:
-            raise RequestRejected(413, f"an unpacked body has at most {limit} bytes")
-        if not member.eof:
-            raise RequestRejected(400, "the gzip body breaks off")
-        body = member.unused_data
-    raise RequestRejected(400, f"the gzip body is joined of more than {_MAX_GZIP_MEMBERS} parts")
-
-
-def to_lines(body_format: BodyFormat, content: bytes) -> tuple[bytes, int]:
-    """Content with a line for each row, and how many there are. Raises `Refused` for none, or what
-    is not JSON.
-    """
-    if body_format == "json":
-        try:
-            value = orjson.loads(content)
-        except ValueError as error:
-            raise RequestRejected(400, f"the body is not JSON: {str(error)[:100]}") from None
-        rows = value if isinstance(value, list) else [value]
-        content, count = b"".join(orjson.dumps(row) + b"\n" for row in rows), len(rows)
-    else:
-        count = sum(1 for line in content.split(b"\n") if line.strip()) - (body_format == "csv")
-    if count < 1:
-        raise RequestRejected(400, "the body holds no rows")
-    return content, count

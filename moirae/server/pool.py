@@ -1,4 +1,4 @@
-"""The server's database connections: a few, shared by its threads; what is away is told as such."""
+"""Database connections of the server, shared by its threads."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,10 +10,16 @@ from psycopg import Connection, InterfaceError, OperationalError
 from moirae.config import Settings
 from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import connect_database
+from moirae.server.responses import DATABASE_RETRY, DATABASE_UNREACHABLE
+
+_CONNECTION_OPTIONS = "-c statement_timeout=10s"
 
 
 class ConnectionPool:
-    """Lends a connection to one thread at a time; as many are open as were ever needed at once."""
+    """Connections in autocommit mode, each used by one thread at a time.
+
+    A connection is opened if none is idle; the number of threads bounds their number.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -21,26 +27,28 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self) -> Iterator[Connection[Any]]:
-        """A connection in autocommit. Raises `Unreachable` where PostgreSQL is away, `Refused`
-        where it gives up a statement: it took too long, or a lock was not to be had.
+        """Use a connection for the duration of a block.
+
+        Raises `Unreachable` without a database, and `RequestRejected` if PostgreSQL cancels a
+        statement (time limit or lock).
         """
         try:
             connection = self._idle.get_nowait()
         except Empty:
-            connection = connect_database(self._settings, "server", "-c statement_timeout=10s")
+            connection = connect_database(self._settings, "server", _CONNECTION_OPTIONS)
         try:
             yield connection
         except (OperationalError, InterfaceError) as error:
             if not connection.closed:
-                raise RequestRejected(503, "the database is busy", 5) from error
-            self.close_idle()  # the others have lost their server too
-            raise Unreachable("PostgreSQL is away") from error
+                raise RequestRejected(503, "the database is busy", DATABASE_RETRY) from error
+            self.close_idle()  # the idle connections have lost their server too
+            raise Unreachable(DATABASE_UNREACHABLE) from error
         finally:
             if not connection.closed:
                 self._idle.put(connection)
 
     def close_idle(self) -> None:
-        """End those that nobody uses."""
+        """Close the connections that no thread uses."""
         with suppress(Empty):
             while True:
                 self._idle.get_nowait().close()

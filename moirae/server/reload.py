@@ -1,38 +1,43 @@
-"""Reloading rules: the live process does it, and says in the database what came of it."""
+"""Reload of the rule files: the live process does it and stores the result in the database."""
 
 import threading
 import time
 
 from moirae.deployments import RuleRegistry
 from moirae.errors import RequestRejected
-from moirae.runtime import list_processes
 from moirae.server.pool import ConnectionPool
+from moirae.server.readiness import live_process_is_running
 
-# Seconds: for the files to be checked; between two looks for the answer.
-_RELOAD_TIMEOUT, _POLL_INTERVAL = 60.0, 0.1
-# Who waits holds a thread and a connection.
+_RELOAD_TIMEOUT = 60.0  # seconds
+_POLL_INTERVAL = 0.1  # seconds
+_BUSY_RETRY = 1  # seconds after which a client may retry
+_LIVE_RETRY = 5  # seconds
+# A request that waits for the live process occupies a thread and a connection: one at a time.
 _RELOAD_LOCK = threading.Lock()
 
 
 def request_reload(pool: ConnectionPool) -> list[str]:
-    """Have the rule files looked at: what is wrong with them, nothing where they are applied.
-    Raises `Refused`.
+    """Have the live process reload the rule files, and wait for the result.
+
+    Returns the problems of the files; none if the rules are applied. Raises `RequestRejected`.
     """
     if not _RELOAD_LOCK.acquire(blocking=False):
-        raise RequestRejected(429, "the rule files are being looked at already", 1)
+        raise RequestRejected(429, "a reload is already in progress", _BUSY_RETRY)
     try:
         return _await_reload(pool)
     finally:
         _RELOAD_LOCK.release()
 
 
-def _await_reload(connections: ConnectionPool) -> list[str]:
-    with connections.connection() as connection:
-        registry = RuleRegistry(connection)
-        if not any(p["role"] == "live" and p["alive"] for p in list_processes(connection)):
+def _await_reload(pool: ConnectionPool) -> list[str]:
+    with pool.connection() as connection:
+        if not live_process_is_running(connection):
             raise RequestRejected(
-                503, "the live process does not run: rules are applied when it starts", 5
+                503,
+                "the live process is not running: rules are applied when it starts",
+                _LIVE_RETRY,
             )
+        registry = RuleRegistry(connection)
         request = registry.request_reload()
         deadline = time.monotonic() + _RELOAD_TIMEOUT
         while time.monotonic() < deadline:
@@ -41,5 +46,7 @@ def _await_reload(connections: ConnectionPool) -> list[str]:
                 return problems
             time.sleep(_POLL_INTERVAL)
     raise RequestRejected(
-        503, "the live process has not answered yet: it is asked, and will look at the files", 5
+        503,
+        f"no result from the live process within {_RELOAD_TIMEOUT:.0f} s: the request stays queued",
+        _LIVE_RETRY,
     )

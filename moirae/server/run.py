@@ -21,58 +21,59 @@ from moirae.server.pool import ConnectionPool
 
 _LOG = structlog.get_logger()
 
-# Seconds: between two signs of life; for a predecessor to end; for answers that are being given at
-# the end; between two looks for keys to forget.
-_HEARTBEAT_INTERVAL, _ROLE_TIMEOUT, _SHUTDOWN_TIMEOUT, _KEY_EXPIRY_INTERVAL = 2.0, 15.0, 5, 3600.0
+_HEARTBEAT_INTERVAL = 2.0  # seconds
+_ROLE_TIMEOUT = 15.0  # seconds to wait until a previous server process has stopped
+_SHUTDOWN_TIMEOUT = 5  # seconds for open requests
+_KEY_EXPIRY_INTERVAL = 3600.0  # seconds
+_MAX_CONNECTIONS = 200
+_KEEP_ALIVE_TIMEOUT = 5  # seconds
 
 
 def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None = None) -> None:
-    """Serve until `stop` is set. `parent`: the process with which this one ends. Raises
-    `MoiraeError`.
-    """
+    """Serve until `stop` is set or the process `parent_pid` exits. Raises `MoiraeError`."""
     watch_parent(parent_pid, stop)
     role = ReconnectingRole(partial(connect_database, settings, "server"), "server", _ROLE_TIMEOUT)
     with record_failure(role):
         if not _is_loopback(settings.server.host) and not tokens.has_active_token(role.connection):
             raise UsageError(
-                f"server.listen is {settings.server.listen}, which others can reach, and nobody "
-                f"has a token: "
-                "make one with `moirae tokens create NAME`, or listen on 127.0.0.1"
+                f"server.listen {settings.server.listen} is reachable from other machines, but "
+                "there is no token: create one with `moirae tokens create NAME`, or listen on "
+                "127.0.0.1"
             )
-        listening = _open_socket(settings)
-    connections = ConnectionPool(settings)
-    push = IngestHandler(settings.home, _http_streams(settings), connections, IngestLimits())
-    app = create_application(settings, connections, push)
-    config = uvicorn.Config(
-        app,
-        lifespan="off",
-        access_log=False,
-        log_config=None,
-        server_header=False,
-        proxy_headers=False,
-        limit_concurrency=200,
-        timeout_keep_alive=5,
-        timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
+        listening_socket = _open_socket(settings)
+    pool = ConnectionPool(settings)
+    ingest_handler = IngestHandler(settings.home, _http_streams(settings), pool, IngestLimits())
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_application(settings, pool, ingest_handler),
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_TIMEOUT,
+            timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
+        )
     )
-    server = uvicorn.Server(config)
     thread = threading.Thread(
-        target=server.run, kwargs={"sockets": [listening]}, name="server", daemon=True
+        target=server.run, kwargs={"sockets": [listening_socket]}, name="server", daemon=True
     )
     thread.start()
-    address = "{}:{}".format(*listening.getsockname()[:2])
+    address = "{}:{}".format(*listening_socket.getsockname()[:2])
     _LOG.info("server listens", action="server_listens", address=address)
     role.heartbeat(f"listening on {address}")
-    forgotten = float("-inf")
+    keys_deleted_at = float("-inf")
     try:
         while not stop.wait(_HEARTBEAT_INTERVAL) and thread.is_alive():
             role.heartbeat(f"listening on {address}")
-            if time.monotonic() - forgotten > _KEY_EXPIRY_INTERVAL:
-                forgotten = time.monotonic()
-                with suppress(Unreachable, RequestRejected):  # there is time
-                    push.delete_expired_keys()
+            if time.monotonic() - keys_deleted_at > _KEY_EXPIRY_INTERVAL:
+                keys_deleted_at = time.monotonic()
+                with suppress(Unreachable, RequestRejected):  # the next interval will do
+                    ingest_handler.delete_expired_keys()
     finally:
         server.should_exit = True
-        thread.join(2 * _SHUTDOWN_TIMEOUT)  # a request that takes longer ends with the process
+        thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
         role.mark_ended()
 
 
@@ -83,20 +84,20 @@ def _http_streams(settings: Settings) -> list[str]:
 
 
 def _open_socket(settings: Settings) -> socket.socket:
-    host, port = settings.server.host, settings.server.port
+    """A listening socket on `server.listen`. Raises `MoiraeError`."""
+    host = settings.server.host
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
+        return socket.create_server((host, settings.server.port), family=family)
     except OSError as error:
+        file = settings.file.name
         if error.errno == errno.EADDRINUSE:
             reason = (
-                "the port is in use by another program, which may be the server of another "
-                "workspace: "
-                f"stop that program, or set server.listen in {settings.file.name} to a free port"
+                "the port is in use by another program, perhaps the server of another workspace: "
+                f"stop that program, or set server.listen in {file} to a free port"
             )
         else:
-            reason = f"{error.strerror}: set server.listen in {settings.file.name} to an address of this machine"
+            reason = f"{error.strerror}: set server.listen in {file} to an address of this machine"
         raise MoiraeError(f"cannot listen on {settings.server.listen}: {reason}") from error
 
 

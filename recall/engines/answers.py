@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any
 
 import orjson
@@ -44,7 +45,7 @@ def compute_answers(
     direct_columns = template.split.direct_columns
     if direct_columns is not None and not template.split.has_sketches:
         return _direct_rows(tables, direct_columns)
-    events = [event for event, _ in partials]
+    events = list(map(itemgetter(0), partials))
     merged_values = _concat_tables(tables)
     for merge in merge_functions:
         with suppress(SparkRequired):
@@ -59,7 +60,10 @@ def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict
         for values in table.to_pylist():
             row = {name: to_json_value(values[column]) for name, column in outputs.items()}
             rows_by_event.setdefault(values[sql_names.EID], []).append(row)
-    return {eid: order_rows([(0, row) for row in rows]) for eid, rows in rows_by_event.items()}
+    answers: dict[str, AnswerRows] = {}
+    for eid, rows in rows_by_event.items():
+        answers[eid] = sorted(rows, key=orjson.dumps)
+    return answers
 
 
 def _row_order(numbered_row: tuple[int, dict[str, Any]]) -> tuple[int, bytes]:
@@ -72,7 +76,7 @@ def order_rows(numbered_rows: Iterable[tuple[int, dict[str, Any]]]) -> AnswerRow
 
     So all engines give the same answer, every time.
     """
-    return [row for _, row in sorted(numbered_rows, key=_row_order)]
+    return list(map(itemgetter(1), sorted(numbered_rows, key=_row_order)))
 
 
 def _concat_tables(tables: Sequence[pa.Table]) -> pa.Table:
@@ -95,7 +99,9 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         if math.isnan(value):
             return "NaN"
-        return "Infinity" if value > 0 else "-Infinity"
+        if value > 0:
+            return "Infinity"
+        return "-Infinity"
     if isinstance(value, datetime):
         if value.tzinfo is None:
             return value.isoformat(timespec="microseconds")

@@ -26,14 +26,16 @@ def evaluate_condition(
 ) -> bool | None:
     """See `SparkEngine.evaluate_condition`. Raises `SparkRequired`."""
     attributes = _plain_columns(question.attributes)
-    types_by_recall = {name: _plain_columns(types) for name, (_, types) in answers.items()}
+    types_by_recall: dict[str, dict[str, str]] = {}
+    for name, (_, types) in answers.items():
+        types_by_recall[name] = _plain_columns(types)
     condition = parse(f"SELECT {question.where}").expressions[0].unalias()
     type_checker = _AnswerTypeChecker({"ts": "timestamp", **attributes}, types_by_recall)
     if type_checker.type_class(condition) not in ("boolean", "null"):
         raise SparkRequired("the condition is not a boolean expression")
     spark_sql = condition.sql(dialect="spark")
     condition_sql = sqlglot.transpile(spark_sql, read="spark", write="duckdb")[0]
-    joins = " ".join(f'LEFT JOIN "{name}" ON true' for name in types_by_recall)
+    joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
     event_columns = {
         "ts": pa.array([recall_event.ts], _MICROS),
         **_arrow_columns([recall_event.attributes], attributes),
@@ -47,8 +49,13 @@ def evaluate_condition(
             rows = duck.execute(query).fetchall()
     except (duckdb.Error, pa.ArrowException, ValueError) as error:
         raise SparkRequired(str(error)) from error
-    verdicts = [bool(verdict) for (verdict,) in rows if verdict is not None]
-    return any(verdicts) if verdicts else None
+    verdicts: list[bool] = []
+    for (verdict,) in rows:
+        if verdict is not None:
+            verdicts.append(bool(verdict))
+    if not verdicts:
+        return None
+    return any(verdicts)
 
 
 def _plain_columns(types: Mapping[str, str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from psycopg import Connection
 
 import sql
 from archiver.chunks import Chunk
-from archiver.delta import TIME_COLUMN, open_table, version_root
+from archiver.delta import derived_tables
 from archiver.ingest import Catalog
 from archiver.read import Reader, SnapshotReader
 from archiver.storage import StorageRoot
@@ -79,8 +79,8 @@ class DerivedStreamReader:
     def _reader_for(self, stream: str, version: str) -> Reader:
         key = stream, version
         if key not in self._readers:
-            schema = open_table(self._root, stream, version).schema
-            self._readers[key] = Reader(version_root(self._root, version), [schema])
+            schema = derived_tables.open_table(self._root, stream, version).schema
+            self._readers[key] = Reader(derived_tables.version_root(self._root, version), [schema])
         return self._readers[key]
 
     def _is_archived(self, key: tuple[str, str], low: int | None, high: int) -> bool:
@@ -110,7 +110,7 @@ def _rewrite_as_streams(template: Template) -> tuple[Template, Mapping[str, str]
     """The query with derived streams as streams, and the version of each derived stream."""
     question = template.question
     derived = tables_used(question.sql, question.derived.keys())
-    streams = {**question.streams, **dict.fromkeys(derived, TIME_COLUMN)}
+    streams = {**question.streams, **dict.fromkeys(derived, derived_tables.TIME_COLUMN)}
     read_streams = tables_used(question.sql, streams.keys())
     rewritten = replace(
         question, derived={}, streams={name: streams[name] for name in read_streams}

@@ -5,6 +5,7 @@ It serves only queries in the part of SQL of `recall.engines.portable`. If it fa
 
 from collections.abc import Mapping, Sequence
 from itertools import chain
+from operator import attrgetter, itemgetter
 
 import duckdb
 import pyarrow as pa
@@ -113,20 +114,22 @@ class LocalEngine:
         if snapshot.rows:
             sources.append("_at_hand")
             self._duck.register("_at_hand", pa.concat_tables(snapshot.rows))
-        columns = ", ".join(f'"{name}"' for name in schema.columns)
-        return " UNION ALL ".join(
-            f"SELECT {columns} FROM {source} WHERE true{where}" for source in sources
-        )
+        columns = ", ".join(map('"{}"'.format, schema.columns))
+        scans = []
+        for source in sources:
+            scans.append(f"SELECT {columns} FROM {source} WHERE true{where}")
+        return " UNION ALL ".join(scans)
 
     def _run_queries(self, with_clause: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
         """The results of some queries over one scan."""
         if len(queries) == 1:
             return [duck.fetch_table(self._duck, f"{with_clause}({scan}) FROM ({queries[0]})")]
         # Column names are prefixed by query number: equal names need not have equal types.
-        numbered = (
-            f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
-            for number, query in enumerate(queries)
-        )
+        numbered = []
+        for number, query in enumerate(queries):
+            numbered.append(
+                f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
+            )
         union = " UNION ALL BY NAME ".join(numbered)
         rows = duck.fetch_table(self._duck, f"{with_clause}MATERIALIZED ({scan}) {union}")
         return [_query_rows(rows, number) for number in range(len(queries))]
@@ -160,10 +163,10 @@ class LocalEngine:
     def estimate_megabytes(self, template: Template, event_pieces: EventPieces) -> float:
         """How much a query reads for some events, in megabytes of files and of cached rows."""
         (stream,) = _streams(template)
-        span = enclosing_range(piece for _, piece in event_pieces)
+        span = enclosing_range(map(itemgetter(1), event_pieces))
         snapshot = self._reader.snapshot(stream, *span)
-        file_bytes = sum(file.bytes for file in snapshot.files)
-        cached_bytes = sum(rows.nbytes for rows in snapshot.rows)
+        file_bytes = sum(map(attrgetter("bytes"), snapshot.files))
+        cached_bytes = sum(map(attrgetter("nbytes"), snapshot.rows))
         return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
 
     def _portable_query(self, template: Template) -> PortableQuery:
@@ -183,7 +186,9 @@ class LocalEngine:
 
     def _stream_columns(self, template: Template) -> Mapping[str, str]:
         streams = list(_streams(template))
-        return self._reader.schema(streams[0]).columns if len(streams) == 1 else {}
+        if len(streams) != 1:
+            return {}
+        return self._reader.schema(streams[0]).columns
 
 
 def _streams(template: Template) -> frozenset[str]:
@@ -208,7 +213,9 @@ def _split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
 
 
 def _merge_statement(template: Template) -> str | None:
-    return merging.to_duckdb_sql(template) if merging.is_portable(template) else None
+    if not merging.is_portable(template):
+        return None
+    return merging.to_duckdb_sql(template)
 
 
 def _shared_column_filter(
@@ -221,7 +228,7 @@ def _shared_column_filter(
     shared_columns = set.intersection(*map(set, filters))
     values_by_column = {}
     for name in sorted(shared_columns):
-        values = set(chain.from_iterable(column_filter[name] for column_filter in filters))
+        values = set(chain.from_iterable(map(itemgetter(name), filters)))
         if values:
             values_by_column[name] = sorted(values)
     return values_by_column
@@ -230,9 +237,12 @@ def _shared_column_filter(
 def _query_rows(rows: pa.Table, number: int) -> pa.Table:
     """The rows of one of several queries, under its own column names."""
     prefix = f"{number} "
-    names = [name for name in rows.column_names if name.startswith(prefix)]
-    query_rows = rows.filter(pc.equal(rows["_query"], number)).select(names)
-    return query_rows.rename_columns([name.removeprefix(prefix) for name in names])
+    names = {}
+    for name in rows.column_names:
+        if name.startswith(prefix):
+            names[name] = name.removeprefix(prefix)
+    query_rows = rows.filter(pc.equal(rows["_query"], number)).select(list(names))
+    return query_rows.rename_columns(list(names.values()))
 
 
 def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> bool:
@@ -273,4 +283,9 @@ def _to_spark_types(template: Template, rows: pa.Table) -> pa.Table:
 
 
 def _string_literals(values: Sequence[str]) -> str:
-    return ", ".join("'" + value.replace("'", "''") + "'" for value in values)
+    return ", ".join(map(_string_literal, values))
+
+
+def _string_literal(value: str) -> str:
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import starmap
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -50,22 +52,32 @@ def create_pending_frame(
     table = create_pending_table(events, plain)
     if not nested:
         return spark.createDataFrame(table)
-    texts = [orjson.dumps(dict(pending.event.attributes)).decode() for pending in events]
-    frame = _parse_json_column(
-        spark.createDataFrame(table.append_column("_json", pa.array(texts))), nested
+    texts = []
+    for pending in events:
+        texts.append(orjson.dumps(dict(pending.event.attributes)).decode())
+    frame = spark.createDataFrame(table.append_column("_json", pa.array(texts)))
+    frame = _parse_json_column(frame, nested)
+    columns = dict(
+        zip(map(sql_names.attribute_column, nested), map(_json_field, nested), strict=True)
     )
-    columns = {sql_names.attribute_column(name): _json_field(name) for name in nested}
     return frame.withColumns(columns).drop("_json")
 
 
 def create_pending_table(events: Sequence[PendingEvent], attributes: Mapping[str, str]) -> pa.Table:
     """The table of some events as an Arrow table; all attributes are of `PLAIN_TYPES`."""
-    lows = [_MIN_TIMESTAMP if pending.low is None else pending.low for pending in events]
+    eids: list[str] = []
+    times: list[int] = []
+    lows: list[int] = []
+    for pending in events:
+        eids.append(str(pending.event.eid))
+        times.append(pending.event.ts)
+        lows.append(_MIN_TIMESTAMP if pending.low is None else pending.low)
+    highs = list(map(attrgetter("high"), events))
     columns = {
-        sql_names.EID: pa.array([str(pending.event.eid) for pending in events]),
-        sql_names.EVENT_TS: pa.array([pending.event.ts for pending in events], _TIMESTAMP_TYPE),
+        sql_names.EID: pa.array(eids),
+        sql_names.EVENT_TS: pa.array(times, _TIMESTAMP_TYPE),
         sql_names.LOW: pa.array(lows, _TIMESTAMP_TYPE),
-        sql_names.HIGH: pa.array([pending.high for pending in events], _TIMESTAMP_TYPE),
+        sql_names.HIGH: pa.array(highs, _TIMESTAMP_TYPE),
     }
     for name, type_name in attributes.items():
         arrow_type = PLAIN_TYPES[type_name]
@@ -78,7 +90,9 @@ def create_pending_table(events: Sequence[PendingEvent], attributes: Mapping[str
 
 def to_arrow_value(value: Any, arrow_type: pa.DataType) -> Any:
     """A value from JSON, where NaN and infinite numbers are strings."""
-    return float(value) if value is not None and pa.types.is_floating(arrow_type) else value
+    if value is not None and pa.types.is_floating(arrow_type):
+        return float(value)
+    return value
 
 
 def create_event_table(
@@ -101,7 +115,7 @@ def create_event_table(
 
 
 def _parse_json_column(frame: DataFrame, types: Mapping[str, str]) -> DataFrame:
-    ddl = ", ".join(f"`{name}` {type_name}" for name, type_name in types.items())
+    ddl = ", ".join(starmap("`{}` {}".format, types.items()))
     return frame.withColumn("_json", F.from_json("_json", ddl, JSON_OPTIONS))
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -141,12 +142,12 @@ class SparkEngine:
 
         An event without matching rows has none.
         """
-        low, high = enclosing_range(piece for _, piece in event_pieces)
+        low, high = enclosing_range(map(itemgetter(1), event_pieces))
         if not self.list_files(template, low, high):
             return {}
         pending = [PendingEvent(event, low, high) for event, (_, low, high) in event_pieces]
         self._register_events(pending, template.question)
-        events = [event for event, _ in event_pieces]
+        events = list(map(itemgetter(0), event_pieces))
         self._register_streams(template, events, low, high)
         inputs = template.partial.inputs
         self._register_tables(
@@ -223,6 +224,13 @@ class SparkEngine:
                 verdicts.append(bool(row.verdict))
         return any(verdicts) if verdicts else None
 
+    def warm_up(self, schema: StreamSchema) -> None:
+        """Run a typical query, so that the first real one need not wait for class loading and JIT."""
+        question = _typical_question(schema)
+        attributes = dict.fromkeys(question.attributes, "")
+        event = RecallEvent(UUID(int=0), 1 << 60, {}, attributes)
+        self.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
+
     def _run_query(self, text: str) -> DataFrame:
         """Run a query over views.
 
@@ -272,8 +280,8 @@ def _derived_input_spans(template: Template, low: int | None, high: int) -> Iter
         yield stream, input_low, input_high
 
 
-def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
-    """Run a typical query, so that the first real one need not wait for class loading and JIT."""
+def _typical_question(schema: StreamSchema) -> SqlQuestion:
+    """Counts and means over a stream for a value of its first text column."""
     time = schema.time
     string_columns = []
     aggregates = ["count(*) AS n"]
@@ -288,7 +296,7 @@ def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
     for name in string_columns[:1]:
         attributes[name] = "string"
         query += f" WHERE s.`{name}` = event.`{name}`"
-    question = SqlQuestion(
+    return SqlQuestion(
         range=None,
         every=1.0,
         order="newest",
@@ -300,8 +308,6 @@ def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
         own={},
         columns={},
     )
-    event = RecallEvent(UUID(int=0), 1 << 60, {}, dict.fromkeys(attributes, ""))
-    engine.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
 
 
 def _sketch_columns(split: Split, table: pa.Table) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -58,7 +59,8 @@ class Template:
         """
         if self.partial.inputs.event_tables or self.partial.inputs.relations:
             return None
-        attributes = {name.lower(): name for name in self.question.attributes}
+        names = self.question.attributes
+        attributes = dict(zip(map(str.lower, names), names, strict=True))
         parameters = set()
         for column in self.split.partial.find_all(exp.Column):
             if column.table.lower() != sql_names.EVENT:
@@ -95,7 +97,7 @@ class Template:
     @cached_property
     def reads_event_tables(self) -> bool:
         """Whether the query names contexts or surroundings."""
-        own_tables = {name.lower() for name in self.question.own}
+        own_tables = set(map(str.lower, self.question.own))
         if not own_tables:
             return False
         tables = [
@@ -138,11 +140,11 @@ class PartialQuery:
 
     @property
     def events(self) -> list[RecallEvent]:
-        return [event for event, _ in self.event_pieces]
+        return list(map(itemgetter(0), self.event_pieces))
 
     @property
     def pieces(self) -> list[Piece]:
-        return [piece for _, piece in self.event_pieces]
+        return list(map(itemgetter(1), self.event_pieces))
 
     @property
     def range(self) -> tuple[int | None, int]:
@@ -162,7 +164,9 @@ def merge_partials(
 
 def row_limit(events: int) -> int:
     """How many rows of partial answers to fetch: one more than is allowed."""
-    return (MAX_ROWS if events == 1 else _MAX_BATCH_ROWS) + 1
+    if events == 1:
+        return MAX_ROWS + 1
+    return _MAX_BATCH_ROWS + 1
 
 
 def split_by_event(template: Template, rows_table: pa.Table, events: int) -> dict[str, pa.Table]:
@@ -196,6 +200,10 @@ def build_column_filter(
     for filter_stream, column, attribute in template.partial.inputs.attribute_filters:
         types = columns.get(column), attribute_types.get(attribute)
         if filter_stream == stream and types == ("string", "string"):
-            values = {event.attributes.get(attribute) for event in events}
-            values_by_column[column] = sorted(value for value in values if isinstance(value, str))
+            values = set()
+            for event in events:
+                value = event.attributes.get(attribute)
+                if isinstance(value, str):
+                    values.add(value)
+            values_by_column[column] = sorted(values)
     return values_by_column

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
+from operator import attrgetter, itemgetter
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -86,8 +87,8 @@ class Ledger:
     def restart_comparisons(self, changed_contexts: Collection[tuple[UUID, str]]) -> None:
         """Restart the comparisons of events whose contexts have changed: (eid, rule version)."""
         values = {
-            "eids": [eid for eid, _ in changed_contexts],
-            "versions": [version for _, version in changed_contexts],
+            "eids": list(map(itemgetter(0), changed_contexts)),
+            "versions": list(map(itemgetter(1), changed_contexts)),
         }
         self._connection.execute(_QUERIES["again"], values)
 
@@ -140,7 +141,9 @@ class Ledger:
         """How many of the latest tasks of a recall in a row have exceeded a limit."""
         values = {"rule": rule, "version": version, "recall": recall}
         row = self._connection.execute(_QUERIES["exceeded"], values).fetchone()
-        return 0 if row is None else int(row[0])
+        if row is None:
+            return 0
+        return int(row[0])
 
     def renew_lease(self) -> None:
         """Extend the lease by `LEASE_DURATION`."""
@@ -172,12 +175,12 @@ class Ledger:
 
         If the process is killed before it ends, that counts as a failed attempt.
         """
-        ids = [task.id for task in tasks]
+        ids = list(map(attrgetter("id"), tasks))
         self._execute_retrying("asked", {"ids": ids, "lease": self._lease})
 
     def count_failed_attempt(self, tasks: Iterable[Task]) -> None:
         """Count a failed attempt at the next piece of these tasks."""
-        ids = [task.id for task in tasks]
+        ids = list(map(attrgetter("id"), tasks))
         self._execute_retrying("charge", {"ids": ids, "lease": self._lease})
 
     def release_all(self) -> None:
@@ -186,7 +189,7 @@ class Ledger:
 
     def lock_tasks(self, tasks: Iterable[Task]) -> None:
         """Lock tasks until the caller's transaction ends. Must be its first statement."""
-        self._connection.execute(_QUERIES["hold"], {"ids": [task.id for task in tasks]})
+        self._connection.execute(_QUERIES["hold"], {"ids": list(map(attrgetter("id"), tasks))})
 
     def _execute_retrying(self, query: str, values: Mapping[str, Any]) -> None:
         retry_on_deadlock(lambda: self._connection.execute(_QUERIES[query], values))
@@ -294,7 +297,9 @@ def _describe_reads(result: TurnResult) -> list[tuple[int, int, Mapping[str, int
 
 def put_revision(connection: Connection[Any], task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
-    estimates = Jsonb(sql.replace_nul(revision.estimates)) if revision.estimates else None
+    estimates = None
+    if revision.estimates:
+        estimates = Jsonb(sql.replace_nul(revision.estimates))
     values = {
         "task": task,
         "number": number,

@@ -81,6 +81,18 @@ class Shape:
         """Each input row is evaluated alone, so that events can be detected at once."""
         return self.period is None
 
+    def horizon(self, watermarks: Mapping[str, int | None]) -> int | None:
+        """The event time before which results are complete; None: a stream has no watermark yet."""
+        stream_watermarks: list[int] = []
+        for stream in self.streams:
+            watermark = watermarks.get(stream)
+            if watermark is None:
+                return None
+            stream_watermarks.append(watermark)
+        if not stream_watermarks:
+            return None
+        return min(stream_watermarks) - self.lag
+
     def closes_window(self, before: int | None, now: int) -> bool:
         """Whether a watermark that moves from `before` to `now` closes a window.
 

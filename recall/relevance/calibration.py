@@ -7,11 +7,12 @@ fitted or tested, because it takes long to load.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from operator import attrgetter
 
 import numpy as np
 
-from recall.relevance.ready_contexts import CandidateSet, Ranker
-from recall.similarity import Calibration, Floats, answer_features
+from recall.relevance.ready_contexts import CandidateSet, Floats, Ranker
+from recall.similarity.calibration_model import Calibration, answer_features
 
 # The minimum number of cases to fit a model, and of cases with either outcome.
 _MIN_CASES = 30
@@ -30,7 +31,7 @@ SameKind = Callable[[str, str], bool | None]
 class CalibrationCase:
     """An answer of known outcome.
 
-    `ts`: event time, microseconds. `features`: see `recall.similarity.answer_features`.
+    `ts`: event time, microseconds. `features`: see `calibration_model.answer_features`.
     `best_hit_correct`: whether the best hit is of the same kind as the event.
     """
 
@@ -67,13 +68,13 @@ class Reliability:
 
 def fit_calibration(cases: Sequence[CalibrationCase]) -> Calibration | None:
     """Fit a model; None if there are too few cases, or too few of either outcome."""
-    outcomes = [case.best_hit_correct for case in cases]
+    outcomes = list(map(attrgetter("best_hit_correct"), cases))
     correct = sum(outcomes)
     if len(cases) < _MIN_CASES or min(correct, len(cases) - correct) < _MIN_CASES_PER_OUTCOME:
         return None
     from sklearn.linear_model import LogisticRegression
 
-    features = np.array([case.features for case in cases])
+    features = np.array(list(map(attrgetter("features"), cases)))
     center, scale = features.mean(axis=0), features.std(axis=0)
     scale[scale < _MIN_DEVIATION] = 1.0
     model = LogisticRegression().fit((features - center) / scale, outcomes)
@@ -83,13 +84,13 @@ def fit_calibration(cases: Sequence[CalibrationCase]) -> Calibration | None:
         weights=tuple(model.coef_[0].tolist()),
         offset=float(model.intercept_[0]),
         cases=len(cases),
-        until=max(case.ts for case in cases),
+        until=max(map(attrgetter("ts"), cases)),
     )
 
 
 def measure_reliability(cases: Sequence[CalibrationCase]) -> Reliability | None:
     """Fit a model to the older cases and test it on the newer ones; None if there are too few."""
-    ordered = sorted(cases, key=lambda case: case.ts)
+    ordered = sorted(cases, key=attrgetter("ts"))
     training_count = int(len(ordered) * _TRAINING_SHARE)
     training_cases, test_cases = ordered[:training_count], ordered[training_count:]
     model = fit_calibration(training_cases)
@@ -98,8 +99,9 @@ def measure_reliability(cases: Sequence[CalibrationCase]) -> Reliability | None:
     from sklearn.metrics import brier_score_loss
 
     predicted = np.array([model.probability(case.features) for case in test_cases])
-    observed = np.array([case.best_hit_correct for case in test_cases])
-    training_share = sum(case.best_hit_correct for case in training_cases) / training_count
+    observed = np.array(list(map(attrgetter("best_hit_correct"), test_cases)))
+    training_correct = sum(map(attrgetter("best_hit_correct"), training_cases))
+    training_share = training_correct / training_count
     return Reliability(
         training_cases=training_count,
         test_cases=len(test_cases),
@@ -144,9 +146,10 @@ def make_case(
     correct = same_kind(candidate_set.alert.event_id, best_hit.event_id)
     if correct is None:
         return None
-    features = answer_features(
-        scores=[score for _, score in answer.hits],
-        kinds=[kinds.get(past.event_id) for past, _ in answer.hits],
-        event_count=candidate_set.counts.event_count,
-    )
+    hit_scores: list[float] = []
+    hit_kinds: list[str | None] = []
+    for past, score in answer.hits:
+        hit_scores.append(score)
+        hit_kinds.append(kinds.get(past.event_id))
+    features = answer_features(hit_scores, hit_kinds, candidate_set.counts.event_count)
     return CalibrationCase(candidate_set.alert.ts, features, correct)

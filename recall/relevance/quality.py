@@ -17,10 +17,10 @@ from archiver.times import from_micros
 from recall.relevance.ready_contexts import (
     AlertContext,
     CandidateSet,
+    Floats,
     Ranker,
     iter_candidate_sets,
 )
-from recall.similarity import Floats
 
 # The relevance grade of past events, by event ID: 1 or more. Events without one are not relevant.
 Gains = Mapping[str, int]

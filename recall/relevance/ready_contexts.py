@@ -9,8 +9,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+import numpy as np
+import numpy.typing as npt
+
 from archiver.times import duration_to_micros
-from recall.similarity import ContextVector, Corpus, CorpusCounts, Floats, Measure, SparseRows, TopK
+from recall.similarity import ContextVector, Corpus, CorpusCounts, Measure, SparseRows, TopK
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,20 @@ class SimilarState:
         else:
             self.seen_runs.append((1, sequence))
 
+    def pieces_without_matches(self, spans: Sequence[TimeSpan]) -> list[bool]:
+        """For each piece of history, whether none of its events can score above 0."""
+        return [bound == 0 for bound in self.index.score_bounds(self.comparison, spans)]
+
+    def count_hopeful_pieces(self, index: Index, spans: Sequence[TimeSpan]) -> int:
+        """The number of pieces of history that may still change the best hits.
+
+        These are the pieces with an event that may reach the k-th score or, while there are fewer
+        than k hits, score above 0.
+        """
+        min_score = self.top.min_score * _TIE_FACTOR
+        bounds = np.array(index.score_bounds(self.comparison, spans))
+        return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))
+
     def build_answer(self, index: Index) -> list[dict[str, Any]]:
         """The best hits so far as rows of JSON, each with an explanation of its score."""
         comparison = self.comparison
@@ -153,21 +167,3 @@ def compare(
     for state in states:
         state.record_piece(max(index.last_sequence, state.comparison.event.sequence))
     return index.score([state.comparison for state in states], spans)
-
-
-def pieces_without_matches(
-    index: Index, state: SimilarState, spans: Sequence[TimeSpan]
-) -> list[bool]:
-    """For each piece of history, whether none of its events can score above 0."""
-    return [bound == 0 for bound in index.score_bounds(state.comparison, spans)]
-
-
-def count_hopeful_pieces(index: Index, state: SimilarState, spans: Sequence[TimeSpan]) -> int:
-    """The number of pieces of history that may still change the best hits.
-
-    These are the pieces with an event that may reach the k-th score or, while there are fewer
-    than k hits, score above 0.
-    """
-    min_score = state.top.min_score * _TIE_FACTOR
-    bounds = np.array(index.score_bounds(state.comparison, spans))
-    return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))

@@ -119,20 +119,20 @@ class IndexStore:
         with suppress(FileNotFoundError):
             os.utime(self.path / _MANIFEST, (now, now))
 
+    @staticmethod
+    def remove_unused(root: Path, now: float) -> None:
+        """Remove the indexes under `root` that were not used for a week.
 
-def remove_unused(root: Path, now: float) -> None:
-    """Remove the indexes under `root` that were not used for a week.
-
-    These are for example the corpora of earlier versions of rules. `now`: seconds since the epoch.
-    """
-    if not root.is_dir():
-        return
-    for folder in root.iterdir():
-        last_used = folder / _MANIFEST
-        if not last_used.exists():
-            last_used = folder
-        if now - last_used.stat().st_mtime > _UNUSED_TIMEOUT:
-            shutil.rmtree(folder, ignore_errors=True)
+        These are for example the corpora of earlier versions of rules. `now`: seconds since the epoch.
+        """
+        if not root.is_dir():
+            return
+        for folder in root.iterdir():
+            last_used = folder / _MANIFEST
+            if not last_used.exists():
+                last_used = folder
+            if now - last_used.stat().st_mtime > _UNUSED_TIMEOUT:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write_segment(folder: Path, segment: Segment, index: Index) -> tuple[str, int, int]:

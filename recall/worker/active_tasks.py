@@ -9,11 +9,12 @@ from uuid import UUID
 
 import psycopg
 import structlog
+from cachetools import LRUCache
 from psycopg import Connection
 
 from archiver.ingest import Catalog
 from recall.corpora import Corpora
-from recall.engines import LruCache, Template
+from recall.engines import Template
 from recall.ledger import Ledger, Task, TurnResult
 from recall.requests import Piece, SimilarQuestion, SqlQuestion, enclosing_range, plan_pieces
 from recall.scheduling import StrideScheduler, interleave, rank_pieces
@@ -32,6 +33,9 @@ _CHECK_INTERVAL = 0.5  # seconds
 _QUARANTINE_THRESHOLD = 3
 # How often a process may fail at one piece of a task before the task fails.
 MAX_ATTEMPTS = 3
+
+# Parsed queries in memory: one takes 60 kB and some ten milliseconds to create.
+_MAX_TEMPLATES = 1_000
 
 # A chunk: ID, from, to; microseconds, None: open.
 _ChunkRange = tuple[int, int | None, int | None]
@@ -126,7 +130,7 @@ class ActiveTasks:
         self._ledger = ledger
         self._corpora = corpora
         self._key_counts = key_counts
-        self._templates: LruCache[str, Template] = LruCache()
+        self._templates: LRUCache[str, Template] = LRUCache(_MAX_TEMPLATES)
         # By (rule, version, recall): when it was checked, and whether it is quarantined.
         self._quarantine_checks: dict[tuple[str, str, str], tuple[float, bool]] = {}
         self._last_backlog_check = 0.0
@@ -226,7 +230,12 @@ class ActiveTasks:
         return self._quarantine_checks[recall][1]
 
     def _template_for(self, question: SqlQuestion) -> Template:
-        return self._templates.get_or_create(repr(question), lambda: Template(question))
+        key = repr(question)
+        template = self._templates.get(key)
+        if template is None:
+            template = Template(question)
+            self._templates[key] = template
+        return template
 
     def sync_with_ledger(self) -> None:
         """Apply the changes that commands, other processes and late events made to the tasks."""

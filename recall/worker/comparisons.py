@@ -13,8 +13,6 @@ from recall.similarity import (
     Index,
     SimilarState,
     compare,
-    count_hopeful_pieces,
-    pieces_without_matches,
 )
 from recall.worker.active_tasks import ActiveTask
 
@@ -98,7 +96,7 @@ class ComparisonRunner:
         assert task.pieces is not None
         prepared = set(task.pieces[: active_task.turn_end])
         spans = [(low, high) for _, low, high in task.pieces]
-        irrelevant = pieces_without_matches(state.index, state, spans)
+        irrelevant = state.pieces_without_matches(spans)
         bounds: list[float | None] = []
         for (chunk, _, _), is_irrelevant in zip(task.pieces, irrelevant, strict=True):
             bounds.append(0.0 if is_irrelevant and chunk not in incomplete else None)
@@ -163,7 +161,7 @@ class ComparisonRunner:
             ]
             # Pieces of incomplete chunks may hold anything: each of them may change the answer.
             unknown = len(task.pieces) - turn_end - len(spans_left)
-            hopeful = count_hopeful_pieces(index, state, spans_left) + unknown
+            hopeful = state.count_hopeful_pieces(index, spans_left) + unknown
             revision = Revision(replace(coverage, hopeful=hopeful), state.build_answer(index))
         return TurnResult(
             task=task,

@@ -27,15 +27,14 @@ from archiver.spark import jvm_process, start_session
 from archiver.storage import StorageRoot
 from recall.corpora import Corpora
 from recall.engines import (
-    DerivedStreamReader,
     EngineCosts,
     EngineRouter,
     EngineSetting,
     LocalEngine,
     PartialCache,
     SparkEngine,
-    warm_up_spark,
 )
+from recall.engines.derived_streams import DerivedStreamReader
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
@@ -180,7 +179,7 @@ def _warm_up_spark(config: RecallConfig, sessions: _SparkSessions, reader: Reade
     try:
         with suppress(PySparkException, Py4JError):
             for schema in config.schemas[:1]:
-                warm_up_spark(SparkEngine(sessions.create, reader, config.relations), schema)
+                SparkEngine(sessions.create, reader, config.relations).warm_up(schema)
     finally:
         process = jvm_process()
         if process is not None:

@@ -1,8 +1,7 @@
-"""One contract for all who read history: generated questions over generated rows, with nulls and
-NaN, give one answer.
+"""Engines of history agree: DuckDB and Spark give one answer to generated queries, over rows with
+nulls and NaN.
 
-And the pieces that they are read in make no difference: merged partial answers equal the query
-over everything.
+The division into pieces makes no difference: merged partial answers equal the query over all rows.
 """
 
 import math
@@ -253,10 +252,10 @@ def questions(draw: st.DrawFn) -> str:
     [50],
 )
 @given(questions(), st.lists(st.integers(0, 100), max_size=4))
-def test_engines_and_pieces_agree(
+def test_engines_agree_for_any_pieces(
     engines: tuple[SparkEngine, LocalEngine], files: LocalEngine, sql: str, borders: list[int]
 ) -> None:
-    """Spark in one piece = Spark in pieces = this process in pieces, also where these are whole
+    """Spark over one piece, Spark over pieces and DuckDB over pieces, also if these are whole
     files.
     """
     spark, local = engines
@@ -275,14 +274,14 @@ def test_engines_and_pieces_agree(
 @given(
     st.lists(questions(), min_size=2, max_size=5, unique=True), st.integers(1, 99), st.booleans()
 )
-def test_questions_read_together_have_the_answers_that_each_has_alone(
+def test_queries_of_one_scan_have_the_answers_of_single_queries(
     engines: tuple[SparkEngine, LocalEngine],
     files: LocalEngine,
     texts: list[str],
     border: int,
     in_memory: bool,
 ) -> None:
-    """Of other columns, groups and events; over older rows, newer ones, and whole files."""
+    """With different columns, groups and events; over old rows, new rows, and whole files."""
     local = engines[1] if in_memory else files
     asked = [question(sql) for sql in texts]
     served = [asking for asking in asked if local.supports(asking)]
@@ -311,16 +310,16 @@ def test_questions_read_together_have_the_answers_that_each_has_alone(
         "SELECT collect_set(s.host) AS c FROM s",
     ],
 )
-def test_what_is_not_shown_to_agree_is_left_to_spark(
+def test_unsupported_query_is_run_by_spark(
     engines: tuple[SparkEngine, LocalEngine], sql: str
 ) -> None:
-    """No guess: the local engine says that it does not serve."""
+    """The local engine reports that it does not support the query."""
     with pytest.raises(SparkRequired):
         engines[1].compute_partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
 
 
-def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngine]) -> None:
-    """The norm of a host, the question that most rules ask."""
+def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngine]) -> None:
+    """The mean of a host, the most common recall."""
     asking = question(
         "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
     )
@@ -333,7 +332,6 @@ def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngin
 def test_spark_reads_memory_and_files_alike(
     engines: tuple[SparkEngine, LocalEngine], archive: Path, spark: SparkSession
 ) -> None:
-    """The same rows, the same answer."""
     half = engine(spark, archive, 1 << 20)
     for sql in (
         "SELECT count(*) AS n, avg(s.n) AS mean, max(s.ts) AS last FROM s WHERE s.host = "
@@ -347,10 +345,10 @@ def test_spark_reads_memory_and_files_alike(
 
 
 @pytest.mark.spark
-def test_a_bucket_is_read_as_a_folder_is(
+def test_object_storage_is_read_like_a_folder(
     spark: SparkSession, engines: tuple[SparkEngine, LocalEngine], bucket: str, tmp_path: Path
 ) -> None:
-    """By both engines, through a cache that has room for nothing but what is in use."""
+    """By both engines, through a cache that holds leased files only."""
     fill(S3Storage(bucket, FileCache(tmp_path / "written", 1, 60.0), tmp_path))
     place = S3Storage(bucket, FileCache(tmp_path / "read", 1, 60.0), tmp_path)
     history, sql = (
@@ -366,8 +364,8 @@ def test_a_bucket_is_read_as_a_folder_is(
         assert alike(answer(other, history, question(sql), [20, 60]), wanted)
 
 
-def test_rows_are_the_newest_whatever_the_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
-    """Plain rows with a limit, newest first, or by their own order."""
+def test_limited_rows_are_equal_for_any_pieces(engines: tuple[SparkEngine, LocalEngine]) -> None:
+    """Rows with a limit, by default newest first, or ordered by the query."""
     spark, _ = engines
     for sql in (
         "SELECT s.ts AS at, s.n AS n FROM s WHERE s.host = event.host LIMIT 3",

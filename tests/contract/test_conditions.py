@@ -1,6 +1,4 @@
-"""A rule's condition is judged alike by Spark and in this process, over answers with nulls, NaN,
-none and many rows.
-"""
+"""Conditions of rules: DuckDB and Spark agree, over answers with nulls, NaN, no rows and many rows."""
 
 from typing import Any
 from uuid import UUID
@@ -88,7 +86,7 @@ def _question(where: str) -> SqlQuestion:
     max_examples=40, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 @given(_CONDITIONS, _EVENTS, _ROWS, _ROWS)
-def test_both_judge_alike(
+def test_duckdb_and_spark_agree_on_conditions(
     engine: SparkEngine,
     where: str,
     event: dict[str, Any],
@@ -106,7 +104,7 @@ def test_both_judge_alike(
     "where",
     ["norm.mean / 2 > 1", "abs(norm.mean) > 1", "event.cpu > 0.5 + norm.sd", "event.host > 3"],
 )
-def test_what_is_not_sure_is_left_to_spark(where: str) -> None:
+def test_unsupported_condition_is_evaluated_by_spark(where: str) -> None:
     with pytest.raises(SparkRequired):
         evaluate_condition(
             _question(where), RecallEvent(UUID(int=1), 0, {}, {"cpu": 1.0}), {"norm": ([], COLUMNS)}

@@ -1,5 +1,5 @@
-"""One contract for all who judge rules: what Spark makes of a rule as it is written, whoever judges
-it, shared or not.
+"""Engines of rule evaluation agree with Spark on the rule as written, evaluated alone or in a
+shared query.
 
 Rules are generated, with constants that differ and rows with nulls, NaN, infinities and large
 numbers.
@@ -23,7 +23,8 @@ from archiver.times import micros_column, to_micros
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, build_branches, view_name
+from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view
+from moirae.evaluation.statements import build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
@@ -79,7 +80,7 @@ def session(spark: SparkSession) -> SparkSession:
     made = spark.newSession()
     # Each rule runs once: compiling it would take longer than judging by it.
     made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    for name in ("s", view_name("s")):
+    for name in ("s", input_view("s")):
         made.createDataFrame(ROWS).createOrReplaceTempView(name)
     for name in ("r", "relation_r"):
         made.sql(
@@ -149,10 +150,10 @@ class Halves:
     """The rows, in two pieces."""
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
 
     def read_tables(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 
 
@@ -329,7 +330,7 @@ def _agree(session: SparkSession, texts: list[str]) -> set[int]:
     return served
 
 
-def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
+def test_common_rules_are_evaluated_by_duckdb_like_by_spark(session: SparkSession) -> None:
     """Filters, windows, derived streams, constants anywhere."""
     texts = [text for texts in EXAMPLES for text in texts]
     rules = [running(session, f"R{number}", text) for number, text in enumerate(texts)]
@@ -346,8 +347,7 @@ def test_common_rules_are_served_here_alike(session: SparkSession) -> None:
     max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
-def test_all_judges_agree(session: SparkSession, texts: list[str]) -> None:
-    """Whatever is generated."""
+def test_all_engines_agree_on_a_rule(session: SparkSession, texts: list[str]) -> None:
     _agree(session, texts)
 
 
@@ -363,14 +363,13 @@ PROGRESS = Progress("sets of rules", 10)
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
-def test_all_judges_agree_on_many(session: SparkSession, texts: list[str]) -> None:
-    """More of it."""
+def test_all_engines_agree_on_many_rules(session: SparkSession, texts: list[str]) -> None:
     _agree(session, texts)
     PROGRESS.step()
 
 
-def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> None:
-    """And what differs otherwise is not."""
+def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -> None:
+    """Rules with other differences do not."""
     text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
     rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
     rules.append(running(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3"))
@@ -396,13 +395,12 @@ def test_rules_that_differ_in_constants_are_one_query(session: SparkSession) -> 
         "SELECT host, ts FROM s WHERE ts > '2026-01-01'",
     ],
 )
-def test_what_is_not_shown_to_agree_is_left_to_spark(session: SparkSession, text: str) -> None:
-    """No guess."""
+def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str) -> None:
     assert RuleBatcher({"s": COLUMNS}).batch([running(session, "R", text)]).batches == ()
 
 
-def test_what_fails_here_is_left_to_spark(session: SparkSession) -> None:
-    """An overflow is an error for both; the others are served."""
+def test_rule_that_fails_in_duckdb_is_evaluated_by_spark(session: SparkSession) -> None:
+    """An overflow is an error in both engines; other rules are evaluated."""
     rules = [
         running(session, "Over", "SELECT ts, n * 9000000000000000000 AS o FROM s"),
         running(session, "Good", "SELECT ts, n FROM s WHERE n > 3"),

@@ -1,6 +1,4 @@
-"""Data, real or generated, a rule that is added to it late, and what it should find, computed by
-DuckDB.
-"""
+"""Generated or real data, a rule added to it late, and the expected events, computed by DuckDB."""
 
 import json
 import os

@@ -1,6 +1,4 @@
-"""Ten thousand records, many of them wrong: each is archived, a duplicate or a dead letter, and
-nothing stops.
-"""
+"""Ten thousand records, many of them invalid: each is archived, a duplicate or a dead letter."""
 
 import gzip
 import json
@@ -114,14 +112,14 @@ def test_every_record_is_accounted_for(filled: tuple[Stage, Model]) -> None:
     assert model.late > 100
 
 
-def test_the_doctor_finds_nothing(filled: tuple[Stage, Model]) -> None:
+def test_doctor_reports_no_problem(filled: tuple[Stage, Model]) -> None:
     made, _ = filled
     findings = run_checks(made.settings, made.connection)
     assert [finding for finding in findings if finding.problems] == []
     assert len(findings) > 5
 
 
-def test_the_doctor_finds_what_is_wrong(filled: tuple[Stage, Model]) -> None:
+def test_doctor_reports_damage(filled: tuple[Stage, Model]) -> None:
     made, _ = filled
     made.connection.execute("UPDATE units SET archived = archived + 1 WHERE id = 1")
     made.connection.execute(
@@ -135,7 +133,7 @@ def test_the_doctor_finds_what_is_wrong(filled: tuple[Stage, Model]) -> None:
     assert len(wrong) == 3
 
 
-def test_dead_letters_say_what_and_where(filled: tuple[Stage, Model]) -> None:
+def test_dead_letters_have_reason_and_position(filled: tuple[Stage, Model]) -> None:
     made, model = filled
     rows = made.connection.execute(
         "SELECT u.unit, d.line, d.reason, d.raw FROM dead_letters d JOIN units u ON u.id = "
@@ -150,7 +148,7 @@ def test_dead_letters_say_what_and_where(filled: tuple[Stage, Model]) -> None:
         assert raw == lines[(line - 1) // 2]
 
 
-def test_a_row_of_2999_moves_nothing(filled: tuple[Stage, Model]) -> None:
+def test_row_of_the_year_2999_does_not_advance_the_watermark(filled: tuple[Stage, Model]) -> None:
     made, _ = filled
     newest = made.connection.execute("SELECT newest FROM streams").fetchone()
     assert newest is not None

@@ -1,4 +1,4 @@
-"""The workspace of `moirae init` as a newcomer meets it: alerts that come with their past."""
+"""The workspace of `moirae init`: alerts come with context, recalls and similar alerts."""
 
 import json
 import re
@@ -97,7 +97,7 @@ def test_history_withdraws_what_is_normal_for_the_host(
     assert listed.count("CpuHigh") == len(INCIDENTS) - len(withdrawn)
 
 
-def test_recalls_say_what_is_normal_there(workspace: Path, newest: str) -> None:
+def test_recall_shows_what_is_normal_for_the_host(workspace: Path, newest: str) -> None:
     norm, similar = _json(workspace, "recalls", "show", newest)
     assert (norm["recall"], similar["recall"]) == ("norm", "similar")
     (row,) = norm["rows"]
@@ -106,7 +106,7 @@ def test_recalls_say_what_is_normal_there(workspace: Path, newest: str) -> None:
     assert norm["coverage"]["read"] > 1, "history is read in several chunks"
 
 
-def test_similar_alerts_tell_causes_apart_and_show_what_fixed_them(
+def test_similar_alerts_have_the_same_cause_and_show_its_resolution(
     workspace: Path, newest: str
 ) -> None:
     (answer,) = _json(workspace, "similar", newest)
@@ -149,12 +149,12 @@ def test_surroundings_are_archived_with_the_context(
     assert len(contexts[alerts[-1]["eid"]]["surroundings"]["before"]) >= 3
 
 
-def test_the_workspace_passes_its_checks(workspace: Path) -> None:
+def test_doctor_reports_no_problem(workspace: Path) -> None:
     _moirae(workspace, "doctor")
     accounting = _json(workspace, "status")["accounting"]
     assert accounting["read"] == accounting["archived"] > 1000
 
 
-def test_the_example_has_no_key_without_effect(workspace: Path) -> None:
+def test_example_has_no_key_without_effect(workspace: Path) -> None:
     for file in (workspace / "moirae.yaml", workspace / "rules" / "example.yaml"):
         assert not re.findall(r"(?m)^[ #-]*(receivers|routes|interval|then):", file.read_text())

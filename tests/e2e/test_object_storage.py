@@ -1,4 +1,4 @@
-"""A workspace whose archive is in object storage, from its input to answers out of its history."""
+"""A workspace with its archive in object storage, from input to answers of recalls."""
 
 import json
 import shutil
@@ -74,7 +74,7 @@ def answers(root: Path) -> dict[tuple[int, str], dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_history_is_kept_in_object_storage_and_asked_there(bucket: str) -> None:
+def test_archive_in_object_storage_answers_recalls(bucket: str) -> None:
     settings = WORKSPACE.replace("chunks: {rows: 3000, age: 10s}", CHUNKS)
     assert CHUNKS in settings
     with workspace(f"{settings}archive: {bucket}\narchive_cache: 1\n", RULES) as root:

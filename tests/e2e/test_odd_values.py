@@ -1,4 +1,4 @@
-"""Values that are valid and odd: nothing stops for them."""
+"""Valid but unusual values stop no process."""
 
 import json
 import subprocess
@@ -48,7 +48,7 @@ def _moirae(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(300)
-def test_nothing_stops_for_odd_values() -> None:
+def test_unusual_values_stop_no_process() -> None:
     with workspace(WORKSPACE, RULES) as root:
         (root / "landing").mkdir()
         lines = [

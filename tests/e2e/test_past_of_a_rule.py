@@ -38,7 +38,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
     shutil.rmtree(root, ignore_errors=True)
 
 
-def test_a_rule_added_later_has_its_past(place: Place) -> None:
+def test_rule_added_later_has_events_in_history(place: Place) -> None:
     case, began = place.case, time.monotonic()
     place.land("", case.split)
     place.moirae("up", "--drain")

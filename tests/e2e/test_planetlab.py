@@ -313,7 +313,7 @@ def _repeated(facts: dict[str, int]) -> list[str]:
     return [term for term, count in facts.items() for _ in range(count)]
 
 
-def test_the_identity_holds(day: Day, drained: Path) -> None:
+def test_read_records_equal_archived_duplicates_and_dead_letters(day: Day, drained: Path) -> None:
     status = json.loads(_moirae(drained, "status", "-o", "json"))
     account = status["accounting"]
     assert account["read"] == day.rows()
@@ -321,7 +321,7 @@ def test_the_identity_holds(day: Day, drained: Path) -> None:
     _moirae(drained, "doctor")
 
 
-def test_what_is_kept_can_be_listed(drained: Path) -> None:
+def test_chunks_are_listed_with_their_rows(drained: Path) -> None:
     archived = _told(drained, "status")["accounting"]["archived"]
     chunks = _told(drained, "chunks", "list")
     assert sum(chunk["rows"] for chunk in chunks) == archived
@@ -342,8 +342,8 @@ def test_what_is_kept_can_be_listed(drained: Path) -> None:
 
 
 @generated_only
-def test_a_change_of_rules_is_told_before_it_is_made(day: Day, drained: Path) -> None:
-    """By `diff`, and by `apply --dry-run`; a bad file changes nothing."""
+def test_rules_diff_shows_changes_before_apply(day: Day, drained: Path) -> None:
+    """With `diff` and `apply --dry-run`; an invalid file changes nothing."""
     before = _told(drained, "rules", "list")
     assert {step["action"] for step in _told(drained, "rules", "diff")} <= {"stay"}
     (drained / "rules.yaml").write_text(day.rules.replace(">= 80", ">= 90"))

@@ -1,4 +1,4 @@
-"""Rule files of a running workspace: changed, broken, mended, asked for by a signal."""
+"""Rule files of a running workspace: changed, broken, repaired, and reloaded by a signal."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def _wait_for(made: Stage, version: str | None) -> None:
     made.wait(reached, 250)
 
 
-def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
+def test_changed_rule_files_are_applied_and_invalid_ones_rejected() -> None:
     with stage(SEED, rate=100) as made:
         rules = made.root / "rules.yaml"
         made.up()
@@ -94,9 +94,9 @@ def test_files_are_watched_bad_ones_change_nothing_and_a_signal_asks() -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(3000)
-def test_a_hundred_reloads_under_load() -> None:
-    """By ids: rules that stay find what an undisturbed run finds, the others nothing twice and
-    nothing wrong.
+def test_hundred_reloads_under_load_lose_no_event() -> None:
+    """By ID: unchanged rules find what an undisturbed run finds, changed rules nothing twice or
+    wrong.
     """
     print(f"seed {SEED}")
     rng, kinds, bad = random.Random(SEED), Counter[str](), False

@@ -1,4 +1,6 @@
-"""The processes as people run them: one at a time, ended by a signal, started again after a fall."""
+"""The processes of `moirae up`: one instance at a time, stopped by a signal, restarted after a
+crash.
+"""
 
 import json
 import shutil
@@ -12,7 +14,7 @@ import pytest
 from tests.faults.harness import Stage, ended, stage
 
 
-def test_a_second_instance_refuses_to_start_and_a_signal_ends_the_first() -> None:
+def test_second_instance_refuses_to_start_and_sigterm_stops_the_first() -> None:
     with stage(seed=3, rate=100) as made:
         made.up()
         made.producer.start()
@@ -36,7 +38,7 @@ def test_a_second_instance_refuses_to_start_and_a_signal_ends_the_first() -> Non
         assert ended(jvm)
 
 
-def test_the_live_process_ends_with_its_supervisor() -> None:
+def test_live_process_exits_with_its_supervisor() -> None:
     with stage(seed=4, rate=100) as made:
         made.up()
         made.producer.start()
@@ -53,7 +55,7 @@ def test_the_live_process_ends_with_its_supervisor() -> None:
 
 
 @pytest.mark.parametrize("rows", [50])
-def test_rows_behind_a_drained_end_are_late(rows: int) -> None:
+def test_rows_older_than_a_drained_stream_are_late(rows: int) -> None:
     with stage(seed=5) as made:
         made.producer.landing.mkdir(parents=True)
         first = [_row(f"2026-01-01T00:00:{i % 60:02d}Z", i) for i in range(rows)]
@@ -73,7 +75,7 @@ def _row(ts: str, n: int) -> str:
     return json.dumps({"ts": ts, "host": "h1", "n": n, "cpu": 50.0}) + "\n"
 
 
-def test_a_lost_checkpoint_changes_nothing() -> None:
+def test_lost_checkpoint_loses_and_repeats_no_row() -> None:
     with stage(seed=6) as made:
         made.producer.landing.mkdir(parents=True)
         rows = [

@@ -123,7 +123,7 @@ def test_scores_are_those_of_the_formula(drained: Path, eids: dict[str, str]) ->
     assert found["e3", "e1"] == (2, pytest.approx(0.199903, abs=1e-6))
 
 
-def test_contexts_hold_what_is_valid_at_the_event(drained: Path, eids: dict[str, str]) -> None:
+def test_contexts_hold_rows_valid_at_the_event(drained: Path, eids: dict[str, str]) -> None:
     rows = [json.loads(line) for line in _moirae(drained, "export", "contexts").splitlines()]
     assert len(rows) == 3
     for row in rows:
@@ -134,7 +134,9 @@ def test_contexts_hold_what_is_valid_at_the_event(drained: Path, eids: dict[str,
         assert [one["user"] for one in row["surroundings"]["before"]] == sorted(users)
 
 
-def test_similar_explains_itself(drained: Path, eids: dict[str, str]) -> None:
+def test_similar_answer_shows_shared_and_distinct_terms(
+    drained: Path, eids: dict[str, str]
+) -> None:
     (third,) = [eid for eid, name in eids.items() if name == "e3"]
     (answer,) = json.loads(_moirae(drained, "similar", third, "-o", "json"))
     best = answer["hits"][0]
@@ -145,10 +147,8 @@ def test_similar_explains_itself(drained: Path, eids: dict[str, str]) -> None:
     assert set(best["only_past"]) == {"user=u3", "proc=p2"}
 
 
-def test_a_condition_decides_on_the_answer(drained: Path) -> None:
-    """Only the second host has had more than one user: of the others history says that this is
-    nothing.
-    """
+def test_condition_is_evaluated_on_the_answer(drained: Path) -> None:
+    """Only the second host had more than one user."""
     alerts: list[dict[str, Any]] = json.loads(
         _moirae(drained, "alerts", "list", "--all", "-o", "json")
     )
@@ -160,8 +160,8 @@ def test_a_condition_decides_on_the_answer(drained: Path) -> None:
     assert {alert["key"]["host"]: alert["state"] for alert in exported}["h1"] == "withdrawn"
 
 
-def test_answers_can_be_asked_again(drained: Path, eids: dict[str, str]) -> None:
-    """In a process that starts for it."""
+def test_answers_are_replayed_equal(drained: Path, eids: dict[str, str]) -> None:
+    """In a new process."""
     (third,) = [eid for eid, name in eids.items() if name == "e3"]
     found = json.loads(_moirae(drained, "recalls", "repeat", third, "-o", "json"))
     assert [(one["recall"], one["equal"], len(one["answer"])) for one in found] == [
@@ -170,5 +170,5 @@ def test_answers_can_be_asked_again(drained: Path, eids: dict[str, str]) -> None
     ]
 
 
-def test_the_workspace_is_sound(drained: Path) -> None:
+def test_doctor_reports_no_problem(drained: Path) -> None:
     _moirae(drained, "doctor")

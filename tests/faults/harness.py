@@ -1,7 +1,7 @@
-"""A workspace under load that is broken on purpose: its producer keeps a ledger, its checker
-compares by ids.
+"""A workspace under load in which faults are injected: its producer records what it wrote, its
+checker compares by ID.
 
-Everything is started here and ended by process id. Randomness comes from a seed that is printed.
+Everything is started here and stopped by process ID. Randomness comes from a seed that is printed.
 """
 
 import json

@@ -1,5 +1,5 @@
-"""A process that archives numbered events as fast as it can, in small commits, while their files
-are merged and swept behind it, until killed.
+"""A process that archives numbered events in small commits, while their files are compacted and
+vacuumed, until it is killed.
 """
 
 from itertools import cycle

@@ -1,4 +1,4 @@
-"""A producer that posts its rows, as harness has one that writes files."""
+"""A producer that posts its rows over HTTP; that of the harness writes files."""
 
 import itertools
 import random

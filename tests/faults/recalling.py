@@ -1,5 +1,5 @@
-"""Recall processes to be killed: copies of a process that has imported all they need, so that a
-kill costs little.
+"""Recall processes to be killed. They are forked from a process with all imports, so that a restart
+is cheap.
 """
 
 import multiprocessing

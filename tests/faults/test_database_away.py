@@ -1,6 +1,7 @@
-"""PostgreSQL falls and comes back while rows are posted, archived, judged, and history is asked:
-all processes go on by themselves, what was answered is archived once, and no recall is lost or
-counts twice.
+"""PostgreSQL crashes and comes back while rows are posted, archived and evaluated, and recalls run.
+
+All processes resume by themselves, acknowledged rows are archived once, and no recall is lost or
+counted twice.
 """
 
 import os
@@ -91,7 +92,7 @@ def _go_on(made: Stage) -> None:
 
 
 @pytest.mark.parametrize("number", ENDS, ids=lambda number: number.name)
-def test_a_server_that_is_away_for_some_time(server: Server, number: signal.Signals) -> None:
+def test_processes_resume_after_a_database_outage(server: Server, number: signal.Signals) -> None:
     print(f"seed {SEED}")
     with posted(SEED, ASKING, 100, server.dsn) as (made, producer, _):
         made.up()
@@ -109,7 +110,7 @@ def test_a_server_that_is_away_for_some_time(server: Server, number: signal.Sign
         _check(made)
 
 
-def test_an_embedded_server_is_started_again_by_who_needs_it() -> None:
+def test_embedded_server_is_restarted_by_its_users() -> None:
     print(f"seed {SEED}")
     with posted(SEED, ASKING, 100) as (made, producer, _):
         made.up()

@@ -1,7 +1,7 @@
-"""However a process ends, and whenever, also while it starts: nothing of it is left, and nothing of
-the data is lost.
+"""Processes are stopped in all ways and at any moment, also during startup: no process remains, and
+no data is lost.
 
-`MOIRAE_ENDINGS`: how many times each process is started, and ended, as a whole.
+`MOIRAE_ENDINGS`: how many times each process is started and stopped.
 """
 
 import os
@@ -28,8 +28,8 @@ WITHIN = {"up": 30.0, "live": 25.0, "recall": 15.0, "server": 6.0, "demo": 45.0}
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(3000)]
 
 
-def test_pairs_of_signals_at_any_moment_end_a_process() -> None:
-    """The same module takes them as in all processes of a workspace."""
+def test_two_signals_at_any_moment_stop_a_process() -> None:
+    """All processes of a workspace use the same signal handlers."""
     print(f"seed {SEED}")
     rng, started, slowest = random.Random(SEED), 0, 0.0
     for _ in range(PAIRS):
@@ -59,7 +59,7 @@ def test_pairs_of_signals_at_any_moment_end_a_process() -> None:
 
 
 @pytest.mark.parametrize("kind", ["up", "live", "recall", "server"])
-def test_nothing_is_left_and_no_row_is_lost(kind: str) -> None:
+def test_stopped_workspace_leaves_no_process_and_loses_no_row(kind: str) -> None:
     print(f"seed {SEED}")
     rng = random.Random(f"{SEED} {kind}")
     with workspace(WORKSPACE, RULES) as root:
@@ -79,7 +79,7 @@ def test_nothing_is_left_and_no_row_is_lost(kind: str) -> None:
             made.end()
 
 
-def test_nothing_is_left_of_a_demo() -> None:
+def test_stopped_demo_leaves_no_process() -> None:
     print(f"seed {SEED}")
     rng = random.Random(f"{SEED} demo")
     with workspace("", "") as root:

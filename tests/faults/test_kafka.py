@@ -1,4 +1,4 @@
-"""A real broker: its records once each in the archive, by offset, also when it and the live process
+"""A real broker: each record is archived once, by offset, also when the broker and the live process
 are killed.
 """
 
@@ -100,7 +100,7 @@ def _units(made: Stage) -> list[tuple[str, int, int]]:
     ).fetchall()
 
 
-def test_a_drain_reads_to_the_offsets_of_its_start_and_no_record_twice() -> None:
+def test_drain_reads_each_record_up_to_its_start_offsets_once() -> None:
     with _stage(200) as (made, sender, _):
         sender.start()
         time.sleep(3)
@@ -121,7 +121,7 @@ def test_a_drain_reads_to_the_offsets_of_its_start_and_no_record_twice() -> None
 
 @pytest.mark.faults
 @pytest.mark.timeout(1800)
-def test_a_killed_broker_and_a_killed_live_process_lose_and_double_nothing() -> None:
+def test_killed_broker_and_live_process_neither_lose_nor_repeat_records() -> None:
     print(f"seed {SEED}")
     with _stage(300) as (made, sender, broker):
         made.up()

@@ -1,5 +1,5 @@
-"""kill -9 of the live driver and of its JVM, at random moments under load: nothing lost, nothing
-twice.
+"""kill -9 of the live process and of its JVM at random moments under load: no row is lost or
+archived twice.
 """
 
 import os
@@ -25,7 +25,7 @@ def _kill_often(made: Stage, times: int, rng: random.Random) -> None:
 
 @pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.faults)])
 @pytest.mark.timeout(2400)
-def test_accepted_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
+def test_accepted_rows_are_archived_and_evaluated_once(kills: int) -> None:
     print(f"seed {SEED}")
     with stage(SEED) as made:
         made.up()

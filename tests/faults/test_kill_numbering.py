@@ -1,5 +1,5 @@
-"""A reader reads on and on while settled events are archived, their files merged and removed, and
-who does that is killed at any moment: it sees each event exactly once.
+"""A reader sees each event once while settled events are archived, their files compacted and
+removed, and the process that does it is killed at any moment.
 """
 
 import multiprocessing
@@ -38,8 +38,8 @@ def read(table: SequencedTable) -> int:
 
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
-def test_a_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
-    """What is left behind is few files, and nothing that nobody needs."""
+def test_reader_sees_each_event_once(kills: int, tmp_path: Path) -> None:
+    """In the end there are few files, all of them referenced."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     processes = multiprocessing.get_context("forkserver")

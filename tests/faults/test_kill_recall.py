@@ -1,6 +1,4 @@
-"""kill -9 of the recall process in the midst of its tasks: the answers are those of an undisturbed
-run.
-"""
+"""kill -9 of the recall process during its tasks: the answers are those of an undisturbed run."""
 
 import json
 import os
@@ -118,7 +116,7 @@ def _finish(root: Path, connection: Connection[Any]) -> dict[tuple[str, str], An
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.faults)])
 @pytest.mark.timeout(3000)
-def test_a_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
+def test_killed_recall_process_changes_no_answer(workspace: Path, kills: int) -> None:
     rng = random.Random(SEED)
     with database.connect_database(
         load_settings(workspace / "moirae.yaml", {}), "test"

@@ -1,5 +1,7 @@
-"""What the database forgets is killed at any moment: every record stays accounted for, the
-workspace is whole, and what is kept does not grow.
+"""The process that deletes expired records from the database is killed at any moment.
+
+Every record stays accounted for, `moirae doctor` reports no problem, and the database does not
+grow.
 """
 
 import multiprocessing
@@ -25,8 +27,8 @@ WORKSPACE = one_stream(rows=1000, keep="3s")
 
 @pytest.mark.parametrize("kills", [1, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
-def test_what_is_forgotten_stays_accounted_for(kills: int) -> None:
-    """In any state that a killed process leaves behind."""
+def test_deleted_records_stay_accounted_for(kills: int) -> None:
+    """In any state that a killed process leaves."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     processes = multiprocessing.get_context("forkserver")

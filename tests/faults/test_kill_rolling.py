@@ -1,5 +1,5 @@
-"""A reader reads on and on while chunks go from present to expired, and who rolls them is killed at
-any moment: it sees each row that is kept exactly once.
+"""A reader sees each row that is not expired once while chunks go from present to expired, and the
+process that maintains them is killed at any moment.
 """
 
 import multiprocessing
@@ -70,8 +70,8 @@ class Look:
 
 @pytest.mark.parametrize("kills", [2, pytest.param(60, marks=pytest.mark.faults)])
 @pytest.mark.timeout(1200)
-def test_a_reader_sees_each_row_once(kills: int) -> None:
-    """The short one sees all states; what is left behind is found to be whole by `moirae doctor`."""
+def test_reader_sees_each_row_once(kills: int) -> None:
+    """The short run passes all states; in the end `moirae doctor` reports no problem."""
     print(f"seed {SEED}")
     rng = random.Random(SEED)
     # Each of them is a copy of a process that has imported all it needs: a kill costs as little as

@@ -1,4 +1,4 @@
-"""kill -9 of the server and of the live process while rows are posted: what was answered is
+"""kill -9 of the server and of the live process while rows are posted: acknowledged rows are
 archived once.
 """
 
@@ -91,7 +91,7 @@ def _reload(made: Stage, address: str) -> None:
     "kills", [pytest.param(2, marks=pytest.mark.slow), pytest.param(20, marks=pytest.mark.faults)]
 )
 @pytest.mark.timeout(1200)
-def test_answered_rows_are_archived_once_and_judged_as_if_undisturbed(kills: int) -> None:
+def test_acknowledged_rows_are_archived_and_evaluated_once(kills: int) -> None:
     print(f"seed {SEED}")
     with posted(SEED, RULES) as (made, producer, address):
         made.up()

@@ -1,5 +1,5 @@
-"""A recall that eats all memory, or never ends, falls alone: it is given up with a reason, others
-are answered, live goes on.
+"""A recall that exhausts memory or never ends fails alone, with a reason; other recalls and the live
+process are not affected.
 """
 
 import json
@@ -114,7 +114,7 @@ def _until(what: str, holds: Callable[[], bool], seconds: float) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("bomb", BOMBS)
-def test_a_bomb_falls_alone(workspace: Path, bomb: str) -> None:
+def test_recall_that_exhausts_memory_or_time_fails_alone(workspace: Path, bomb: str) -> None:
     (workspace / "rules.yaml").write_text(RULES.replace("BOMB", " ".join(BOMBS[bomb].split())))
     with database.connect_database(
         load_settings(workspace / "moirae.yaml", {}), "test"

@@ -1,6 +1,4 @@
-"""Recall processes that share the work: one is frozen beyond its lease, one is killed; nothing is
-lost or doubled.
-"""
+"""Two recall processes: one is frozen beyond its lease, or killed; no task is lost or done twice."""
 
 import signal
 import time
@@ -76,8 +74,10 @@ def _ended(past: History, tasks: list[UUID]) -> bool:
 
 
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits: bool) -> None:
-    """Three leases long; or its lease is ended by hand, which is quicker."""
+def test_frozen_recall_process_loses_its_tasks_without_effect_on_answers(
+    past: History, waits: bool
+) -> None:
+    """Frozen for three leases; or its lease is ended in the database, which is faster."""
     tasks = _ask(past)
     with _process(past) as frozen:
         _until(lambda: _read(past) > _TASKS, frozen)
@@ -97,7 +97,7 @@ def test_a_frozen_process_loses_its_tasks_and_harms_nobody(past: History, waits:
 
 
 @pytest.mark.parametrize("kills", [1, 20])
-def test_of_two_processes_one_is_killed(past: History, kills: int) -> None:
+def test_killed_recall_process_is_replaced_by_the_other(past: History, kills: int) -> None:
     taken = 0
     for number in range(kills):
         over = _kill_one(past, _ask(past))

@@ -1,4 +1,4 @@
-"""A history that nobody has asked anything about; modules that need another have their own `past`."""
+"""A history without recalls; modules that need another one have their own fixture `past`."""
 
 from collections.abc import Iterator
 

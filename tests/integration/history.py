@@ -1,6 +1,4 @@
-"""A workspace with a history in chunks, and Recall Managers in this process that are asked about
-it. No Spark.
-"""
+"""A workspace with a history in chunks, and recall managers in this process. No Spark."""
 
 import random
 import shutil

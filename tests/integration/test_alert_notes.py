@@ -1,4 +1,4 @@
-"""Notes of alerts: those of the demo are recorded as those of an operator."""
+"""Notes of alerts: the demo records them like an operator."""
 
 import json
 import tempfile
@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 from moirae.alerts.notes import add_note, list_notes
 from moirae.cli import app
 from moirae.config.settings import load_settings
-from moirae.demo.report import RULES_BY_KIND
-from moirae.demo.run import _note_resolutions
-from moirae.demo.testbed import SimulatedFailure
+from moirae.demo.failures import SimulatedFailure
+from moirae.demo.resolutions import RULES_BY_KIND, record_resolutions
 from moirae.errors import UsageError
 from moirae.runtime import database
 
@@ -76,13 +75,13 @@ def failure(host: str, hours: int, resolution: str) -> SimulatedFailure:
     )
 
 
-def test_the_demo_resolves_alerts_as_an_operator_does(
+def test_demo_records_resolutions_like_an_operator(
     workspace: tuple[Path, Connection[Any]], connection: Connection[Any]
 ) -> None:
     rule = RULES_BY_KIND["overload"]
     by_demo = add_alert(connection, 1, "n1", START + timedelta(minutes=5), rule)
     by_operator = add_alert(connection, 2, "n2", START, rule)
-    assert _note_resolutions(connection, (failure("n1", 0, "Lowered it."),)) == 1
+    assert record_resolutions(connection, (failure("n1", 0, "Lowered it."),)) == 1
     resolve = [
         "alerts",
         "resolve",
@@ -105,7 +104,7 @@ def test_the_demo_resolves_alerts_as_an_operator_does(
     ]
 
 
-def test_the_demo_resolves_the_first_alert_of_a_failure_only(connection: Connection[Any]) -> None:
+def test_demo_resolves_only_the_first_alert_of_a_failure(connection: Connection[Any]) -> None:
     rule = RULES_BY_KIND["overload"]
     alerts = [
         add_alert(connection, 1, "n1", START - timedelta(minutes=1), rule),
@@ -119,12 +118,12 @@ def test_the_demo_resolves_the_first_alert_of_a_failure_only(connection: Connect
         failure("n2", 0, ""),
         failure("n3", 0, "Not detected."),
     )
-    assert _note_resolutions(connection, failures) == 1
+    assert record_resolutions(connection, failures) == 1
     assert [note["alert_id"] for note in list_notes(connection, alerts)] == [alerts[2]]
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_a_note_without_text_is_refused(connection: Connection[Any], text: str) -> None:
+def test_note_without_text_is_rejected(connection: Connection[Any], text: str) -> None:
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
     with pytest.raises(UsageError, match="the text of the note must not be empty"):
         add_note(connection, alert_id, kind="note", text=text, author="ada")

@@ -1,10 +1,10 @@
-"""Adversarial inputs (tests/bad_inputs.py), each with the side effects it is after.
+"""Adversarial inputs (tests/bad_inputs.py), each with the side effects that it aims at.
 
-Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` say what they become here,
-`COMMANDS` what their command lines become. Three of them are sound rules that misbehave when they
-run: tests/integration/test_bad_rules.py, tests/faults/test_rule_bombs.py. What becomes of such
-events when they are judged and shown is tested in tests/e2e/test_odd_values.py and
-tests/unit/test_safe_output.py, the lines for the HTTP API with the server.
+Their rules have the shape {name, sql}; `_as_expr` and `_as_rule_file` convert them to rules,
+`COMMANDS` converts their command lines. Three are valid rules that misbehave when they run:
+tests/integration/test_bad_rules.py, tests/faults/test_rule_bombs.py. The evaluation and output of
+such events is tested in tests/e2e/test_odd_values.py and tests/unit/moirae/runtime/test_logs.py,
+the lines for the HTTP API with the server.
 """
 
 import json
@@ -131,7 +131,7 @@ def _check(
 @pytest.mark.parametrize(
     "sql", [s for s in read_all("rule_sql") if not any(part in s for part in MISBEHAVES)]
 )
-def test_sql_is_refused(spark: SparkSession, settings: Settings, sql: str) -> None:
+def test_malicious_sql_is_rejected(spark: SparkSession, settings: Settings, sql: str) -> None:
     definitions, (problem,) = _check(spark, settings, _as_expr(sql))
     assert [definition.name for definition in definitions] == ["g/Good"]
     assert (problem.file, problem.line, problem.severity) == ("rules.yaml", 7, "error")
@@ -143,7 +143,7 @@ def test_sql_is_refused(spark: SparkSession, settings: Settings, sql: str) -> No
 @pytest.mark.parametrize(
     "sql", [s for s in read_all("rule_sql") if any(part in s for part in MISBEHAVES)]
 )
-def test_sql_that_only_misbehaves_is_taken(
+def test_harmless_unusual_sql_is_accepted(
     spark: SparkSession, settings: Settings, sql: str
 ) -> None:
     definitions, problems = _check(spark, settings, _as_expr(sql))
@@ -152,7 +152,7 @@ def test_sql_that_only_misbehaves_is_taken(
 
 
 @pytest.mark.parametrize("text", [s for s in read_all("rule_sql") if "${env:PGPASSWORD}" in s])
-def test_a_variable_of_the_environment_is_text(
+def test_variable_references_in_sql_are_text(
     spark: SparkSession, settings: Settings, text: str
 ) -> None:
     (row,) = spark.sql(text).collect()
@@ -170,7 +170,7 @@ def _asking(sql: str) -> str:
 
 
 @pytest.mark.parametrize("line", read_all("rule_param"), ids=lambda line: line["sql"])
-def test_parameters_are_values(
+def test_event_attributes_are_values_not_sql(
     spark: SparkSession, settings: Settings, line: dict[str, Any]
 ) -> None:
     rules, problems = parse_rules("rules.yaml", _asking(line["sql"]), settings.table_names)
@@ -187,7 +187,7 @@ def test_parameters_are_values(
 
 
 @pytest.mark.parametrize("text", read_all("rule_yaml"), ids=lambda text: text[:60])
-def test_yaml_is_refused(text: str) -> None:
+def test_malicious_yaml_is_rejected(text: str) -> None:
     mapped = _as_rule_file(text)
     began = time.process_time()  # what others do on this machine does not count
     found, problems = parse_rules("rules.yaml", mapped, frozenset({"events"}))
@@ -219,8 +219,8 @@ def test_yaml_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", read_all("rule_yaml"), ids=lambda text: text[:60])
-def test_yaml_takes_little_memory(text: str) -> None:
-    """Nor does what is said of it."""
+def test_malicious_yaml_is_rejected_with_little_memory(text: str) -> None:
+    """The message needs little memory as well."""
     tracemalloc.start()
     try:
         _, problems = parse_rules("rules.yaml", _as_rule_file(text), frozenset({"events"}))
@@ -254,7 +254,7 @@ def place() -> Iterator[Settings]:
 
 
 @pytest.mark.parametrize("line", read_all("cli"), ids=lambda line: " ".join(line["argv"]))
-def test_a_wrong_command_is_one_line(place: Settings, line: dict[str, Any]) -> None:
+def test_invalid_command_gives_one_line_of_error(place: Settings, line: dict[str, Any]) -> None:
     words = " ".join(line["argv"])
     arguments, message = next(command for part, command in COMMANDS.items() if part in words)
     command = [sys.executable, "-m", "moirae", *arguments, "--workspace", str(place.file)]
@@ -350,10 +350,10 @@ def events(request: pytest.FixtureRequest) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", ["e1", "e2", "e3"])
-def test_an_odd_text_is_archived_as_it_is(
+def test_unusual_text_is_archived_unchanged(
     fed: Fed, events: dict[str, list[str]], name: str
 ) -> None:
-    """Once; it is shown as text, and PostgreSQL gets what it can keep."""
+    """Once; it is shown as text, and stored in PostgreSQL without NUL."""
     (line,) = events[name]
     fed.feed(line)
     fed.feed(SOUND)
@@ -367,7 +367,7 @@ def test_an_odd_text_is_archived_as_it_is(
     assert format_csv_cell(message) == ("'" if name == "e2" else "") + message
 
 
-def test_a_broken_event_is_a_dead_letter(fed: Fed, events: dict[str, list[str]]) -> None:
+def test_malformed_record_is_a_dead_letter(fed: Fed, events: dict[str, list[str]]) -> None:
     (line,) = events["e4"]
     fed.feed(SOUND.replace("e8", "e0"), line, SOUND)
     assert fed.letters() == [("u1", 2, "malformed", line.encode())]
@@ -375,8 +375,8 @@ def test_a_broken_event_is_a_dead_letter(fed: Fed, events: dict[str, list[str]])
     assert fed.account() == {"read": 3, "archived": 2, "malformed": 1}
 
 
-def test_an_event_that_comes_twice_is_archived_once(fed: Fed, events: dict[str, list[str]]) -> None:
-    """Also after a restart, and when what it repeats is long past."""
+def test_repeated_record_is_archived_once(fed: Fed, events: dict[str, list[str]]) -> None:
+    """Also after a restart, and when the first record is old."""
     twice = events["e5"]
     fed.feed(*twice)
     assert fed.account() == {"read": 2, "archived": 1, "duplicates": 1}
@@ -388,7 +388,9 @@ def test_an_event_that_comes_twice_is_archived_once(fed: Fed, events: dict[str, 
     assert fed.letters() == []
 
 
-def test_an_event_of_the_far_future_holds_nobody_up(fed: Fed, events: dict[str, list[str]]) -> None:
+def test_record_of_the_far_future_does_not_advance_the_watermark(
+    fed: Fed, events: dict[str, list[str]]
+) -> None:
     ahead, now = events["e6"]
     fed.feed(ahead, now)
     assert fed.letters() == [("u1", 1, "quarantined", ahead.encode())]
@@ -398,5 +400,5 @@ def test_an_event_of_the_far_future_holds_nobody_up(fed: Fed, events: dict[str, 
     assert fed.account() == {"read": 3, "archived": 2, "quarantined": 1}
 
 
-def test_all_events_of_the_file_are_tested(events: dict[str, list[str]]) -> None:
+def test_every_adversarial_input_is_used_by_a_test(events: dict[str, list[str]]) -> None:
     assert [len(lines) for _, lines in sorted(events.items())] == [1, 1, 1, 1, 2, 2]

@@ -1,4 +1,4 @@
-"""One rule cannot harm another: what throws, never ends or floods is charged and set aside; the
+"""One rule cannot harm another: what throws, never ends or floods is quarantined; the
 others see everything.
 
 The heavy ones, over which the process must end, are in tests/faults/test_rule_bombs.py.
@@ -111,7 +111,7 @@ def test_the_others_see_every_event(
     assert "g/Bad" in health.assess_health(found)[1]
     assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
     _says_what_was_wrong(registry, bad)
-    # A restart finds it set aside, and goes on.
+    # The rule is still quarantined after a restart.
     world.reopen()
     assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
     assert registry.resume(["g/Bad", "g/Good"]) == ["g/Bad"]
@@ -128,8 +128,8 @@ def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
         assert located.event["stream"] == "a"
         assert (located.event["row"]["host"], located.event["row"]["n"]) == ("abc", 1013)
     else:
-        # Each evaluation over 20 in a minute is charged; the first of them stand, the others are
-        # counted.
+        # Each evaluation with more than 20 events per minute is a failure: excess events are
+        # counted and left out.
         assert {error.kind for error in errors} == {"flood"}
         assert sum(error.times for error in errors) >= 40
 
@@ -141,7 +141,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
     world = World(spark, connection, settings, definitions, tmp_path / "time")
     (bad, good), guard, registry = world.judge.active_rules, world.guard, RuleRegistry(connection)
     for state in ("running", "quarantined"):
-        with pytest.raises(StatementTimeout, match="over its time limit") as stopped:
+        with pytest.raises(StatementTimeout, match="exceeded its time limit") as stopped:
             guard.run(
                 [bad],
                 0,

@@ -1,4 +1,4 @@
-"""`cancel`, `finalize`, `accelerate`, `refine` as people give them, of recalls that go on, and what they are told."""
+"""`moirae recalls` cancel, finalize, accelerate and refine: effect on running recalls, and output."""
 
 import threading
 import time
@@ -63,7 +63,7 @@ def _until_answered(past: History, *tasks: Any) -> None:
         time.sleep(0.02)
 
 
-def test_cancelled_by_the_start_of_an_id(past: History, recalling: None) -> None:
+def test_cancel_accepts_a_prefix_of_an_id(past: History, recalling: None) -> None:
     task, other = past.ask(1), past.ask(2, f"{COUNT} AND h.v > 1", host=1)
     _until_answered(past, task)
     told = _given(past, "cancel", str(task)[:13])
@@ -75,7 +75,7 @@ def test_cancelled_by_the_start_of_an_id(past: History, recalling: None) -> None
     )
 
 
-def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
+def test_finalize_selects_by_rule_and_age(past: History, recalling: None) -> None:
     tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", rule="g/noisy") for n in range(3)]
     other = past.ask(9, f"{COUNT} AND h.v > 9", rule="g/quiet")
     _until_answered(past, *tasks, other)
@@ -89,8 +89,8 @@ def test_finalized_by_rule_and_age(past: History, recalling: None) -> None:
     assert past.task(other)["state"] in ("running", "waiting", "done")
 
 
-def test_recalls_are_listed_by_how_their_event_begins(past: History) -> None:
-    """Also where nothing else of the event is known."""
+def test_recalls_list_accepts_a_prefix_of_the_event_id(past: History) -> None:
+    """Also if only recalls of the event are stored."""
     task, _ = past.ask(1), past.ask(1 << 120)
     listed = orjson.loads(
         _given(past, "recalls", "list", "--event", str(past.task(task)["eid"])[:8], "-o", "json")
@@ -98,8 +98,8 @@ def test_recalls_are_listed_by_how_their_event_begins(past: History) -> None:
     assert [one["id"] for one in listed] == [str(task)]
 
 
-def test_what_ends_without_an_answer_is_told(past: History) -> None:
-    """Of what nobody waits for the first answer is kept too."""
+def test_finalize_reports_recalls_without_an_answer(past: History) -> None:
+    """A background recall keeps its first answer."""
     with capture_logs(), past.manager() as manager:
         answered = past.ask(1, rule="g/noisy")
         past.connection.execute("UPDATE tasks SET level = 1 WHERE id = %s", (answered,))
@@ -120,7 +120,7 @@ def test_what_ends_without_an_answer_is_told(past: History) -> None:
     assert [len(past.revisions(task)) > 0 for task in (answered, never)] == [True, False]
 
 
-def test_accelerated_once_for_a_key(past: History, recalling: None) -> None:
+def test_accelerate_with_one_key_counts_once(past: History, recalling: None) -> None:
     tasks = [past.ask(n, f"{COUNT} AND h.v > {n}", host=n % 4) for n in range(1, 5)]
     _until_answered(past, *tasks)
     tickets = past.task(tasks[0])["tickets"]
@@ -130,7 +130,7 @@ def test_accelerated_once_for_a_key(past: History, recalling: None) -> None:
     assert tickets < past.task(tasks[0])["tickets"] <= 10 * tickets
 
 
-def test_refined_where_feedback_is_waited_for(past: History, recalling: None) -> None:
+def test_refine_resumes_a_recall_that_awaits_feedback(past: History, recalling: None) -> None:
     task = past.ask(1, feedback=0.1)
     deadline = time.monotonic() + 20
     while past.task(task)["state"] != "suspended":
@@ -143,7 +143,9 @@ def test_refined_where_feedback_is_waited_for(past: History, recalling: None) ->
         time.sleep(0.02)
 
 
-def test_who_waits_for_feedback_is_listed_with_its_deadline(past: History, recalling: None) -> None:
+def test_recall_that_awaits_feedback_is_listed_with_its_deadline(
+    past: History, recalling: None
+) -> None:
     task = past.ask(1, feedback=0.0)
     past.ask(2, f"{COUNT} AND h.v > 1", host=1)
     end = time.monotonic() + 20
@@ -162,7 +164,9 @@ def test_who_waits_for_feedback_is_listed_with_its_deadline(past: History, recal
     assert f"suspended until {moment(deadline)}" in line
 
 
-def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_without_a_recall_process_is_queued(
+    past: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("moirae.cli.recall_control._COMMAND_TIMEOUT", 0.2)
     task = past.ask(1)
     assert _given(past, "cancel", str(task)) == "Queued: takes effect once a recall process runs.\n"
@@ -190,7 +194,7 @@ def test_nobody_works(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
     ],
 )
-def test_what_is_not_meant(past: History, arguments: list[str], reason: str) -> None:
+def test_invalid_selection_is_rejected(past: History, arguments: list[str], reason: str) -> None:
     found = CliRunner().invoke(app, [*arguments, "--workspace", str(past.settings.file)])
     assert found.exit_code != 0 and reason in str(found.exception)
     assert past.connection.execute("SELECT count(*) FROM commands").fetchone() == (0,)

@@ -1,4 +1,4 @@
-"""The control plane: its schema, and processes that outlive its server."""
+"""The control plane: its schema, and processes that survive its server."""
 
 import ctypes
 import os
@@ -115,7 +115,7 @@ def _shape(connection: Connection[Any]) -> set[tuple[Any, ...]]:
     return found
 
 
-def test_a_database_of_the_first_schema_becomes_one_of_todays(
+def test_first_schema_is_upgraded_to_the_current_one(
     place: Settings, fresh: Connection[Any]
 ) -> None:
     fresh.execute("CREATE DATABASE old")
@@ -144,8 +144,8 @@ def test_a_database_of_the_first_schema_becomes_one_of_todays(
         assert kept == ("cancel", {"eid": "00000000-0000-0000-0000-000000000001"}, "ada")
 
 
-def test_connecting_waits_for_no_lock_of_a_table(place: Settings, fresh: Connection[Any]) -> None:
-    """Tables in use, by transactions that take their time, hold up nobody who connects."""
+def test_connecting_waits_for_no_table_lock(place: Settings, fresh: Connection[Any]) -> None:
+    """Long transactions that lock tables do not delay connections."""
     # schema_migrations is written by migrations only.
     tables = fresh.execute(
         "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
@@ -158,8 +158,8 @@ def test_connecting_waits_for_no_lock_of_a_table(place: Settings, fresh: Connect
             assert other.execute("SHOW statement_timeout").fetchone() == ("5s",)
 
 
-def test_a_server_that_never_answers_is_not_waited_for(place: Settings) -> None:
-    """It takes connections, as one that is frozen does."""
+def test_connecting_to_an_unresponsive_server_times_out(place: Settings) -> None:
+    """It accepts connections, like a frozen server."""
     with (
         socket.create_server(("127.0.0.1", 0)) as frozen,
         patch.object(sql.connection, "CONNECT_TIMEOUT", 2),
@@ -169,7 +169,7 @@ def test_a_server_that_never_answers_is_not_waited_for(place: Settings) -> None:
             database.connect_database(place.model_copy(update={"database": dsn}), "tests")
 
 
-def test_a_process_keeps_its_role_over_a_lost_connection(
+def test_process_keeps_its_role_after_a_lost_connection(
     place: Settings, fresh: Connection[Any]
 ) -> None:
     role = ReconnectingRole(partial(database.connect_database, place, "tests"), "kept", 0.0)
@@ -190,7 +190,9 @@ def _request_reload(connection: Connection[Any]) -> None:
     RuleRegistry(connection).request_reload()
 
 
-def test_the_supervisor_waits_for_a_lost_database(place: Settings, fresh: Connection[Any]) -> None:
+def test_supervisor_waits_for_an_unavailable_database(
+    place: Settings, fresh: Connection[Any]
+) -> None:
     role = ReconnectingRole(partial(database.connect_database, place, "tests"), "up", 0.0)
     _end(fresh, role)
     reload = threading.Event()
@@ -206,7 +208,7 @@ def test_the_supervisor_waits_for_a_lost_database(place: Settings, fresh: Connec
     role.connection.close()
 
 
-def test_a_fallen_embedded_server_is_started_again(place: Settings, fresh: Connection[Any]) -> None:
+def test_crashed_embedded_server_is_restarted(place: Settings, fresh: Connection[Any]) -> None:
     role = ReconnectingRole(partial(database.connect_database, place, "tests"), "embedded", 0.0)
     _postmaster(place).send_signal(signal.SIGQUIT)
     deadline = time.monotonic() + 60
@@ -233,9 +235,7 @@ def foster_parent() -> Iterator[None]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="adopting orphans is Linux's")
-def test_a_killed_embedded_server_that_nobody_reaps_is_started_again(
-    place: Settings, foster_parent: None
-) -> None:
+def test_killed_unreaped_embedded_server_is_restarted(place: Settings, foster_parent: None) -> None:
     database.connect_database(place, "tests").close()
     _postmaster(place).send_signal(signal.SIGQUIT)
     psutil.wait_procs([_postmaster(place)], 30)
@@ -259,8 +259,8 @@ def test_a_killed_embedded_server_that_nobody_reaps_is_started_again(
 
 
 @pytest.mark.parametrize("mine", [False, True])
-def test_the_number_of_a_fallen_server_may_be_another_process_s(tmp_path: Path, mine: bool) -> None:
-    """What another server keeps beside the same socket stays."""
+def test_process_id_of_a_crashed_server_may_be_reused(tmp_path: Path, mine: bool) -> None:
+    """Files of another server beside the same socket are not removed."""
     lock, beside = tmp_path / "postmaster.pid", tmp_path / ".s.PGSQL.5432.lock"
     lock.write_text(f"{os.getpid()}\n/data\n0\n5432\n{tmp_path}\n\n1 2\nready\n")
     beside.write_text(f"{os.getpid() if mine else 1}\n/data\n")
@@ -269,7 +269,7 @@ def test_the_number_of_a_fallen_server_may_be_another_process_s(tmp_path: Path, 
     assert beside.exists() == (not mine)
 
 
-def test_a_half_started_embedded_server_is_out_of_reach_for_now(
+def test_embedded_server_is_unreachable_until_it_has_started(
     place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database.connect_database(place, "tests").close()

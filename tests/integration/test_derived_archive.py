@@ -1,5 +1,5 @@
-"""Derived streams in the archive: all their rows, once, whatever falls; recalls read them and
-answer the same.
+"""Derived streams in the archive: all rows, once, also after crashes; recalls over them give the
+same answers.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,12 @@ from psycopg import Connection
 from pyspark.sql import SparkSession
 
 import sql
+from archiver.delta import derived_tables
 from archiver.delta.derived_tables import open_table, version_root
 from archiver.read.reader import Reader
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
-from moirae.history import derived_streams as derived
 from moirae.history.builder import HistoryBuilder, _lock_name
 from moirae.history.derived_streams import DerivedStreamBuilder, DerivedStreamTask
 from moirae.history.finder import RelationVersions
@@ -98,7 +98,7 @@ def _make_all(views: HistoryBuilder, spark: SparkSession) -> list[DerivedStreamT
     return made
 
 
-def test_what_recalls_need_is_archived_once_and_read(
+def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
     world: tuple[World, Settings], spark: SparkSession
 ) -> None:
     made, place = world
@@ -106,7 +106,7 @@ def test_what_recalls_need_is_archived_once_and_read(
     work = _views(made, place, connection).next_task()
     assert isinstance(work, DerivedStreamTask)
     with (
-        patch.object(derived, "replace_chunk", _fall_after(derived.replace_chunk)),
+        patch.object(derived_tables, "replace_chunk", _fall_after(derived_tables.replace_chunk)),
         pytest.raises(Killed),
     ):
         _views(made, place, connection).execute(work, lambda: session)
@@ -121,7 +121,7 @@ def test_what_recalls_need_is_archived_once_and_read(
             connection.execute(begun, (work.chunk, work.stream.name)).fetchall() == before == [(1,)]
         )
     works = _make_all(_views(made, place, connection), session)
-    with patch.object(derived, "replace_chunk", lambda *_: pytest.fail("it is there")):
+    with patch.object(derived_tables, "replace_chunk", lambda *_: pytest.fail("it is there")):
         _views(made, place, connection).execute(work, lambda: session)
     closed = [chunk for chunk in made.archive.chunks if chunk.to_ts is not None]
     assert len(closed) > 1
@@ -155,10 +155,10 @@ def test_what_recalls_need_is_archived_once_and_read(
 
 
 @pytest.mark.parametrize("ended", ["before Spark has started", "in a query", "not at all"])
-def test_who_ends_in_good_order_has_not_tried(
+def test_orderly_shutdown_counts_no_attempt(
     world: tuple[World, Settings], spark: SparkSession, ended: str
 ) -> None:
-    """What Spark says as it ends is no fault of the rows."""
+    """Errors of Spark during shutdown are not charged to the rows."""
     made, place = world
     views = _views(made, place, made.connection)
     work = views.next_task()
@@ -273,7 +273,7 @@ def _forgotten(
     assert not folder.exists()
 
 
-def test_a_version_is_that_of_all_its_sql() -> None:
+def test_version_of_a_derived_stream_covers_the_streams_it_reads() -> None:
     first = {"a": "SELECT ts FROM s", "b": "SELECT ts FROM a", "c": "SELECT ts FROM s"}
     assert compute_derived_version("b", first) == compute_derived_version(
         "b", {**first, "c": "SELECT ts, 1 AS x FROM s"}

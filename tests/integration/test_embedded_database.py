@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL runs as long as a process uses it, however that ends."""
+"""The embedded PostgreSQL runs as long as a process uses it, however that process ends."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from moirae.demo.run import _create_workspace as _workspace
+from moirae.demo.run import create_workspace
 from moirae.errors import MoiraeError
 
 # Says `connected`, then waits for a line, and ends as that says.
@@ -100,7 +100,7 @@ def _launcher(home: Path) -> psutil.Process:
 
 
 @pytest.mark.parametrize("how", ENDS)
-def test_the_server_stops_with_its_last_user(home: Path, how: str) -> None:
+def test_server_stops_with_its_last_user(home: Path, how: str) -> None:
     with _user(home) as first, _user(home) as second:
         _connected(first)
         _connected(second)
@@ -114,7 +114,7 @@ def test_the_server_stops_with_its_last_user(home: Path, how: str) -> None:
         assert _gone(home)
 
 
-def test_a_user_that_releases_the_server_does_not_stop_it_for_others(home: Path) -> None:
+def test_releasing_the_server_does_not_stop_it_for_other_users(home: Path) -> None:
     with _user(home) as first, _user(home) as second:
         _connected(first)
         _connected(second)
@@ -122,8 +122,8 @@ def test_a_user_that_releases_the_server_does_not_stop_it_for_others(home: Path)
         assert _end(second, "release") == "True\n"
 
 
-def test_users_that_come_and_go_at_once_all_reach_the_server(home: Path) -> None:
-    """Many starts meet a stop: `release` does not wait for the next user."""
+def test_concurrent_users_all_reach_the_server(home: Path) -> None:
+    """Starts overlap with a stop: `release` does not wait for the next user."""
     rng = random.Random(1)
     for _ in range(4):
         with _user(home) as first, _user(home) as second:
@@ -135,7 +135,7 @@ def test_users_that_come_and_go_at_once_all_reach_the_server(home: Path) -> None
             time.sleep(rng.choice([0, rng.uniform(0, 0.5)]))
 
 
-def test_a_user_killed_while_the_server_starts_leaves_nothing(home: Path) -> None:
+def test_user_killed_during_startup_leaves_no_server(home: Path) -> None:
     for pause in (0.2, 0.5, 1.0):
         with _user(home) as user:
             time.sleep(pause)
@@ -145,7 +145,7 @@ def test_a_user_killed_while_the_server_starts_leaves_nothing(home: Path) -> Non
         _connected(user)
 
 
-def test_the_next_user_takes_over_a_server_whose_launcher_was_killed(home: Path) -> None:
+def test_next_user_takes_over_a_server_whose_launcher_was_killed(home: Path) -> None:
     with _user(home) as first:
         _connected(first)
         server = int((home / "postgresql" / "postmaster.pid").read_text().splitlines()[0])
@@ -158,7 +158,7 @@ def test_the_next_user_takes_over_a_server_whose_launcher_was_killed(home: Path)
         assert server == int((home / "postgresql" / "postmaster.pid").read_text().splitlines()[0])
 
 
-def test_the_launcher_stays_for_its_users_when_it_is_terminated(home: Path) -> None:
+def test_terminated_launcher_stays_while_it_has_users(home: Path) -> None:
     with _user(home) as user:
         _connected(user)
         _launcher(home).send_signal(signal.SIGTERM)
@@ -166,22 +166,22 @@ def test_the_launcher_stays_for_its_users_when_it_is_terminated(home: Path) -> N
         assert len(_processes(home)) >= 2
 
 
-def test_the_server_ends_with_its_folder(home: Path) -> None:
+def test_server_stops_when_its_folder_is_removed(home: Path) -> None:
     with _user(home) as user:
         _connected(user)
         shutil.rmtree(home, ignore_errors=True)
         assert _gone(home)
 
 
-def test_a_demo_does_not_replace_a_workspace_in_use(public_folder: Path) -> None:
+def test_demo_does_not_replace_a_workspace_in_use(public_folder: Path) -> None:
     directory = public_folder / "demo"
     directory.mkdir()
     (directory / ".moirae-demo").touch()
     with _user(directory / ".moirae") as user:
         _connected(user)
         with pytest.raises(MoiraeError, match="is in use by other processes"):
-            _workspace(directory)
+            create_workspace(directory)
         assert (directory / ".moirae").is_dir()
         assert _end(user, "release") == "True\n"
-    _workspace(directory)
+    create_workspace(directory)
     assert not (directory / ".moirae").exists()

@@ -1,4 +1,4 @@
-"""Processes end, with all that they started, however they are told to; with Spark and often in
+"""Processes stop with all their children, by any signal; with Spark and more often in
 `tests/faults`.
 """
 
@@ -30,7 +30,7 @@ def root() -> Iterator[Path]:
         (["up"], "itself", 2.0),
     ],
 )
-def test_nothing_is_left_of_a_process(
+def test_terminated_process_leaves_no_children(
     root: Path, command: list[str], end: End, after: float
 ) -> None:
     arguments = [*command, "--workspace", str(root / "moirae.yaml")]

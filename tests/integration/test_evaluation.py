@@ -1,5 +1,5 @@
-"""What people say of past events: kept in the database, evaluated, learned from, shown with the
-next answer.
+"""Judgements of past events: stored, evaluated, used for calibration, and shown with the next
+answer.
 """
 
 import json
@@ -163,7 +163,7 @@ def archive(workspace: Path) -> Path:
     return Path(load_settings(workspace, {}).archive)
 
 
-def test_the_workspace_is_evaluated(
+def test_evaluation_of_a_workspace_is_printed(
     workspace: tuple[Path, Connection[Any]], tmp_path: Path
 ) -> None:
     picture = tmp_path / "quality.png"
@@ -183,10 +183,10 @@ def test_the_workspace_is_evaluated(
         run(workspace[0], "similarity", "eval", "--rule", "None")
 
 
-def test_what_the_database_has_forgotten_still_counts(
+def test_deleted_events_count_as_candidates_of_a_judged_hit(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
-    """Among which a hit was found does not hang on how much of it people have spoken of."""
+    """The number of candidates does not depend on the number of judged events."""
     path, connection = workspace
     ((_, _, before),) = load_judged_corpora(connection, archive(path))
     for outbox in open_outboxes(connection, archive(path)).values():
@@ -204,7 +204,7 @@ def test_what_the_database_has_forgotten_still_counts(
     assert len({alert.location for alert in after.alerts[:40]}) == 4
 
 
-def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
+def test_judgement_of_a_hit_is_stored(workspace: tuple[Path, Connection[Any]]) -> None:
     path, connection = workspace
     asked, past = str(eid(50)), str(eid(3))
     assert "is not relevant to" in run(path, "similarity", "disagree", asked, past)
@@ -215,7 +215,7 @@ def test_people_judge_hits(workspace: tuple[Path, Connection[Any]]) -> None:
         run(path, "similarity", "agree", asked, asked)
 
 
-def test_the_next_answer_says_how_likely_it_is_right(
+def test_answer_after_calibration_has_a_match_probability(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
     path, connection = workspace
@@ -288,7 +288,7 @@ def _revision(connection: Connection[Any], final: bool) -> Revision:
     return Revision(Coverage(None, None, None, 1, 0, 0, final, False), row[0])
 
 
-def test_a_final_answer_keeps_what_was_said_of_it(learned: Connection[Any]) -> None:
+def test_final_answer_keeps_its_match_probability(learned: Connection[Any]) -> None:
     (before,) = load_answers(learned, eid(EVENTS - 1))
     assert before.comparable is not None  # stored without it, and told by what is known now
     task, revision = _running(learned), _revision(learned, final=True)
@@ -303,7 +303,7 @@ def test_a_final_answer_keeps_what_was_said_of_it(learned: Connection[Any]) -> N
     assert after.comparable == before.comparable
 
 
-def test_an_answer_that_people_end_keeps_what_was_said_of_it(learned: Connection[Any]) -> None:
+def test_finalized_answer_keeps_its_match_probability(learned: Connection[Any]) -> None:
     task, revision = _running(learned), _revision(learned, final=False)
     assert (
         Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "running", revision))
@@ -321,7 +321,7 @@ def test_an_answer_that_people_end_keeps_what_was_said_of_it(learned: Connection
     assert load_answers(learned, eid(EVENTS - 1))[0].comparable == said[1][0]
 
 
-def test_an_answer_is_stored_though_what_was_learned_cannot_be_read(
+def test_answer_is_stored_without_probability_if_calibration_is_unreadable(
     learned: Connection[Any],
 ) -> None:
     learned.execute("UPDATE calibrations SET model = '{}'")

@@ -1,6 +1,4 @@
-"""Rules that must pass the gate: the list of what is allowed is not too narrow for what monitoring
-needs.
-"""
+"""Rules that must pass the check: the allowlist is not too narrow for monitoring."""
 
 import json
 from pathlib import Path
@@ -102,7 +100,7 @@ def _queries() -> list[str]:
     return [*filters, *values, *windows, *WHOLE]
 
 
-def test_every_good_rule_passes(spark: SparkSession, tmp_path: Path) -> None:
+def test_every_valid_rule_passes_the_check(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "moirae.yaml").write_text(WORKSPACE)
     settings = load_settings(tmp_path / "moirae.yaml", {})
     queries = _queries()

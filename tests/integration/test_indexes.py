@@ -1,5 +1,5 @@
-"""Corpora are written down when a chunk closes: the first similarity recall, also of a new process,
-finds them.
+"""Indexes of corpora are written when a chunk closes: the first similarity recall, also of a new
+process, uses them.
 """
 
 import random
@@ -102,10 +102,10 @@ def manifest(found: dict[str, bytes]) -> dict[str, Any]:
     return known
 
 
-def test_a_closed_chunk_has_its_index_before_anybody_asks(
+def test_closed_chunk_is_indexed_before_the_first_recall(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the recall process itself, without Spark; with lists and term summaries of each chunk, and
+    """By the recall process, without Spark; with postings and term summaries of each chunk and
     their checksums.
     """
     settle(past, range(1, 401), 0)
@@ -148,7 +148,7 @@ def _asked(past: History, number: int) -> None:
     assert hits[0]["corpus"]["events"] == number
 
 
-def test_an_index_is_written_again_when_events_come_in_or_it_is_damaged(past: History) -> None:
+def test_index_is_rewritten_after_new_events_or_damage(past: History) -> None:
     settle(past, range(1, 101), 0)
     close(past)
     assert _made(views(past)) == 1
@@ -178,10 +178,8 @@ def _made(process: HistoryBuilder) -> int:
     return count
 
 
-def test_a_corpus_that_grows_is_not_written_all_the_time(
-    past: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """At most a tenth of the time goes into it, and events of the present chunk wait for its end."""
+def test_growing_corpus_is_rewritten_rarely(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At most a tenth of the time is spent on it, and events of the present chunk wait for its end."""
     settle(past, range(1, 101), 0)
     close(past)
     root, now = Path(past.settings.archive), [0.0]

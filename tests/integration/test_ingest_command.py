@@ -1,6 +1,4 @@
-"""`moirae ingest`: what is handed over lies in the landing folder, whole, when the command has
-ended.
-"""
+"""`moirae ingest`: complete batches are in the landing folder when the command returns."""
 
 import gzip
 from collections.abc import Iterator
@@ -48,7 +46,7 @@ def _ingest(root: Path, *arguments: str, given: bytes | None = None) -> str:
     return result.stdout
 
 
-def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
+def test_files_and_standard_input_are_written_unchanged(root: Path) -> None:
     (root / "a.csv").write_bytes(b"ts\n2026-01-01\n")
     packed = gzip.compress(b"{}\n")
     (root / "b ç.2026-01-01.jsonl.gz").write_bytes(packed)
@@ -73,7 +71,7 @@ def test_files_and_standard_input_land_as_they_are(root: Path) -> None:
         (["moirae.txt"], "add --format"),
     ],
 )
-def test_what_cannot_be_handed_over_is_told_before_anything_is(
+def test_invalid_input_is_reported_before_any_file_is_written(
     root: Path, arguments: list[str], reason: str
 ) -> None:
     (root / "a.csv").write_bytes(b"ts\n")
@@ -84,15 +82,15 @@ def test_what_cannot_be_handed_over_is_told_before_anything_is(
     assert _landed(root) == {}
 
 
-def test_an_unknown_stream_is_told(root: Path) -> None:
+def test_unknown_stream_is_reported(root: Path) -> None:
     command = ["ingest", "cpuu", "-", "--workspace", str(root / "moirae.yaml")]
     assert "no stream 'cpuu': declared are cpu" in str(
         CliRunner().invoke(app, command, input=b"{}").exception
     )
 
 
-def test_nobody_waits_where_nothing_runs(root: Path) -> None:
-    """Nor where a live process has ended, or has fallen too long ago for another to be on its way."""
+def test_wait_fails_without_a_live_process(root: Path) -> None:
+    """Also if the live process has exited, or crashed too long ago for a restart."""
     with pytest.raises(MoiraeError, match="no live process runs"):
         _ingest(root, "-", "--wait", given=b"{}\n")
     assert _landed(root) == {"jsonl": b"{}\n"}

@@ -46,15 +46,15 @@ def _definition(i: int) -> Definition:
     )
 
 
-def test_the_rule_at_fault_is_found_by_halves(
+def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     spark: SparkSession,
     connection: Connection[Any],
     place: Settings,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One of many rules of one shape overflows: it alone is charged, the others find what they
-    find.
+    """One of many rules of one shape overflows: only that rule is charged, others keep their
+    events.
     """
     asked: list[int] = []
     charged: list[str] = []

@@ -117,7 +117,7 @@ def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
 
 
 def test_files_of_an_expired_chunk_are_deleted(past: History) -> None:
-    """The ledger counts their rows as forgotten."""
+    """The ledger counts their rows as deleted."""
     root = storage.open_storage(past.settings)
     writer, maintenance = open_writer(past), ChunkMaintenance(root, [SCHEMA], 0.4)
     try:

@@ -1,4 +1,4 @@
-"""A query lifted to many events gives each the answer that it would get alone."""
+"""A query lifted to many events gives each event the answer of a single query."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -145,7 +145,7 @@ def _alone(session: SparkSession, sql: str, event: RecallEvent) -> Counter[Any]:
 
 
 @pytest.mark.parametrize("sql", QUERIES)
-def test_each_event_gets_the_answer_that_it_would_get_alone(
+def test_lifted_query_gives_each_event_the_answer_of_a_single_query(
     session: SparkSession, sql: str
 ) -> None:
     rows_by_event: dict[str, Counter[Any]] = {}

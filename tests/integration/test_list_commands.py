@@ -107,7 +107,7 @@ def run(root: Path, *arguments: str) -> Result:
     return result
 
 
-def test_alerts_name_who_acknowledged_them_last(root: Path, connection: Connection[Any]) -> None:
+def test_alert_shows_its_last_acknowledgement(root: Path, connection: Connection[Any]) -> None:
     for author in ("ada", "grace"):
         run(root, "alerts", "ack", str(alert_id(2)), "--author", author)
     by_id = {
@@ -125,7 +125,7 @@ def test_alerts_name_who_acknowledged_them_last(root: Path, connection: Connecti
 # What an ID means
 
 
-def test_an_event_is_found_by_its_own_id_its_alerts_or_its_recalls(
+def test_event_is_found_by_id_of_event_alert_or_recall(
     connection: Connection[Any],
 ) -> None:
     for number in (1, 4):
@@ -135,13 +135,13 @@ def test_an_event_is_found_by_its_own_id_its_alerts_or_its_recalls(
             assert find_event(connection, str(found)[:9]) == event_id(number)
 
 
-def test_a_command_means_an_event_or_a_recall(connection: Connection[Any]) -> None:
+def test_prefix_selects_an_event_or_a_recall(connection: Connection[Any]) -> None:
     assert find_event_or_recall(connection, "a3") == IdMatch("event", event_id(3))
     assert find_event_or_recall(connection, "e3") == IdMatch("event", event_id(3))
     assert find_event_or_recall(connection, "c3") == IdMatch("recall", task_id(3))
 
 
-def test_an_event_of_which_only_recalls_are_left_is_found(connection: Connection[Any]) -> None:
+def test_deleted_event_is_found_by_its_recalls(connection: Connection[Any]) -> None:
     with connection.transaction(force_rollback=True):
         connection.execute("DELETE FROM alerts")
         connection.execute("DELETE FROM events")
@@ -150,7 +150,7 @@ def test_an_event_of_which_only_recalls_are_left_is_found(connection: Connection
         assert find_event_or_recall(connection, "e2") == IdMatch("event", event_id(2))
 
 
-def test_an_ambiguous_prefix_is_refused(connection: Connection[Any]) -> None:
+def test_ambiguous_prefix_is_rejected(connection: Connection[Any]) -> None:
     for find in (find_event, find_event_or_recall):
         for prefix in ("a", "e", "c"):
             with pytest.raises(UsageError, match=f"ambiguous: '{prefix}' matches several"):
@@ -158,20 +158,20 @@ def test_an_ambiguous_prefix_is_refused(connection: Connection[Any]) -> None:
 
 
 @pytest.mark.parametrize("length", [1 + len("e3000000"), len("e3000000-0000-0"), 36])
-def test_a_prefix_may_end_anywhere(connection: Connection[Any], length: int) -> None:
+def test_prefix_may_end_at_any_character(connection: Connection[Any], length: int) -> None:
     assert find_event(connection, str(event_id(3))[:length]) == event_id(3)
 
 
 @pytest.mark.parametrize(
     "prefix", ["", "f", "zz", "e-3", "e3%", "e_", f"{event_id(3)}0", "e3000000--", "é"]
 )
-def test_what_is_no_id_matches_nothing(connection: Connection[Any], prefix: str) -> None:
+def test_text_that_is_no_id_matches_nothing(connection: Connection[Any], prefix: str) -> None:
     for find in (find_event, find_event_or_recall):
         with pytest.raises(UsageError, match="no event"):
             find(connection, prefix)
 
 
-def test_every_command_takes_the_id_of_an_event_that_only_recalls_know(
+def test_every_command_accepts_an_event_known_from_recalls_only(
     root: Path, connection: Connection[Any]
 ) -> None:
     only = UUID(int=0xD0 << 120)
@@ -212,7 +212,7 @@ def refused(connection: Connection[Any]) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("command", LISTS)
-def test_a_list_that_is_cut_tells_how_many_rows_are_left_out(
+def test_truncated_list_reports_the_number_of_omitted_rows(
     root: Path, refused: None, command: list[str]
 ) -> None:
     cut = run(root, *command, "--limit", "2", "-o", "json")
@@ -224,14 +224,14 @@ def test_a_list_that_is_cut_tells_how_many_rows_are_left_out(
         assert run(root, *command, "--limit", str(limit), "-o", "json").stderr == ""
 
 
-def test_rows_that_do_not_match_are_not_counted(root: Path, refused: None) -> None:
+def test_omitted_rows_count_only_matching_rows(root: Path, refused: None) -> None:
     assert run(root, "alerts", "list", "--limit", "1", "--state", "resolved").stderr == ""
     assert run(root, "recalls", "list", "--limit", "1", "--event", str(event_id(1))).stderr == ""
     assert run(root, "dead-letters", "list", "--limit", "1", "--reason", "expired").stderr == ""
     assert run(root, "events", "list", "--limit", "1", "--rule", "other").stderr == ""
 
 
-def test_on_a_terminal_the_note_is_the_last_line(
+def test_note_of_a_truncated_list_is_its_last_line_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: Any
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
@@ -254,7 +254,7 @@ def _found(cut: dict[str, int]) -> EventContexts:
     return EventContexts({"near": [{"cpu": "1"}] * 3}, {"around": []}, cut)
 
 
-def test_events_show_says_that_a_context_is_cut_and_of_how_many_rows(
+def test_events_show_reports_a_truncated_context_with_its_row_count(
     root: Path, connection: Connection[Any]
 ) -> None:
     work = ViewTask("g/r", "v", 1, None, 0, 0, False)
@@ -274,7 +274,9 @@ def test_events_show_says_that_a_context_is_cut_and_of_how_many_rows(
     connection.execute("DELETE FROM contexts")
 
 
-def test_the_live_process_stores_that_a_context_is_cut(connection: Connection[Any]) -> None:
+def test_live_process_stores_the_row_count_of_a_truncated_context(
+    connection: Connection[Any],
+) -> None:
     spec = AlertSpec.model_validate({"alert": "r", "expr": "SELECT host, ts FROM cpu"})
     definition = Definition(Rule("g", spec), {"host": "string"}, ("host",), ("host",))
     tables = build_rule_tables(definition.rule, {"cpu": "ts"}, frozenset())

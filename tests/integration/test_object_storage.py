@@ -1,5 +1,5 @@
-"""An archive in object storage: rows come in, chunks are rolled over, the past is asked, nothing is
-wrong; and whoever dies on the way leaves no row.
+"""An archive in object storage: rows are archived, chunks maintained, recalls answered; a killed
+writer leaves no row.
 """
 
 import subprocess
@@ -19,7 +19,7 @@ from tests.integration.test_late_rows import ingest_rows, open_writer, run_maint
 CHUNKS, ROWS = 5, 100
 
 
-def test_history_is_rolled_over_and_asked(bucket: str) -> None:
+def test_chunks_in_object_storage_are_maintained_and_recalled(bucket: str) -> None:
     with history(CHUNKS, ROWS, bucket) as past:
         root = storage.open_storage(past.settings)
         writer, roller = open_writer(past), ChunkMaintenance(root, [SCHEMA], 0.4)
@@ -69,7 +69,7 @@ with patch.object(DeltaLog, "commit", wait):
 """
 
 
-def test_a_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
+def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
     with history(1, ROWS, bucket) as past:
         table = StreamTable(storage.open_storage(past.settings), SCHEMA)
         known = {file.path for file in table.data_files()}

@@ -1,5 +1,5 @@
-"""What PostgreSQL has settled is archived once, in few commits: when there is enough, or its chunk
-is closed.
+"""Settled rows of PostgreSQL are archived once, in few commits: when there are enough of them, or
+their chunk is closed.
 """
 
 from collections.abc import Iterator
@@ -51,10 +51,10 @@ def settle(connection: Connection[Any], numbers: range) -> None:
     )
 
 
-def test_rows_wait_for_one_another_and_are_archived_once(
+def test_settled_rows_are_archived_once_in_few_commits(
     settings: Settings, connection: Connection[Any]
 ) -> None:
-    """Wherever the process falls, and when two do it at once."""
+    """Also after a crash at any point, and with two concurrent writers."""
     root = Path(settings.archive)
     cut = to_micros(START + timedelta(seconds=100))
     present = [Chunk(0, None, cut, "present"), Chunk(1, cut, None)]

@@ -1,6 +1,4 @@
-"""A past event as people know it: its alert, how long that lasted, whether it came back, and what
-was done.
-"""
+"""Past events as shown to operators: alert, duration, recurrence and resolution."""
 
 import tempfile
 from collections.abc import Iterator
@@ -138,7 +136,7 @@ def run(workspace: Path, *arguments: str) -> str:
     return result.stdout
 
 
-def test_a_past_event_comes_with_its_alert_and_what_was_done(
+def test_past_event_is_shown_with_its_alert_and_resolution(
     workspace: tuple[Path, Connection[Any]],
 ) -> None:
     found = load_past_events(workspace[1], [KNOWN, QUIET, GONE])
@@ -160,8 +158,10 @@ def test_a_past_event_comes_with_its_alert_and_what_was_done(
     assert (quiet["again"], quiet["notes"]) == (0, [])
 
 
-def test_a_hit_tells_what_people_did_then(workspace: tuple[Path, Connection[Any]]) -> None:
-    """The last that fixed it first; of what is forgotten the hit stays."""
+def test_similar_hit_shows_notes_and_resolution_of_its_alert(
+    workspace: tuple[Path, Connection[Any]],
+) -> None:
+    """The newest resolution comes first; a hit whose event is deleted is still listed."""
     (answer,) = load_answers(workspace[1], NEW)
     assert answer.hits is not None
     known, quiet, gone = answer.hits

@@ -1,6 +1,4 @@
-"""Answers of SQL recalls on their way: estimates beside each revision, limits, and queries that are
-ended.
-"""
+"""Answers of SQL recalls: estimates with each revision, limits, and cancelled queries."""
 
 import threading
 import time
@@ -45,10 +43,8 @@ def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_estimates_stand_beside_each_revision(past: History) -> None:
-    """Of what is read so far the answer is exact, of the whole there is an interval; at the end
-    both are one.
-    """
+def test_each_revision_has_estimates(past: History) -> None:
+    """Exact for the rows read, an interval for all rows; in the final revision both are equal."""
     sql = "SELECT max(p.v) AS top, count(*) AS n, sum(p.v) AS total, avg(p.v) AS mean FROM past p"
     task = past.ask(1, sql)
     with past.manager() as manager:
@@ -78,10 +74,10 @@ def test_estimates_stand_beside_each_revision(past: History) -> None:
     assert shown.rows is not None and list(shown.rows[0]) == ["top", "n", "total", "mean"]
 
 
-def test_a_recall_that_holds_too_much_fails_by_itself(
+def test_recall_over_its_memory_limit_fails_alone(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The error names the rule and the limit; who asked with it is answered."""
+    """The error names the rule and the limit; recalls of the same query are answered."""
     monkeypatch.setattr(limits, "MAX_ROWS", 20)
     large = past.ask(2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large")
     small = past.ask(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
@@ -120,8 +116,8 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.mark.spark
-def test_a_query_in_spark_is_ended_at_once(spark: SparkSession) -> None:
-    """The job is cancelled while it runs; the session answers the next question."""
+def test_cancelled_spark_query_stops_at_once(spark: SparkSession) -> None:
+    """The job is cancelled while it runs; the session runs the next query."""
     engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]
     sql = "SELECT max(s.h) AS top FROM s"
     template = Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, {}, {}, {}))

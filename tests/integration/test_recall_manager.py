@@ -1,4 +1,4 @@
-"""The Recall Manager over a history in chunks: what becomes of tasks, whoever works on them."""
+"""The recall manager over a history in chunks: states of tasks, for one or several managers."""
 
 import threading
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from recall.worker.active_tasks import MAX_ATTEMPTS
 from tests.integration.history import COUNT, HOSTS, START, History, go_on
 
 
-def test_answers_get_better_until_they_are_final(past: History) -> None:
+def test_revisions_extend_coverage_until_final(past: History) -> None:
     tasks = [past.ask(number, host=number % 4) for number in range(1, 5)]
     with past.manager(workers=2) as manager:
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
@@ -43,7 +43,7 @@ def test_answers_get_better_until_they_are_final(past: History) -> None:
 # Control
 
 
-def test_a_command_is_answered_with_its_effect(past: History) -> None:
+def test_command_is_answered_with_its_effect(past: History) -> None:
     tasks = [past.ask(number) for number in (1, 2)]
     with past.manager() as manager:
         go_on(manager, lambda: all(past.task(task)["next"] >= 2 for task in tasks))
@@ -58,7 +58,7 @@ def test_a_command_is_answered_with_its_effect(past: History) -> None:
         assert 0 < done.seconds_after <= done.seconds_before
 
 
-def test_cancelled_recalls_leave_nothing_finalized_ones_their_answer(past: History) -> None:
+def test_cancelled_recall_has_no_answer_and_finalized_recall_keeps_its_last(past: History) -> None:
     first, second, third = (past.ask(number, rule=f"g/r{number}") for number in (1, 2, 3))
     with past.manager() as manager:
         go_on(
@@ -81,7 +81,7 @@ def test_cancelled_recalls_leave_nothing_finalized_ones_their_answer(past: Histo
     assert past.revisions(third)[-1]["answer"] == [past.whole()]
 
 
-def test_commands_by_age_mean_what_is_older(past: History) -> None:
+def test_command_by_age_applies_to_older_recalls(past: History) -> None:
     old, new = past.ask(1), past.ask(2)
     past.connection.execute(
         "UPDATE tasks SET created_at = created_at - interval '1 hour' WHERE id = %s", (old,)
@@ -94,7 +94,7 @@ def test_commands_by_age_mean_what_is_older(past: History) -> None:
     assert done is not None and done.recalls == 1
 
 
-def test_a_command_is_one_however_often_it_is_asked(past: History) -> None:
+def test_repeated_command_with_one_key_is_executed_once(past: History) -> None:
     task = past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["next"] > 0)
@@ -116,7 +116,7 @@ def test_a_command_is_one_however_often_it_is_asked(past: History) -> None:
 # Tickets
 
 
-def test_results_cost_tickets_down_to_one(past: History) -> None:
+def test_each_result_costs_tickets_down_to_one(past: History) -> None:
     plain = past.ask(1)
     many = past.ask(2, "SELECT h.v AS v, count(*) AS n FROM past h GROUP BY h.v")
     with past.manager() as manager:
@@ -126,7 +126,7 @@ def test_results_cost_tickets_down_to_one(past: History) -> None:
     assert past.task(many)["results"] > 200 and past.task(many)["tickets"] == 1
 
 
-def test_tickets_may_be_frozen(past: History) -> None:
+def test_results_without_ticket_cost_keep_the_tickets(past: History) -> None:
     task = past.ask(1)
     with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
@@ -136,7 +136,7 @@ def test_tickets_may_be_frozen(past: History) -> None:
 # Feedback
 
 
-def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
+def test_recall_is_suspended_until_feedback(past: History) -> None:
     asks, asks_nothing = past.ask(1, feedback=0.0), past.ask(2)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(asks_nothing)["state"] == "done")
@@ -152,7 +152,7 @@ def test_a_recall_waits_for_feedback_and_goes_on_with_it(past: History) -> None:
     assert len(past.revisions(asks)) == 2
 
 
-def test_silence_ends_an_event_with_its_last_answer(past: History) -> None:
+def test_feedback_timeout_finalizes_the_last_answer(past: History) -> None:
     asks, other = past.ask(1, feedback=0.0), past.ask(2)
     with past.manager(terms=SchedulingPolicy(feedback_timeout=timedelta(seconds=0.1))) as manager:
         go_on(manager, lambda: past.task(asks)["state"] == "finalized")
@@ -162,7 +162,7 @@ def test_silence_ends_an_event_with_its_last_answer(past: History) -> None:
     assert past.task(asks)["error"] == "ended without feedback"
 
 
-def test_a_deadline_survives_the_process(past: History) -> None:
+def test_feedback_deadline_survives_a_restart(past: History) -> None:
     task = past.ask(1, feedback=0.0)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["state"] == "suspended")
@@ -174,7 +174,7 @@ def test_a_deadline_survives_the_process(past: History) -> None:
 # Several processes
 
 
-def test_two_managers_share_the_work_and_count_each_piece_once(past: History) -> None:
+def test_two_managers_read_each_piece_once(past: History) -> None:
     tasks = [past.ask(number, host=number % 4) for number in range(1, 7)]
     past.connection.execute("UPDATE tasks SET tickets = 1 WHERE id = %s", (tasks[0],))
     with past.manager() as one, past.manager() as two:
@@ -187,7 +187,7 @@ def test_two_managers_share_the_work_and_count_each_piece_once(past: History) ->
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
-def test_another_goes_on_where_one_has_died(past: History) -> None:
+def test_another_manager_resumes_tasks_of_a_dead_one(past: History) -> None:
     task = past.ask(1)
     with past.manager() as dies:
         go_on(dies, lambda: past.task(task)["next"] >= 4)
@@ -197,7 +197,7 @@ def test_another_goes_on_where_one_has_died(past: History) -> None:
     assert past.task(task)["fence"] == 2
 
 
-def test_who_was_frozen_finds_its_task_taken(past: History) -> None:
+def test_manager_resumed_after_its_lease_loses_its_task(past: History) -> None:
     task = past.ask(1)
     with past.manager() as frozen, past.manager() as other:
         go_on(frozen, lambda: past.task(task)["next"] >= 4)
@@ -230,7 +230,7 @@ def _learn(past: History) -> None:
 
 
 @pytest.mark.parametrize("order", ["newest", "promising", "mixed"])
-def test_chunks_without_the_key_are_not_read(past: History, order: Order) -> None:
+def test_chunk_without_the_key_is_not_read(past: History, order: Order) -> None:
     _learn(past)
     task = past.ask(1, host=HOSTS, order=order)
     with past.manager() as manager:
@@ -242,7 +242,7 @@ def test_chunks_without_the_key_are_not_read(past: History, order: Order) -> Non
     assert coverage["final"] and not coverage["partial"] and coverage["read_from"] is None
 
 
-def test_a_key_that_was_never_there(past: History) -> None:
+def test_key_without_history_is_answered_without_reading(past: History) -> None:
     _learn(past)
     task = past.ask(1, host=77)
     with past.manager() as manager:
@@ -251,7 +251,7 @@ def test_a_key_that_was_never_there(past: History) -> None:
     assert revision["answer"] == [{"n": 0, "total": None}] and revision["coverage"]["read"] == 0
 
 
-def test_the_most_promising_chunk_first(past: History) -> None:
+def test_most_promising_chunk_is_read_first(past: History) -> None:
     _learn(past)
     task = past.ask(1, host=1, order="promising")
     with past.manager() as manager:
@@ -272,10 +272,8 @@ def test_the_most_promising_chunk_first(past: History) -> None:
 # What cannot be read
 
 
-def test_files_that_cannot_be_summarised_are_left_to_queries(past: History) -> None:
-    """A file without the column holds no key; of a damaged one nothing is known; a damaged log ends
-    nothing.
-    """
+def test_damaged_file_has_unknown_key_counts(past: History) -> None:
+    """A file without the column has no keys; a damaged log stops nothing."""
     _learn(past)
     learned = dict(past.keys._counts_by_file)
     try:
@@ -303,8 +301,8 @@ def _damaged(reader: Reader, streams: object) -> None:
     raise LogDamaged("cannot be read")
 
 
-def test_what_is_odd_about_one_task_is_its_own(past: History) -> None:
-    """A stream that is no longer there, a request of another shape: they fail, the others go on."""
+def test_invalid_task_fails_alone(past: History) -> None:
+    """A removed stream, a request of another format: these fail, other tasks continue."""
     stream, shape, fine = past.ask(1, rule="g/stream"), past.ask(2, rule="g/shape"), past.ask(3)
     past.connection.execute(
         """UPDATE tasks SET request = replace(request::text, 'past', 'gone')::jsonb WHERE id = %s""",
@@ -319,7 +317,7 @@ def test_what_is_odd_about_one_task_is_its_own(past: History) -> None:
         assert past.task(task)["state"] == "failed" and reason in past.task(task)["error"]
 
 
-def test_tasks_compared_together_fail_one_by_one(
+def test_tasks_compared_together_fail_individually(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
@@ -341,9 +339,9 @@ def test_tasks_compared_together_fail_one_by_one(
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     # Nothing is alike here: that is not looked at beforehand.
     monkeypatch.setattr(
-        recall.worker.comparisons,
+        SimilarState,
         "pieces_without_matches",
-        lambda index, state, spans: [False] * len(spans),
+        lambda _, spans: [False] * len(spans),
     )
     with past.manager() as manager:
         go_on(
@@ -356,7 +354,7 @@ def test_tasks_compared_together_fail_one_by_one(
     assert past.task(odd)["error"] == "odd"
 
 
-def test_comparisons_begin_again_with_their_context_and_with_their_corpus(past: History) -> None:
+def test_comparison_restarts_after_context_or_corpus_changes(past: History) -> None:
     question = SimilarQuestion(None, 0.0, "newest", ("processes",), 3, TfIdfMeasure.name, 0)
     events = [
         RecallEvent(UUID(int=number), to_micros(START) + number, {}, {}) for number in (1, 2, 3)
@@ -383,7 +381,7 @@ def test_comparisons_begin_again_with_their_context_and_with_their_corpus(past: 
     assert waiting() == [True, False, True]
 
 
-def test_a_question_without_any_history_is_answered(past: History) -> None:
+def test_recall_without_history_is_answered(past: History) -> None:
     task = past.ask(1)
     past.connection.execute("UPDATE tasks SET event = jsonb_set(event, '{ts}', '0')")
     past.connection.execute("UPDATE tasks SET pieces = '[]'")
@@ -405,10 +403,8 @@ def _alert(past: History, task: UUID, state: str) -> Any:
     return past.task(task)["eid"]
 
 
-def test_a_condition_on_what_was_never_asked_passes_without_history(past: History) -> None:
-    """Its rule is not live any more. While it is, the recall may still begin; nobody is told of
-    what is withdrawn.
-    """
+def test_condition_of_a_stopped_rule_passes_without_history(past: History) -> None:
+    """For a running rule the recall may still start; withdrawn alerts are not decided."""
     judged = {"where": "norm.n > 0", "judged": {"norm": {"n": "bigint"}, "other": {"n": "bigint"}}}
     rules = ("g/gone", "g/live", "g/withdrawn")
     tasks = [past.ask(number, rule=rule, **judged) for number, rule in enumerate(rules, 1)]
@@ -432,7 +428,7 @@ def test_a_condition_on_what_was_never_asked_passes_without_history(past: Histor
         past.connection.execute("TRUNCATE alerts, deployments CASCADE")
 
 
-def test_whom_the_database_ended_for_another_tries_again() -> None:
+def test_transaction_aborted_by_a_deadlock_is_retried() -> None:
     tries: list[int] = []
 
     def change() -> int:
@@ -447,7 +443,7 @@ def test_whom_the_database_ended_for_another_tries_again() -> None:
 # Storms, and what needs too much
 
 
-def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
+def test_every_task_gets_a_first_answer_before_any_second(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recall.worker.active_tasks._MAX_TASKS_PER_LEVEL", 6)
@@ -480,7 +476,7 @@ def test_in_a_storm_all_get_a_first_answer_before_anybody_gets_another(
     assert all(past.revisions(task)[-1]["answer"] == [past.whole()] for task in [*storm, other])
 
 
-def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
+def test_recall_that_repeatedly_exceeds_its_limits_is_quarantined(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recall.operators.limits.MAX_ROWS", 30)
@@ -498,7 +494,7 @@ def test_a_recall_that_needs_too_much_again_and_again_is_not_asked(
     )
 
 
-def test_a_query_that_takes_too_long_is_cancelled_and_given_up(
+def test_query_over_its_time_limit_is_cancelled_and_fails(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
@@ -517,7 +513,7 @@ def test_a_query_that_takes_too_long_is_cancelled_and_given_up(
     assert past.task(endless)["exceeded"] and "too much" in past.task(endless)["error"]
 
 
-def test_a_task_over_which_processes_die_is_given_up(
+def test_task_that_crashes_processes_fails_after_some_attempts(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, end = threading.Event(), threading.Event()
@@ -547,9 +543,9 @@ def test_a_task_over_which_processes_die_is_given_up(
     assert past.task(fine)["fence"] == 1
 
 
-def test_over_whom_a_process_was_killed_goes_first(past: History) -> None:
-    """So it has gone on when the next is killed, and is not given up for having been in the way
-    three times.
+def test_tasks_of_killed_processes_are_attempted_first(past: History) -> None:
+    """So a task progresses before the next kill, and does not fail for being present at three
+    kills.
     """
     tasks = [past.ask(number, f"{COUNT} AND h.v > -{number}") for number in range(1, 9)]
     with past.manager() as manager:
@@ -571,9 +567,7 @@ def test_over_whom_a_process_was_killed_goes_first(past: History) -> None:
             before[task] = past.task(task)["next"]
 
 
-def test_a_process_that_ends_in_order_charges_nobody(
-    past: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_orderly_shutdown_charges_no_task(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
     began, end = threading.Event(), threading.Event()
 
     def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
@@ -594,7 +588,7 @@ def test_a_process_that_ends_in_order_charges_nobody(
     assert (left["state"], left["tries"], left["asked_at"]) == ("waiting", 0, None)
 
 
-def test_a_query_that_nobody_waits_for_is_cancelled(
+def test_query_of_cancelled_tasks_is_cancelled(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     began, ended = threading.Event(), threading.Event()

@@ -1,5 +1,5 @@
-"""Stored rules that are refused: the others run, and the refused ones go on from their place when
-they are admitted.
+"""Stored rules that are rejected: other rules run, and rejected ones resume at their position when
+they pass again.
 """
 
 import json
@@ -65,7 +65,7 @@ def _running(world: World) -> list[str]:
     return [rule.name for rule in world.judge.active_rules]
 
 
-def test_a_stored_rule_that_is_damaged_is_refused_alone_and_mended_by_applying_it(
+def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
 ) -> None:
     definitions = [_definition("Bad"), _definition("Good")]
@@ -88,7 +88,7 @@ def test_a_stored_rule_that_is_damaged_is_refused_alone_and_mended_by_applying_i
     ]
 
 
-def test_a_rule_that_was_refused_for_a_while_begins_where_it_would_have_begun(
+def test_temporarily_rejected_rule_resumes_at_its_position(
     spark: SparkSession,
     connection: Connection[Any],
     place: Settings,
@@ -117,7 +117,7 @@ def test_a_rule_that_was_refused_for_a_while_begins_where_it_would_have_begun(
     assert counts["g/New"] == 20
 
 
-def test_a_quarantine_for_what_a_rule_did_is_not_lifted(
+def test_quarantine_for_failures_is_not_lifted_by_a_restart(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path
 ) -> None:
     world = World(spark, connection, place, [_definition("Bad")], tmp_path)
@@ -128,7 +128,7 @@ def test_a_quarantine_for_what_a_rule_did_is_not_lifted(
     assert _running(world) == []
 
 
-def test_what_rule_files_had_checked_is_not_checked_again(
+def test_rules_checked_by_a_reload_are_not_checked_again(
     spark: SparkSession,
     place: Settings,
     connection: Connection[Any],
@@ -152,10 +152,10 @@ def test_what_rule_files_had_checked_is_not_checked_again(
     assert list(refused) == [odd.name]
 
 
-def test_a_rule_is_checked_with_its_own_derived_streams(
+def test_stored_rule_is_checked_with_its_own_derived_streams(
     spark: SparkSession, place: Settings
 ) -> None:
-    """Not with those that another rule of its group has in the database."""
+    """Not with those stored for another rule of its group."""
 
     def reading(name: str, text: str) -> Definition:
         rule = Rule(
@@ -174,7 +174,7 @@ def test_a_rule_is_checked_with_its_own_derived_streams(
     assert "reflect is not allowed" in refused["g/Bad"]
 
 
-def test_a_check_that_fails_over_one_rule_refuses_that_rule(
+def test_crash_of_the_check_rejects_the_rule_at_fault(
     spark: SparkSession, place: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = admission.check_rules

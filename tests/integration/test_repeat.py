@@ -1,6 +1,4 @@
-"""SQL answers asked again: the same whatever came since, whatever became of the files, or it is
-said what is gone.
-"""
+"""Replay of SQL answers: equal after later rows and rewritten files, or a report of what is gone."""
 
 import re
 import time
@@ -79,8 +77,8 @@ def answered(past: History, *sqls: str) -> list[UUID]:
     return tasks
 
 
-def test_an_answer_is_the_same_whatever_came_since(past: History) -> None:
-    """Late rows and new ones between, files clustered with them and swept: then in a new process."""
+def test_replayed_answer_is_unchanged_by_later_rows(past: History) -> None:
+    """Late and new rows, clustered and vacuumed files; then in a new process."""
     writer = open_writer(past)
     tasks = answered(past, COUNT, _GROUPS)
     before = [past.revisions(task)[-1]["answer"] for task in tasks]
@@ -122,10 +120,8 @@ def _swept(files: set[str]) -> None:
         time.sleep(0.1)
 
 
-def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) -> None:
-    """Rows that come between two pieces of one recall are in what it reads after, and not in what
-    it had read.
-    """
+def test_replay_reads_each_piece_at_its_original_snapshot(past: History) -> None:
+    """Rows appended between two pieces of one recall are in the second piece only."""
     writer, task = open_writer(past), past.ask(1)
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["next"] > 0)
@@ -142,7 +138,7 @@ def test_pieces_read_at_other_times_are_read_as_they_were_then(past: History) ->
     assert one.appends == {"past": (5, 6)}
 
 
-def test_what_has_expired_is_told_and_since_when(past: History) -> None:
+def test_replay_reports_expired_inputs_with_time(past: History) -> None:
     whole, newest = past.ask(1), past.ask(2, rule="g/r2")
     past.connection.execute(
         "UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,)
@@ -166,7 +162,7 @@ def test_what_has_expired_is_told_and_since_when(past: History) -> None:
     )
 
 
-def test_an_answer_that_differs_is_told(past: History) -> None:
+def test_replay_reports_a_different_answer(past: History) -> None:
     (task,) = answered(past, COUNT)
     past.connection.execute("""UPDATE revisions SET answer = '[{"n": 1, "total": 2}]'""")
     one = again(past, task)
@@ -175,9 +171,9 @@ def test_an_answer_that_differs_is_told(past: History) -> None:
 
 
 @pytest.mark.spark
-def test_spark_finds_what_this_process_found(past: History, spark: SparkSession) -> None:
-    """The engine of record, over files that were clustered with later rows; and plain rows, which
-    only it reads.
+def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSession) -> None:
+    """Over files that were clustered with later rows; and rows without aggregates, which only Spark
+    reads.
     """
     writer, tasks = open_writer(past), answered(past, COUNT, _GROUPS)
     plain = past.ask(9, _NEWEST, rule="g/r9")
@@ -193,11 +189,11 @@ def test_spark_finds_what_this_process_found(past: History, spark: SparkSession)
 
 
 @pytest.mark.spark
-def test_a_difference_is_put_down_to_what_else_has_changed(
+def test_replay_attributes_a_difference_to_changed_inputs(
     past: History, spark: SparkSession
 ) -> None:
-    """An answer that came from the event's contexts, or from a relation, is not called another
-    where these are.
+    """An answer that used contexts of the event or a relation is not called different if these
+    changed.
     """
     own = "SELECT sum(h.v) AS n FROM past h JOIN who w ON w.host = h.host"
     related = "SELECT sum(h.v) AS n FROM past h JOIN sites s ON s.host = h.host"

@@ -1,5 +1,8 @@
-"""The database does not grow for ever: what goes is kept in sums and in the archive, and what stays is what it was.
-On the real PostgreSQL, archive, roller and corpora."""
+"""Retention in the database: deleted records are kept as sums and in the archive, all others are
+unchanged.
+
+On a real PostgreSQL, archive, chunk maintenance and corpora.
+"""
 
 import random
 import shutil
@@ -32,8 +35,8 @@ from archiver.ingest.writer import ArchiveWriter
 from archiver.times import duration_to_micros, from_micros
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
+from moirae.inspect.accounting import is_balanced, sum_accounting
 from moirae.inspect.doctor import run_checks
-from moirae.inspect.status import is_balanced, sum_accounting
 from moirae.live import retention
 from moirae.live.outbox import Outbox, open_outboxes
 from moirae.live.retention import Retention
@@ -51,7 +54,9 @@ QUESTION = SimilarQuestion(None, 0.0, "newest", contexts=("own",), k=5, measure=
 
 @dataclass
 class Place:
-    """A workspace with a history of chunks that have expired, but for the last ones: row n happens at n·10 ms."""
+    """A workspace with a history of chunks that have expired, but for the last ones: row n happens
+    at n·10 ms.
+    """
 
     settings: Settings
     connection: Connection[Any]
@@ -154,7 +159,9 @@ def place(server: Connection[Any], tmp_path: Path) -> Iterator[Place]:
 
 
 def test_compacted_units_keep_every_record_accounted_for(place: Place) -> None:
-    """Before chunks leave and after; what may still be read, or has dead letters, stays by itself."""
+    """Before and after chunks expire; units that may be read again or have dead letters are not
+    compacted.
+    """
     (place.settings.file.parent / "landing" / "3.jsonl").touch()
     place.roll()
     before = place.accounts()
@@ -207,7 +214,7 @@ def test_files_of_an_empty_folder_do_not_count_as_gone(place: Place) -> None:
 
 
 def test_present_files_do_not_count_as_gone(place: Place) -> None:
-    """Beside the workspace file too; whole folders may go, and what is posted lands under a name."""
+    """Also files beside the workspace file, removed folders, and posted batches."""
     (place.settings.file.parent / "cpu.jsonl").touch()
     gone = place.retention()._make_gone_test("s")
     assert not gone("cpu.jsonl")
@@ -215,7 +222,7 @@ def test_present_files_do_not_count_as_gone(place: Place) -> None:
 
 
 def test_deleted_chunks_are_merged_into_one(place: Place) -> None:
-    """Time is covered as before, and what comes for it is still refused."""
+    """Chunks still cover all time, and rows for expired chunks are still refused."""
     place.roll()
     before = Catalog(place.connection).chunks()
     gone = [chunk for chunk in before if chunk.state == "expired"]
@@ -236,7 +243,9 @@ def test_deleted_chunks_are_merged_into_one(place: Place) -> None:
 
 
 def events(place: Place, numbers: range) -> None:
-    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of event time."""
+    """Events with their alerts, ended recalls with their answers, and contexts, every 100 ms of
+    event time.
+    """
     rng = random.Random(numbers.start)
     for n in numbers:
         eid, ts = UUID(int=n + 1), from_micros(START + n * 100_000)
@@ -282,8 +291,9 @@ def asked_again(place: Place) -> list[Any]:
 
 
 def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:
-    """But not what somebody wrote about, what goes on, what is not archived, or what is there since today; and nothing
-    is asked again."""
+    """Except those with notes, unfinished, not archived, or stored today; no recall is requested
+    again.
+    """
     events(place, range(190))
     chunks = place.archive.chunks
     for query in (
@@ -338,7 +348,9 @@ def counts(corpora: Corpora) -> tuple[int, dict[str, float]]:
 
 
 def test_event_counts_include_deleted_corpus_entries(place: Place) -> None:
-    """Whether a recall process has followed it, slept, or starts with files or without: E and C_k are equal."""
+    """For a recall process that ran, was suspended, or starts with or without files: E and C_k are
+    equal.
+    """
     root = Path(place.settings.archive)
     events(place, range(60))
     sleeping, following = Corpora(place.connection, root), Corpora(place.connection, root)
@@ -361,7 +373,7 @@ def test_event_counts_include_deleted_corpus_entries(place: Place) -> None:
 
 
 def test_replaced_versions_are_deleted(place: Place) -> None:
-    """Of a relation's rows, those that held at no time that is there; of rules, what was stopped long ago."""
+    """Rows of relations that were valid at no remaining time, and rules stopped long ago."""
     for at in (-(10**12), 0, 4_000_000, 10**12):
         place.connection.execute(
             "INSERT INTO relation_versions VALUES ('hosts', '[\"a\"]', %s, '{}')",
@@ -404,7 +416,7 @@ def test_replaced_versions_are_deleted(place: Place) -> None:
 
 
 def test_interrupted_retention_is_completed_by_the_next_run(place: Place) -> None:
-    """After each statement: the rest is done by the next."""
+    """Interrupted after each statement."""
     events(place, range(190))
     for outbox in place.outboxes.values():
         outbox.flush(place.archive.chunks)

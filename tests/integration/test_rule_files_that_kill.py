@@ -1,5 +1,5 @@
-"""Rule files over which whoever checks them ends: they are refused after some times, and checked
-again when asked.
+"""Rule files whose check crashes the process: rejected after some attempts, checked again on
+request.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def connection(place: Settings) -> Iterator[Connection[Any]]:
         yield made
 
 
-def test_files_that_end_the_process_are_refused_after_a_while(
+def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
     place: Settings, connection: Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks = 0
@@ -61,7 +61,7 @@ def test_files_that_end_the_process_are_refused_after_a_while(
     assert registry.rule_files_state().problems is None
 
 
-def test_other_files_have_all_their_tries(connection: Connection[Any]) -> None:
+def test_other_rule_files_keep_all_their_attempts(connection: Connection[Any]) -> None:
     registry = RuleRegistry(connection)
     assert [registry.begin_check(digest) for digest in ("a", "a", "b", "a", "a")] == [0, 1, 0, 0, 1]
     registry.record_check(0, "a", None)

@@ -1,4 +1,4 @@
-"""Rules as Spark sees them: what is sound, what is refused, and where the fault is shown."""
+"""The check of rules with Spark: valid rules, rejected rules, and positions of errors."""
 
 from pathlib import Path
 from typing import Any
@@ -115,14 +115,14 @@ def test_relation_named_pending_is_not_hidden_by_views_of_the_check(
 
 
 @pytest.mark.parametrize("name", SOUND)
-def test_sound_queries_pass(spark: SparkSession, settings: Settings, name: str) -> None:
+def test_valid_queries_pass(spark: SparkSession, settings: Settings, name: str) -> None:
     definitions, problems = _check(spark, settings, SOUND[name])
     assert problems == []
     assert len(definitions) == 1
 
 
 @pytest.mark.parametrize("sql", REFUSED)
-def test_what_may_not_run_is_refused_with_rule_and_place(
+def test_forbidden_query_is_rejected_with_rule_and_position(
     spark: SparkSession, settings: Settings, sql: str
 ) -> None:
     definitions, problems = _check(spark, settings, sql)
@@ -136,13 +136,13 @@ def test_what_may_not_run_is_refused_with_rule_and_place(
     assert not spark.catalog.tableExists("owned")
 
 
-def test_the_place_is_inside_the_text(spark: SparkSession, settings: Settings) -> None:
+def test_position_of_an_error_is_inside_the_query(spark: SparkSession, settings: Settings) -> None:
     _, (problem,) = _check(spark, settings, "SELECT host, ts\nFROM events\nWHERE cpux > 3")
     assert (problem.line, problem.column) == (11, 13)
     assert "cpu" in problem.message
 
 
-def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Settings) -> None:
+def test_key_and_id_must_be_columns_of_the_result(spark: SparkSession, settings: Settings) -> None:
     text = (
         "groups:\n- name: g\n  rules:\n"
         "  - {alert: A, expr: 'SELECT host, ts FROM events', key: [hots]}\n"
@@ -159,14 +159,14 @@ def test_key_and_id_name_columns_of_the_result(spark: SparkSession, settings: Se
     }
 
 
-def test_an_error_of_java_for_which_spark_has_no_words_is_a_refusal(spark: SparkSession) -> None:
+def test_java_exception_during_analysis_rejects_the_rule(spark: SparkSession) -> None:
     session = harden_session(spark.newSession())
     nothing: Any = None  # the parser throws a NullPointerException
     with pytest.raises(QueryRejected, match="NullPointerException"):
         validate_query(session, nothing)
 
 
-def test_a_fault_of_ours_is_that_of_one_rule(
+def test_internal_error_of_the_check_rejects_one_rule(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = moirae.rules.check.check_questions
@@ -203,7 +203,7 @@ groups:
 """
 
 
-def test_a_rule_with_questions_is_sound_and_knows_its_answers(
+def test_rule_with_recalls_passes_with_types_of_their_answers(
     spark: SparkSession, settings: Settings
 ) -> None:
     rules, problems = parse_rules("rules.yaml", ASKED, settings.table_names)
@@ -234,7 +234,7 @@ def test_a_rule_with_questions_is_sound_and_knows_its_answers(
         ("event.cpu > norm.mean", "norm.mean > 1; SELECT 1", "single SELECT"),
     ],
 )
-def test_wrong_questions_are_refused_with_rule_and_place(
+def test_invalid_recall_is_rejected_with_rule_and_position(
     spark: SparkSession, settings: Settings, old: str, new: str, message: str
 ) -> None:
     assert old in ASKED

@@ -1,6 +1,4 @@
-"""The server process as it runs: who may ask, what is accepted, and that what was answered is on
-the disk.
-"""
+"""The running server: access, accepted rows, and durability of acknowledged rows."""
 
 import asyncio
 import gzip
@@ -138,7 +136,7 @@ def _empty(request: pytest.FixtureRequest) -> None:
 # What is accepted
 
 
-def test_an_answered_batch_is_on_the_disk_as_it_was_posted(served: Served) -> None:
+def test_acknowledged_batch_is_on_disk_as_posted(served: Served) -> None:
     lines = f"{ROW}\n\n{{broken\n{ROW}"
     answer = served.post(lines)
     assert answer.status_code == 202
@@ -161,7 +159,9 @@ def test_an_answered_batch_is_on_the_disk_as_it_was_posted(served: Served) -> No
         (ROW, "application/jsonl", 1, ROW.encode()),
     ],
 )
-def test_forms(served: Served, content: str, kind: str, rows: int, kept: bytes) -> None:
+def test_rows_of_each_content_type_are_accepted_plain_or_gzipped(
+    served: Served, content: str, kind: str, rows: int, kept: bytes
+) -> None:
     for packed in (False, True):
         served.clear()
         body = gzip.compress(content.encode()) if packed else content.encode()
@@ -193,7 +193,7 @@ def test_forms(served: Served, content: str, kind: str, rows: int, kept: bytes) 
         (ROW, {**JSON, "Idempotency-Key": "a b"}, 400),
     ],
 )
-def test_what_is_refused_leaves_nothing(
+def test_rejected_batch_leaves_no_file(
     served: Served, content: bytes, headers: dict[str, str], status: int
 ) -> None:
     answer = served.post(content, headers)
@@ -203,14 +203,14 @@ def test_what_is_refused_leaves_nothing(
 
 
 @pytest.mark.parametrize("stream", ["none", "files", "..%2fcpu", "cpu%00"])
-def test_only_streams_that_take_posts_are_there(served: Served, stream: str) -> None:
+def test_only_http_streams_accept_posts(served: Served, stream: str) -> None:
     assert (
         served.ask("POST", f"/api/v1/ingest/{stream}", headers=LINES, content=ROW).status_code
         == 404
     )
 
 
-def test_the_same_key_is_the_same_batch(served: Served) -> None:
+def test_repeated_idempotency_key_is_the_same_batch(served: Served) -> None:
     first = served.post(ROW, add={"Idempotency-Key": "one"})
     again = served.post(
         gzip.compress(ROW.encode()), add={"Idempotency-Key": "one", "Content-Encoding": "gzip"}
@@ -222,7 +222,7 @@ def test_the_same_key_is_the_same_batch(served: Served) -> None:
     assert len(served.landed()) == 1
 
 
-def test_an_archived_batch_is_not_taken_again_under_its_key(served: Served) -> None:
+def test_archived_batch_is_not_accepted_again_under_its_key(served: Served) -> None:
     batch = served.post(ROW, add={"Idempotency-Key": "two"}).json()["batch"]
     served.connection.execute(
         "INSERT INTO units (stream, unit, done) VALUES ('cpu', %s, true)", (batch,)
@@ -232,7 +232,7 @@ def test_an_archived_batch_is_not_taken_again_under_its_key(served: Served) -> N
     assert served.landed() == {}
 
 
-def test_a_batch_that_never_reached_the_disk_is_taken_at_the_next_try(served: Served) -> None:
+def test_batch_that_failed_to_sync_is_accepted_on_retry(served: Served) -> None:
     batch = served.post(ROW, add={"Idempotency-Key": "three"}).json()["batch"]
     served.clear()  # as after a crash between the key and the file
     assert served.post(ROW, add={"Idempotency-Key": "three"}).status_code == 202
@@ -242,7 +242,7 @@ def test_a_batch_that_never_reached_the_disk_is_taken_at_the_next_try(served: Se
 # Who may ask
 
 
-def test_roles(served: Served) -> None:
+def test_token_role_limits_requests(served: Served) -> None:
     routes = [("GET", "/api/v1/alerts"), ("POST", "/api/v1/ingest/cpu"), ("POST", "/-/reload/none")]
     seen = [
         [served.ask(*route, role=role).status_code for route in routes]
@@ -251,7 +251,7 @@ def test_roles(served: Served) -> None:
     assert seen == [[200, 403, 403], [200, 415, 403], [200, 415, 404]]
 
 
-def test_a_revoked_token_is_nobodys(served: Served) -> None:
+def test_revoked_token_is_rejected(served: Served) -> None:
     token = tokens.create_token(served.connection, "passing", "viewer")
     headers = {"Authorization": f"Bearer {token}"}
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 200
@@ -265,11 +265,11 @@ def test_a_revoked_token_is_nobodys(served: Served) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "evil.example:8765", "127.0.0.1.evil.example", ""]
 )
-def test_other_hosts_are_refused(served: Served, host: str) -> None:
+def test_unknown_host_header_is_rejected(served: Served, host: str) -> None:
     assert served.ask("GET", "/-/healthy", headers={"Host": host}).status_code == 400
 
 
-def test_other_sites_are_refused(served: Served) -> None:
+def test_cross_origin_request_is_rejected(served: Served) -> None:
     assert served.post(ROW, add={"Origin": "https://evil.example"}).status_code == 403
     assert served.post(ROW, add={"Origin": "null"}).status_code == 403
     assert served.post(ROW, add={"Origin": served.url}).status_code == 202
@@ -298,7 +298,7 @@ def _state(served: Served) -> list[Any]:
     ]
 
 
-def test_without_a_token_nothing_changes_and_nothing_is_told(
+def test_request_without_token_changes_and_reveals_nothing(
     served: Served, bad_requests: list[dict[str, Any]]
 ) -> None:
     given, before = bad_requests[0], _state(served)
@@ -320,7 +320,7 @@ def test_without_a_token_nothing_changes_and_nothing_is_told(
     assert (_state(served), served.landed()) == (before, {})
 
 
-def test_a_token_of_strange_letters_is_nobodys_and_not_in_the_log(
+def test_malformed_token_is_rejected_and_not_logged(
     served: Served, bad_requests: list[dict[str, Any]]
 ) -> None:
     given = bad_requests[1]
@@ -336,7 +336,7 @@ def test_a_token_of_strange_letters_is_nobodys_and_not_in_the_log(
     assert not any(secret.encode() in log for secret in served.tokens.values())
 
 
-def test_a_body_that_is_too_large_is_not_read_to_its_end(
+def test_too_large_body_is_rejected_before_its_end(
     served: Served, bad_requests: list[dict[str, Any]]
 ) -> None:
     given = bad_requests[2]
@@ -379,7 +379,7 @@ def _pour(served: Served, path: str, size: int, chunked: bool) -> tuple[int, int
         connection.close()
 
 
-def test_no_path_leads_out(served: Served, bad_requests: list[dict[str, Any]]) -> None:
+def test_path_traversal_is_rejected(served: Served, bad_requests: list[dict[str, Any]]) -> None:
     given = bad_requests[3]
     path = given["path"].replace("/api/rules", "/api/v1/rules")
     for form in (path, path.replace("%2f", "/"), path.replace("%2f", "%5c"), "/api/v1/rules/%00"):
@@ -394,7 +394,7 @@ def test_no_path_leads_out(served: Served, bad_requests: list[dict[str, Any]]) -
     assert not [file.path for file in served.process.open_files() if file.path.startswith("/etc/")]
 
 
-def test_a_limit_beyond_the_most_is_refused(
+def test_limit_over_the_maximum_is_rejected(
     served: Served, bad_requests: list[dict[str, Any]]
 ) -> None:
     path = bad_requests[4]["path"].replace("/api/", "/api/v1/")
@@ -415,12 +415,12 @@ def test_a_limit_beyond_the_most_is_refused(
 # Rules
 
 
-def test_rules_by_name(served: Served) -> None:
+def test_rule_is_shown_by_name(served: Served) -> None:
     assert served.ask("GET", "/api/v1/rules", "viewer").json() == {"rules": [], "truncated": False}
     assert served.ask("GET", "/api/v1/rules/g%2FHigh").status_code == 404
 
 
-def test_without_a_live_process_nothing_is_reloaded(served: Served) -> None:
+def test_reload_without_a_live_process_is_rejected(served: Served) -> None:
     before = _state(served)
     assert served.ask("POST", "/-/reload").status_code == 503
     assert _state(served) == before
@@ -456,8 +456,8 @@ def small(served: Served) -> Iterator[Callable[..., Ask]]:
     connections.close_idle()
 
 
-def test_rows_may_come_before_anybody_has_made_the_home(served: Served, tmp_path: Path) -> None:
-    """With a database of one's own the server may be the first process of a workspace."""
+def test_rows_are_accepted_before_the_home_folder_exists(served: Served, tmp_path: Path) -> None:
+    """With an external database the server may be the first process of a workspace."""
     connections = ConnectionPool(served.settings)
     assert not IngestHandler(
         tmp_path / "home", ["cpu"], connections, IngestLimits(disk_reserve_bytes=0)
@@ -465,7 +465,7 @@ def test_rows_may_come_before_anybody_has_made_the_home(served: Served, tmp_path
     connections.close_idle()
 
 
-def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) -> None:
+def test_full_disk_rejects_rows(served: Served, small: Callable[..., Ask]) -> None:
     ask = small(disk_reserve_bytes=1 << 60)
     answer = ask("POST", "/api/v1/ingest/cpu")
     assert (answer.status_code, served.landed()) == (503, {})
@@ -473,7 +473,7 @@ def test_a_full_disk_takes_nothing(served: Served, small: Callable[..., Ask]) ->
     assert ask("GET", "/-/ready").status_code == 503
 
 
-def test_too_many_waiting_batches_are_back_pressure(
+def test_too_many_pending_batches_are_rejected_with_retry_after(
     served: Served, small: Callable[..., Ask]
 ) -> None:
     ask = small(max_pending_batches=1)
@@ -485,7 +485,7 @@ def test_too_many_waiting_batches_are_back_pressure(
     assert len(served.landed()) == 2
 
 
-def test_an_address_that_others_reach_needs_tokens() -> None:
+def test_public_address_requires_tokens() -> None:
     with workspace(WORKSPACE.replace("127.0.0.1:0", "0.0.0.0:0"), RULES) as root:
         command = [
             sys.executable,
@@ -498,13 +498,13 @@ def test_an_address_that_others_reach_needs_tokens() -> None:
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
         assert done.returncode == 2
-        assert "nobody has a token" in done.stderr
+        assert "there is no token: create one" in done.stderr
 
 
 # A database that is busy or away
 
 
-def test_a_statement_that_is_given_up_breaks_nothing(served: Served) -> None:
+def test_cancelled_statement_leaves_its_connection_usable(served: Served) -> None:
     connections = ConnectionPool(served.settings)
     with connections.connection() as first, connections.connection() as second:
         pass
@@ -520,7 +520,7 @@ def test_a_statement_that_is_given_up_breaks_nothing(served: Served) -> None:
 
 
 @pytest.mark.parametrize("path", ["/-/ready", "/api/v1/rules"])
-def test_a_busy_database_is_not_taken_for_one_that_is_away(
+def test_busy_database_is_not_reported_as_unavailable(
     small: Callable[..., Ask], monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     def lend(_: ConnectionPool) -> Any:
@@ -531,7 +531,7 @@ def test_a_busy_database_is_not_taken_for_one_that_is_away(
     assert (answer.status_code, answer.json()) == (503, {"error": "the database is busy"})
 
 
-def test_the_server_outlives_its_connections(served: Served) -> None:
+def test_server_survives_lost_connections(served: Served) -> None:
     ended = "SELECT pid, pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'moirae server'"
     before = {row[0] for row in served.connection.execute(ended)}
     deadline = time.monotonic() + 60

@@ -1,6 +1,4 @@
-"""Tasks that want the same of history at the same time are served by one query, and harm each other
-in nothing.
-"""
+"""Tasks that need the same history at the same time share one query, and do not affect each other."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,10 +14,8 @@ from recall.requests import Piece
 from tests.integration.history import COUNT, History, go_on
 
 
-def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fifty alerts of four hosts, two rules with the same question: pieces are read for each host
-    once.
-    """
+def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty alerts of four hosts, two rules with equal SQL: pieces are read once for each host."""
     read: list[tuple[str, Piece]] = []
     real = LocalEngine.compute_partials
 
@@ -44,12 +40,8 @@ def test_who_asks_the_same_is_answered_once(past: History, monkeypatch: pytest.M
     assert past.revisions(later)[-1]["answer"] == [past.whole(1)]
 
 
-def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
-    past: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Ten rules, each with a question of its own: once all have a first answer, a scan serves them
-    all.
-    """
+def test_tasks_of_one_chunk_share_one_scan(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten rules with different SQL: after their first answers, one scan serves all of them."""
     scans: list[int] = []
     real = LocalEngine.compute_partials
 
@@ -71,12 +63,10 @@ def test_questions_that_wait_for_the_same_chunk_are_read_in_one_scan(
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
-def test_a_question_that_fails_takes_no_other_with_it(
+def test_failing_task_does_not_fail_tasks_of_its_query(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One of those that are read in one scan finds too much, in its third piece and on; the others
-    have answers.
-    """
+    """One task of a scan exceeds its limit from the third piece on; the others are answered."""
     greedy = f"{COUNT} AND h.v > -1"
     read: list[int] = []
     real = LocalEngine.compute_partials
@@ -108,10 +98,10 @@ def test_a_question_that_fails_takes_no_other_with_it(
         assert past.revisions(task)[-1]["answer"] == [past.whole(number % 4)]
 
 
-def test_who_waits_for_a_first_answer_joins_nobody(
+def test_tasks_without_a_first_answer_are_not_read_together(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor where others of its question are read together with other questions."""
+    """Also if tasks with equal SQL are read together with other SQL."""
     waiting: list[int] = []
     real = LocalEngine.compute_partials
 
@@ -138,8 +128,8 @@ def test_who_waits_for_a_first_answer_joins_nobody(
     assert not any(waiting) and len(waiting) > 10
 
 
-def test_tasks_in_the_background_with_nothing_left_to_read_end(past: History) -> None:
-    """Those of one are all read by summary, that of another is the newest."""
+def test_background_task_finishes_when_all_pieces_are_read(past: History) -> None:
+    """One with all pieces excluded by summaries, another with the newest piece excluded."""
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
     past.connection.execute("UPDATE tasks SET level = 1")
     with past.manager() as manager:
@@ -153,7 +143,7 @@ def test_tasks_in_the_background_with_nothing_left_to_read_end(past: History) ->
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
 
 
-def test_two_recalls_of_one_event_with_one_question_are_both_right(past: History) -> None:
+def test_two_recalls_of_one_event_with_equal_sql_both_get_the_answer(past: History) -> None:
     first, second = past.ask(1, rule="g/a"), past.ask(1, rule="g/b")
     assert past.task(first)["eid"] == past.task(second)["eid"]
     with past.manager() as manager:

@@ -1,6 +1,4 @@
-"""Similarity recalls through the real manager and ledger: answers, what they say of the unread, and
-repeating them.
-"""
+"""Similarity recalls with the real manager and ledger: answers, bounds for unread pieces, replay."""
 
 import random
 import re
@@ -102,7 +100,7 @@ def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
 
 
 @pytest.mark.parametrize("order", ["newest", "promising"])
-def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_change(
+def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
@@ -126,8 +124,8 @@ def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_c
     assert none_left
 
 
-def test_pieces_without_anything_in_common_are_not_read(past: History) -> None:
-    """What is alike lies in two chunks of the middle; the answer is exact, and is repeated so."""
+def test_pieces_without_common_terms_are_not_read(past: History) -> None:
+    """Similar events are in two chunks in the middle; the answer is exact, also when replayed."""
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END, 5)))
     corpus.settle([_END // 3, _END // 2], {"rare": 1, "w1": 1})
@@ -170,7 +168,7 @@ class _GivenUp:
         """Nothing is under way."""
 
 
-def test_a_chunk_whose_past_cannot_be_found_has_failed(past: History) -> None:
+def test_chunk_whose_events_cannot_be_computed_counts_as_failed(past: History) -> None:
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END, 5)))
     task = _ask(past, corpus.alerts[-1])
@@ -250,10 +248,8 @@ class _FoundMeanwhile(_Found):
 
 
 @pytest.mark.parametrize("found", [_Found, _FoundMeanwhile])
-def test_what_is_not_prepared_yet_is_not_passed_over(past: History, found: type[_Found]) -> None:
-    """An alert that has just fired; nothing in the newest chunks is alike; in one of them the past
-    is not found yet.
-    """
+def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found]) -> None:
+    """The newest chunks have no similar event; the events of one of them are not computed yet."""
     corpus = _Corpus(past, 4)
     corpus.settle(list(range(0, _END - 1, 5)))
     corpus.settle([_END // 3, _END // 2], _ALIKE)
@@ -299,10 +295,10 @@ class _Turns(StrideScheduler[UUID]):
         super().charge_pieces(tasks)
 
 
-def test_what_a_comparison_needs_is_prepared_first_as_its_turn(
+def test_inputs_of_a_comparison_are_prepared_before_other_work(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """While anybody waits for an answer, nothing is prepared that nobody has asked for."""
+    """While a recall is waiting, nothing is prepared that no recall needs."""
     told: list[tuple[str, Any]] = []
     real = recall.worker.comparisons.compare
 
@@ -332,10 +328,10 @@ def test_what_a_comparison_needs_is_prepared_first_as_its_turn(
     assert _hits(past.revisions(task)[-1]) == corpus.expected(corpus.alerts[-1])
 
 
-def test_answers_can_be_repeated_whatever_came_since(
+def test_replayed_similar_answer_is_unchanged_by_later_events(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After more events, older and newer ones; by a process that reads the corpus from files."""
+    """After older and newer events; by a process that reads the corpus from files."""
     monkeypatch.setattr(recall.corpora, "_SAVE_MIN_EVENTS", 10)
     corpus = _Corpus(past, 2)
     corpus.settle(list(range(0, _END - 40, 3)))
@@ -354,7 +350,7 @@ def test_answers_can_be_repeated_whatever_came_since(
     assert list((root / "indexes").glob("*/manifest.json"))
 
 
-def test_what_has_expired_is_told(past: History) -> None:
+def test_replay_reports_expired_events(past: History) -> None:
     corpus = _Corpus(past, 3)
     corpus.settle(list(range(0, 100, 3)))
     task = _ask(past, corpus.alerts[-1])

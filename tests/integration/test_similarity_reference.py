@@ -76,7 +76,7 @@ GENERATED = [
 ]
 
 
-def test_the_plain_formulas_give_the_scores_of_the_paper() -> None:
+def test_reference_formulas_give_the_scores_of_the_paper() -> None:
     """The paper prints 0, 0.203 and 0.287, because it rounds the logarithms to two digits on the
     way.
     """
@@ -90,7 +90,7 @@ def test_the_plain_formulas_give_the_scores_of_the_paper() -> None:
         assert found == pytest.approx(scores, abs=5e-4 if log10 is rounded else 5e-5)
 
 
-def test_the_generated_scenario_has_what_the_formulas_decide_about() -> None:
+def test_generated_scenario_covers_the_cases_of_the_formulas() -> None:
     events = scenario(1)
     gap = GENERATED[0][0]
     top, every = expected_answers(events, gap, K)
@@ -116,7 +116,7 @@ def test_the_generated_scenario_has_what_the_formulas_decide_about() -> None:
 
 @pytest.mark.parametrize(("gap", "grouped", "leave_one_out"), GENERATED)
 @pytest.mark.parametrize("seed", [1, 2])
-def test_the_generated_scenario_is_answered_as_by_the_plain_formulas(
+def test_answers_for_the_generated_scenario_equal_the_reference(
     seed: int, gap: timedelta, grouped: bool, leave_one_out: bool
 ) -> None:
     events = scenario(seed, grouped)
@@ -140,10 +140,10 @@ def test_the_generated_scenario_is_answered_as_by_the_plain_formulas(
 
 
 @pytest.mark.parametrize(("gap", "grouped", "leave_one_out"), GENERATED)
-def test_similarity_run_answers_as_the_plain_formulas(
+def test_similarity_run_equals_the_reference(
     tmp_path: Path, gap: timedelta, grouped: bool, leave_one_out: bool
 ) -> None:
-    """From files to a file, as users run it."""
+    """`moirae similarity run`, from files to a file."""
     events = scenario(3, grouped)
     write_events(tmp_path / "alerts.jsonl.gz", events)
     with (tmp_path / "groups.csv").open("w", newline="") as file:
@@ -193,7 +193,7 @@ def assert_equal_answers(found: Answers, reference: Answers) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_the_reference_is_matched(name: str) -> None:
+def test_answers_equal_the_stored_reference(name: str) -> None:
     reference = reference_of(name)
     step = max(1, len(reference) // SAMPLE) if name in LARGE else 1
     compare(name, dict(list(reference.items())[::step]))
@@ -201,7 +201,7 @@ def test_the_reference_is_matched(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
-def test_the_whole_reference_is_matched(name: str) -> None:
+def test_answers_equal_the_whole_stored_reference(name: str) -> None:
     compare(name, reference_of(name))
 
 

@@ -1,4 +1,4 @@
-"""What `moirae status` reports of a workspace whose parts fail."""
+"""`moirae status` for a workspace with failed parts."""
 
 import json
 import shutil
@@ -53,7 +53,7 @@ def _status_json(root: Path) -> tuple[int, Any]:
     return code, json.loads(text)
 
 
-def test_a_full_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert _status_json(root)[1]["problems"] == []
     monkeypatch.setattr(shutil, "disk_usage", lambda _: Mock(free=1 << 20))
     code, shown = _status_json(root)
@@ -63,7 +63,7 @@ def test_a_full_disk_is_reported(root: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "1 MiB free at" in text
 
 
-def test_a_taken_port_is_reported_with_its_address(root: Path, taken: int) -> None:
+def test_port_in_use_is_reported_with_its_address(root: Path, taken: int) -> None:
     settings = load_settings_from_environment(root / "moirae.yaml")
     supervisor = ReconnectingRole(partial(database.connect_database, settings, "tests"), "up", 0.0)
     supervisor.heartbeat("running")

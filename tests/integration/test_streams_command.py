@@ -1,4 +1,4 @@
-"""`moirae streams list`: what was read of each stream, and how far it lags behind the others."""
+"""`moirae streams list`: accounting of each stream, and its lag."""
 
 import json
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def _told(root: Path) -> dict[str, dict[str, Any]]:
     return {row["stream"]: row for row in rows}
 
 
-def test_streams_tell_what_became_of_their_lines(root: Path) -> None:
+def test_streams_list_accounts_for_every_line(root: Path) -> None:
     settings = load_settings_from_environment(root / "moirae.yaml")
     schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
     with database.connect_database(settings, "tests") as connection:

@@ -1,6 +1,4 @@
-"""Whose turn it is, and how much of history a turn reads: as the manager gives them, over a history
-in chunks.
-"""
+"""Turns of the recall manager: which tasks run, and how much of a history in chunks a turn reads."""
 
 import threading
 import time
@@ -54,12 +52,10 @@ class _Busy:
 
 
 @pytest.mark.parametrize(("least", "expected"), [(1, 1), (None, 2)])
-def test_a_busy_machine_has_fewer_queries_at_once(
+def test_busy_machine_runs_fewer_concurrent_queries(
     past: History, monkeypatch: pytest.MonkeyPatch, least: int | None, expected: int
 ) -> None:
-    """As few as the workspace allows; where it allows no fewer than there are engines, all are
-    used.
-    """
+    """Down to the minimum of the workspace; if that is the number of engines, all are used."""
     lock, under_way, most = threading.Lock(), 0, 0
     real = LocalEngine.compute_partials
 
@@ -83,7 +79,7 @@ def test_a_busy_machine_has_fewer_queries_at_once(
     assert most == expected
 
 
-def test_who_is_alone_reads_many_pieces_at_once(
+def test_only_task_reads_many_pieces_per_turn(
     past: History, reads: list[list[tuple[UUID, Piece]]]
 ) -> None:
     task = past.ask(1)
@@ -93,10 +89,10 @@ def test_who_is_alone_reads_many_pieces_at_once(
     assert past.revisions(task)[-1]["answer"] == [past.whole()]
 
 
-def test_who_is_not_alone_reads_one_piece_at_a_time(
+def test_competing_tasks_read_one_piece_per_turn(
     past: History, reads: list[list[tuple[UUID, Piece]]]
 ) -> None:
-    """However much it has read already: each of two has its turns in time."""
+    """However much each has read already."""
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
     with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: _done(past, tasks))
@@ -106,7 +102,7 @@ def test_who_is_not_alone_reads_one_piece_at_a_time(
         assert set(mine) <= pieces and len(mine) == len(set(mine)) == CHUNKS
 
 
-def test_fifty_comparisons_of_one_rule_are_one_pass_over_each_piece(
+def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[int] = []
@@ -128,16 +124,16 @@ def test_fifty_comparisons_of_one_rule_are_one_pass_over_each_piece(
     tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
     # Nothing is alike here: that is not looked at beforehand.
     monkeypatch.setattr(
-        recall.worker.comparisons,
+        SimilarState,
         "pieces_without_matches",
-        lambda index, state, spans: [False] * len(spans),
+        lambda _, spans: [False] * len(spans),
     )
     with past.manager() as manager:
         go_on(manager, lambda: _done(past, tasks))
     assert passes == [len(tasks)] * len(past.task(tasks[0])["pieces"])
 
 
-def test_who_wants_news_once_an_hour_has_the_first_answer_and_the_last(past: History) -> None:
+def test_task_with_long_interval_publishes_first_and_final_revision(past: History) -> None:
     often, seldom = past.ask(1), past.ask(2, f"{COUNT} AND h.v > -1", every=3600.0)
     with past.manager() as manager:
         go_on(manager, lambda: _done(past, [often, seldom]))

@@ -1,5 +1,5 @@
-"""Keys that have no effect are told by every command that reads their file; Spark runs in processes
-of its own.
+"""Keys without effect are reported by every command that reads their file. Spark runs in child
+processes.
 """
 
 import json

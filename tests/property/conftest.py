@@ -1,5 +1,7 @@
-"""How properties are tried: the same examples in each run, or, with `--hypothesis-profile hunt`,
-ever new and more.
+"""Profiles of property tests.
+
+By default each run tries the same examples, with `--hypothesis-profile fast` fewer of them, and
+with `--hypothesis-profile hunt` more, which are new in each run.
 """
 
 from hypothesis import HealthCheck, settings
@@ -9,6 +11,7 @@ _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_
 settings.register_profile(
     "same", derandomize=True, deadline=None, print_blob=True, suppress_health_check=_SLOW
 )
+settings.register_profile("fast", settings.get_profile("same"), max_examples=30)
 settings.register_profile(
     "hunt", max_examples=2000, deadline=None, print_blob=True, suppress_health_check=_SLOW
 )

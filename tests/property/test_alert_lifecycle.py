@@ -1,6 +1,4 @@
-"""The life of alerts is a function of the events alone: of all at once, or piece by piece behind a
-horizon.
-"""
+"""The lifetimes of alerts depend on the events alone, folded at once or in pieces up to a horizon."""
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, groupby, pairwise
@@ -70,7 +68,7 @@ horizons = st.lists(st.integers(-310, 340), max_size=8).map(sorted)
 
 @given(occurrences, timings, st.none() | st.integers(-300, 400))
 @example(at(0, 5, 11), AlertTiming(5, 5), 17)
-def test_lives_equal_runs_without_gaps(
+def test_lifetimes_equal_runs_without_gaps(
     events: list[Occurrence], timing: AlertTiming, horizon: int | None
 ) -> None:
     seen = [e for e in events if horizon is None or e.ts < horizon]
@@ -78,7 +76,7 @@ def test_lives_equal_runs_without_gaps(
 
 
 @given(occurrences, timings, horizons)
-def test_pieces_make_the_same_lives_as_all_at_once(
+def test_folding_in_pieces_equals_folding_at_once(
     events: list[Occurrence], timing: AlertTiming, horizons: list[int]
 ) -> None:
     steps = [*horizons, END]
@@ -90,11 +88,11 @@ def test_pieces_make_the_same_lives_as_all_at_once(
 
 
 @given(occurrences, timings, st.data())
-def test_what_is_shown_of_detected_events_ends_nothing_early(
+def test_provisional_events_end_no_alert_early(
     events: list[Occurrence], timing: AlertTiming, data: st.DataObject
 ) -> None:
-    """Settled events, then detected ones without a horizon: as if all were settled, but for the
-    last one's end.
+    """Settled, then provisional events without a horizon: as if all were settled, except for the
+    last end.
     """
     high = data.draw(st.integers(-310, 340))
     settled, detected = [e for e in events if e.ts < high], [e for e in events if e.ts >= high]
@@ -106,7 +104,9 @@ def test_what_is_shown_of_detected_events_ends_nothing_early(
 
 
 @given(occurrences, timings)
-def test_no_two_lives_touch(events: list[Occurrence], timing: AlertTiming) -> None:
+def test_lifetimes_of_an_alert_do_not_overlap(
+    events: list[Occurrence], timing: AlertTiming
+) -> None:
     lives = fold_events(None, events, timing, END)
     assert sum(life.events for life in lives) == len(events)
     for before, after in pairwise(lives):
@@ -114,20 +114,20 @@ def test_no_two_lives_touch(events: list[Occurrence], timing: AlertTiming) -> No
         assert before.ended < after.starts
 
 
-def test_an_event_just_at_the_end_goes_on() -> None:
+def test_event_exactly_at_the_end_continues_the_alert() -> None:
     timing = AlertTiming(0, 10)
     assert len(fold_events(None, at(0, 10), timing, None)) == 1
     assert len(fold_events(None, at(0, 11), timing, None)) == 2
 
 
-def test_silence_ends_a_life_only_when_it_is_longer_than_keep() -> None:
+def test_alert_ends_only_after_more_than_keep_firing_for() -> None:
     (life,) = fold_events(None, at(0), AlertTiming(0, 10), 10)
     assert life.ended is None
     (life,) = fold_events(life, [], AlertTiming(0, 10), 11)
     assert life.ended == 10
 
 
-def test_it_fires_at_the_event_that_completes_the_wait() -> None:
+def test_alert_fires_at_the_event_that_completes_for() -> None:
     timing = AlertTiming(5, 10)
     assert [fold_events(None, at(*range(n)), timing, None)[0].fired for n in (5, 6, 7)] == [
         None,
@@ -139,7 +139,7 @@ def test_it_fires_at_the_event_that_completes_the_wait() -> None:
 
 
 @given(occurrences, timings, st.booleans())
-def test_the_state_says_where_a_life_stands(
+def test_state_follows_from_the_lifetime(
     events: list[Occurrence], timing: AlertTiming, settled: bool
 ) -> None:
     for life in fold_events(None, events, timing, END) + fold_events(None, events, timing, None):

@@ -95,9 +95,7 @@ def test_chunks_cover_all_time_once(policy: CutPolicy, row_batches: list[list[in
 
 
 @given(policies, batches)
-def test_a_row_is_in_one_chunk_and_stays_in_it(
-    policy: CutPolicy, row_batches: list[list[int]]
-) -> None:
+def test_row_stays_in_one_chunk(policy: CutPolicy, row_batches: list[list[int]]) -> None:
     for cutter, _ in add_batches(policy, row_batches):
         assert (
             cutter.chunk_ids
@@ -108,20 +106,20 @@ def test_a_row_is_in_one_chunk_and_stays_in_it(
 
 
 @given(policies, batches)
-def test_a_chunk_is_cut_when_it_is_full(policy: CutPolicy, row_batches: list[list[int]]) -> None:
+def test_full_chunk_is_closed(policy: CutPolicy, row_batches: list[list[int]]) -> None:
     for _, closed in add_batches(policy, row_batches):
         assert all(is_full(rows, policy) for rows in closed)
 
 
 @given(policies, batches)
-def test_the_newest_chunk_is_never_full(policy: CutPolicy, row_batches: list[list[int]]) -> None:
+def test_newest_chunk_is_never_full(policy: CutPolicy, row_batches: list[list[int]]) -> None:
     for cutter, _ in add_batches(policy, row_batches):
         if any(contains(cutter.chunks[-1], ts) for ts in cutter.rows):
             assert not is_full(cutter.rows_of(cutter.chunks[-1]), policy)
 
 
 @given(policies, batches)
-def test_a_chunk_ends_just_past_the_row_that_filled_it(
+def test_chunk_ends_just_past_the_row_that_filled_it(
     policy: CutPolicy, row_batches: list[list[int]]
 ) -> None:
     cutter = Cutter(policy)

@@ -1,6 +1,4 @@
-"""What is found live, in whatever batches, after whatever restarts, is what one run over the
-archive finds.
-"""
+"""Live detection, in any batches and after any restarts, finds what one run over the archive finds."""
 
 import random
 from collections.abc import Callable, Iterator

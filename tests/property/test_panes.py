@@ -1,4 +1,4 @@
-"""What sliding windows say when they are merged of panes is what they say of all their rows."""
+"""Sliding windows merged from panes have the same results as windows over all their rows."""
 
 import math
 import random
@@ -26,7 +26,7 @@ from moirae.evaluation.plan import (
     advance_cohorts,
     build_cohorts,
     due_slices,
-    view_name,
+    input_view,
 )
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
@@ -61,7 +61,7 @@ DERIVED = (
 
 
 def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveRule:
-    """A rule that runs."""
+    """An active rule over the stream `s`."""
     tables = Tables({"s": "ts"}, frozenset(), {"d": derived})
     rule = Rule("g", AlertSpec(alert=name, expr=expr), (DerivedQuery("g", "d", derived),))
     definition = Definition(rule, {one: TYPES[one] for one in names}, (), ())
@@ -69,7 +69,7 @@ def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveR
 
 
 def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCohort]:
-    """Rules that are settled as far."""
+    """Rules that are settled up to the same time."""
     return build_cohorts([([rule], settled_to) for rule in rules])
 
 
@@ -117,7 +117,7 @@ def rows(rng: random.Random, count: int) -> pa.Table:
 
 
 class Archived:
-    """All rows, read in pieces of any size."""
+    """All rows, read in tables of any size."""
 
     def __init__(self, rows: pa.Table, rng: random.Random) -> None:
         self.rows, self.rng = rows, rng
@@ -125,7 +125,7 @@ class Archived:
         self.held: int | None = None
 
     def between(self, low: int | None, high: int) -> pa.Table:
-        """Rows of a span of time."""
+        """Rows with event times in [low, high), in microseconds."""
         ts = self.rows["ts"]
         known = pc.less(ts, pa.scalar(from_micros(high), ts.type))
         if low is not None:
@@ -133,11 +133,11 @@ class Archived:
         return self.rows.filter(known)
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         return self.held
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        """See `moirae.evaluation.panes.Pieces`."""
+        """See `moirae.evaluation.panes.PaneInput`."""
         held, at = self.between(low, high), 0
         self.read += len(held)
         while at < len(held):
@@ -149,23 +149,23 @@ class Archived:
 Finds = dict[str, list[EventRow]]
 
 
-def whole(
+def evaluate_all_rows(
     sharing: RuleBatcher, local: LocalEvaluator, archived: Archived, part: RuleSlice
 ) -> Finds:
-    """Each window of all its rows."""
+    """The event rows of windows aggregated from all their rows."""
     assert part.input_high is not None
     held = archived.between(part.input_low, part.input_high)
     shares = sharing.batch(part.rules)
     assert not shares.unbatched
     found: Finds = {rule.name: [] for rule in part.rules}
-    for _, places in local.evaluate(shares.batches, {view_name("s"): held, "s": held}):
+    for _, places in local.evaluate(shares.batches, {input_view("s"): held, "s": held}):
         for place, one in places:
             found[part.rules[place].name].append(one)
     return {name: part.select_event_rows(finds) for name, finds in found.items()}
 
 
-def merged(sharing: RuleBatcher, panes: PaneCache, part: RuleSlice) -> Finds:
-    """Of the rules that are judged by panes."""
+def evaluate_panes(sharing: RuleBatcher, panes: PaneCache, part: RuleSlice) -> Finds:
+    """The event rows of windows merged from panes."""
     found: Finds = {}
     for group, places in panes.evaluate(part, sharing.batch(part.rules)):
         found |= {part.rules[place].name: [] for place in group.rule_indexes}
@@ -204,7 +204,7 @@ def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 def _drive(running: list[ActiveRule], seed: int) -> None:
-    """Judge both ways as time goes on, with restarts, and rules that come and go."""
+    """Evaluate both ways while time advances, with restarts, and rules that start and stop."""
     rng = random.Random(seed)
     archived = Archived(rows(rng, rng.randrange(200)), rng)
     sharing, local = RuleBatcher({"s": COLUMNS}), LocalEvaluator()
@@ -222,30 +222,29 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
             if kept:
                 chosen = replace(part, rules=kept)
                 assert alike(
-                    merged(sharing, panes, chosen), whole(sharing, local, archived, chosen)
+                    evaluate_panes(sharing, panes, chosen),
+                    evaluate_all_rows(sharing, local, archived, chosen),
                 )
             standings = advance_cohorts(standings, {rule.name for rule in kept}, part.high)
 
 
 @settings(max_examples=12, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows(running: list[ActiveRule], seed: int) -> None:
-    """Whatever the borders of batches."""
+def test_windows_from_panes_equal_windows_from_rows(running: list[ActiveRule], seed: int) -> None:
     _drive(running, seed)
 
 
 @pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(rules(), st.integers(0, 10**9))
-def test_windows_of_panes_are_windows_of_rows_at_length(
+def test_windows_from_panes_equal_windows_from_rows_in_many_examples(
     running: list[ActiveRule], seed: int
 ) -> None:
-    """More of it."""
     _drive(running, seed)
 
 
 def test_rows_are_aggregated_once() -> None:
-    """But after a restart, when those that windows still need are read again."""
+    """After a restart, the rows that open windows still need are read again."""
     rng = random.Random(1)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -264,7 +263,7 @@ def test_rows_are_aggregated_once() -> None:
         if second == 130:
             before, panes = archived.read, PaneCache(local, archived)
         (part,) = due_slices(standings, {"s": START + second * SECOND})
-        assert len(merged(sharing, panes, part)) == 3
+        assert len(evaluate_panes(sharing, panes, part)) == 3
         standings = advance_cohorts(standings, {rule.name for rule in part.rules}, part.high or 0)
     periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
     known = [len(archived.between(low, high)) for low, high in periods]
@@ -272,7 +271,7 @@ def test_rows_are_aggregated_once() -> None:
 
 
 def test_a_long_and_a_short_window_share_panes() -> None:
-    """Neither takes from the other what it needs: each row is aggregated once."""
+    """Each row is aggregated once for both."""
     rng = random.Random(4)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -287,15 +286,13 @@ def test_a_long_and_a_short_window_share_panes() -> None:
     panes, standings = PaneCache(local, archived), standing(*both)
     for second in range(100, 160):
         for part in due_slices(standings, {"s": START + second * SECOND}):
-            assert merged(sharing, panes, part).keys() == {rule.name for rule in part.rules}
+            assert evaluate_panes(sharing, panes, part).keys() == {rule.name for rule in part.rules}
         standings = standing(*both, settled_to=START + second * SECOND)
     assert archived.read == len(archived.between(None, START + 159 * SECOND))
 
 
-def test_a_file_that_cannot_be_read_ends_no_process() -> None:
-    """Windows are aggregated whole, where it is told whose fault that is; later ones have panes
-    again.
-    """
+def test_unreadable_file_leaves_windows_to_spark() -> None:
+    """Later windows have panes again."""
     rng = random.Random(5)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -313,16 +310,18 @@ def test_a_file_that_cannot_be_read_ends_no_process() -> None:
     broken.read_tables = pieces  # type: ignore[method-assign]
     panes._rows = broken
     (part,) = due_slices(standing(rule, settled_to=START + 50 * SECOND), {"s": START + 60 * SECOND})
-    assert merged(sharing, panes, part) == {}
+    assert evaluate_panes(sharing, panes, part) == {}
     panes._rows = archived
     (part,) = due_slices(
         standing(rule, settled_to=START + 90 * SECOND), {"s": START + 100 * SECOND}
     )
-    assert alike(merged(sharing, panes, part), whole(sharing, local, archived, part))
+    assert alike(
+        evaluate_panes(sharing, panes, part), evaluate_all_rows(sharing, local, archived, part)
+    )
 
 
-def test_panes_that_take_too_much_are_given_up() -> None:
-    """The others are kept."""
+def test_panes_over_the_memory_limit_are_evicted() -> None:
+    """Panes that fit stay."""
     rng = random.Random(2)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -337,14 +336,12 @@ def test_panes_that_take_too_much_are_given_up() -> None:
     ]
     panes = PaneCache(local, archived, max_bytes=2_000)
     (part,) = due_slices(standing(*both), {"s": START + 150 * SECOND})
-    assert merged(sharing, panes, part).keys() == {"g/A"}
-    assert merged(sharing, panes, part).keys() == {"g/A"}
+    assert evaluate_panes(sharing, panes, part).keys() == {"g/A"}
+    assert evaluate_panes(sharing, panes, part).keys() == {"g/A"}
 
 
-def test_few_rows_in_memory_are_aggregated_whole() -> None:
-    """One query over them is done sooner than two; what is not in memory is not read anew at each
-    slide.
-    """
+def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
+    """Rows outside memory always have panes, so that they are not read again at each slide."""
     rng = random.Random(3)
     archived, sharing, local = (
         Archived(rows(rng, 300), rng),
@@ -357,4 +354,4 @@ def test_few_rows_in_memory_are_aggregated_whole() -> None:
     (part,) = due_slices(standing(rule), {"s": START + 150 * SECOND})
     for held, kept in ((300, False), (10_000, True), (None, True)):
         archived.held = held
-        assert bool(merged(sharing, panes, part)) == kept
+        assert bool(evaluate_panes(sharing, panes, part)) == kept

@@ -1,4 +1,4 @@
-"""The cache of partial answers is bounded, and keeps the last used ones."""
+"""The cache of partial answers is bounded and evicts the least recently used ones."""
 
 import pyarrow as pa
 from hypothesis import given
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from recall.engines.partial_cache import PartialCache
 
 
-def test_last_used_answers_stay() -> None:
+def test_recently_used_answers_are_not_evicted() -> None:
     cache = PartialCache(max_bytes=2 * (512 + 800))
     tables = [pa.table({"n": list(range(100))}) for _ in range(3)]
     cache.put("a", tables[0])

@@ -1,6 +1,5 @@
-"""What views find of a rule's past is what live would have found: events, alerts, contexts, E and
-C_k; whatever the borders of chunks, whichever way and in whatever order they are made, killed
-wherever they are.
+"""The history of a rule equals what live detection would have found: events, alerts, contexts, E and
+C_k; for any chunks, in any order, and after any crash.
 """
 
 import random
@@ -313,7 +312,7 @@ def _given_up(world: World, connections: list[Connection[Any]], place: Settings)
 
 @settings(max_examples=1)
 @given(seed=st.integers(0, 10**9))
-def test_the_past_is_what_live_would_have_found(
+def test_history_equals_what_live_would_have_detected(
     make: Make,
     connections: list[Connection[Any]],
     place: Settings,
@@ -330,7 +329,7 @@ PROGRESS = Progress("histories", 1)
 @pytest.mark.timeout(3000)
 @settings(max_examples=40)
 @given(seed=st.integers(0, 10**9))
-def test_the_past_is_what_live_would_have_found_at_length(
+def test_history_equals_what_live_would_have_detected_at_length(
     make: Make,
     connections: list[Connection[Any]],
     place: Settings,

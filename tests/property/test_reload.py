@@ -1,5 +1,5 @@
-"""Rules that come, change and go while data flows: the others do not notice, and each event has one
-judge.
+"""Rules are added, changed and removed while data flows: other rules are not affected, and each
+event is detected once.
 """
 
 import random
@@ -52,7 +52,7 @@ def connection(place: Settings) -> Iterator[Connection[Any]]:
 
 @pytest.mark.parametrize("reloads", [5, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.timeout(3000)
-def test_reloads_lose_and_repeat_nothing(
+def test_reloads_neither_lose_nor_repeat_events(
     spark: SparkSession, connection: Connection[Any], place: Settings, tmp_path: Path, reloads: int
 ) -> None:
     files, rng, seed = RuleFileLoader(spark, place, connection), random.Random(reloads), 0

@@ -1,4 +1,4 @@
-"""Rule files and SQL with arbitrary content: no crash, nothing harmful runs, errors name places."""
+"""Rule files and SQL with arbitrary content: no crash, nothing harmful runs, errors have positions."""
 
 import json
 import os

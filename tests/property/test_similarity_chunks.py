@@ -1,4 +1,4 @@
-"""The best hits do not depend on how history is cut, and scores are those of the formula."""
+"""The best hits do not depend on the division into chunks, and scores follow the formula."""
 
 from collections.abc import Sequence
 from datetime import timedelta

@@ -1,8 +1,7 @@
-"""A query over all of history, by Spark, and the same taken apart and merged piece by piece: one
-answer.
+"""A query over all history in Spark equals its partial answers, merged piece by piece.
 
 Generated queries, rows (NULL, NaN, infinities, -0.0, empty texts, large numbers, decimals) and
-borders between pieces. All pieces of a query are read in one Spark job: each is the share of an
+borders between pieces. All pieces of a query are read in one Spark job, each as the piece of an
 event of its own.
 """
 

@@ -1,5 +1,5 @@
-"""A small world for properties of judging: random rows in random units, driven through the real
-archive and judge.
+"""A small workspace for properties of detection: random rows in random units, processed by the real
+archive and evaluator.
 """
 
 import json

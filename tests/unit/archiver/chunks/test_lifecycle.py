@@ -6,7 +6,6 @@ from archiver.chunks.lifecycle import (
     ChunkRecord,
     LifecyclePolicy,
     StateChange,
-    awaits_deletion,
     last_deleted_chunk,
     plan_steps,
 )
@@ -18,9 +17,9 @@ def record(number: int, state: ChunkState, *completed: str) -> ChunkRecord:
 
 
 def test_expired_chunk_awaits_deletion_until_its_files_are_deleted() -> None:
-    assert awaits_deletion(record(0, "expired"))
-    assert not awaits_deletion(record(0, "expired", DELETE_CHUNK))
-    assert not awaits_deletion(record(0, "old"))
+    assert record(0, "expired").awaits_deletion
+    assert not record(0, "expired", DELETE_CHUNK).awaits_deletion
+    assert not record(0, "old").awaits_deletion
 
 
 def test_last_deleted_chunk_has_only_deleted_chunks_before_it() -> None:

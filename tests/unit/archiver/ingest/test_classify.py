@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from archiver.delta import Array, build_entries
+from archiver.delta import build_entries
 from archiver.ingest.classify import (
+    Array,
     classify,
     flag_late,
     flag_late_in_order,

@@ -69,3 +69,20 @@ def test_rows_in_memory_are_filtered_by_time_lateness_and_values() -> None:
     assert numbers(1_000_000, 3_000_000) == [2, 3, 4, 5]
     assert numbers(None, 3_000_000, include_late=False) == [1, 2, 3, 4]
     assert numbers(None, None, host=["h1"]) == [1, 4, 7]
+
+
+def _schema(name: str) -> StreamSchema:
+    return StreamSchema(name, {"ts": "timestamp"}, "ts", None, (), timedelta(0), timedelta(0))
+
+
+def test_snapshot_reader_lists_its_streams_and_those_of_other_readers(tmp_path: Path) -> None:
+    reader = SnapshotReader(Reader(tmp_path, [_schema("cpu"), _schema("ping")]))
+    assert set(reader.streams) == {"cpu", "ping"}
+    reader.readers_by_stream["load"] = Reader(tmp_path, [_schema("load")])
+    assert set(reader.streams) == {"cpu", "ping", "load"}
+    assert reader.schema("load").name == "load"
+
+
+def test_snapshot_reader_has_every_attribute_of_a_reader(tmp_path: Path) -> None:
+    reader = Reader(tmp_path, [_schema("cpu")])
+    assert vars(SnapshotReader(reader)).keys() >= vars(reader).keys()

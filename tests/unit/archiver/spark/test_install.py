@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,8 @@ def test_failed_download_is_reported_in_one_line_and_leaves_no_stamp(
 
 
 def test_stamp_changes_with_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    version = subprocess.CompletedProcess(["java"], 0, "", "openjdk version 17")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: version)
     before = install._installation_stamp()
     assert install._installation_stamp() == before
     changed = tmp_path / "jars.lock"

@@ -73,7 +73,7 @@ def test_shared_query_names_other_rules_and_constants(settings: Settings) -> Non
 @pytest.mark.parametrize(
     ("expr", "keys", "before", "after"),
     [
-        # Windows of 5 minutes; an alert goes on for 5 minutes by default.
+        # Windows of 5 minutes; an alert lasts 5 minutes after its last event by default.
         (f"{WINDOW} 80", {}, 300.0 + 300.0, 0.0),
         (f"{WINDOW} 80", {"keep_firing_for": "1m", "delay": "7m"}, 300.0 + 60.0, 0.0),
         (

@@ -10,8 +10,6 @@ from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity.answer import (
     SimilarState,
     compare,
-    count_hopeful_pieces,
-    pieces_without_matches,
 )
 from recall.similarity.events import make_corpus_event
 from recall.similarity.index import Index
@@ -120,11 +118,11 @@ def test_skipped_pieces_are_recorded_with_the_pinned_sequence(index: Index) -> N
 
 
 def test_piece_without_shared_terms_has_no_matches(index: Index) -> None:
-    assert pieces_without_matches(index, _resume(index), PIECES) == [False, False, True]
+    assert _resume(index).pieces_without_matches(PIECES) == [False, False, True]
 
 
 def test_piece_is_hopeful_until_its_bound_is_below_the_kth_score(index: Index) -> None:
     state = _resume(index, k=1)
-    assert count_hopeful_pieces(index, state, PIECES) == 2
+    assert state.count_hopeful_pieces(index, PIECES) == 2
     compare(index, [state], [PIECES[0]])
-    assert count_hopeful_pieces(index, state, [PIECES[2]]) == 0
+    assert state.count_hopeful_pieces(index, [PIECES[2]]) == 0

@@ -12,7 +12,7 @@ from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
-from recall.similarity.store import IndexStore, remove_unused
+from recall.similarity.store import IndexStore
 
 DAY = 86_400.0  # seconds
 
@@ -141,7 +141,7 @@ def test_index_unused_for_a_week_is_removed(tmp_path: Path) -> None:
     # A folder without a manifest, in which a process is about to save.
     (tmp_path / "saving").mkdir()
     _store(tmp_path, "used").touch(now)
-    remove_unused(tmp_path, now)
+    IndexStore.remove_unused(tmp_path, now)
     assert _store(tmp_path, "old").load() is None
     assert _store(tmp_path, "new").load() is not None
     assert _store(tmp_path, "used").load() is not None

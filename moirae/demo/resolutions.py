@@ -1,0 +1,67 @@
+"""Resolutions of the simulator's past failures, recorded as notes of their alerts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from psycopg import Connection
+
+from moirae.alerts import add_note
+from moirae.demo.causes import FailureKind
+from moirae.demo.failures import SimulatedFailure
+
+RULES_BY_KIND: Mapping[FailureKind, str] = {
+    "overload": "testbed/NodeOverloaded",
+    "memory": "testbed/MemoryExhausted",
+    "network": "testbed/NodeUnreachable",
+    "silent": "testbed/NodeSilent",
+}
+"""The rule that detects failures of a kind."""
+
+ALERT_GRACE = timedelta(minutes=15)
+"""An alert starts at most this long after the end of its failure: silence is detected late."""
+
+_FIRST_ALERT = """
+    SELECT id FROM alerts
+    WHERE rule = %s AND key->>'host' = %s AND starts_at >= %s AND starts_at < %s
+    ORDER BY starts_at LIMIT 1
+"""
+
+
+def record_resolutions(connection: Connection[Any], failures: Iterable[SimulatedFailure]) -> int:
+    """Record the resolution of each past failure with its first alert, as an operator does.
+
+    Returns the number of resolutions.
+    """
+    count = 0
+    for failure in failures:
+        if not failure.resolution:
+            continue
+        alert_id = _find_first_alert(connection, failure)
+        if alert_id is None:
+            continue
+        add_note(
+            connection,
+            alert_id,
+            kind="resolution",
+            text=failure.resolution,
+            author=failure.resolved_by,
+            tag=failure.tag,
+        )
+        count += 1
+    return count
+
+
+def _find_first_alert(connection: Connection[Any], failure: SimulatedFailure) -> UUID | None:
+    """The first alert of a failure, or None if no rule detected it."""
+    rule = RULES_BY_KIND[failure.kind]
+    until = failure.ends + ALERT_GRACE
+    parameters = (rule, failure.host, failure.starts, until)
+    row = connection.execute(_FIRST_ALERT, parameters).fetchone()
+    if row is None:
+        return None
+    alert_id: UUID = row[0]
+    return alert_id

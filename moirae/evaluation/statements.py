@@ -1,0 +1,97 @@
+"""Spark SQL that evaluates several rules in one statement. No I/O.
+
+A statement is a union of branches with the columns `rule` (a number), `ts` and `attributes` (a JSON
+object).
+"""
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from moirae.evaluation.plan import ActiveRule
+
+_FILTER_CLAUSES = {"expressions", "from_", "where"}  # of a query that is no more than a filter
+
+
+def build_branches(rules: Sequence[tuple[int, ActiveRule, exp.Query]]) -> list[str]:
+    """Branches for rules with their numbers and bound event queries.
+
+    Filters over the same stream become one branch that scans the stream once. Each other query is a
+    branch of its own.
+    """
+    arms_by_source: dict[str, list[str]] = {}
+    branches: list[str] = []
+    for number, rule, query in rules:
+        arm = _build_filter_arm(number, rule, query)
+        if arm is None:
+            branches.append(_build_branch(number, rule.definition.columns, query))
+        else:
+            source = query.args["from_"].this.sql(dialect="spark")
+            arms_by_source.setdefault(source, []).append(arm)
+    for source, arms in arms_by_source.items():
+        rows = f"explode(filter(array({', '.join(arms)}), found -> found IS NOT NULL)) AS found"
+        branches.append(f"SELECT found.* FROM (SELECT {rows} FROM {source})")
+    return branches
+
+
+def build_batch_branch(query: str, columns: Sequence[str]) -> str:
+    """A branch for rules of one shape. `query`: their plain query, with the outputs `c<n>`."""
+    fields: list[str] = []
+    for number, column in enumerate(columns):
+        fields.append(f"'{column}', found.c{number}")
+    attributes = _to_json_sql(fields)
+    return f"SELECT found.rule, found.ts, {attributes} AS attributes FROM ({query}) AS found"
+
+
+def _build_branch(number: int, columns: Sequence[str], query: exp.Query) -> str:
+    attributes = _to_json_sql([f"'{column}', found.`{column}`" for column in columns])
+    return (
+        f"SELECT {number} AS rule, CAST(found.ts AS timestamp) AS ts, {attributes} AS attributes "
+        f"FROM ({query.sql(dialect='spark')}) AS found"
+    )
+
+
+def _build_filter_arm(number: int, rule: ActiveRule, query: exp.Query) -> str | None:
+    """`if(condition, row, NULL)` for a filter over the columns of one stream, else None."""
+    if not isinstance(query, exp.Select):
+        return None
+    clauses = {name for name, value in query.args.items() if value}
+    if clauses - _FILTER_CLAUSES or not isinstance(query.args["from_"].this, exp.Table):
+        return None
+    outputs: dict[str, exp.Expr] = {}
+    aliases: set[str] = set()
+    for projection in query.expressions:
+        name = projection.alias_or_name.lower()
+        if isinstance(projection, exp.Alias):
+            aliases.add(name)
+            outputs[name] = projection.this
+        else:
+            outputs[name] = projection
+    if outputs.keys() != {column.lower() for column in (*rule.definition.columns, "ts")}:
+        return None  # a star, or names that only Spark resolves
+    for expression in outputs.values():
+        columns = {column.name.lower() for column in expression.find_all(exp.Column)}
+        if columns & aliases and not isinstance(expression, exp.Column):
+            return None  # a name may refer to an alias in the same SELECT
+    fields: list[str] = []
+    for column in rule.definition.columns:
+        fields.append(f"'{column}', {outputs[column.lower()].sql(dialect='spark')}")
+    condition = "true"
+    where = query.args.get("where")
+    if where:
+        condition = where.this.sql(dialect="spark")
+    time = outputs["ts"].sql(dialect="spark")
+    return (
+        f"if({condition}, named_struct('rule', {number}, 'ts', CAST({time} AS timestamp), "
+        f"'attributes', {_to_json_sql(fields)}), NULL)"
+    )
+
+
+def _to_json_sql(fields: Sequence[str]) -> str:
+    """A JSON object as text. `fields`: each "'name', value"."""
+    if not fields:
+        return "'{}'"
+    options = (
+        "map('ignoreNullFields', 'false', 'timestampFormat', \"yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX\")"
+    )
+    return f"to_json(named_struct({', '.join(fields)}), {options})"

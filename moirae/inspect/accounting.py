@@ -1,0 +1,23 @@
+"""Accounting of records: read = archived + duplicates + dead letters. No I/O."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# Counters of dead letters, by reason.
+DEAD_LETTER_COUNTERS = ("malformed", "quarantined", "conflicts", "expired")
+
+
+def sum_accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """Sums of records read, archived, duplicate and dead-lettered."""
+    totals = {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0}
+    for account in accounts:
+        for name in ("read", "archived", "duplicates"):
+            totals[name] += account[name]
+        for reason in DEAD_LETTER_COUNTERS:
+            totals["dead_lettered"] += account[reason]
+    return totals
+
+
+def is_balanced(account: Mapping[str, int]) -> bool:
+    """Whether every record read is archived, a duplicate or a dead letter."""
+    return account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]

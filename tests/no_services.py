@@ -1,0 +1,51 @@
+"""The option `--fast`: only tests without Spark, databases and other servers.
+
+Tests that are marked `spark` are deselected. A test that starts a service anyway fails, whatever
+the code under test makes of the refusal; child processes refuse to start services as well.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.service_guard import refused_services
+
+_GUARD_FOLDER = Path(refused_services.__file__).parent
+
+
+def refuse_connection(*arguments: Any, **options: Any) -> None:
+    refused_services.refuse("PostgreSQL")
+
+
+def refuse_services() -> None:
+    """Refuse services in this process and its children until it ends."""
+    refused_services.install()
+    search_path = [str(_GUARD_FOLDER), *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.environ["PYTHONPATH"] = os.pathsep.join(search_path)
+    psycopg.connect = refuse_connection  # type: ignore[assignment]
+    psycopg.Connection.connect = refuse_connection  # type: ignore[assignment,method-assign]
+
+
+class WithoutServices:
+    """The hooks of a run with `--fast`."""
+
+    def __init__(self) -> None:
+        self._refused = refused_services.refused
+
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> None:
+        deselected = [item for item in items if item.get_closest_marker("spark")]
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if not item.get_closest_marker("spark")]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Iterator[None]:
+        self._refused.clear()
+        yield
+        if self._refused:
+            pytest.fail(self._refused[0], pytrace=False)

@@ -1,0 +1,129 @@
+"""Which engine evaluates a rule, and how a failing rule is isolated. Spark is replaced."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+
+from archiver.delta.schema import ARROW_TYPES
+from moirae.errors import StatementTimeout
+from moirae.evaluation.evaluator import RuleEvaluator
+from moirae.evaluation.plan import ActiveRule, RuleSlice
+from tests.unit.moirae.evaluation.builders import (
+    COLUMNS,
+    START,
+    START_MICROS,
+    make_filter,
+    make_rows,
+    make_rule,
+)
+
+SECOND = 1_000_000  # microseconds
+
+
+class FakeGuard:
+    """Fails statements that include the rule `failing`; records which rules were run together."""
+
+    def __init__(self) -> None:
+        self.failing = ""
+        self.error: Exception = PySparkException("failed")
+        self.statements: list[list[str]] = []
+        self.failures: dict[str, Any] = {}
+
+    def isolate_suspects(self, rules: Sequence[Any], name: Any) -> list[Sequence[Any]]:
+        return [rules]
+
+    def run(self, rules: Sequence[ActiveRule], row_count: int, execute: Callable[[], Any]) -> Any:
+        names = [rule.name for rule in rules]
+        self.statements.append(names)
+        if self.failing in names:
+            raise self.error
+        return execute()
+
+    def record_failure(self, rule: ActiveRule, error: Exception, row: Any = None) -> None:
+        self.failures[rule.name] = row
+
+
+@pytest.fixture
+def guard() -> FakeGuard:
+    return FakeGuard()
+
+
+def _evaluator(guard: FakeGuard, allow_local: bool) -> RuleEvaluator:
+    """Spark returns one event of the first rule for every statement."""
+    spark: Any = Mock()
+    result = {
+        "rule": [0],
+        "ts": pa.array([START], ARROW_TYPES["timestamp"]),
+        "attributes": ['{"v": 9.0}'],
+    }
+    spark.sql.return_value.toArrow.return_value = pa.table(result)
+    rows: Any = Mock()
+    rows.read_range.return_value = make_rows(1.0, 2.0, 3.0)
+    rows.estimate_count.return_value = 3
+    any_guard: Any = guard
+    return RuleEvaluator(spark, rows, any_guard, {"s": COLUMNS}, allow_local)
+
+
+def _upper(name: str) -> ActiveRule:
+    """A rule that is not plain."""
+    return make_rule(name, "SELECT upper(host) AS host, v, ts FROM s")
+
+
+def test_plain_rules_are_evaluated_in_this_process(guard: FakeGuard) -> None:
+    rule = make_filter("A", 1.5)
+    result = _evaluator(guard, allow_local=True).evaluate([rule], {"s": make_rows(1.0, 2.0)}, 2)
+    ((evaluated, event_rows),) = result.event_rows
+    assert evaluated is rule
+    assert [(row.ts, row.attributes["v"]) for row in event_rows] == [(START_MICROS + SECOND, 2.0)]
+    assert guard.statements == []
+
+
+def test_spark_evaluates_the_rules_that_are_not_plain(guard: FakeGuard) -> None:
+    rules = [make_filter("A", 1.5), _upper("B")]
+    result = _evaluator(guard, allow_local=True).evaluate(rules, {"s": make_rows(1.0, 2.0)}, 2)
+    assert [(rule.name, len(rows)) for rule, rows in result.event_rows] == [("g/A", 1), ("g/B", 1)]
+    assert guard.statements == [["g/B"]]
+
+
+def test_failing_rule_is_isolated_by_halves(guard: FakeGuard) -> None:
+    guard.failing = "g/C"
+    rules = [_upper(name) for name in "ABCD"]
+    result = _evaluator(guard, allow_local=False).evaluate(rules, {"s": make_rows(1.0)}, 1)
+    assert guard.statements[:5] == [
+        ["g/A", "g/B", "g/C", "g/D"],
+        ["g/A", "g/B"],
+        ["g/C", "g/D"],
+        ["g/C"],
+        ["g/D"],
+    ]
+    assert result.failed == {"g/C"}
+    assert [rule.name for rule, _ in result.event_rows] == ["g/A", "g/D"]
+
+
+def test_failing_row_is_recorded_with_its_stream(guard: FakeGuard) -> None:
+    guard.failing = "g/A"
+    _evaluator(guard, allow_local=False).evaluate([_upper("A")], {"s": make_rows(1.0)}, 1)
+    failing_row = guard.failures["g/A"]
+    assert failing_row["stream"] == "s"
+    assert failing_row["row"]["v"] == 1.0
+
+
+def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
+    guard.failing = "g/A"
+    guard.error = StatementTimeout("exceeded its time limit")
+    rules = [_upper(name) for name in "ABCD"]
+    result = _evaluator(guard, allow_local=False).evaluate(rules, {"s": make_rows(1.0)}, 1)
+    assert guard.statements[1:] == [["g/A"], ["g/B"], ["g/C"], ["g/D"]]
+    assert (result.failed, guard.failures) == ({"g/A"}, {"g/A": None})
+
+
+def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
+    rule = make_filter("A", 0.5)
+    low = START_MICROS + SECOND
+    rule_slice = RuleSlice((rule,), low, low + SECOND, START_MICROS, low + SECOND)
+    result = _evaluator(guard, allow_local=True).evaluate_slice(rule_slice)
+    assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[low]]

@@ -1,0 +1,93 @@
+"""Cohorts of rules, and the slices that are due: each rule progresses as it would alone."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from moirae.alerts import EventRow
+from moirae.evaluation.plan import (
+    ActiveRule,
+    RuleSlice,
+    advance_cohorts,
+    build_cohorts,
+    due_slices,
+)
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
+from recall.query.shape import Shape, Tables
+
+SHAPES = [
+    Shape(frozenset({"a"})),
+    Shape(frozenset({"a"}), period=10, reach=10),
+    Shape(frozenset({"b"}), lag=3),
+    Shape(frozenset({"a", "b"})),
+]
+PROGRESS = st.lists(
+    st.tuples(st.sampled_from(SHAPES), st.sampled_from([None, 0, 5, 10])), min_size=1, max_size=8
+)
+ADVANCES = st.lists(st.tuples(st.sets(st.integers(0, 7)), st.integers(0, 40)), max_size=4)
+WATERMARKS = st.fixed_dictionaries(
+    {"a": st.none() | st.integers(0, 60), "b": st.none() | st.integers(0, 60)}
+)
+
+
+def make_rule(number: int, shape: Shape) -> ActiveRule:
+    rule = Rule("g", AlertSpec(alert=f"R{number}", expr="SELECT ts FROM a"))
+    return ActiveRule(Definition(rule, {}, (), ()), Tables({"a": "ts", "b": "ts"}), shape)
+
+
+@given(progress=PROGRESS, advances=ADVANCES, watermarks=WATERMARKS)
+def test_rules_in_cohorts_progress_as_each_would_alone(
+    progress: list[tuple[Shape, int | None]],
+    advances: list[tuple[set[int], int]],
+    watermarks: dict[str, int | None],
+) -> None:
+    rules = [make_rule(number, shape) for number, (shape, _) in enumerate(progress)]
+    settled_to = {rule.name: time for rule, (_, time) in zip(rules, progress, strict=True)}
+    cohorts = build_cohorts([([rule], settled_to[rule.name]) for rule in rules])
+    for numbers, high in advances:
+        evaluated = {f"g/R{number}" for number in numbers} & settled_to.keys()
+        cohorts = advance_cohorts(cohorts, evaluated, high)
+        settled_to |= dict.fromkeys(evaluated, high)
+    assert {rule.name: c.settled_to for c in cohorts for rule in c.rules} == settled_to
+    assert sum(len(cohort.rules) for cohort in cohorts) == len(rules)
+    assert all(rule.shape == cohort.shape for cohort in cohorts for rule in cohort.rules)
+    assert len({(cohort.shape, cohort.settled_to) for cohort in cohorts}) == len(cohorts)
+
+    bounds = {
+        rule.name: (rule_slice.low, rule_slice.high)
+        for rule_slice in due_slices(cohorts, watermarks)
+        for rule in rule_slice.rules
+    }
+    for rule in rules:
+        low = settled_to[rule.name]
+        slices = due_slices(build_cohorts([([rule], low)]), watermarks)
+        assert len(slices) <= 1
+        if slices:
+            assert bounds[rule.name] == (low, rule.shape.horizon(watermarks))
+        else:
+            assert rule.name not in bounds
+
+
+def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
+    rules = [make_rule(number, SHAPES[0]) for number in range(3)]
+    (before,) = build_cohorts([(rules, 5)])
+    (after,) = advance_cohorts([before], {rule.name for rule in rules}, 9)
+    assert after.settled_to == 9
+    assert after.rules is before.rules
+
+
+def test_the_input_of_a_slice_includes_reach_and_lag() -> None:
+    rule = make_rule(1, Shape(frozenset({"a"}), reach=7, lag=2))
+    (rule_slice,) = due_slices(build_cohorts([([rule], 20)]), {"a": 50})
+    assert rule_slice == RuleSlice((rule,), low=20, high=48, input_low=13, input_high=50)
+    (unbounded,) = due_slices(build_cohorts([([rule], None)]), {"a": 50})
+    assert unbounded == RuleSlice((rule,), low=None, high=48, input_low=None, input_high=50)
+
+
+def test_a_slice_selects_event_rows_without_its_end() -> None:
+    event_rows = [EventRow(ts, {}) for ts in (1, 2, 3)]
+    bounded = RuleSlice((), 2, 3, None, None)
+    unbounded = RuleSlice((), None, None, None, None)
+    assert [row.ts for row in bounded.select_event_rows(event_rows)] == [2]
+    assert unbounded.select_event_rows(event_rows) == event_rows

@@ -1,0 +1,59 @@
+"""Rows of streams in the memory of the live process."""
+
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import Mock
+
+import pyarrow as pa
+import pytest
+
+from moirae.evaluation.stream_rows import LiveStreamRows
+from tests.unit.moirae.evaluation.builders import COLUMNS, START_MICROS, make_rows
+
+SECOND = 1_000_000  # microseconds
+
+
+class InMemory:
+    """Recent rows, all of which are in memory."""
+
+    def read(self, low: int | None, high: int | None) -> pa.Table:
+        return make_rows(*range(10))
+
+    def estimate_rows(self, low: int | None, high: int | None) -> int:
+        return 10
+
+
+@pytest.fixture
+def rows() -> LiveStreamRows:
+    """Rows of the stream `s`; data frames are Arrow tables."""
+    spark: Any = Mock()
+    spark.createDataFrame.side_effect = lambda table: table
+    schema = SimpleNamespace(time="ts", columns=COLUMNS)
+    archive: Any = SimpleNamespace(
+        recent_rows={"s": InMemory()}, tables={"s": SimpleNamespace(schema=schema)}
+    )
+    return LiveStreamRows(spark, archive)
+
+
+def _range(first: int, last: int) -> tuple[int, int]:
+    return START_MICROS + first * SECOND, START_MICROS + last * SECOND
+
+
+def test_rows_near_events_lie_in_one_of_the_ranges(rows: LiveStreamRows) -> None:
+    near: Any = rows.rows_near("s", [_range(7, 9), _range(1, 3), _range(2, 4)], {})
+    assert near["v"].to_pylist() == [1, 2, 3, 7, 8]
+
+
+def test_rows_near_events_have_allowed_values(rows: LiveStreamRows) -> None:
+    near: Any = rows.rows_near("s", [_range(0, 10)], {"v": [2.0, 5.0, 99.0], "host": ["a"]})
+    assert near["v"].to_pylist() == [2, 5]
+
+
+def test_rows_in_memory_are_one_table(rows: LiveStreamRows) -> None:
+    (table,) = rows.read_tables("s", *_range(0, 10))
+    assert len(table) == rows.estimate_count("s", *_range(0, 10)) == 10
+
+
+def test_rows_are_reduced_to_declared_columns(rows: LiveStreamRows) -> None:
+    table = make_rows(1.0).append_column("_id", pa.array(["x"]))
+    assert rows.select_columns("s", table).column_names == list(COLUMNS)

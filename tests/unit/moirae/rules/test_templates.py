@@ -1,0 +1,153 @@
+"""Annotation templates."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moirae.errors import TemplateFault
+from moirae.rules.templates import MAX_OUTPUT, find_variables, render
+
+EVENT = {
+    "host": "n1",
+    "cpu": 93.27,
+    "values": 3,
+    "items": "i",
+    "rows": [1, 2, 3],
+    "big": 10**9,
+    "none": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        ("{{ event.host }} at {{ event.cpu | round(1) }} %", "n1 at 93.3 %"),
+        ("{{ event['host'] | upper }}", "N1"),
+        ("{{ event.values }} {{ event.items }}", "3 i"),
+        ("{% if event.cpu > 90 %}hot{% else %}fine{% endif %}", "hot"),
+        ("{% for row in event.rows %}{{ loop.index }}:{{ row * 2 }} {% endfor %}", "1:2 2:4 3:6 "),
+        ("{{ event.cpu * 2 // 1 % 100 }}", "86.0"),
+        ("{{ event.other | default('?') }}", "?"),
+        ("{{ 'a' ~ event.host[0:1] }}", "an"),
+        ("<b>{{ labels.severity }}</b>", "<b>page</b>"),
+    ],
+)
+def test_template_is_rendered(template: str, text: str) -> None:
+    assert render(template, {"event": EVENT, "labels": {"severity": "page"}}) == text
+
+
+def test_variables_exclude_those_of_loops() -> None:
+    assert find_variables(
+        "{{ event.x }} {% for a in rows if a > b %}{{ a }}{{ loop.index }}{% endfor %}"
+    ) == {*("event", "rows", "b")}
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{{ event.nothing }}", "has no attribute 'nothing'"),
+        ("{{ other }}", "'other' is undefined"),
+        ("{{ event.host * event.big }}", "takes numbers only"),
+        ("{{ '%999999999d' % 1 }}", "takes numbers only"),
+        ("{{ 1 / 0 }}", "division by zero"),
+        ("{{ event.host + 1 }}", "concatenate"),
+        ("{{ event.cpu.__class__ }}", "is unsafe"),
+        ("{{ event.cpu ** 9 }}", "** is not allowed in a template"),
+        ("{{ event.host.center(9) }}", "calls are not allowed in a template"),
+        ("{% set x = 1 %}", "assignments are not allowed in a template"),
+        ("{% include 'x' %}", "include is not allowed in a template"),
+        ("{% macro m() %}{% endmacro %}", "macro is not allowed in a template"),
+        ("{{ event.host | center(999999999) }}", "unknown filter 'center'"),
+        (
+            "{% for a in x %}{% for b in x %}{% endfor %}{% endfor %}",
+            "nested loops are not allowed",
+        ),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "nested too deep"),
+        ("{{ " + "9" * 5000 + " }}", "number too long"),
+        ("{{ -" + "-" * 5000 + "1 }}", "nested too deep"),
+        ("{% if %}", "Expected an expression"),
+    ],
+)
+def test_forbidden_or_failing_template_is_rejected(template: str, message: str) -> None:
+    with pytest.raises(TemplateFault, match=r"(?i)" + message.replace("*", r"\*")):
+        render(template, {"event": EVENT})
+
+
+def test_fault_has_its_line() -> None:
+    with pytest.raises(TemplateFault) as caught:
+        find_variables("a\nb {{ x | }}\n")
+    assert caught.value.line == 2
+
+
+def test_long_output_is_truncated() -> None:
+    template = "{% for row in rows %}" + "x" * 1000 + "{% endfor %}"
+    assert len(render(template, {"rows": range(10**9)})) == MAX_OUTPUT
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ 9 | round(999999999) }}",
+        "{{ 9.5 | round(-999999999) }}",
+        "{{ event.rows | join('x' | string) }}",
+        "{{ (event.big * event.big * event.big) | string | length }}",
+    ],
+)
+def test_huge_operands_render_within_a_second(template: str) -> None:
+    begin = time.monotonic()
+    render(template, {"event": EVENT})
+    assert time.monotonic() - begin < 1
+
+
+PIECES = [
+    "{{",
+    "}}",
+    "{%",
+    "%}",
+    "{#",
+    "#}",
+    "event",
+    ".x",
+    "|",
+    "round",
+    "(",
+    ")",
+    "[",
+    "]",
+    "'",
+    '"',
+    "*",
+    "**",
+]
+PIECES += [
+    "for",
+    "in",
+    "if",
+    "else",
+    "endfor",
+    "endif",
+    "set",
+    "=",
+    "1",
+    " ",
+    "\n",
+    "~",
+    "-",
+    ",",
+    "not",
+    "is",
+    "\\",
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.sampled_from(PIECES), max_size=25).map(" ".join))
+def test_any_text_is_rendered_or_rejected(text: str) -> None:
+    with suppress(TemplateFault):
+        find_variables(text)
+        render(text, {"event": EVENT})

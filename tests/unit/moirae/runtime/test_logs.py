@@ -1,0 +1,62 @@
+"""Log lines: their format, and that nothing in the data drives a terminal or a reader of logs."""
+
+import io
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+
+from moirae.runtime.logs import LogFormat, configure_logging, effective_log_format
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def _restore_logging() -> Iterator[None]:
+    yield
+    structlog.reset_defaults()
+
+
+def test_json_log_line_is_one_line_of_printable_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging()
+    odd = "a\nb\r\x1b[31m\x00\x85\u2028\u202e"
+    structlog.get_logger().error("failed", action="x", error=odd)
+    (line,) = stderr.getvalue().splitlines()
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["error"] == odd
+
+
+def test_text_log_line_escapes_control_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging(LogFormat.TEXT)
+    structlog.get_logger().error("failed", action="x", process="live", error="a b\x1b[31m\u202e\n")
+    (line,) = stderr.getvalue().splitlines()
+    assert line.endswith(r'Z ERROR   failed  process=live  error="a b\u001b[31m\u202e\n"')
+    assert line.isascii()
+    assert line.isprintable()
+
+
+def test_log_format_auto_is_text_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    assert effective_log_format(LogFormat.AUTO) is LogFormat.TEXT
+    assert effective_log_format(LogFormat.JSON) is LogFormat.JSON
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    assert effective_log_format(LogFormat.AUTO) is LogFormat.JSON
+    assert effective_log_format(LogFormat.TEXT) is LogFormat.TEXT
+
+
+def test_log_lines_on_a_terminal_are_json_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    configure_logging(LogFormat.JSON)
+    structlog.get_logger().info("started", action="started")
+    assert json.loads(terminal.getvalue())["event"] == "started"

@@ -1,0 +1,30 @@
+"""The processes that `moirae up` starts."""
+
+from pathlib import Path
+
+import pytest
+
+from moirae.config.settings import Settings, load_settings
+from moirae.runtime.logs import LogFormat
+from moirae.runtime.supervisor import _make_children
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    file = tmp_path / "moirae.yaml"
+    file.write_text("streams: {}\n")
+    return load_settings(file, {})
+
+
+def test_all_processes_log_in_the_format_of_the_supervisor(settings: Settings) -> None:
+    children = _make_children(settings, drain=False, log_format=LogFormat.JSON)
+    assert {child.name for child in children} == {"live", "recall", "server"}
+    for child in children:
+        option = list(child.arguments).index("--log-format")
+        assert child.arguments[option + 1] == "json"
+
+
+def test_drain_starts_no_server(settings: Settings) -> None:
+    children = _make_children(settings, drain=True, log_format=LogFormat.AUTO)
+    assert {child.name for child in children} == {"live", "recall"}
+    assert "--drain" in children[0].arguments

@@ -1,0 +1,121 @@
+"""Requests that are rejected before they reach a route."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+
+from moirae.errors import Unreachable
+from moirae.server import access, tokens
+from moirae.server.access import AccessMiddleware
+
+ROLES: dict[bytes, tokens.TokenRole] = {b"v": "viewer", b"o": "operator", b"a": "admin"}
+
+
+class FakePool:
+    """A pool whose connections are not used, or cannot be opened."""
+
+    reachable = True
+
+    @contextmanager
+    def connection(self) -> Iterator[Any]:
+        if not self.reachable:
+            raise Unreachable("no server")
+        yield None
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
+    monkeypatch.setattr(access.tokens, "authenticate", lambda _, token: ROLES.get(token))
+    return FakePool()
+
+
+def request(
+    pool: FakePool, method: str = "GET", path: str = "/api/v1/rules", **headers: str
+) -> httpx.Response:
+    middleware = AccessMiddleware(PlainTextResponse("reached"), pool, ["Monitor"])  # type: ignore[arg-type]
+    transport = httpx.ASGITransport(app=middleware)
+
+    async def send() -> httpx.Response:
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, headers=names)
+
+    return asyncio.run(send())
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "statuses"),
+    [
+        ("GET", "/api/v1/alerts", [200, 200, 200]),
+        ("POST", "/api/v1/ingest/cpu", [403, 200, 200]),
+        ("POST", "/-/reload", [403, 403, 200]),
+        ("DELETE", "/api/v1/rules", [403, 403, 200]),
+    ],
+)
+def test_routes_need_a_role(pool: FakePool, method: str, path: str, statuses: list[int]) -> None:
+    for token, status in zip("voa", statuses, strict=True):
+        assert request(pool, method, path, Authorization=f"Bearer {token}").status_code == status
+
+
+@pytest.mark.parametrize("authorization", ["", "Bearer", "Bearer x", "Basic v"])
+def test_request_without_valid_token_is_rejected(pool: FakePool, authorization: str) -> None:
+    response = request(pool, Authorization=authorization)
+    assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert response.json() == {"error": "valid token required: Authorization: Bearer TOKEN"}
+
+
+@pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
+def test_probes_need_no_token(pool: FakePool, path: str) -> None:
+    assert request(pool, path=path).status_code == 200
+    assert request(pool, method="POST", path=path).status_code == 401
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("127.0.0.1:8765", 200),
+        ("[::1]:8765", 200),
+        ("localhost", 200),
+        ("monitor:8765", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("", 400),
+    ],
+)
+def test_host_header_must_be_an_address_or_a_known_name(
+    pool: FakePool, host: str, status: int
+) -> None:
+    assert request(pool, path="/-/healthy", Host=host).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://127.0.0.1", 200), ("https://evil.example", 403), ("null", 403)],
+)
+def test_cross_origin_request_is_rejected(pool: FakePool, origin: str, status: int) -> None:
+    assert request(pool, Authorization="Bearer v", Origin=origin).status_code == status
+
+
+@pytest.mark.parametrize("header", [{"Content_Length": "10000"}, {"Transfer_Encoding": "chunked"}])
+def test_large_body_is_rejected_except_for_ingest(pool: FakePool, header: dict[str, str]) -> None:
+    reload = request(pool, "POST", "/-/reload", Authorization="Bearer a", **header)
+    ingest = request(pool, "POST", "/api/v1/ingest/cpu", Authorization="Bearer a", **header)
+    assert (reload.status_code, ingest.status_code) == (413, 200)
+
+
+def test_unreachable_database_is_reported_with_time_to_retry(pool: FakePool) -> None:
+    pool.reachable = False
+    response = request(pool, Authorization="Bearer v")
+    assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
+    assert response.json() == {"error": "the database is unreachable"}
+
+
+def test_responses_have_security_headers(pool: FakePool) -> None:
+    for response in (request(pool), request(pool, Authorization="Bearer v")):
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["X-Content-Type-Options"] == "nosniff"

@@ -1,0 +1,160 @@
+"""Each public module has a test: its own unit test, or one that is named here."""
+
+import ast
+from functools import cache
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
+PACKAGES = ("archiver", "moirae", "recall", "sql")
+
+# Modules that act on Spark, PostgreSQL or other processes, modules whose laws are property tests,
+# and parts of another unit: the test that covers them. A module with a unit test of its own is not
+# listed.
+MODULES_BY_TEST = {
+    "contract/test_chunk_engines.py": """
+        recall.engines.duckdb_session recall.engines.local recall.engines.spark""",
+    "contract/test_storage.py": "archiver.clock archiver.storage.s3",
+    "e2e/test_accounting.py": "moirae.inspect.doctor",
+    "e2e/test_demo.py": " moirae.demo.report moirae.demo.run",
+    "faults/test_kafka.py": "moirae.live.sources.kafka",
+    "faults/test_kill_recall.py": "moirae.recall_process",
+    "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
+    "integration/test_control_commands.py": "moirae.cli.recalls",
+    "integration/test_database.py": """
+        moirae.runtime.database moirae.runtime.roles
+        moirae.cli.processes""",
+    "integration/test_derived_archive.py": """
+        moirae.history.lock moirae.history.finder moirae.rules.requests""",
+    "integration/test_embedded_database.py": "moirae.runtime.embedded_database",
+    "integration/test_evaluation.py": """
+        moirae.cli.feedback moirae.feedback.calibration_task moirae.feedback.workspace
+        recall.confidence""",
+    "integration/test_indexes.py": "moirae.history.corpus_indexes",
+    "integration/test_ingest_command.py": "moirae.live.sources.landing",
+    "integration/test_lift.py": "recall.engines.pending_events",
+    "integration/test_list_commands.py": """
+        moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
+        moirae.history.plan moirae.history.progress moirae.history.store""",
+    "integration/test_past_events.py": "moirae.history.attempts",
+    "integration/test_outbox.py": "moirae.live.outbox",
+    "integration/test_recall_answers.py": """
+        recall.worker.history_queries recall.worker.preparation""",
+    "integration/test_recall_manager.py": """
+        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run""",
+    "integration/test_refused_rules.py": """
+        moirae.deployments.check moirae.deployments.model moirae.deployments.registry
+        moirae.deployments.reload moirae.rules.stored_rules""",
+    "integration/test_relations.py": "moirae.live.relations moirae.live.sources.relation_table",
+    "integration/test_repeat.py": "moirae.cli.replay",
+    "integration/test_retention.py": """
+        archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
+        moirae.cli.chunks""",
+    "integration/test_rules_check.py": """
+        moirae.rules.check moirae.rules.check_questions moirae.rules.definition""",
+    "integration/test_server.py": """
+        moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
+        moirae.server.pool moirae.server.reload moirae.server.run
+        moirae.server.tokens""",
+    "integration/test_similar_recalls.py": "recall.worker.comparisons",
+    "integration/test_streams_command.py": "moirae.cli.streams",
+    "integration/test_turns.py": "recall.worker.load",
+    "integration/test_units.py": """
+        archiver.ingest.catalog archiver.ingest.writer moirae.config.table_schemas""",
+    "property/test_live_is_batch.py": """
+        moirae.live.active_rules moirae.live.alert_contexts moirae.live.detection
+        moirae.live.follow_up moirae.live.recall_requests moirae.live.run
+        moirae.live.streaming_queries""",
+    "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
+    "property/test_chunk_order.py": "recall.scheduling.chunk_order",
+    "property/test_forecast.py": "recall.scheduling.forecast",
+    "property/test_identity_index.py": "archiver.delta.identity",
+    "property/test_partial_cache.py": "recall.engines.partial_cache",
+    "property/test_past_is_live.py": "moirae.history.builder",
+    "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
+    "property/test_rule_fuzz.py": """
+        recall.sandbox.spark_plan recall.sandbox.time_limit
+        recall.sandbox.validation""",
+    "property/test_sequenced_table.py": "archiver.delta.sequenced_table",
+    "property/test_similarity_numeric.py": "recall.similarity.numeric",
+    "property/test_split_answers.py": "recall.engines.portable recall.query.parts",
+    "property/test_stride_scheduling.py": "recall.scheduling.stride",
+    "property/test_similarity_index.py": "recall.similarity.comparison",
+    "property/test_time_travel.py": "archiver.read.time_travel",
+    "unit/archiver/spark/test_install.py": "archiver.spark.warm_up",
+    "unit/moirae/config/test_settings.py": "moirae.documents.types moirae.documents.validation",
+    "unit/moirae/demo/test_testbed.py": """
+        moirae.demo.failures moirae.demo.running_processes moirae.demo.sampling""",
+    "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",
+    "unit/moirae/rules/test_model.py": "moirae.rules.questions",
+    "unit/recall/query/test_lift.py": "recall.query.sql_names",
+    "unit/recall/similarity/test_segment.py": """
+        recall.similarity.segment_merge recall.similarity.spans""",
+    "unit/test_errors.py": "archiver.errors recall.errors",
+}
+
+
+@cache
+def public_modules() -> dict[str, Path]:
+    """Paths of modules with functions or classes by dotted name; not front doors and programs."""
+    modules = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            definitions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+            tree = ast.parse(path.read_text())
+            is_public = not path.stem.startswith("_")
+            if is_public and any(isinstance(node, definitions) for node in tree.body):
+                name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+                modules[name] = path.relative_to(ROOT)
+    return modules
+
+
+def has_unit_test(path: Path) -> bool:
+    """Whether a module, or the nested folder that it is in, has a unit test of its name."""
+    folder = TESTS / "unit" / path.parent
+    is_nested = len(path.parts) > 3
+    return (folder / f"test_{path.stem}.py").exists() or (
+        is_nested and (folder.parent / f"test_{folder.name}.py").exists()
+    )
+
+
+def modules_in_table() -> list[str]:
+    return [name for names in MODULES_BY_TEST.values() for name in names.split()]
+
+
+def test_each_public_module_has_a_test() -> None:
+    listed = set(modules_in_table())
+    untested = [
+        name
+        for name, path in public_modules().items()
+        if name not in listed and not has_unit_test(path)
+    ]
+    assert untested == [], "write a unit test for each, or name the test that covers it"
+
+
+def test_table_lists_existing_modules_without_unit_test_once() -> None:
+    modules = public_modules()
+    listed = modules_in_table()
+    assert [name for name in listed if name not in modules] == [], "no such module"
+    assert [name for name in listed if has_unit_test(modules[name])] == [], "has a unit test"
+    assert [name for name in listed if listed.count(name) > 1] == [], "listed twice"
+
+
+def test_table_lists_existing_tests() -> None:
+    assert [path for path in MODULES_BY_TEST if not (TESTS / path).exists()] == []
+
+
+def test_unit_tests_lie_in_the_folder_of_their_module() -> None:
+    misplaced = []
+    for path in sorted((TESTS / "unit").glob("*/**/test_*.py")):
+        relative = path.relative_to(TESTS / "unit")
+        subject = ROOT / relative.parent / path.stem.removeprefix("test_")
+        candidates = (
+            subject.with_suffix(".py"),
+            subject,  # a folder, through its front door
+            subject.with_name(f"__{subject.name}__.py"),
+        )
+        is_package_test = subject.parent == ROOT / subject.name
+        if not is_package_test and not any(candidate.exists() for candidate in candidates):
+            misplaced.append(str(relative))
+    assert misplaced == []
