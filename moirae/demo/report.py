@@ -12,10 +12,9 @@ from rich.console import Console
 from rich.text import Text
 
 import sql
-from archiver.ingest import Catalog
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.testbed import SimulatedFailure
-from moirae.inspect import RecallAnswer, SimilarEvent, load_answers
+from moirae.inspect import RecallAnswer, SimilarEvent, load_answers, sum_accounting
 
 _ALERT_QUERIES = sql.load("alerts")
 _RECALL_QUERIES = sql.load("recalls")
@@ -153,9 +152,6 @@ def compute_summary(
     the first answer of each recall, of live alerts. `shift`: how much later than planned the live
     phase was.
     """
-    accounts = Catalog(connection).accounting()
-    total = {name: sum(a[name] for a in accounts) for name in ("read", "archived", "duplicates")}
-    dead = sum(a["malformed"] + a["quarantined"] + a["conflicts"] + a["expired"] for a in accounts)
     with connection.cursor(row_factory=dict_row) as cursor:
         counts = cursor.execute(_ALERT_QUERIES["counts"]).fetchone()
         delays = cursor.execute(_ALERT_QUERIES["delays"], {"since": live_from}).fetchone()
@@ -164,7 +160,7 @@ def compute_summary(
     states = counts["alerts"]
     recalls = dict(connection.execute(_RECALL_QUERIES["counts"]).fetchall())
     return {
-        "accounting": {**total, "dead_lettered": dead},
+        "accounting": sum_accounting(sql.UnitGateway(connection).sum_by_stream()),
         "events": counts["settled_events"],
         "alerts": sum(
             n for state, n in states.items() if state in ("firing", "resolved", "provisional")

@@ -26,7 +26,6 @@ from moirae.errors import RequestRejected
 from moirae.runtime import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
 
-_QUERIES = sql.load("pushes")
 BodyFormat = Literal["json", "jsonl", "csv"]
 """One value, a list or an object; a row on each line; the same with a header line."""
 
@@ -160,21 +159,20 @@ class IngestHandler:
         same key.
         """
         with self._pool.connection() as connection:
-            values = {"stream": landing.stream, "key": key, "digest": digest, "unit": name}
-            if connection.execute(_QUERIES["remember"], values).rowcount == 1:
+            keys = sql.IdempotencyKeyGateway(connection)
+            if keys.insert(landing.stream, key, digest):
                 return False
-            row = connection.execute(_QUERIES["digest"], values).fetchone()
-            if row is not None and bytes(row[0]) != digest:
+            stored_digest = keys.find_digest(landing.stream, key)
+            if stored_digest is not None and stored_digest != digest:
                 raise RequestRejected(409, "this Idempotency-Key was used with other content")
             if landing.has_batch(name, suffix):
                 return True
-            archived = connection.execute(_QUERIES["archived"], values).fetchone()
-            return archived is not None and bool(archived[0])
+            return sql.UnitGateway(connection).is_finished(landing.stream, name)
 
     def delete_expired_keys(self) -> None:
         """Keys of long ago need not be known any more."""
         with self._pool.connection() as connection:
-            connection.execute(_QUERIES["forget"])
+            sql.IdempotencyKeyGateway(connection).delete_expired()
 
 
 def _parse_content_headers(headers: Mapping[str, str]) -> tuple[BodyFormat, bool]:
