@@ -7,7 +7,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from archiver.ingest import Catalog
+import sql
 from archiver.storage import StorageRoot
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleRegistry
@@ -76,7 +76,7 @@ def _build_config(
             tickets_per_result=settings.recall.tickets_per_result,
             feedback_timeout=settings.recall.feedback_timeout,
         ),
-        present_chunks=Catalog(connect_database(settings, "recall present")).present_chunks,
+        present_chunks=sql.ChunkGateway(connect_database(settings, "recall present")).present_ids,
         present_memory_bytes=settings.recall.present_memory * _MIB,
         start_spark_eagerly=_has_sql_recalls(connection),
         connect=lambda: connect_database(settings, "recall worker"),

@@ -1,30 +1,34 @@
--- The control plane of one workspace. Data lives in Delta tables; here is what steers it and what people ask for.
--- Applied once to each database, and again when this text has changed: every statement may run on a database that an
--- older text has made. Times are UTC.
+-- The control plane of one workspace: metadata of the archive, rules, events and alerts, recalls.
+-- Rows of streams are in Delta tables. An empty database gets this file; migrations/ holds the same
+-- statements for databases of earlier versions. All times are UTC. Event times are times of rows;
+-- all others are by the clock of the database server.
 
--- Who may write. A process of a role takes the next epoch when it starts and names it in each transaction:
--- one that was replaced finds a newer epoch and stops.
+-- The processes that write, one of each role. A process takes the next epoch of its role when it
+-- starts, and checks it in each transaction: a process that was replaced finds a newer epoch, and
+-- stops.
 CREATE TABLE processes (
-    role       text PRIMARY KEY,
-    epoch      bigint NOT NULL,
-    pid        integer NOT NULL,
-    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    beat_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    state      text NOT NULL,
-    -- Start of the process to its first committed batch.
+    role                 text PRIMARY KEY,
+    epoch                bigint NOT NULL,
+    pid                  integer NOT NULL,
+    started_at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The last heartbeat.
+    beat_at              timestamptz NOT NULL DEFAULT clock_timestamp(),
+    state                text NOT NULL,
+    -- Seconds from the start of the process to its first committed batch.
     first_commit_seconds double precision,
-    -- Why the last process of the role ended, and when; NULL: it did not fail, or one has run since.
-    error text,
-    failed_at timestamptz
+    -- Why and when the last process of the role failed; NULL: it did not, or another has run since.
+    error                text,
+    failed_at            timestamptz
 );
 
--- Who may ask the server for what. Of a token only its SHA-256 is kept.
+-- API tokens of the server. `hash`: SHA-256 of the token, which is not stored itself.
 CREATE TABLE tokens (
     id         text PRIMARY KEY,
     name       text NOT NULL,
     role       text NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
     hash       bytea NOT NULL,
     created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- NULL: the token is active.
     revoked_at timestamptz
 );
 CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
@@ -32,41 +36,49 @@ CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
 -- How far each stream has been read, in event time.
 CREATE TABLE streams (
     name     text PRIMARY KEY,
-    -- Newest event time of all finished source units; late or not is judged against it.
+    -- The newest event time of all finished source units. The watermark follows from it.
     newest   timestamptz,
-    -- Point to which the stream was moved on without data, because it was idle or drained. Rows before it are late.
+    -- To where the stream was advanced without data, when idle or drained. Rows before it are late.
     advanced timestamptz
 );
 
--- The ingest ledger: one row for each source unit (a file, a pushed batch, a range of a Kafka partition).
--- Counters belong to the unit and are replaced when it is read again, never added.
+-- The ingest ledger: one row per source unit: a file, a pushed batch, or a range of a Kafka
+-- partition.
+-- The counters are replaced when the unit is read again after a crash, not added to.
 CREATE TABLE units (
     id          bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     stream      text NOT NULL,
+    -- The name of the unit. Empty: the row into which old units of the stream were compacted.
     unit        text NOT NULL,
+    -- Whether all records of the unit are archived.
     done        boolean NOT NULL DEFAULT false,
+    -- The newest event time of its rows; NULL without rows.
     newest      timestamptz,
+    -- Records read. Each is also counted in exactly one of: archived, duplicates, malformed,
+    -- quarantined, conflicts, expired.
     read        bigint NOT NULL DEFAULT 0,
     archived    bigint NOT NULL DEFAULT 0,
+    -- Archived rows that were late.
     late        bigint NOT NULL DEFAULT 0,
     duplicates  bigint NOT NULL DEFAULT 0,
     malformed   bigint NOT NULL DEFAULT 0,
     quarantined bigint NOT NULL DEFAULT 0,
     conflicts   bigint NOT NULL DEFAULT 0,
-    -- Rows of a time that is kept no longer.
+    -- Records older than the retention period.
     expired     bigint NOT NULL DEFAULT 0,
-    -- Archived rows that have left with their chunk when it expired.
+    -- Archived rows that were deleted with their chunk when it expired.
     forgotten   bigint NOT NULL DEFAULT 0,
     done_at     timestamptz,
-    -- Dead letters that are kept no longer. Units that will not be read again are folded into one row of their stream,
-    -- named by an empty text: how many.
-    dropped bigint NOT NULL DEFAULT 0,
-    folded bigint NOT NULL DEFAULT 0,
-    -- Of CSV: how its lines are read. NULL: they are JSON.
-    fields text[],
+    -- Dead letters that were deleted by age.
+    dropped     bigint NOT NULL DEFAULT 0,
+    -- Of the row with an empty name: the number of units compacted into it.
+    folded      bigint NOT NULL DEFAULT 0,
+    -- The header of CSV lines, to retry dead letters; NULL: other formats.
+    fields      text[],
     UNIQUE (stream, unit)
 );
 
+-- Records that were read and not archived.
 CREATE TABLE dead_letters (
     unit_id  bigint NOT NULL REFERENCES units (id) ON DELETE CASCADE,
     line     bigint NOT NULL,
@@ -74,14 +86,15 @@ CREATE TABLE dead_letters (
     detail   text NOT NULL,
     raw      bytea NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Somebody wants it retried; the live process does that.
-    retry boolean NOT NULL DEFAULT false,
+    -- Marked for retry by the live process.
+    retry    boolean NOT NULL DEFAULT false,
     PRIMARY KEY (unit_id, line)
 );
 CREATE INDEX dead_letters_by_time ON dead_letters (at);
 CREATE INDEX dead_letters_to_retry ON dead_letters (unit_id, line) WHERE retry;
 
--- How far each partition of a Kafka topic has been read: the offset of its next record, and in event time as a stream.
+-- How far each partition of a Kafka topic has been read. `next`: the offset of its next record;
+-- `newest`, `advanced`: event times as in `streams`.
 CREATE TABLE partitions (
     stream    text NOT NULL,
     partition text NOT NULL,
@@ -91,7 +104,8 @@ CREATE TABLE partitions (
     PRIMARY KEY (stream, partition)
 );
 
--- What was posted under an idempotency key: the same key with other content is refused.
+-- Idempotency keys of pushed batches. `digest`: SHA-256 of the content; the same key with other
+-- content is refused.
 CREATE TABLE pushes (
     stream text NOT NULL,
     key    text NOT NULL,
@@ -101,24 +115,25 @@ CREATE TABLE pushes (
 );
 CREATE INDEX pushes_by_time ON pushes (at);
 
--- The chunk catalog: intervals [from_ts, to_ts) of event time that cut the whole archive, without gap or overlap.
--- from_ts NULL: from the beginning of time (the oldest). to_ts NULL: not fixed yet (the newest).
+-- The chunks: intervals [from_ts, to_ts) of event time that partition the archive without gap or
+-- overlap. `from_ts` NULL: the oldest chunk. `to_ts` NULL: the newest chunk, which has no end yet.
 CREATE TABLE chunks (
-    id        integer PRIMARY KEY,
-    from_ts   timestamptz,
-    to_ts     timestamptz,
-    state     text NOT NULL CHECK (state IN ('present', 'recent', 'old', 'expired')),
-    closed_at timestamptz,
+    id         integer PRIMARY KEY,
+    from_ts    timestamptz,
+    to_ts      timestamptz,
+    state      text NOT NULL CHECK (state IN ('present', 'recent', 'old', 'expired')),
+    closed_at  timestamptz,
     expired_at timestamptz,
-    -- How often rows came late into it, and when they did last, by the clock.
-    version   bigint NOT NULL DEFAULT 0,
-    late_at   timestamptz,
+    -- How many times late rows were appended to the chunk, and when last.
+    version    bigint NOT NULL DEFAULT 0,
+    late_at    timestamptz,
     UNIQUE NULLS NOT DISTINCT (from_ts),
     UNIQUE NULLS NOT DISTINCT (to_ts),
     CHECK (from_ts < to_ts)
 );
 
--- What was done for a chunk (see `archiver.lifecycle`), and at which version of it.
+-- Maintenance tasks completed for a chunk (see `archiver.chunks.lifecycle`). `version`: the version
+-- of the chunk at which the task ran.
 CREATE TABLE preparations (
     chunk   integer NOT NULL REFERENCES chunks (id) ON DELETE CASCADE,
     name    text NOT NULL,
@@ -127,87 +142,92 @@ CREATE TABLE preparations (
     PRIMARY KEY (chunk, name)
 );
 
--- Versions of small relations, as they were read: valid from a point of event time until the key's next version.
+-- Versions of the rows of relations. A version is valid from an event time to that of the next
+-- version with the same key.
 CREATE TABLE relation_versions (
     relation   text NOT NULL,
     key        jsonb NOT NULL,
     valid_from timestamptz NOT NULL,
-    -- NULL: the row was gone from its source.
+    -- NULL: the row was removed from its source.
     row        jsonb,
-    -- When it was read, by the clock.
-    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- When the version was read.
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (relation, key, valid_from)
 );
 
--- Relations whose source could not be read when it was read last, and since when that is so.
+-- Relations whose source cannot be read. `at`: since when the error is the same.
 CREATE TABLE relation_errors (
     relation text PRIMARY KEY,
     error    text NOT NULL,
     at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- Desired rules, as applied, and what runs of them.
+-- The desired rules, as applied; `deployments` holds their running versions.
 CREATE TABLE rules (
     rule       text PRIMARY KEY,
     version    text NOT NULL,
-    -- Everything needed to run it, see `moirae.rules.definition`.
+    -- All that is needed to run the rule, see `moirae.rules.definition`.
     definition jsonb NOT NULL,
     applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+-- Raised with each change of `rules`: one row.
 CREATE TABLE rules_revision (
     one      boolean PRIMARY KEY DEFAULT true CHECK (one),
     revision bigint NOT NULL
 );
 INSERT INTO rules_revision VALUES (true, 0);
--- The workspace's rule files, as a running workspace last took them in.
+-- The rule files of the workspace, as last loaded by a running workspace: one row.
 CREATE TABLE rule_files (
     one       boolean PRIMARY KEY DEFAULT true CHECK (one),
-    -- How often another look was asked for, and up to which of these requests it was taken.
+    -- Number of requests to reload the files, and up to which of them the files were reloaded.
     asked     bigint NOT NULL DEFAULT 0,
     answered  bigint NOT NULL DEFAULT 0,
-    -- A hash of their names and contents; NULL: never looked at.
+    -- A hash of their names and contents; NULL: never loaded.
     digest    text,
     looked_at timestamptz,
-    -- Why they were refused, one text a problem; NULL: they are applied.
+    -- Why the files were rejected, one text per problem; NULL: they are applied.
     problems  jsonb,
-    -- The hash of files that are being checked, and how many processes have begun to and have not told what they found.
-    checking text,
-    tries integer NOT NULL DEFAULT 0
+    -- The hash of files that are being checked, and how many attempts to check them have started.
+    -- An attempt that crashed its process is thereby counted.
+    checking  text,
+    tries     integer NOT NULL DEFAULT 0
 );
 INSERT INTO rule_files VALUES (true);
+-- Versions of rules that run or have run.
 CREATE TABLE deployments (
-    rule       text NOT NULL,
-    version    text NOT NULL,
-    -- Events before this point of event time are settled. NULL: from the beginning of time.
-    settled_to timestamptz,
-    state      text NOT NULL CHECK (state IN ('running', 'quarantined', 'stopped')),
-    failures   integer NOT NULL DEFAULT 0,
-    error      text,
-    started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- From which event time on live has judged it without a break (NULL: from the beginning); from which on live knows by
-    -- itself what is the first event of an alert. What lies before is found by views.
-    live_from timestamptz,
+    rule        text NOT NULL,
+    version     text NOT NULL,
+    -- Events before this event time are settled. NULL: none is.
+    settled_to  timestamptz,
+    state       text NOT NULL CHECK (state IN ('running', 'quarantined', 'stopped')),
+    failures    integer NOT NULL DEFAULT 0,
+    error       text,
+    started_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- The live process has evaluated the version from this event time on (NULL: from the beginning),
+    -- and decides from `corpus_from` on which events are in the corpus. Views cover the time before.
+    live_from   timestamptz,
     corpus_from timestamptz,
-    -- Whether it is quarantined because it was not admitted, and for nothing that it did.
-    refused boolean NOT NULL DEFAULT false,
-    -- Since when it runs no more; NULL: it runs, or has been stopped for long.
-    stopped_at timestamptz,
+    -- Quarantined because it failed the admission checks, not because of errors at run time.
+    refused     boolean NOT NULL DEFAULT false,
+    -- When it was stopped; NULL: it is not, or was stopped by a version without this column.
+    stopped_at  timestamptz,
     PRIMARY KEY (rule, version)
 );
 
--- Views: the events of a rule's version in a chunk that live has not judged are found, with the corpus they belong to.
+-- Rule history: a view is the result of evaluating a rule version over a chunk for the time before
+-- the version ran, namely events with their alerts, contexts and corpus.
 CREATE TABLE views (
     rule     text NOT NULL,
     version  text NOT NULL,
     chunk    integer NOT NULL,
-    -- Events of the chunk before this event time are all there; NULL: it was begun only.
+    -- The view is complete before this event time; NULL: it was only started.
     upto     timestamptz,
-    -- How many there are, and how many of them are in the corpus.
+    -- Number of events, and of those in the corpus.
     events   bigint NOT NULL DEFAULT 0,
     corpus   bigint NOT NULL DEFAULT 0,
-    -- By which way it was last worked on: for itself, or because a recall asked.
+    -- Whether it was last computed because a recall requested it, not in the background.
     asked    boolean NOT NULL DEFAULT false,
-    -- How often it was begun without an end, and what was wrong.
+    -- Number of attempts since the last success, and the error of the last one.
     tries    integer NOT NULL DEFAULT 0,
     error    text,
     seconds  double precision NOT NULL DEFAULT 0,
@@ -215,29 +235,31 @@ CREATE TABLE views (
     PRIMARY KEY (rule, version, chunk)
 );
 
--- Chunks of derived streams that are archived, by version of the stream.
+-- Archived chunks of derived streams. `version`: a hash of the SQL of the stream.
 CREATE TABLE derived_chunks (
     stream   text NOT NULL,
     version  text NOT NULL,
     chunk    integer NOT NULL,
     rows     bigint,
+    -- Number of attempts since the last success, and the error of the last one.
     tries    integer NOT NULL DEFAULT 0,
     error    text,
     seconds  double precision,
+    -- When the chunk was archived; NULL: not yet.
     done_at  timestamptz,
     PRIMARY KEY (stream, version, chunk)
 );
 
--- What rules are charged with: failures; statements or processes that were stopped over them; floods.
+-- Errors of rules: failures, statements or processes stopped because of them, floods of events.
 CREATE TABLE rule_errors (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     rule     text NOT NULL,
     version  text NOT NULL,
     kind     text NOT NULL CHECK (kind IN ('error', 'time', 'memory', 'flood')),
     message  text NOT NULL,
-    -- The row at which it fails, where one was found.
+    -- The row at which the rule fails, if one was found.
     event    jsonb,
-    -- How often; of a flood, how many events were left out.
+    -- Number of occurrences; of a flood: number of dropped events.
     times    bigint NOT NULL,
     first_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     last_at  timestamptz NOT NULL DEFAULT clock_timestamp()
@@ -245,6 +267,8 @@ CREATE TABLE rule_errors (
 CREATE UNIQUE INDEX rule_errors_once
     ON rule_errors (rule, version, kind, md5(message || coalesce(event::text, '')));
 
+-- Events of rules. A detected event is settled once the watermarks have passed all rows that it
+-- depends on.
 CREATE TABLE events (
     seq         bigint GENERATED ALWAYS AS IDENTITY,
     eid         uuid NOT NULL,
@@ -256,8 +280,8 @@ CREATE TABLE events (
     attributes  jsonb NOT NULL,
     settled     boolean NOT NULL,
     at          timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Found by a view, after it was over.
-    past boolean NOT NULL DEFAULT false,
+    -- Found in history by a view.
+    past        boolean NOT NULL DEFAULT false,
     PRIMARY KEY (rule, version, eid)
 );
 CREATE INDEX events_by_time ON events (ts DESC, eid);
@@ -268,6 +292,7 @@ CREATE INDEX events_by_seq ON events (seq) WHERE settled;
 
 CREATE TABLE alerts (
     id          uuid PRIMARY KEY,
+    -- The first event of the alert.
     eid         uuid NOT NULL,
     rule        text NOT NULL,
     version     text NOT NULL,
@@ -275,23 +300,25 @@ CREATE TABLE alerts (
     key         jsonb NOT NULL,
     labels      jsonb NOT NULL,
     annotations jsonb NOT NULL,
-    state       text NOT NULL CHECK (state IN ('pending', 'firing', 'resolved', 'provisional', 'withdrawn')),
-    -- Event times: its first event; the event at which it fired; its last event; the end.
+    state       text NOT NULL
+        CHECK (state IN ('pending', 'firing', 'resolved', 'provisional', 'withdrawn')),
+    -- Event times of the first event, of the event at which it fired, of the last event, of the end.
     starts_at   timestamptz NOT NULL,
     fired_at    timestamptz,
     last_at     timestamptz NOT NULL,
     ends_at     timestamptz,
+    -- Number of events.
     events      bigint NOT NULL,
-    -- The same, from settled events only: where the settled life goes on. NULL: nothing of it is settled.
+    -- The same fields computed from settled events only; NULL: none is settled.
     settled     jsonb,
-    -- What history says of it, where the rule has a `where`; NULL: nothing (yet).
+    -- The result of the rule's `where`; NULL: the rule has none, or there is no answer yet.
     verdict     text CHECK (verdict IN ('kept', 'held back', 'no history')),
-    -- By the clock: when it was first written, and when it first stood as firing (provisional or settled).
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- When it was first stored as firing, provisional or settled.
     raised_at   timestamptz,
     updated_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Found by a view, after it was over: nobody is told.
-    past boolean NOT NULL DEFAULT false
+    -- Found in history by a view: it is not notified.
+    past        boolean NOT NULL DEFAULT false
 );
 CREATE INDEX alerts_open ON alerts (rule, fingerprint) WHERE ends_at IS NULL;
 CREATE INDEX alerts_by_start ON alerts (starts_at DESC, id);
@@ -299,7 +326,7 @@ CREATE INDEX alerts_by_eid ON alerts (eid);
 CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
 
--- What people did about an alert.
+-- Acknowledgements, notes and resolutions of alerts.
 CREATE TABLE alert_notes (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
@@ -311,7 +338,7 @@ CREATE TABLE alert_notes (
 );
 CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);
 
--- What people say of single hits: whether a past event helps with an event. The last word counts.
+-- Feedback on single hits: whether a past event helps with an event. A later judgement replaces it.
 CREATE TABLE judgements (
     eid      uuid NOT NULL,
     past_eid uuid NOT NULL,
@@ -322,7 +349,8 @@ CREATE TABLE judgements (
 );
 CREATE INDEX judgements_by_past ON judgements (past_eid);
 
--- What the scores of a similarity recall were worth, learned from resolved alerts: see `recall.similarity.calibration`.
+-- Calibrations of similarity recalls: the probability of a match by score, learned from resolved
+-- alerts. See `recall.similarity.calibration_model`.
 CREATE TABLE calibrations (
     rule       text NOT NULL,
     version    text NOT NULL,
@@ -332,7 +360,7 @@ CREATE TABLE calibrations (
     PRIMARY KEY (rule, version, recall)
 );
 
--- Contexts and surroundings of the events that recalls are about: by name, rows of columns.
+-- Contexts and surroundings of the events of recalls: by name, a list of rows.
 CREATE TABLE contexts (
     rule         text NOT NULL,
     version      text NOT NULL,
@@ -340,16 +368,18 @@ CREATE TABLE contexts (
     ts           timestamptz NOT NULL,
     contexts     jsonb NOT NULL,
     surroundings jsonb NOT NULL,
-    -- Every stream that the rule reads has passed the event: what is here stays.
+    -- All streams that the rule reads have passed the event: the contexts do not change any more.
     settled      boolean NOT NULL,
-    -- In which order events entered the corpus of their rule, to be compared with; NULL: not in it (yet).
+    -- The position of the event in the corpus, in the order in which events enter it; NULL: it is
+    -- not in the corpus, or not yet.
     corpus       bigint,
-    -- Computed by a view, after the event was over.
-    past boolean NOT NULL DEFAULT false,
-    -- When it was computed as it is, by the clock.
-    at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- Of contexts and surroundings that are cut at the limit of rows: how many rows there were, by name; NULL: none is cut.
-    cut jsonb,
+    -- Computed by a view.
+    past         boolean NOT NULL DEFAULT false,
+    -- When it was last computed.
+    at           timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Contexts and surroundings truncated at the row limit: by name, their number of rows before.
+    -- NULL: none is truncated.
+    cut          jsonb,
     PRIMARY KEY (rule, version, eid)
 );
 CREATE INDEX contexts_cut ON contexts (rule) WHERE cut IS NOT NULL;
@@ -358,65 +388,71 @@ CREATE UNIQUE INDEX contexts_by_number ON contexts (corpus);
 CREATE INDEX contexts_open ON contexts (rule, ts) WHERE corpus IS NULL;
 CREATE INDEX contexts_by_eid ON contexts (eid);
 CREATE INDEX contexts_by_time ON contexts (ts);
--- The highest number of the corpus that is in the archive only: its chunk has expired.
+-- The highest corpus number deleted from `contexts`, which is in the archive only: one row.
 CREATE TABLE corpus_forgotten (
     one    boolean PRIMARY KEY DEFAULT true CHECK (one),
     number bigint NOT NULL
 );
 INSERT INTO corpus_forgotten VALUES (true, 0);
 
--- The recall ledger: one task for each event and recall.
+-- The recall ledger: one task per event and recall.
 CREATE TABLE tasks (
-    id         uuid PRIMARY KEY,
-    eid        uuid NOT NULL,
-    rule       text NOT NULL,
-    version    text NOT NULL,
-    recall     text NOT NULL,
-    -- What is asked, and about what: see `recall.request`.
-    request    jsonb NOT NULL,
-    event      jsonb NOT NULL,
-    state      text NOT NULL DEFAULT 'waiting'
+    id            uuid PRIMARY KEY,
+    eid           uuid NOT NULL,
+    rule          text NOT NULL,
+    version       text NOT NULL,
+    recall        text NOT NULL,
+    -- The question, and the event it is about; see `recall.requests`.
+    request       jsonb NOT NULL,
+    event         jsonb NOT NULL,
+    state         text NOT NULL DEFAULT 'waiting'
         CHECK (state IN ('waiting', 'running', 'suspended', 'done', 'finalized', 'cancelled', 'failed')),
-    -- 0: somebody may be waiting; 1: the event was long past when it was found.
-    level      integer NOT NULL DEFAULT 0,
-    tickets    integer NOT NULL CHECK (tickets >= 1),
-    -- Fixed at the first history query: pieces of history [low, high) in microseconds, in the order of reading, and
-    -- the corpus that is counted.
-    pieces     jsonb,
-    corpus     bigint,
-    -- How many pieces are done with; of these, how many failed, and how many, the first ones, a summary had ruled out.
-    next       integer NOT NULL DEFAULT 0,
-    failed     integer NOT NULL DEFAULT 0,
-    skipped    integer NOT NULL DEFAULT 0,
-    -- The partial answer so far; freed at the end.
-    held       bytea,
-    revision   integer NOT NULL DEFAULT 0,
-    -- Rows of partial answers, or past events compared; of these, what was new to the answer; seconds of queries.
-    rows       bigint NOT NULL DEFAULT 0,
-    results    bigint NOT NULL DEFAULT 0,
-    seconds    double precision NOT NULL DEFAULT 0,
-    error      text,
-    -- How often a process fell while it worked on the next piece.
-    tries      integer NOT NULL DEFAULT 0,
-    -- It was given up because it needs too much memory or time.
-    exceeded   boolean NOT NULL DEFAULT false,
-    -- The process that works on it, until when it need not give a sign, and how often the task was claimed: what was
-    -- begun under an earlier claim counts for nothing.
-    lease      bigint,
-    lease_until timestamptz,
-    fence      bigint NOT NULL DEFAULT 0,
-    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    started_at timestamptz,
-    -- Since when it goes on without feedback; suspended: until when feedback is waited for.
+    -- 0: an operator may be waiting for the answer; 1: background, the event was found in history.
+    level         integer NOT NULL DEFAULT 0,
+    -- The share of the task in lottery scheduling.
+    tickets       integer NOT NULL CHECK (tickets >= 1),
+    -- Set at the first history query: the pieces of history to read, as (chunk, low, high) with the
+    -- range [low, high) in microseconds, in the order of reading; and the corpus number up to which
+    -- events count.
+    pieces        jsonb,
+    corpus        bigint,
+    -- Number of pieces processed; of these, those that failed, and those that a summary ruled out
+    -- (always the first ones).
+    next          integer NOT NULL DEFAULT 0,
+    failed        integer NOT NULL DEFAULT 0,
+    skipped       integer NOT NULL DEFAULT 0,
+    -- The partial answer; NULL once the task has ended.
+    held          bytea,
+    revision      integer NOT NULL DEFAULT 0,
+    -- Rows of partial answers read, or past events compared; those that were new to the answer;
+    -- seconds of queries.
+    rows          bigint NOT NULL DEFAULT 0,
+    results       bigint NOT NULL DEFAULT 0,
+    seconds       double precision NOT NULL DEFAULT 0,
+    error         text,
+    -- How many times a process crashed while it processed the next piece.
+    tries         integer NOT NULL DEFAULT 0,
+    -- Ended because it needs too much memory or time.
+    exceeded      boolean NOT NULL DEFAULT false,
+    -- The process that runs the task, until when it must renew its lease, and how many times the
+    -- task was claimed. Results of an earlier claim are discarded.
+    lease         bigint,
+    lease_until   timestamptz,
+    fence         bigint NOT NULL DEFAULT 0,
+    created_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    started_at    timestamptz,
+    -- When the last feedback was given, or the task was started.
     unasked_since timestamptz,
-    deadline   timestamptz,
-    first_at   timestamptz,
-    ended_at   timestamptz,
-    -- Since when a query for it is under way: if its process does not come to its end, that counts as a try.
-    asked_at timestamptz,
-    -- From which rows an SQL answer comes: of each query the first of its pieces, the first after it, and how many appends
-    -- of each stream were there; null: it gave nothing.
-    seen jsonb NOT NULL DEFAULT '[]'
+    -- Of a suspended task: until when it waits for feedback.
+    deadline      timestamptz,
+    -- When it had its first answer.
+    first_at      timestamptz,
+    ended_at      timestamptz,
+    -- Since when a query of the task runs: if its process crashes, `tries` is raised.
+    asked_at      timestamptz,
+    -- The provenance of an SQL answer: for each query the first piece, the end of its pieces, and
+    -- the number of appends to each stream that it saw; null: it returned nothing.
+    seen          jsonb NOT NULL DEFAULT '[]'
 );
 CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
@@ -431,39 +467,42 @@ CREATE INDEX tasks_by_eid ON tasks (eid);
 CREATE INDEX tasks_ended ON tasks (((event->>'ts')::bigint)) WHERE ended_at IS NOT NULL;
 CREATE INDEX tasks_by_rule ON tasks (rule, version);
 
--- Into how many of the chunks that a task has read rows have come late since it began: its answers may lack them.
+-- Number of chunks that a task has read and that received late rows since the task was started: its
+-- answers may lack these rows.
 CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAGE sql STABLE AS $$
     SELECT count(DISTINCT c.id) FROM jsonb_array_elements(task.pieces) WITH ORDINALITY AS p (piece, place)
     JOIN chunks c ON c.id = (p.piece->>0)::integer
     WHERE task.request->>'kind' = 'sql' AND p.place <= task.next AND c.late_at > task.started_at
 $$;
 
--- Numbered answers of a task, without gaps. The last one of an ended task is its final answer.
+-- Answers of a task, numbered without gaps. The last one of an ended task is its final answer.
 CREATE TABLE revisions (
-    task     uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
-    number   integer NOT NULL,
-    final    boolean NOT NULL,
-    -- What the answer was computed from, see `recall.request.Coverage`.
-    coverage jsonb NOT NULL,
-    answer   jsonb NOT NULL,
-    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
-    -- For each row of an SQL answer, by output: value, low and high of what is likely over all that was asked for.
-    estimates jsonb,
-    -- Of a final similarity answer: the probability that its best hit is of the same kind, by what was known then. NULL: too
-    -- little was, or the answer was stored by a version that did not keep it.
+    task       uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,
+    number     integer NOT NULL,
+    final      boolean NOT NULL,
+    -- What the answer was computed from, see `recall.requests.Coverage`.
+    coverage   jsonb NOT NULL,
+    answer     jsonb NOT NULL,
+    at         timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Of an SQL answer: for each row, by output column, the estimate for the full range of the
+    -- question (value, low, high).
+    estimates  jsonb,
+    -- Of a final similarity answer: the probability that its best hit is of the same kind. NULL: too
+    -- little was known, or the answer was stored by a version without this column.
     comparable double precision,
     PRIMARY KEY (task, number)
 );
 
--- What people ask of recalls. `target`: which are meant, see `recall.commands`.
+-- Commands of operators on recalls. `target`: which recalls, see `recall.ledger.commands.Target`.
 CREATE TABLE commands (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    -- Named by who asks: the same again is the same command.
+    -- The idempotency key, chosen by the client.
     key     text NOT NULL UNIQUE,
     command text NOT NULL CHECK (command IN ('cancel', 'finalize', 'accelerate', 'refine')),
     target  jsonb NOT NULL,
     author  text NOT NULL,
     at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- When it was executed, and what it changed; NULL: not yet.
     done_at timestamptz,
     effect  jsonb
 );

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 
-from archiver.ingest.catalog import Counters, DeadLetter
+import sql
+from archiver.ingest.catalog import Counters
 from archiver.ingest.line_decoder import LineFormat
 from archiver.ingest.open_unit import COUNTER_BY_REASON
 from archiver.ingest.source_units import SourceUnit
 
 
-def retry_unit(letters: Sequence[DeadLetter]) -> SourceUnit:
+def retry_unit(letters: Sequence[sql.MarkedDeadLetterRow]) -> SourceUnit:
     """Dead letters of one unit, in the order of their lines, as a unit to be read again."""
     raw = [letter.raw for letter in letters]
     fields = letters[0].fields
@@ -23,7 +24,7 @@ def retry_unit(letters: Sequence[DeadLetter]) -> SourceUnit:
     )
 
 
-def count_letters(letters: Sequence[DeadLetter]) -> Counters:
+def count_letters(letters: Sequence[sql.MarkedDeadLetterRow]) -> Counters:
     """What dead letters contribute to the counters of their unit."""
     counters = Counters()
     for letter in letters:

@@ -6,14 +6,9 @@ change; the counters of a single merged unit are no longer known.
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
-
-from psycopg import Connection
 
 import sql
 from archiver.times import from_micros
-
-_QUERIES = sql.load("folding")
 
 # Since a unit was archived: its client may still ask for the counters of the unit.
 MIN_UNIT_AGE = timedelta(hours=1)
@@ -27,8 +22,11 @@ class LedgerCompaction:
     `min_age`: units archived more recently are not merged.
     """
 
-    def __init__(self, connection: Connection[Any], min_age: timedelta = MIN_UNIT_AGE) -> None:
+    def __init__(self, connection: sql.Connection, min_age: timedelta = MIN_UNIT_AGE) -> None:
         self._connection = connection
+        self._chunks = sql.ChunkGateway(connection)
+        self._units = sql.UnitGateway(connection)
+        self._dead_letters = sql.DeadLetterGateway(connection)
         self._min_age = min_age
         # By stream: the ledger id after which the next call continues.
         self._resume_after: dict[str, int] = {}
@@ -39,20 +37,19 @@ class LedgerCompaction:
         `is_gone` tells by a unit's name whether its source was removed and cannot be read again.
         Returns whether the caller should continue at once.
         """
-        values = {
-            "stream": stream,
-            "after": self._resume_after.get(stream, 0),
-            "sealed": from_micros(before),
-            "least": self._min_age,
-            "keys": max(PUSH_KEY_LIFETIME, self._min_age),
-            "limit": limit,
-        }
-        units = self._connection.execute(_QUERIES["foldable"], values).fetchall()
-        ids = [unit_id for unit_id, name in units if is_gone(name)]
+        units = self._units.list_compactable(
+            stream,
+            after=self._resume_after.get(stream, 0),
+            before=from_micros(before),
+            min_age=self._min_age,
+            key_lifetime=max(PUSH_KEY_LIFETIME, self._min_age),
+            limit=limit,
+        )
+        ids = [unit.id for unit in units if is_gone(unit.unit)]
         if ids:
-            self._connection.execute(_QUERIES["fold"], {"stream": stream, "ids": ids})
+            self._units.compact(stream, ids)
         has_next_page = len(units) == limit
-        self._resume_after[stream] = units[-1][0] if has_next_page else 0
+        self._resume_after[stream] = units[-1].id if has_next_page else 0
         # Without any merged unit, the next page can wait for the next period.
         return has_next_page and bool(ids)
 
@@ -61,9 +58,7 @@ class LedgerCompaction:
 
         Returns whether there may be more of them.
         """
-        values = {"keep": older_than, "limit": limit}
-        rows = self._connection.execute(_QUERIES["drop_letters"], values).fetchall()
-        return sum(int(count) for (count,) in rows) == limit
+        return self._dead_letters.delete_old(older_than, limit) == limit
 
     def delete_chunks_before(self, oldest: int) -> None:
         """Delete the catalog rows of chunks before `oldest`, whose files are deleted already.
@@ -71,5 +66,5 @@ class LedgerCompaction:
         Chunk `oldest` starts at the beginning of time from now on.
         """
         with self._connection.transaction():
-            self._connection.execute(_QUERIES["forget_chunks"], {"oldest": oldest})
-            self._connection.execute(_QUERIES["begin_with"], {"oldest": oldest})
+            self._chunks.delete_before(oldest)
+            self._chunks.clear_start(oldest)

@@ -13,12 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from psycopg import Connection
 
+import sql
 from archiver.chunks import (
     Chunk,
     CutPolicy,
@@ -34,7 +33,7 @@ from archiver.chunks import (
     plan_steps,
 )
 from archiver.delta import StreamSchema, StreamTable
-from archiver.ingest.catalog import Catalog, DeadLetter
+from archiver.ingest.catalog import Catalog
 from archiver.ingest.classify import Array, late_bound, latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.ledger_compaction import LedgerCompaction
@@ -55,7 +54,7 @@ from archiver.ingest.watermarks import (
 )
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
-from archiver.times import duration_to_micros
+from archiver.times import duration_to_micros, from_micros
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
@@ -87,7 +86,7 @@ class ArchiveWriter:
         root: StorageRoot,
         schemas: Iterable[StreamSchema],
         policy: CutPolicy,
-        connection: Connection[Any],
+        connection: sql.Connection,
         fence: Callable[[], None],
     ) -> None:
         self._connection = connection
@@ -97,6 +96,10 @@ class ArchiveWriter:
         # Chunks to which late rows were appended since the last update of the ledger.
         self._chunks_with_late_rows: set[int] = set()
         self.catalog = Catalog(connection)
+        self._chunk_gateway = sql.ChunkGateway(connection)
+        self._stream_gateway = sql.StreamGateway(connection)
+        self._unit_gateway = sql.UnitGateway(connection)
+        self._dead_letter_gateway = sql.DeadLetterGateway(connection)
         self.tables: dict[str, StreamTable] = {}
         self.recent_rows: dict[str, RecentRows] = {}
         self._appenders: dict[str, StreamAppender] = {}
@@ -106,7 +109,8 @@ class ArchiveWriter:
             self.recent_rows[schema.name] = _create_recent_rows(table)
             self._appenders[schema.name] = StreamAppender(table)
         with connection.transaction():
-            self.catalog.add_streams(list(self.tables))
+            for stream in self.tables:
+                self._stream_gateway.insert(stream)
             self.chunks: list[Chunk] = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
@@ -185,16 +189,16 @@ class ArchiveWriter:
     def _open_unit(self, unit: SourceUnit, progress: Mapping[str, ReadProgress]) -> OpenUnit | None:
         """Register a unit in the ledger; None if it is finished."""
         with self._connection.transaction():
-            unit_id, is_finished = self.catalog.open_unit(unit.stream, unit.name)
-        if is_finished:
+            opened = self._unit_gateway.open(unit.stream, unit.name)
+        if opened.done:
             return None
         if unit.partition is not None:
-            return self._open_partition(unit, unit.partition, unit_id)
+            return self._open_partition(unit, unit.partition, opened.id)
         if unit.stream in self.partitions:
-            return OpenUnit(unit, unit_id, self.watermark(unit.stream))
+            return OpenUnit(unit, opened.id, self.watermark(unit.stream))
         before = progress[unit.stream]
         bound = late_bound(before.newest, self._lateness(unit.stream), before.advanced)
-        return OpenUnit(unit, unit_id, bound)
+        return OpenUnit(unit, opened.id, bound)
 
     def _open_partition(self, unit: SourceUnit, partition: str, unit_id: int) -> OpenUnit:
         before = self.partitions.get(unit.stream, {}).get(partition)
@@ -263,7 +267,7 @@ class ArchiveWriter:
         """Record in the ledger that the units are archived, in one transaction."""
         with self._fenced_transaction():
             for open_unit in open_units:
-                self.catalog.put_dead_letters(open_unit.id, open_unit.refused_lines)
+                self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
                 self.catalog.finish_unit(
                     open_unit.id,
                     open_unit.unit.stream,
@@ -286,7 +290,7 @@ class ArchiveWriter:
 
     def _record_late_rows(self) -> None:
         if self._chunks_with_late_rows:
-            self.catalog.record_late_rows(self._chunks_with_late_rows)
+            self._chunk_gateway.raise_versions(self._chunks_with_late_rows)
 
     @contextmanager
     def _fenced_transaction(self) -> Iterator[None]:
@@ -301,9 +305,9 @@ class ArchiveWriter:
         also updates the counters of their units. Rows appended before a crash are recognised by
         unit and line, as in `ingest`.
         """
-        letters = self.catalog.dead_letters_to_retry(list(self.tables), _RETRY_BATCH)
+        letters = self._dead_letter_gateway.list_marked(list(self.tables), _RETRY_BATCH)
         self._batch += 1
-        retried: list[tuple[OpenUnit, list[DeadLetter]]] = []
+        retried: list[tuple[OpenUnit, list[sql.MarkedDeadLetterRow]]] = []
         on_time: dict[str, list[pa.Table]] = {}
         progress = dict(self.progress)
         appended_rows = 0
@@ -325,7 +329,7 @@ class ArchiveWriter:
                     change=open_unit.counters - count_letters(unit_letters),
                     newest=open_unit.newest,
                 )
-                self.catalog.put_dead_letters(open_unit.id, open_unit.refused_lines)
+                self._dead_letter_gateway.insert(open_unit.id, open_unit.refused_lines)
             self._record_late_rows()
         self._chunks_with_late_rows = set()
         self.progress = progress
@@ -333,7 +337,7 @@ class ArchiveWriter:
 
     def count_pending_retries(self) -> int:
         """Number of dead letters of the declared streams that `retry` has yet to process."""
-        return self.catalog.count_pending_retries(list(self.tables))
+        return self._dead_letter_gateway.count_marked(list(self.tables))
 
     def advance(self, event_times: Mapping[str, int]) -> None:
         """Advance streams without data to event times in microseconds, by stream.
@@ -342,7 +346,7 @@ class ArchiveWriter:
         """
         with self._fenced_transaction():
             for stream, event_time in event_times.items():
-                self.catalog.advance(stream, event_time)
+                self._stream_gateway.advance(stream, from_micros(event_time))
         for stream, event_time in event_times.items():
             self.progress[stream] = self.progress[stream].with_advanced(event_time)
 
@@ -390,7 +394,7 @@ class ArchiveWriter:
         if changes:
             with self._fenced_transaction():
                 for change in changes:
-                    self.catalog.set_chunk_state(change.chunk, change.state)
+                    self._chunk_gateway.set_state(change.chunk, change.state)
             self.chunks = self.catalog.chunks()
         return [step for step in plan if isinstance(step, MaintenanceTask)]
 
@@ -405,8 +409,9 @@ class ArchiveWriter:
         finished = list(results)
         for result in finished:
             with self._fenced_transaction():
-                if self.catalog.record_completed(result.task):
-                    self.catalog.record_deleted_rows(result.rows_by_unit)
+                task = result.task
+                if self._chunk_gateway.put_completed_task(task.chunk, task.name, task.version):
+                    self._unit_gateway.add_deleted_rows(result.rows_by_unit)
         if finished:
             for table in self.tables.values():
                 table.refresh()

@@ -4,10 +4,10 @@ import base64
 import sys
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
-from psycopg import Connection
 
 import sql
 from moirae.cli.options import (
@@ -18,7 +18,6 @@ from moirae.cli.options import (
     WorkspaceOption,
     check_choices,
     escape_control,
-    fetch_limited,
     open_workspace,
     print_json,
     print_omitted_count,
@@ -26,9 +25,6 @@ from moirae.cli.options import (
 )
 from moirae.config import Settings
 from moirae.errors import UsageError
-
-if TYPE_CHECKING:
-    from archiver.ingest import Catalog
 
 app = typer.Typer(help="List and retry records that were not archived.", no_args_is_help=True)
 
@@ -60,11 +56,12 @@ def list_(
         check_choices("reason", [reason], _REASONS)
     with open_workspace(workspace) as (settings, connection):
         _check_stream(settings, connection, stream)
-        values = {"stream": stream, "reason": reason, "limit": limit}
-        rows, omitted = fetch_limited(connection, sql.load("catalog")["dead_letters"], values)
-    for row in rows:
-        row["raw_base64"] = base64.b64encode(row["raw"]).decode()
-        row["raw"] = row["raw"].decode("utf-8", "backslashreplace")
+        gateway = sql.DeadLetterGateway(connection)
+        letters = gateway.list_newest(stream, reason, limit)
+        omitted = 0
+        if len(letters) >= limit:
+            omitted = max(gateway.count(stream, reason) - len(letters), 0)
+    rows = list(map(_to_json, letters))
     if output is OutputFormat.JSON:
         print_json(rows)
     else:
@@ -89,8 +86,6 @@ def retry(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Retry dead letters after fixing their cause. Exit code 1 if any is rejected again."""
-    from archiver.ingest import Catalog
-
     if reason is not None:
         check_choices("reason", [reason], _REASONS)
     has_filter = stream is not None or reason is not None or select_all
@@ -101,16 +96,16 @@ def retry(
     letters = list(map(_parse_id, ids or ()))
     with open_workspace(workspace) as (settings, connection):
         _check_stream(settings, connection, stream)
-        catalog = Catalog(connection)
-        marked = catalog.mark_for_retry(letters, stream, reason, limit)
+        gateway = sql.DeadLetterGateway(connection)
+        marked = gateway.mark_for_retry(letters, stream=stream, reason=reason, limit=limit)
         missing = [
             text for text, letter in zip(ids or (), letters, strict=True) if letter not in marked
         ]
         if missing:
             _report_missing(missing, fatal=not marked)
-        _await_retries(connection, catalog, list(settings.streams))
-        pending = catalog.count_pending_retries()
-        rejected = catalog.count_dead_letters(marked)
+        _await_retries(connection, list(settings.streams))
+        pending = gateway.count_marked()
+        rejected = gateway.count_unmarked(marked)
     if output is OutputFormat.JSON:
         print_json({"requested": len(marked), "pending": pending, "rejected": rejected})
     elif pending:
@@ -125,14 +120,15 @@ def retry(
     raise typer.Exit(1 if rejected else 0)
 
 
-def _await_retries(connection: Connection[Any], catalog: "Catalog", streams: list[str]) -> None:
+def _await_retries(connection: sql.Connection, streams: list[str]) -> None:
     """Wait until a running workspace has retried the records of its streams, or the timeout."""
     from moirae.inspect import is_live_available
 
     if not is_live_available(connection):
         return
+    gateway = sql.DeadLetterGateway(connection)
     deadline = time.monotonic() + _RETRY_TIMEOUT
-    while catalog.count_pending_retries(streams) and time.monotonic() < deadline:
+    while gateway.count_marked(streams) and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL)
 
 
@@ -144,13 +140,11 @@ def _report_missing(ids: Sequence[str], *, fatal: bool) -> None:
     print(message, file=sys.stderr)
 
 
-def _check_stream(settings: Settings, connection: Connection[Any], name: str | None) -> None:
+def _check_stream(settings: Settings, connection: sql.Connection, name: str | None) -> None:
     """Raise `UsageError` for a stream that is not declared and of which nothing was read."""
-    from archiver.ingest import Catalog
-
     if name is None or name in settings.streams:
         return
-    if name not in Catalog(connection).stream_progress():
+    if name not in {row.name for row in sql.StreamGateway(connection).list_all()}:
         streams = ", ".join(settings.streams)
         raise UsageError(f"no stream {escape_control(name)!r}: declared are {streams}")
 
@@ -163,6 +157,13 @@ def _parse_id(text: str) -> tuple[int, int]:
     if not is_valid:
         raise UsageError(f"{text[:80]!r} is not a valid dead letter ID, such as 17:3")
     return int(unit), int(line)
+
+
+def _to_json(letter: sql.DeadLetterRow) -> dict[str, Any]:
+    row = asdict(letter)
+    row["raw"] = letter.raw.decode("utf-8", "backslashreplace")
+    row["raw_base64"] = base64.b64encode(letter.raw).decode()
+    return row
 
 
 def _format_row(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 from rich.console import Console
 
+import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -146,18 +147,18 @@ def _await_archived(
     workspace: Path, stream: str, batches: Sequence[dict[str, Any]]
 ) -> dict[str, int]:
     """The accounting of the batches' records, once all batches are archived."""
-    from archiver.ingest import Catalog
     from moirae.inspect import is_live_available, sum_accounting
 
     names = [batch["batch"] for batch in batches]
-    counters: dict[str, dict[str, Any]] = {}
+    counts: dict[str, sql.RecordCounts] = {}
     with open_workspace(workspace) as (_, connection):
-        catalog = Catalog(connection)
+        units = sql.UnitGateway(connection)
         while True:
-            open_batches = [name for name in names if name not in counters]
-            counters |= catalog.unit_counters(stream, open_batches)
-            if len(counters) == len(names):
-                return sum_accounting(list(counters.values()))
+            open_batches = [name for name in names if name not in counts]
+            for unit_counts in units.list_counts(stream, open_batches):
+                counts[unit_counts.unit] = unit_counts
+            if len(counts) == len(names):
+                return sum_accounting(list(counts.values()))
             if not is_live_available(connection):
                 raise MoiraeError(
                     "rows are queued, but no live process runs to archive them: start `moirae up`"

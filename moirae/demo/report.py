@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 import sql
-from archiver.ingest import Catalog
 from moirae.demo.failures import SimulatedFailure
 from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.resolutions import RULES_BY_KIND
@@ -196,7 +195,7 @@ def compute_summary(
     states = counts["alerts"]
     recalls = dict(connection.execute(_RECALL_QUERIES["counts"]).fetchall())
     return {
-        "accounting": sum_accounting(Catalog(connection).accounting()),
+        "accounting": sum_accounting(sql.UnitGateway(connection).sum_by_stream()),
         "events": counts["settled_events"],
         "alerts": sum(states.get(state, 0) for state in _RAISED_STATES),
         "alerts_by_state": states,

@@ -1,20 +1,19 @@
 """Accounting of records: read = archived + duplicates + dead letters. No I/O."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+
+from sql import RecordCounts
 
 # Counters of dead letters, by reason.
 DEAD_LETTER_COUNTERS = ("malformed", "quarantined", "conflicts", "expired")
 
 
-def sum_accounting(accounts: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def sum_accounting(counts: Sequence[RecordCounts]) -> dict[str, int]:
     """Sums of records read, archived, duplicate and dead-lettered."""
     totals = {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0}
-    for account in accounts:
-        for name in ("read", "archived", "duplicates"):
-            totals[name] += account[name]
-        for reason in DEAD_LETTER_COUNTERS:
-            totals["dead_lettered"] += account[reason]
+    for record_counts in counts:
+        for name in totals:
+            totals[name] += getattr(record_counts, name)
     return totals
 
 

@@ -8,9 +8,8 @@ from operator import attrgetter
 from typing import Any
 
 import numpy as np
-from psycopg import Connection
-from psycopg.rows import class_row
 
+import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
 from archiver.ingest import Catalog
@@ -22,14 +21,6 @@ from moirae.runtime import open_storage
 _SETTLED_QUERIES = (
     (EVENTS, "SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %s"),
     (CONTEXTS, "SELECT rule, version, eid::text FROM contexts WHERE corpus <= %s"),
-)
-_LEDGER_QUERY = (
-    "SELECT id, unit, done, forgotten AS deleted, read, archived, duplicates, malformed, "
-    "quarantined, conflicts, expired FROM units WHERE stream = %s ORDER BY id"
-)
-_DEAD_LETTER_QUERY = (
-    "SELECT u.id, u.dropped + count(d.line) FROM units u "
-    "LEFT JOIN dead_letters d ON u.id = d.unit_id WHERE stream = %s GROUP BY u.id"
 )
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
 
@@ -43,33 +34,7 @@ class Finding:
     summary: str = ""
 
 
-@dataclass(frozen=True)
-class _SourceUnit:
-    """The ledger of a source unit. `unit` is empty for the unit that older ones are merged into."""
-
-    id: int
-    unit: str
-    done: bool
-    deleted: int
-    """Archived rows that have been deleted with expired chunks."""
-    read: int
-    archived: int
-    duplicates: int
-    malformed: int
-    quarantined: int
-    conflicts: int
-    expired: int
-
-    @property
-    def name(self) -> str:
-        return self.unit or "compacted source units"
-
-    @property
-    def dead_lettered(self) -> int:
-        return self.malformed + self.quarantined + self.conflicts + self.expired
-
-
-def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]:
+def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
     """The results of all checks.
 
     Rows that a running process is just archiving are not in the ledger yet. They are not reported.
@@ -84,7 +49,7 @@ def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]
             stored_chunks.append(record.chunk)
     findings = [_check_chunk_boundaries(chunks), _check_chunk_states(chunks)]
     for name, stream in settings.streams.items():
-        ledger = _read_ledger(connection, name)
+        ledger = sql.UnitGateway(connection).list_ledger(name)
         table = StreamTable(storage, stream_schema(name, stream))
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
@@ -95,9 +60,8 @@ def run_checks(settings: Settings, connection: Connection[Any]) -> list[Finding]
     return findings
 
 
-def _read_ledger(connection: Connection[Any], stream: str) -> list[_SourceUnit]:
-    with connection.cursor(row_factory=class_row(_SourceUnit)) as cursor:
-        return cursor.execute(_LEDGER_QUERY, (stream,)).fetchall()
+def _unit_name(unit: sql.LedgerRow) -> str:
+    return unit.unit or "compacted source units"
 
 
 def _check_chunk_boundaries(chunks: Sequence[Chunk]) -> Finding:
@@ -141,18 +105,20 @@ def _check_files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Fi
     return Finding(f"{stream}: all data files exist", problems, summary)
 
 
-def _check_accounting(stream: str, ledger: Sequence[_SourceUnit]) -> Finding:
+def _check_accounting(stream: str, ledger: Sequence[sql.LedgerRow]) -> Finding:
     problems: list[str] = []
     for unit in ledger:
         accounted = unit.archived + unit.duplicates + unit.dead_lettered
         if unit.read != accounted:
-            problems.append(f"{unit.name}: {unit.read} records read, {accounted} accounted for")
+            problems.append(
+                f"{_unit_name(unit)}: {unit.read} records read, {accounted} accounted for"
+            )
     check = f"{stream}: read = archived + duplicates + dead letters, per source unit"
     return Finding(check, problems, f"{sum(map(attrgetter('read'), ledger)):,} records")
 
 
 def _check_rows(
-    stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: Sequence[_SourceUnit]
+    stream: str, table: StreamTable, chunks: Sequence[Chunk], ledger: Sequence[sql.LedgerRow]
 ) -> Iterator[Finding]:
     """Rows against the ledger, chunk by chunk.
 
@@ -192,7 +158,7 @@ def _outside(chunk: Chunk, ts: Any) -> Any:
     return ts[outside]
 
 
-def _compare_counts(ledger: Sequence[_SourceUnit], row_counts: Counter[int]) -> Iterator[str]:
+def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -> Iterator[str]:
     """Differences between the rows of the table and the ledger, by source unit.
 
     Rows of units that were compacted count for the unit they are merged into in the ledger.
@@ -207,7 +173,7 @@ def _compare_counts(ledger: Sequence[_SourceUnit], row_counts: Counter[int]) -> 
         stored = unit.archived - unit.deleted
         if unit.done and row_counts[unit.id] != stored:
             yield (
-                f"{unit.name}: ledger {stored} ({unit.archived} archived, {unit.deleted} deleted), "
+                f"{_unit_name(unit)}: ledger {stored} ({unit.archived} archived, {unit.deleted} deleted), "
                 f"table {row_counts[unit.id]}"
             )
     for number in unknown_units:
@@ -215,21 +181,23 @@ def _compare_counts(ledger: Sequence[_SourceUnit], row_counts: Counter[int]) -> 
 
 
 def _check_dead_letters(
-    stream: str, connection: Connection[Any], ledger: Sequence[_SourceUnit]
+    stream: str, connection: sql.Connection, ledger: Sequence[sql.LedgerRow]
 ) -> Finding:
     """Each dead letter is stored, or was deleted after its retention period."""
-    counts = dict(connection.execute(_DEAD_LETTER_QUERY, (stream,)).fetchall())
+    counts = sql.DeadLetterGateway(connection).count_by_unit(stream)
     problems: list[str] = []
     for unit in ledger:
         count = counts.get(unit.id, 0)
         if unit.done and count != unit.dead_lettered:
-            problems.append(f"{unit.name}: ledger {unit.dead_lettered}, stored or deleted {count}")
+            problems.append(
+                f"{_unit_name(unit)}: ledger {unit.dead_lettered}, stored or deleted {count}"
+            )
     check = f"{stream}: all dead letters are stored"
     return Finding(check, problems, f"{sum(counts.values()):,} dead letters")
 
 
 def _check_archived(
-    settings: Settings, connection: Connection[Any], table_spec: TableSpec, query: str
+    settings: Settings, connection: sql.Connection, table_spec: TableSpec, query: str
 ) -> Finding:
     """Settled rows of PostgreSQL are in an archive table, each once.
 

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from psycopg import Connection
@@ -35,11 +36,11 @@ def collect_status(
     rule_files = registry.rule_files_state()
     counts = _fetch_row(connection, "alerts", "counts")
     queue = _fetch_row(connection, "recalls", "deferred")
-    accounts = catalog.accounting()
+    stream_counts = sql.UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     return {
-        "accounting": sum_accounting(accounts),
-        "streams": _collect_streams(catalog, accounts),
+        "accounting": sum_accounting(stream_counts),
+        "streams": _collect_streams(catalog, stream_counts),
         "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
         "alerts": counts["alerts"],
         "recalls": _fetch_counts(connection, "recalls", "counts"),
@@ -54,7 +55,7 @@ def collect_status(
         "derived": list_derived_progress(connection),
         "indexes": list_index_progress(connection, storage),
         "truncated_contexts": _fetch_counts(connection, "contexts", "count_cut"),
-        "relation_errors": _fetch_rows(connection, "relations", "errors"),
+        "relation_errors": list(map(asdict, sql.RelationGateway(connection).list_errors())),
         "rule_files": {
             "checked_at": rule_files.looked_at,
             "problems": rule_files.problems or [],
@@ -66,20 +67,20 @@ def collect_status(
 
 
 def _collect_streams(
-    catalog: Catalog, accounts: Sequence[Mapping[str, Any]]
+    catalog: Catalog, stream_counts: Sequence[sql.StreamCounts]
 ) -> dict[str, dict[str, Any]]:
     """Counters and times of each stream of which something was read."""
     progress_by_stream = catalog.stream_progress()
     streams: dict[str, dict[str, Any]] = {}
-    for account in accounts:
-        progress = progress_by_stream[account["stream"]]
-        streams[account["stream"]] = {
-            "accounting": sum_accounting([account]),
-            **{reason: account[reason] for reason in DEAD_LETTER_COUNTERS},
-            "late": account["late"],
-            "deleted": account["forgotten"],
-            "units": account["units"],
-            "open_units": account["open_units"],
+    for counts in stream_counts:
+        progress = progress_by_stream[counts.stream]
+        streams[counts.stream] = {
+            "accounting": sum_accounting([counts]),
+            **{counter: getattr(counts, counter) for counter in DEAD_LETTER_COUNTERS},
+            "late": counts.late,
+            "deleted": counts.deleted,
+            "units": counts.units,
+            "open_units": counts.open_units,
             "newest": optional_datetime(progress.newest),
             "advanced_to": optional_datetime(progress.advanced),
         }

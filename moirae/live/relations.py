@@ -9,8 +9,6 @@ from typing import Any, Protocol
 
 import orjson
 import pyarrow as pa
-from psycopg import Connection
-from psycopg.types.json import Jsonb
 
 import sql
 from archiver.delta import ARROW_TYPES
@@ -19,8 +17,6 @@ from moirae.errors import MoiraeError
 from moirae.live.sources.relation_file import FileRelationReader
 from moirae.live.sources.relation_table import TableRelationReader
 from recall.query import sql_names
-
-_QUERIES = sql.load("relations")
 
 _TIME_BEGIN = datetime(1, 1, 1, tzinfo=UTC)  # start of validity of the first version
 _TIME_END = datetime(9999, 12, 31, tzinfo=UTC)  # end of validity of the current version
@@ -46,8 +42,9 @@ class RelationReader(Protocol):
 class Relations:
     """The relations of a workspace: read from their sources, versioned in PostgreSQL."""
 
-    def __init__(self, connection: Connection[Any], declared: Mapping[str, Relation]) -> None:
+    def __init__(self, connection: sql.Connection, declared: Mapping[str, Relation]) -> None:
         self._connection = connection
+        self._gateway = sql.RelationGateway(connection)
         self._declared = declared
         # Loaded by this process. A relation without rows leaves no trace in the database.
         self._loaded: set[str] = set()
@@ -74,11 +71,10 @@ class Relations:
         try:
             rows = self._readers[name].read_rows()
         except MoiraeError as error:
-            message = sql.replace_nul(str(error)[:_MAX_ERROR_LENGTH])
-            self._connection.execute(_QUERIES["put_error"], {"relation": name, "error": message})
+            self._gateway.put_error(name, str(error)[:_MAX_ERROR_LENGTH])
             raise
         with self._connection.transaction():
-            self._connection.execute(_QUERIES["drop_error"], {"relation": name})
+            self._gateway.delete_error(name)
             if relation.valid_from is not None:
                 for row in rows:
                     valid_from = row[relation.valid_from]
@@ -89,23 +85,19 @@ class Relations:
 
     def forget_undeclared(self) -> None:
         """Delete the stored errors of relations that are no longer declared."""
-        self._connection.execute(_QUERIES["forget_undeclared"], {"declared": list(self._declared)})
+        self._gateway.delete_undeclared_errors(list(self._declared))
 
     def is_loaded(self, name: str) -> bool:
         """Whether this process has loaded the relation, or the database has a row of it."""
-        if name in self._loaded:
-            return True
-        row = self._connection.execute(_QUERIES["known"], {"relation": name}).fetchone()
-        assert row is not None
-        return bool(row[0])
+        return name in self._loaded or self._gateway.has_versions(name)
 
     def _store_differences(
         self, name: str, relation: Relation, rows: list[dict[str, Any]], now: datetime
     ) -> None:
         """Insert a version for each changed row, and an empty version for each removed one."""
-        newest_versions: dict[bytes, dict[str, Any] | None] = {}
-        for key, row in self._connection.execute(_QUERIES["latest"], {"relation": name}):
-            newest_versions[orjson.dumps(key)] = row
+        newest_versions: dict[bytes, Mapping[str, Any] | None] = {}
+        for version in self._gateway.list_newest(name):
+            newest_versions[orjson.dumps(version.key)] = version.row
         valid_from = now if newest_versions else _TIME_BEGIN
         present_keys: set[bytes] = set()
         for row in rows:
@@ -121,24 +113,19 @@ class Relations:
     def _insert_version(
         self, name: str, key: list[Any], row: dict[str, Any] | None, valid_from: datetime
     ) -> None:
-        values = {
-            "relation": name,
-            "key": Jsonb(key),
-            "valid_from": valid_from,
-            "row": None if row is None else Jsonb(_to_json_values(row)),
-        }
-        self._connection.execute(_QUERIES["put"], values)
+        json_row = None if row is None else _to_json_values(row)
+        self._gateway.put_version(name, key, row=json_row, valid_from=valid_from)
 
     def table(self, name: str) -> pa.Table:
         """All row versions: the declared columns, and `VALID_FROM` and `VALID_TO` of each."""
-        rows: list[dict[str, Any]] = []
+        rows: list[Mapping[str, Any]] = []
         valid_from: list[datetime] = []
         valid_to: list[datetime] = []
-        for row, start, end in self._connection.execute(_QUERIES["versions"], {"relation": name}):
-            if row is not None:
-                rows.append(row)
-                valid_from.append(start)
-                valid_to.append(end or _TIME_END)
+        for version in self._gateway.list_versions(name):
+            if version.row is not None:
+                rows.append(version.row)
+                valid_from.append(version.valid_from)
+                valid_to.append(version.valid_to or _TIME_END)
         columns: dict[str, pa.Array] = {}
         for column, column_type in self._declared[name].columns.items():
             columns[column] = _to_arrow([row.get(column) for row in rows], column_type)

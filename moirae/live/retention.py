@@ -11,9 +11,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
-
-from psycopg import Connection
 
 import sql
 from archiver.chunks import Chunk, last_deleted_chunk
@@ -24,16 +21,12 @@ from moirae.live.outbox import Outbox
 from moirae.live.streaming_queries import glob_base
 from recall.ledger import retry_on_deadlock
 
-_QUERIES = sql.load("retention")
-
 # Wall-clock time since a row was written, whatever its event time.
 _MIN_ROW_AGE = timedelta(days=1)
 # Wall-clock time for which a stopped version of a rule can be resumed, and for which a command with
 # an idempotency key is executed once.
 _MIN_VERSION_AGE = timedelta(days=7)
 _BATCH_ROWS = 1_000  # rows of each kind in one step
-# In order of deletion. Alerts go first: without its tasks or context, an alert would get them anew.
-_EVENT_QUERY_NAMES = ("forget_alerts", "forget_tasks", "forget_contexts", "forget_events")
 
 
 class Retention:
@@ -46,14 +39,14 @@ class Retention:
 
     def __init__(
         self,
-        connection: Connection[Any],
+        connection: sql.Connection,
         settings: Settings,
         outboxes: Mapping[str, Outbox],
         pending_batches: Callable[[str], Collection[str]],
         min_age: timedelta = _MIN_ROW_AGE,
         compact_after: timedelta = MIN_UNIT_AGE,
     ) -> None:
-        self._connection = connection
+        self._gateway = sql.RetentionGateway(connection)
         self._settings = settings
         self._outboxes = outboxes
         self._pending_batches = pending_batches
@@ -72,9 +65,9 @@ class Retention:
             self._delete_version_rows(deleted_chunk)
         if deleted_chunk is not None:
             oldest = deleted_chunk.id
-            row = self._connection.execute(_QUERIES["oldest_derived"]).fetchone()
-            if row is not None and row[0] is not None:
-                oldest = min(oldest, row[0])
+            oldest_derived = self._gateway.oldest_derived_chunk()
+            if oldest_derived is not None:
+                oldest = min(oldest, oldest_derived)
             if oldest > records[0].chunk.id:
                 archive.delete_chunks_before(self._compaction, oldest)
         return any(has_more)
@@ -124,18 +117,29 @@ class Retention:
             return False
         if self._compaction.drop_dead_letters(max(keep, self._min_age), _BATCH_ROWS):
             return True
-        return self._delete_rows("forget_commands", {"keep": max(keep, _MIN_VERSION_AGE)})
+        min_age = max(keep, _MIN_VERSION_AGE)
+        return _delete_batch(lambda: self._gateway.delete_commands(min_age, _BATCH_ROWS))
 
     def _delete_event_rows(self, before: int) -> bool:
         """Delete rows about events before a time (microseconds); return whether there are more."""
-        values: dict[str, Any] = {
-            "before": from_micros(before),
-            "before_micros": before,
-            "least": self._min_age,
-        }
-        for name, outbox in self._outboxes.items():
-            values[name] = outbox.last_sequence
-        has_more = [self._delete_rows(name, values) for name in _EVENT_QUERY_NAMES]
+        gateway = self._gateway
+        time = from_micros(before)
+        min_age = self._min_age
+        limit = _BATCH_ROWS
+        last_context = self._outboxes["contexts"].last_sequence
+        last_event = self._outboxes["events"].last_sequence
+        # Alerts go first: without its tasks or context, an alert would get them anew.
+        deletions: list[Callable[[], int]] = [
+            lambda: gateway.delete_alerts(time, min_age, limit),
+            lambda: gateway.delete_tasks(before, min_age, limit),
+            lambda: gateway.delete_contexts(
+                time, archived_to=last_context, min_age=min_age, limit=limit
+            ),
+            lambda: gateway.delete_events(
+                time, archived_to=last_event, min_age=min_age, limit=limit
+            ),
+        ]
+        has_more = list(map(_delete_batch, deletions))
         return any(has_more)
 
     def _delete_version_rows(self, deleted_chunk: Chunk | None) -> None:
@@ -144,14 +148,15 @@ class Retention:
         `deleted_chunk`: the newest deleted chunk; None: no chunk has been deleted.
         """
         chunk_id = -1 if deleted_chunk is None else deleted_chunk.id
-        for name in ("forget_views", "forget_calibrations", "forget_deployments"):
-            self._connection.execute(_QUERIES[name], {"chunk": chunk_id, "old": _MIN_VERSION_AGE})
+        self._gateway.delete_views(chunk_id, _MIN_VERSION_AGE)
+        self._gateway.delete_calibrations(_MIN_VERSION_AGE)
+        self._gateway.delete_deployments(_MIN_VERSION_AGE)
         if deleted_chunk is not None and deleted_chunk.to_ts is not None:
-            self._delete_rows("forget_relations", {"before": from_micros(deleted_chunk.to_ts)})
+            before = from_micros(deleted_chunk.to_ts)
+            _delete_batch(lambda: self._gateway.delete_relation_versions(before, _BATCH_ROWS))
 
-    def _delete_rows(self, name: str, values: Mapping[str, Any]) -> bool:
-        """Delete one batch of rows; return whether it was full."""
-        values = {**values, "limit": _BATCH_ROWS}
-        # Recall workers may lock the same tasks in another order.
-        cursor = retry_on_deadlock(lambda: self._connection.execute(_QUERIES[name], values))
-        return cursor.rowcount == _BATCH_ROWS
+
+def _delete_batch(delete: Callable[[], int]) -> bool:
+    """Delete one batch of rows; return whether it was full."""
+    # Recall workers may lock the same tasks in another order.
+    return retry_on_deadlock(delete) == _BATCH_ROWS

@@ -17,6 +17,7 @@ import pyarrow as pa
 import structlog
 from pyspark.sql.streaming.query import StreamingQuery
 
+import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import CONTEXTS, EVENTS
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
@@ -145,7 +146,7 @@ class LiveProcess:
         self._idle_tracker = IdleTracker(
             {name: declared.idle for name, declared in settings.streams.items()}
         )
-        self._unread_files = UnreadFiles(self._archive.catalog.finished_units)
+        self._unread_files = UnreadFiles(sql.UnitGateway(connection).finished_names)
         self._heartbeat_at = 0.0
         self._flushed_at = 0.0
         self._retried_at = 0.0

@@ -102,9 +102,7 @@ class ProgressReporter:
 
     def _drain_line(self, connection: Connection[Any]) -> str:
         """Records and events since the first report, and open recalls."""
-        from archiver.ingest import Catalog
-
-        records = sum(account["read"] for account in Catalog(connection).accounting())
+        records = sum(counts.read for counts in sql.UnitGateway(connection).sum_by_stream())
         alert_counts = connection.execute(sql.load("alerts")["counts"]).fetchone()
         recalls_by_state = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
         events = 0

@@ -20,8 +20,6 @@ from moirae.runtime import DISK_RESERVE, LandingFolder
 from moirae.server.pool import ConnectionPool
 from moirae.server.request_body import BodyFormat, decompress, parse_content_headers, split_rows
 
-_QUERIES = sql.load("pushes")
-
 _KEY_PATTERN = re.compile(r"[\x21-\x7e]{1,128}")
 _NAME_PREFIX = "push-"  # of batches; keeps the names apart from those of `moirae ingest`
 _BACKLOG_MAX_AGE = 0.5  # seconds before the landing folder is scanned again
@@ -109,7 +107,7 @@ class IngestHandler:
     def delete_expired_keys(self) -> None:
         """Delete idempotency keys that are older than their retention period."""
         with self._pool.connection() as connection:
-            connection.execute(_QUERIES["forget"])
+            sql.IdempotencyKeyGateway(connection).delete_expired()
 
     def _body_too_large(self) -> RequestRejected:
         return RequestRejected(413, f"body too large: limit {self._limits.max_body_bytes} bytes")
@@ -197,13 +195,12 @@ class IngestHandler:
     ) -> bool:
         """Whether the batch was accepted before. Raises `RequestRejected` for a reused key."""
         with self._pool.connection() as connection:
-            values = {"stream": landing.stream, "key": key, "digest": digest, "unit": name}
-            if connection.execute(_QUERIES["remember"], values).rowcount == 1:
+            keys = sql.IdempotencyKeyGateway(connection)
+            if keys.insert(landing.stream, key, digest):
                 return False
-            row = connection.execute(_QUERIES["digest"], values).fetchone()
-            if row is not None and bytes(row[0]) != digest:
+            stored_digest = keys.find_digest(landing.stream, key)
+            if stored_digest is not None and stored_digest != digest:
                 raise RequestRejected(409, "Idempotency-Key already used with different content")
             if landing.has_batch(name, suffix):
                 return True
-            archived = connection.execute(_QUERIES["archived"], values).fetchone()
-            return archived is not None and bool(archived[0])
+            return sql.UnitGateway(connection).is_finished(landing.stream, name)

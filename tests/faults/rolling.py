@@ -11,6 +11,7 @@ from pathlib import Path
 
 import orjson
 
+import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
@@ -57,7 +58,7 @@ def main(workspace: Path) -> None:
     roller = ChunkMaintenance(root, schemas, RETENTION)
     assert chunks.keep is not None
     policy = LifecyclePolicy(chunks.recent, duration_to_micros(chunks.keep), RETENTION)
-    unit = len(archive.catalog.finished_units("s"))
+    unit = len(sql.UnitGateway(connection).finished_names("s"))
     while True:
         archive.ingest(
             [SourceUnit("s", str(unit), "jsonl", lambda unit=unit: _lines(unit))], 1 << 60

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from psycopg import Connection
 
+import sql
 from archiver.ingest.catalog import Catalog
 from moirae.config.settings import load_settings_from_environment
 from moirae.inspect.doctor import run_checks
@@ -52,10 +53,10 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
             finally:
                 process.kill()
                 process.join()
-            (account,) = Catalog(connection).accounting()
-            units = account["units"]
-            assert account["read"] == units * ROWS + units + (units + 6) // 7
-            assert (account["archived"], account["duplicates"]) == (units * ROWS, units)
+            (counts,) = sql.UnitGateway(connection).sum_by_stream()
+            units = counts.units
+            assert counts.read == units * ROWS + units + (units + 6) // 7
+            assert (counts.archived, counts.duplicates) == (units * ROWS, units)
             wrong = [
                 (finding.check, finding.problems)
                 for finding in run_checks(settings, connection)
@@ -67,7 +68,7 @@ def test_deleted_records_stay_accounted_for(kills: int) -> None:
 
 def _units(connection: Connection[Any]) -> int:
     """How many are archived."""
-    return sum(account["units"] for account in Catalog(connection).accounting())
+    return sum(counts.units for counts in sql.UnitGateway(connection).sum_by_stream())
 
 
 def _forgets(connection: Connection[Any]) -> bool:

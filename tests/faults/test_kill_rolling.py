@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import sql
 from archiver.delta.table import StreamTable
 from archiver.ingest.catalog import Catalog
 from moirae.config.settings import load_settings_from_environment
@@ -34,6 +35,7 @@ class Look:
         settings = self.settings = load_settings_from_environment(root / "moirae.yaml")
         self.connection = database.connect_database(settings, "reader")
         self.catalog = Catalog(self.connection)
+        self.units = sql.UnitGateway(self.connection)
         self._declared = stream_schema("s", settings.streams["s"])
         self._root = Path(settings.archive)
         self._table: StreamTable | None = None
@@ -42,7 +44,7 @@ class Look:
         """How many rows were found to be right; 0 where nothing is there, or reading took longer
         than it may.
         """
-        done = self.catalog.finished_units("s")
+        done = self.units.finished_names("s")
         if not done:
             return 0
         if self._table is None:
@@ -84,9 +86,9 @@ def test_reader_sees_each_row_once(kills: int) -> None:
             process = processes.Process(target=main, args=(root / "moirae.yaml",))
             process.start()
             try:
-                before = len(look.catalog.finished_units("s"))
+                before = len(look.units.finished_names("s"))
                 goal = before + (rng.randrange(5, 60) if number < kills else 30)
-                while len(look.catalog.finished_units("s")) < goal or (
+                while len(look.units.finished_names("s")) < goal or (
                     number == kills and not _expired(look)
                 ):
                     assert process.is_alive(), "who rolls has ended by itself"

@@ -308,7 +308,7 @@ class Fed:
 
     def account(self) -> dict[str, Any]:
         """The counters that are not 0."""
-        (row,) = self.archive.catalog.accounting()
+        (counts,) = sql.UnitGateway(self.connection).sum_by_stream()
         names = (
             "read",
             "archived",
@@ -319,15 +319,12 @@ class Fed:
             "conflicts",
             "expired",
         )
-        return {name: row[name] for name in names if row[name]}
+        return {name: getattr(counts, name) for name in names if getattr(counts, name)}
 
     def letters(self) -> list[tuple[str, int, str, bytes]]:
         """Dead letters: source, line, reason and raw bytes."""
-        found = self.archive.catalog.dead_letters("events", None, 10)
-        return [
-            (letter["source"], letter["line"], letter["reason"], bytes(letter["raw"]))
-            for letter in found
-        ]
+        letters = sql.DeadLetterGateway(self.connection).list_newest("events", None, 10)
+        return [(letter.source, letter.line, letter.reason, letter.raw) for letter in letters]
 
 
 @pytest.fixture

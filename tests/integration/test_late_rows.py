@@ -10,6 +10,7 @@ from uuid import UUID
 import orjson
 import pytest
 
+import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.chunks.lifecycle import DELETE_CHUNK, LifecyclePolicy
 from archiver.chunks.maintenance import ChunkMaintenance
@@ -67,10 +68,10 @@ def run_maintenance(
         writer.record_results(maintenance.collect_results())
 
 
-def accounting(past: History) -> dict[str, Any]:
+def accounting(past: History) -> sql.StreamCounts:
     """The counters of the stream."""
-    (row,) = open_writer(past).catalog.accounting()
-    return row
+    (counts,) = sql.UnitGateway(past.connection).sum_by_stream()
+    return counts
 
 
 def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
@@ -88,10 +89,10 @@ def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
             writer, "late", [(5, "late", 1), (250, "late", 2), (350, "late", 3), (second, host, v)]
         )
         after = accounting(past)
-        assert (after["archived"] - before["archived"], after["late"] - before["late"]) == (3, 3)
-        assert after["duplicates"] - before["duplicates"] == 1
-        versions = writer.catalog.chunk_versions()
-        assert [versions[chunk] for chunk in range(4)] == [1, 0, 1, 1]
+        assert (after.archived - before.archived, after.late - before.late) == (3, 3)
+        assert after.duplicates - before.duplicates == 1
+        versions = [record.version for record in writer.catalog.chunk_records()]
+        assert versions[:4] == [1, 0, 1, 1]
         for number in range(20):
             ingest_rows(writer, f"late {number}", [(350, f"late {number}", 3)])
         assert writer.tables["past"].count_unclustered(3) == 21
@@ -105,12 +106,9 @@ def test_late_rows_are_appended_to_recent_and_old_chunks(past: History) -> None:
         assert writer.chunks[0].state == "expired"
         ingest_rows(writer, "expired", [(5, "expired", 1), (480, "h1", 2)])
         last = accounting(past)
-        assert (
-            last["expired"] == 1
-            and last["read"] == last["archived"] + last["duplicates"] + last["expired"]
-        )
-        (letter,) = writer.catalog.dead_letters("past", "expired", 10)
-        assert b'"expired"' in letter["raw"]
+        assert last.expired == 1 and last.read == last.archived + last.duplicates + last.expired
+        (letter,) = sql.DeadLetterGateway(past.connection).list_newest("past", "expired", 10)
+        assert b'"expired"' in letter.raw
         assert not [f for f in run_checks(past.settings, past.connection) if f.problems]
     finally:
         maintenance.stop()
@@ -127,7 +125,7 @@ def test_files_of_an_expired_chunk_are_deleted(past: History) -> None:
             for record in writer.catalog.chunk_records()
             if DELETE_CHUNK in record.completed_versions
         ]
-        assert deleted and accounting(past)["forgotten"] == ROWS * len(deleted)
+        assert deleted and accounting(past).deleted == ROWS * len(deleted)
         deadline = time.monotonic() + 60
         while any((root / "streams" / "past" / f"chunk={chunk}").exists() for chunk in deleted):
             assert time.monotonic() < deadline, "the files are not deleted"

@@ -211,13 +211,9 @@ def test_replay_attributes_a_difference_to_changed_inputs(
         past.connection.execute(sql.load("contexts")["put"], {**values, **contexts})
 
     def relate(host: str) -> None:
-        row = {
-            "relation": "sites",
-            "key": Jsonb(["a"]),
-            "valid_from": START,
-            "row": Jsonb({"host": host}),
-        }
-        past.connection.execute(sql.load("relations")["put"], row)
+        sql.RelationGateway(past.connection).put_version(
+            "sites", ["a"], row={"host": host}, valid_from=START
+        )
 
     def relations(_: str) -> pa.Table:
         found = past.connection.execute("SELECT row->>'host' FROM relation_versions").fetchall()

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from psycopg import Connection
 
+import sql
 from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
 from archiver.ingest.catalog import Catalog
@@ -69,7 +70,9 @@ class Archive:
 
     def retry(self, now: datetime = NOW) -> int:
         """Retry all dead letters. Returns the number of appended rows."""
-        self.writer.catalog.mark_for_retry([], None, None, 100)
+        sql.DeadLetterGateway(self.connection).mark_for_retry(
+            [], stream=None, reason=None, limit=100
+        )
         return self.writer.retry(to_micros(now)).appended_rows
 
     def counters(self) -> tuple[Any, ...]:
@@ -78,6 +81,10 @@ class Archive:
         row = self.connection.execute(f"SELECT {sums} FROM units".encode()).fetchone()
         assert row is not None
         return row
+
+    def dead_letters(self) -> list[sql.DeadLetterRow]:
+        """Dead letters, newest first."""
+        return sql.DeadLetterGateway(self.connection).list_newest(None, None, 10)
 
     def rows(self) -> list[tuple[Any, ...]]:
         """Archived rows, sorted."""
@@ -133,10 +140,8 @@ def test_retried_dead_letter_is_archived_and_counted_once(archive: Archive) -> N
     assert archive.counters() == (4, 3, 0, 0, 1, 0, 0)
     assert archive.retry() == 0
     assert archive.counters() == (4, 3, 0, 0, 1, 0, 0)
-    letters = archive.writer.catalog.dead_letters(None, None, 10)
-    assert [(letter["source"], letter["line"], letter["retry"]) for letter in letters] == [
-        ("a", 3, False)
-    ]
+    letters = archive.dead_letters()
+    assert [(letter.source, letter.line, letter.retry) for letter in letters] == [("a", 3, False)]
 
 
 def test_retry_skips_dead_letters_of_undeclared_streams(archive: Archive) -> None:
@@ -144,8 +149,9 @@ def test_retry_skips_dead_letters_of_undeclared_streams(archive: Archive) -> Non
     archive.open(replace(SCHEMA, name="other"))
     assert archive.retry() == 0
     assert archive.writer.count_pending_retries() == 0
-    assert archive.writer.catalog.dead_letters_to_retry(["other"], 10) == []
-    assert archive.writer.catalog.count_pending_retries() == 1
+    dead_letters = sql.DeadLetterGateway(archive.connection)
+    assert dead_letters.list_marked(["other"], 10) == []
+    assert dead_letters.count_marked() == 1
     archive.open()
     assert archive.writer.count_pending_retries() == 1
 
@@ -176,9 +182,7 @@ def test_retried_dead_letters_are_classified_like_any_row(archive: Archive) -> N
     )
     assert archive.retry(later) == 1
     assert archive.counters() == (6, 4, 1, 1, 0, 0, 1)
-    assert [letter["reason"] for letter in archive.writer.catalog.dead_letters(None, None, 10)] == [
-        "conflict"
-    ]
+    assert [letter.reason for letter in archive.dead_letters()] == ["conflict"]
     assert archive.is_healthy()
 
 
@@ -214,7 +218,7 @@ def test_crash_between_append_and_ledger_update_counts_nothing_twice(
     assert len(archive.rows()) == 2
     assert archive.retry(NOW + timedelta(days=1)) == 0
     assert archive.counters() == (2, 2, 0, 0, 0, 0, 0)
-    assert archive.writer.catalog.dead_letters(None, None, 10) == []
+    assert archive.dead_letters() == []
     assert archive.is_healthy()
 
 
@@ -271,14 +275,12 @@ def test_invalid_parquet_rows_are_refused_alone(archive: Archive) -> None:
     )
     archive.ingest(_parquet(archive, "a.parquet", table))
     assert archive.counters() == (4, 2, 0, 0, 2, 0, 0)
-    letters = sorted(
-        archive.writer.catalog.dead_letters(None, None, 10), key=lambda letter: letter["line"]
-    )
-    assert [(letter["line"], letter["detail"]) for letter in letters] == [
+    letters = sorted(archive.dead_letters(), key=lambda letter: letter.line)
+    assert [(letter.line, letter.detail) for letter in letters] == [
         (2, "column ts: event time is missing"),
         (3, "column n: 2147483648 is out of range for type int"),
     ]
-    assert json.loads(letters[1]["raw"]) == {"ts": "2026-01-01T02:00:00Z", "host": "c", "n": 2**31}
+    assert json.loads(letters[1].raw) == {"ts": "2026-01-01T02:00:00Z", "host": "c", "n": 2**31}
 
 
 def test_timestamp_before_1900_is_refused(archive: Archive) -> None:
@@ -304,7 +306,7 @@ def test_unreadable_parquet_file_is_one_dead_letter(archive: Archive) -> None:
     path.write_bytes(b"PAR1 no more than a name")
     archive.ingest(files.make_unit("cpu", "b", "parquet", path))
     assert archive.counters() == (2, 0, 0, 0, 2, 0, 0)
-    details = [letter["detail"] for letter in archive.writer.catalog.dead_letters(None, None, 10)]
+    details = [letter.detail for letter in archive.dead_letters()]
     assert "column ts: type string of the file cannot be converted to timestamp" in details
     assert any(detail.startswith("not a readable Parquet file") for detail in details)
     assert archive.is_healthy()
@@ -399,8 +401,8 @@ def test_redelivered_records_are_counted_once(
     assert archive.counters() == (4, 2, 0, 0, 2, 0, 0)
     _consume(archive, *batch, (0, 10, _row("c")))
     assert archive.counters() == (5, 3, 0, 0, 2, 0, 0)
-    letters = archive.writer.catalog.dead_letters(None, None, 10)
-    assert {(letter["source"], letter["line"]) for letter in letters} == {
+    letters = archive.dead_letters()
+    assert {(letter.source, letter.line) for letter in letters} == {
         ("t/0/7-9", 9),
         ("t/1/0-1", 1),
     }

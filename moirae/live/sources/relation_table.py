@@ -4,10 +4,9 @@ import threading
 from typing import Any
 
 import orjson
-import psycopg
 import structlog
-from psycopg import sql
 
+import sql
 from moirae.config import Relation, TableSource
 from moirae.errors import MoiraeError
 from moirae.live.sources.relation_file import decode_rows, identity_columns
@@ -16,8 +15,6 @@ _LOG = structlog.get_logger()
 
 _MAX_ROWS = 100_000  # rows: a relation is loaded as a whole
 _FIRST_READ_TIMEOUT = 20.0  # seconds
-_CONNECT_TIMEOUT = 5  # seconds
-_CONNECTION_OPTIONS = "-c statement_timeout=10s -c default_transaction_read_only=on -c timezone=UTC"
 
 
 class TableRelationReader:
@@ -65,7 +62,7 @@ class TableRelationReader:
         while True:
             try:
                 self._record_result(self._query_rows(), None)
-            except (psycopg.Error, MoiraeError) as error:
+            except (sql.DatabaseError, MoiraeError) as error:
                 self._record_result(None, str(error).strip().splitlines()[0])
             except Exception:
                 _LOG.exception(
@@ -94,15 +91,12 @@ class TableRelationReader:
 
     def _query_rows(self) -> list[dict[str, Any]]:
         """The rows, by key. They are read as JSON and decoded like the lines of a file."""
-        columns = sql.SQL(", ").join(map(sql.Identifier, self._relation.columns))
-        table = sql.Identifier(*self._source.table.split("."))
-        query = sql.SQL("SELECT to_jsonb(r)::text FROM (SELECT {} FROM {} LIMIT {}) r")
-        dsn = self._source.database.get_secret_value()
-        with psycopg.connect(
-            dsn, connect_timeout=_CONNECT_TIMEOUT, options=_CONNECTION_OPTIONS, autocommit=True
-        ) as connection:
-            statement = query.format(columns, table, sql.Literal(_MAX_ROWS + 1))
-            lines = [text.encode() for (text,) in connection.execute(statement)]
+        lines = sql.read_source_table(
+            self._source.database.get_secret_value(),
+            table=self._source.table,
+            columns=list(self._relation.columns),
+            limit=_MAX_ROWS + 1,
+        )
         if len(lines) > _MAX_ROWS:
             raise MoiraeError(f"too many rows: a relation has at most {_MAX_ROWS}")
         decoded = decode_rows(self._name, self._relation, "jsonl", lines, [])

@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
+import sql
 from archiver.delta.schema import StreamSchema
-from archiver.ingest.catalog import Counters, DeadLetter
+from archiver.ingest.catalog import Counters
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.source_units import read_batches
 
@@ -14,8 +15,8 @@ SCHEMA = StreamSchema(
 
 def test_csv_dead_letters_are_read_with_the_header_of_their_unit() -> None:
     letters = [
-        DeadLetter("s", 7, 3, "quarantined", b"1,2026-01-31", ["n", "ts"]),
-        DeadLetter("s", 7, 9, "malformed", b"one,2026-01-31", ["n", "ts"]),
+        sql.MarkedDeadLetterRow("s", 7, 3, "quarantined", b"1,2026-01-31", ["n", "ts"]),
+        sql.MarkedDeadLetterRow("s", 7, 9, "malformed", b"one,2026-01-31", ["n", "ts"]),
     ]
     (batch,) = read_batches(retry_unit(letters), SCHEMA)
     assert batch.rows.line_numbers == [3]
@@ -24,7 +25,7 @@ def test_csv_dead_letters_are_read_with_the_header_of_their_unit() -> None:
 
 def test_dead_letters_are_counted_by_reason() -> None:
     letters = [
-        DeadLetter("s", 7, line, reason, b"", None)
+        sql.MarkedDeadLetterRow("s", 7, line, reason, b"", None)
         for line, reason in enumerate(["conflict", "expired", "malformed", "malformed"])
     ]
     assert count_letters(letters) == Counters(read=4, conflicts=1, expired=1, malformed=2)

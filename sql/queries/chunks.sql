@@ -1,0 +1,51 @@
+-- list_all --
+-- All chunks, oldest first; times in microseconds.
+SELECT id, (extract(epoch FROM from_ts) * 1000000)::bigint AS from_ts,
+       (extract(epoch FROM to_ts) * 1000000)::bigint AS to_ts, state
+FROM chunks ORDER BY id
+
+-- put --
+-- Insert a chunk, or set the end of a stored one.
+INSERT INTO chunks (id, from_ts, to_ts, state)
+VALUES (%(id)s, %(from_ts)s, %(to_ts)s, %(state)s)
+ON CONFLICT (id) DO UPDATE SET to_ts = excluded.to_ts
+
+-- list_maintenance --
+-- The version of each chunk, its completed tasks, and the seconds since it expired, oldest first.
+SELECT c.id, c.version,
+       coalesce(jsonb_object_agg(p.name, p.version) FILTER (WHERE p.name IS NOT NULL), '{}')
+           AS completed_versions,
+       coalesce(extract(epoch FROM clock_timestamp() - c.expired_at), 0)::double precision
+           AS expired_seconds
+FROM chunks c LEFT JOIN preparations p ON p.chunk = c.id GROUP BY c.id ORDER BY c.id
+
+-- list_present_ids --
+-- The chunks that rows may still be appended to.
+SELECT id FROM chunks WHERE state = 'present'
+
+-- set_state --
+-- Set the state of a chunk, and the time at which it was closed or expired.
+UPDATE chunks SET state = %(state)s,
+    closed_at = CASE WHEN %(state)s = 'recent' THEN clock_timestamp() ELSE closed_at END,
+    expired_at = CASE WHEN %(state)s = 'expired' THEN clock_timestamp() END
+WHERE id = %(id)s
+
+-- put_completed_task --
+-- Record a completed maintenance task; no row if it was recorded for this version or a later one.
+INSERT INTO preparations (chunk, name, version) VALUES (%(chunk)s, %(name)s, %(version)s)
+ON CONFLICT (chunk, name) DO UPDATE
+    SET version = excluded.version, done_at = clock_timestamp()
+    WHERE preparations.version < excluded.version
+RETURNING chunk
+
+-- raise_versions --
+-- Raise the version of chunks that received late rows.
+UPDATE chunks SET version = version + 1, late_at = clock_timestamp() WHERE id = ANY(%(ids)s)
+
+-- delete_before --
+-- Delete the chunks before a chunk.
+DELETE FROM chunks WHERE id < %(oldest)s
+
+-- clear_start --
+-- Let a chunk start at the beginning of time.
+UPDATE chunks SET from_ts = NULL WHERE id = %(id)s

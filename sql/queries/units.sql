@@ -1,0 +1,103 @@
+-- open --
+-- The id and status of a source unit; its row is inserted when the unit is opened first.
+INSERT INTO units (stream, unit) VALUES (%(stream)s, %(unit)s)
+ON CONFLICT (stream, unit) DO UPDATE SET unit = excluded.unit
+RETURNING id, done
+
+-- finish --
+-- Mark a source unit as archived; its counters replace those of an interrupted read.
+UPDATE units SET done = true, done_at = clock_timestamp(), newest = %(newest)s, read = %(read)s,
+    archived = %(archived)s, late = %(late)s, duplicates = %(duplicates)s,
+    malformed = %(malformed)s, quarantined = %(quarantined)s, conflicts = %(conflicts)s,
+    expired = %(expired)s, fields = %(fields)s
+WHERE id = %(id)s
+
+-- add_counters --
+-- Add changes to the counters of a unit.
+UPDATE units SET read = read + %(read)s, archived = archived + %(archived)s,
+    late = late + %(late)s, duplicates = duplicates + %(duplicates)s,
+    malformed = malformed + %(malformed)s, quarantined = quarantined + %(quarantined)s,
+    conflicts = conflicts + %(conflicts)s, expired = expired + %(expired)s
+WHERE id = %(id)s
+
+-- add_deleted_rows --
+-- Count rows deleted with their chunk; those of compacted units count for the row of their stream.
+WITH deleted AS (
+    SELECT * FROM unnest(%(streams)s::text[], %(units)s::bigint[], %(rows)s::bigint[])
+        AS d (stream, unit, rows)
+), counted AS (
+    UPDATE units u SET forgotten = u.forgotten + d.rows FROM deleted d WHERE u.id = d.unit
+    RETURNING u.id)
+UPDATE units u SET forgotten = u.forgotten + s.rows
+FROM (SELECT stream, sum(rows)::bigint AS rows FROM deleted
+      WHERE unit NOT IN (SELECT id FROM counted) GROUP BY stream) s
+WHERE u.stream = s.stream AND u.unit = ''
+
+-- list_finished --
+-- The names of the finished units of a stream: all, or those of some names.
+SELECT unit FROM units WHERE stream = %(stream)s AND done
+  AND (%(units)s::text[] IS NULL OR unit = ANY(%(units)s::text[]))
+
+-- is_finished --
+-- Whether a unit is finished.
+SELECT done FROM units WHERE stream = %(stream)s AND unit = %(unit)s
+
+-- list_counters --
+-- The counters of those of some units that are finished.
+SELECT unit, read, archived, late, duplicates, malformed, quarantined, conflicts, expired
+FROM units WHERE stream = %(stream)s AND unit = ANY(%(units)s) AND done
+
+-- sum_by_stream --
+-- The sums of all counters, by stream.
+SELECT s.name AS stream, coalesce(sum(u.read), 0)::bigint AS read,
+       coalesce(sum(u.archived), 0)::bigint AS archived,
+       coalesce(sum(u.late), 0)::bigint AS late,
+       coalesce(sum(u.duplicates), 0)::bigint AS duplicates,
+       coalesce(sum(u.malformed), 0)::bigint AS malformed,
+       coalesce(sum(u.quarantined), 0)::bigint AS quarantined,
+       coalesce(sum(u.conflicts), 0)::bigint AS conflicts,
+       coalesce(sum(u.expired), 0)::bigint AS expired,
+       coalesce(sum(u.forgotten), 0)::bigint AS deleted,
+       coalesce(sum(CASE WHEN u.unit = '' THEN u.folded ELSE 1 END) FILTER (WHERE u.done), 0)::bigint
+           AS units,
+       count(u.id) FILTER (WHERE NOT u.done) AS open_units
+FROM streams s LEFT JOIN units u ON u.stream = s.name GROUP BY s.name ORDER BY s.name
+
+-- list_ledger --
+-- All units of a stream with their counters, oldest first.
+SELECT id, unit, done, forgotten AS deleted, read, archived, late, duplicates, malformed,
+       quarantined, conflicts, expired
+FROM units WHERE stream = %(stream)s ORDER BY id
+
+-- list_compactable --
+-- Units after an id that may be compacted: finished for `min_age` (batches with an idempotency key:
+-- `key_lifetime`), with rows before `before` only, and without dead letters.
+SELECT id, unit FROM units u
+WHERE stream = %(stream)s AND id > %(after)s AND done AND unit <> ''
+  AND (newest IS NULL OR newest < %(before)s)
+  AND done_at < clock_timestamp()
+      - CASE WHEN unit LIKE 'push-key-%%' THEN %(key_lifetime)s ELSE %(min_age)s END
+  AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
+ORDER BY id LIMIT %(limit)s
+
+-- compact --
+-- Merge units into the row of their stream that stands for all compacted units.
+WITH merged AS (
+    DELETE FROM units u WHERE id = ANY(%(ids)s) AND done AND stream = %(stream)s
+      AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
+    RETURNING *)
+INSERT INTO units AS u (stream, unit, done, done_at, newest, read, archived, late, duplicates,
+    malformed, quarantined, conflicts, expired, forgotten, dropped, folded)
+SELECT %(stream)s, '', true, max(done_at), max(newest), sum(read), sum(archived), sum(late),
+    sum(duplicates), sum(malformed), sum(quarantined), sum(conflicts), sum(expired),
+    sum(forgotten), sum(dropped), count(*)
+FROM merged HAVING count(*) > 0
+ON CONFLICT (stream, unit) DO UPDATE SET done_at = greatest(u.done_at, excluded.done_at),
+    newest = greatest(u.newest, excluded.newest), read = u.read + excluded.read,
+    archived = u.archived + excluded.archived, late = u.late + excluded.late,
+    duplicates = u.duplicates + excluded.duplicates,
+    malformed = u.malformed + excluded.malformed,
+    quarantined = u.quarantined + excluded.quarantined,
+    conflicts = u.conflicts + excluded.conflicts, expired = u.expired + excluded.expired,
+    forgotten = u.forgotten + excluded.forgotten, dropped = u.dropped + excluded.dropped,
+    folded = u.folded + excluded.folded

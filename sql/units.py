@@ -1,0 +1,171 @@
+"""The ingest ledger: source units and the number of their records by outcome."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from operator import itemgetter
+
+from sql.gateway import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class RecordCounts:
+    """Number of records by outcome.
+
+    Each record in `read` is counted in exactly one other counter. `late` is a part of `archived`.
+    """
+
+    read: int
+    archived: int
+    late: int
+    duplicates: int
+    malformed: int
+    quarantined: int
+    conflicts: int
+    expired: int
+
+    @property
+    def dead_lettered(self) -> int:
+        return self.malformed + self.quarantined + self.conflicts + self.expired
+
+
+@dataclass(frozen=True, slots=True)
+class UnitCounts(RecordCounts):
+    """The counters of a finished source unit. `unit`: its name."""
+
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamCounts(RecordCounts):
+    """The sums of a stream. `deleted`: archived rows that were deleted with expired chunks.
+
+    `units`: number of finished source units, compacted ones too. `open_units`: number of others.
+    """
+
+    stream: str
+    deleted: int
+    units: int
+    open_units: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRow(RecordCounts):
+    """The ledger of a source unit. `unit`: its name; empty for the row of all compacted units.
+
+    `deleted`: archived rows that were deleted with expired chunks.
+    """
+
+    id: int
+    unit: str
+    done: bool
+    deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedUnitRow:
+    """The id of a source unit, and whether it is finished."""
+
+    id: int
+    done: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CompactableUnitRow:
+    """A source unit that may be merged into the row of its stream."""
+
+    id: int
+    unit: str
+
+
+class UnitGateway(Gateway):
+    queries = "units"
+
+    def open(self, stream: str, unit: str) -> OpenedUnitRow:
+        """The id and status of a source unit. Inserts its row if it is new."""
+        row = self._record(OpenedUnitRow, "open", stream=stream, unit=unit)
+        assert row is not None
+        return row
+
+    def finish(
+        self,
+        unit_id: int,
+        counters: Mapping[str, int],
+        *,
+        newest: datetime | None,
+        fields: Sequence[str] | None,
+    ) -> None:
+        """Mark a source unit as archived. `counters`: as in `RecordCounts`; they replace others.
+
+        `newest`: its newest event time; None without rows. `fields`: the header of CSV lines; None
+        for other formats.
+        """
+        header = None if fields is None else list(fields)
+        self._execute("finish", id=unit_id, newest=newest, fields=header, **counters)
+
+    def add_counters(self, unit_id: int, changes: Mapping[str, int]) -> None:
+        """Add to the counters of a unit; see `RecordCounts`."""
+        self._execute("add_counters", id=unit_id, **changes)
+
+    def add_deleted_rows(self, rows_by_unit: Mapping[tuple[str, int], int]) -> None:
+        """Add the number of rows deleted with a chunk, by stream and source unit id.
+
+        Rows of compacted units count for the row of their stream.
+        """
+        self._execute(
+            "add_deleted_rows",
+            streams=list(map(itemgetter(0), rows_by_unit)),
+            units=list(map(itemgetter(1), rows_by_unit)),
+            rows=list(rows_by_unit.values()),
+        )
+
+    def finished_names(self, stream: str, names: Collection[str] | None = None) -> set[str]:
+        """The names of a stream's finished units; only those in `names`, unless None."""
+        units = None if names is None else list(names)
+        return set(self._column("list_finished", stream=stream, units=units))
+
+    def is_finished(self, stream: str, unit: str) -> bool:
+        """Whether a unit is finished; False for an unknown or compacted one."""
+        return bool(self._value("is_finished", stream=stream, unit=unit))
+
+    def list_counts(self, stream: str, units: Sequence[str]) -> list[UnitCounts]:
+        """The counters of the finished ones of some units. Compacted units are missing."""
+        return self._records(UnitCounts, "list_counters", stream=stream, units=list(units))
+
+    def sum_by_stream(self) -> list[StreamCounts]:
+        """The sums of the counters of each stream, by name."""
+        return self._records(StreamCounts, "sum_by_stream")
+
+    def list_ledger(self, stream: str) -> list[LedgerRow]:
+        """All units of a stream, in the order of their ids."""
+        return self._records(LedgerRow, "list_ledger", stream=stream)
+
+    def list_compactable(
+        self,
+        stream: str,
+        *,
+        after: int,
+        before: datetime,
+        min_age: timedelta,
+        key_lifetime: timedelta,
+        limit: int,
+    ) -> list[CompactableUnitRow]:
+        """Up to `limit` units with ids greater than `after`, in the order of ids.
+
+        Their rows are all before event time `before`, and they have no dead letters. They were
+        archived `min_age` ago; batches with an idempotency key: `key_lifetime` ago.
+        """
+        return self._records(
+            CompactableUnitRow,
+            "list_compactable",
+            stream=stream,
+            after=after,
+            before=before,
+            min_age=min_age,
+            key_lifetime=key_lifetime,
+            limit=limit,
+        )
+
+    def compact(self, stream: str, unit_ids: Sequence[int]) -> None:
+        """Merge units into the row of their stream that stands for all compacted units."""
+        self._execute("compact", stream=stream, ids=list(unit_ids))
