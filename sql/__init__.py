@@ -4,6 +4,15 @@ This is the only package that imports psycopg. A gateway holds the statements of
 `queries/` and returns records; the caller owns the transaction (`connection.transaction()`).
 """
 
+from sql.alert_notes import AlertNoteGateway, AlertNoteRow
+from sql.alerts import (
+    AlertDescriptionRow,
+    AlertGateway,
+    AlertLifetimeRow,
+    AlertRow,
+    OpenAlertRow,
+    RaisedAlertRow,
+)
 from sql.connection import Connection, ConnectionPool, connect
 from sql.errors import (
     DatabaseError,
@@ -12,8 +21,12 @@ from sql.errors import (
     OperationalError,
     SchemaTooNew,
 )
+from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.loader import load
+from sql.lookup import LookupGateway
 from sql.migrate import migrate
+from sql.processes import ProcessGateway, ProcessRow
+from sql.tokens import TokenGateway, TokenRow
 from sql.values import replace_nul
 
 __all__ = [
@@ -28,4 +41,25 @@ __all__ = [
     "load",
     "migrate",
     "replace_nul",
+    # Alerts
+    "AlertDescriptionRow",
+    "AlertGateway",
+    "AlertLifetimeRow",
+    "AlertNoteGateway",
+    "AlertNoteRow",
+    "AlertRow",
+    "OpenAlertRow",
+    "RaisedAlertRow",
+    # Events
+    "EventGateway",
+    "NewEventRow",
+    "StoredEventRow",
+    # Lookup by ID
+    "LookupGateway",
+    # Processes
+    "ProcessGateway",
+    "ProcessRow",
+    # Tokens
+    "TokenGateway",
+    "TokenRow",
 ]

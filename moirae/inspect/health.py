@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from psycopg import Connection
-
+import sql
 from moirae.runtime import DiskSpace, describe_disk_problem, list_processes
 
 # After a live process has exited, another may be starting for this long after its last heartbeat.
@@ -33,7 +32,7 @@ def is_balanced(account: Mapping[str, int]) -> bool:
     return account["read"] == account["archived"] + account["duplicates"] + account["dead_lettered"]
 
 
-def is_live_available(connection: Connection[Any]) -> bool:
+def is_live_available(connection: sql.Connection) -> bool:
     """Whether a live process runs or will run soon.
 
     It may be starting after another has exited, or `moirae up` may be about to start it.

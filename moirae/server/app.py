@@ -1,12 +1,11 @@
 """The server's routes. Each is short: what it does stands in a module of its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import orjson
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from psycopg.rows import dict_row
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -74,18 +73,8 @@ def _add_read_routes(app: FastAPI, connections: ConnectionPool) -> None:
     def alerts(
         limit: int = Query(100, ge=1, le=MAX_ROWS), rule: str | None = Query(None, max_length=200)
     ) -> Response:
-        values = {
-            "rule": _replace_nul(rule),
-            "states": None,
-            "id": None,
-            "everything": False,
-            "limit": limit,
-        }
-        with (
-            connections.connection() as connection,
-            connection.cursor(row_factory=dict_row) as cursor,
-        ):
-            rows = cursor.execute(sql.load("alerts")["alerts"], values).fetchall()
+        with connections.connection() as connection:
+            rows = sql.AlertGateway(connection).list_newest(rule=_replace_nul(rule), limit=limit)
         return _bounded_response("alerts", rows)
 
     @app.get("/api/v1/rules")
@@ -137,7 +126,7 @@ def _replace_nul(value: str | None) -> str | None:
     return None if value is None else value.replace("\x00", "\u2400")
 
 
-def _bounded_response(name: str, rows: list[dict[str, Any]]) -> Response:
+def _bounded_response(name: str, rows: Sequence[Any]) -> Response:
     """Rows as JSON, as many as fit one answer."""
     held: list[orjson.Fragment] = []
     size = 0

@@ -12,7 +12,8 @@ import pytest
 from psycopg import Connection
 from typer.testing import CliRunner
 
-from moirae.alerts.notes import add_note, list_notes
+import sql
+from moirae.alerts.notes import add_note
 from moirae.cli import app
 from moirae.config.settings import load_settings
 from moirae.demo.report import RULES_BY_KIND
@@ -120,7 +121,8 @@ def test_the_demo_resolves_the_first_alert_of_a_failure_only(connection: Connect
         failure("n3", 0, "Not detected."),
     )
     assert _note_resolutions(connection, failures) == 1
-    assert [note["alert_id"] for note in list_notes(connection, alerts)] == [alerts[2]]
+    notes = sql.AlertNoteGateway(connection).list_by_alerts(alerts)
+    assert [note.alert_id for note in notes] == [alerts[2]]
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
@@ -128,4 +130,4 @@ def test_a_note_without_text_is_refused(connection: Connection[Any], text: str) 
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
     with pytest.raises(UsageError, match="the text of the note must not be empty"):
         add_note(connection, alert_id, kind="note", text=text, author="ada")
-    assert list_notes(connection, [alert_id]) == []
+    assert sql.AlertNoteGateway(connection).list_by_alerts([alert_id]) == []

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from psycopg import Connection
 
+import sql
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import database
@@ -255,7 +256,7 @@ def test_a_revoked_token_is_nobodys(served: Served) -> None:
     token = tokens.create_token(served.connection, "passing", "viewer")
     headers = {"Authorization": f"Bearer {token}"}
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 200
-    assert tokens.revoke_token(served.connection, "passing")
+    assert sql.TokenGateway(served.connection).revoke("passing")
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 401
     row = served.connection.execute("SELECT hash FROM tokens WHERE name = 'passing'").fetchone()
     assert row is not None
