@@ -13,7 +13,7 @@ from sql.alerts import (
     OpenAlertRow,
     RaisedAlertRow,
 )
-from sql.connection import Connection, ConnectionPool, connect
+from sql.connection import Connection, connect
 from sql.errors import (
     DatabaseError,
     DeadlockDetected,
@@ -25,6 +25,7 @@ from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.loader import load
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
+from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
 from sql.tokens import TokenGateway, TokenRow
 from sql.values import replace_nul
@@ -40,6 +41,7 @@ __all__ = [
     "connect",
     "load",
     "migrate",
+    "open_pool",
     "replace_nul",
     # Alerts
     "AlertDescriptionRow",

@@ -1,6 +1,6 @@
 """Shared by the processes of a workspace: database, roles, supervisor, logging, storage."""
 
-from moirae.runtime.database import connect_database, release_database
+from moirae.runtime.database import connect_database, open_database_pool, release_database
 from moirae.runtime.disk_space import (
     DISK_RESERVE,
     DiskSpace,
@@ -30,6 +30,7 @@ __all__ = [
     "record_failure",
     "list_processes",
     "measure_disk_space",
+    "open_database_pool",
     "open_storage",
     "release_database",
     "release_embedded_database",

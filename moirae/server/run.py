@@ -73,6 +73,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     finally:
         server.should_exit = True
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # a request that takes longer ends with the process
+        connections.close()
         role.mark_ended()
 
 
