@@ -77,6 +77,15 @@ class ExportedEventRow:
 
 
 @dataclass(frozen=True, slots=True)
+class SettledEventIdRow:
+    """What identifies a settled event in the archive. `eid`: the ID as text."""
+
+    rule: str
+    version: str
+    eid: str
+
+
+@dataclass(frozen=True, slots=True)
 class PastEventRow:
     """An event with its alert and the notes of operators.
 
@@ -136,6 +145,10 @@ class EventGateway(Gateway):
     def export(self) -> Iterator[ExportedEventRow]:
         """Settled events, oldest first."""
         return self._stream(ExportedEventRow, "export")
+
+    def list_settled_ids(self, last_number: int) -> list[SettledEventIdRow]:
+        """Settled events up to a sequence number of the archive, in no order."""
+        return self._records(SettledEventIdRow, "list_settled_ids", last_number=last_number)
 
     def list_past(self, eids: Iterable[UUID]) -> list[PastEventRow]:
         """Events with their alerts, one for each version of the rule, in no order."""

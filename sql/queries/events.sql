@@ -29,6 +29,10 @@ SELECT eid, rule, version, ts, key, attributes, settled, past, at FROM events WH
 -- Settled events of the deployed versions, oldest first.
 SELECT eid, rule, ts, key, attributes FROM events WHERE settled ORDER BY ts, eid
 
+-- list_settled_ids --
+-- Settled events up to a sequence number, as the archive names them.
+SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %(last_number)s
+
 -- list_past --
 -- Past events with their alert, its course, and the notes of operators.
 SELECT e.eid, e.rule, e.ts, e.attributes, e.key, a.id AS alert, a.state, a.annotations, a.starts_at, a.ends_at, a.last_at,
