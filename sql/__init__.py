@@ -27,7 +27,7 @@ from sql.lookup import LookupGateway
 from sql.migrate import migrate
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
-from sql.tokens import TokenGateway, TokenRow
+from sql.tokens import TokenGateway
 from sql.values import replace_nul
 
 __all__ = [
@@ -63,5 +63,4 @@ __all__ = [
     "ProcessRow",
     # Tokens
     "TokenGateway",
-    "TokenRow",
 ]
