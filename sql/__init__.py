@@ -4,8 +4,17 @@ This is the only package that imports psycopg. A gateway holds the statements of
 `queries/` and returns records; the caller owns the transaction (`connection.transaction()`).
 """
 
+from sql.alert_notes import AlertNoteGateway, AlertNoteRow
+from sql.alerts import (
+    AlertDescriptionRow,
+    AlertGateway,
+    AlertLifetimeRow,
+    AlertRow,
+    OpenAlertRow,
+    RaisedAlertRow,
+)
 from sql.chunks import ChunkGateway
-from sql.connection import Connection, ConnectionPool, connect
+from sql.connection import Connection, connect
 from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.errors import (
     DatabaseError,
@@ -14,13 +23,18 @@ from sql.errors import (
     OperationalError,
     SchemaTooNew,
 )
+from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
 from sql.loader import load
+from sql.lookup import LookupGateway
 from sql.migrate import migrate
+from sql.pool import ConnectionPool, open_pool
+from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
 from sql.retention import RetentionGateway
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
+from sql.tokens import TokenGateway
 from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.values import replace_nul
 
@@ -35,6 +49,7 @@ __all__ = [
     "connect",
     "load",
     "migrate",
+    "open_pool",
     "replace_nul",
     # Chunks
     "ChunkGateway",
@@ -56,4 +71,24 @@ __all__ = [
     "RecordCounts",
     "StreamCounts",
     "UnitGateway",
+    # Alerts
+    "AlertDescriptionRow",
+    "AlertGateway",
+    "AlertLifetimeRow",
+    "AlertNoteGateway",
+    "AlertNoteRow",
+    "AlertRow",
+    "OpenAlertRow",
+    "RaisedAlertRow",
+    # Events
+    "EventGateway",
+    "NewEventRow",
+    "StoredEventRow",
+    # Lookup by ID
+    "LookupGateway",
+    # Processes
+    "ProcessGateway",
+    "ProcessRow",
+    # Tokens
+    "TokenGateway",
 ]

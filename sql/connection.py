@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: one, or a pool for threads."""
+"""Connections to PostgreSQL."""
 
 from typing import Any
 
@@ -6,11 +6,9 @@ import orjson
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.json import set_json_loads
-from psycopg_pool import ConnectionPool as PsycopgPool
 
 # A connection in autocommit mode whose rows are tuples.
 Connection = psycopg.Connection[Any]
-ConnectionPool = PsycopgPool[Connection]
 
 # Seconds to connect, unless the DSN has `connect_timeout`: a frozen server never answers.
 CONNECT_TIMEOUT = 10
@@ -27,10 +25,15 @@ def connect(dsn: str, *, application_name: str, options: str = "") -> Connection
         autocommit=True,
         connect_timeout=connect_timeout(dsn),
         application_name=application_name,
-        options=f"-c timezone=UTC {options}",
+        options=session_options(options),
     )
     configure(connection)
     return connection
+
+
+def session_options(options: str = "") -> str:
+    """The options of every session, and further ones."""
+    return f"-c timezone=UTC {options}"
 
 
 def connect_timeout(dsn: str) -> int:

@@ -5,6 +5,7 @@ from typing import Any, ClassVar, TypeVar
 
 from psycopg import Cursor
 from psycopg.rows import class_row, scalar_row
+from psycopg.sql import SQL
 
 from sql.connection import Connection
 from sql.loader import load
@@ -57,6 +58,13 @@ class Gateway:
         """The first column of the first row; None without rows."""
         with self._connection.cursor(row_factory=scalar_row) as cursor:
             return cursor.execute(load(self.queries)[statement], values).fetchone()
+
+    def _count(self, statement: str, **values: Any) -> int:
+        """The number of rows of a statement."""
+        query = SQL("SELECT count(*) FROM ({}) AS listed").format(load(self.queries)[statement])
+        with self._connection.cursor(row_factory=scalar_row) as cursor:
+            count = cursor.execute(query, values).fetchone()
+        return int(count or 0)
 
     def _pairs(self, statement: str, **values: Any) -> dict[Any, Any]:
         """Rows of two columns as a mapping of the first to the second."""

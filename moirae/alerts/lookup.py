@@ -1,17 +1,13 @@
 """Lookup of events, alerts and recalls by ID or unique prefix, for every command that takes one."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
-
-from psycopg import Connection
 
 import sql
 from moirae.errors import UsageError
-
-_QUERIES = sql.load("lookup")
 
 _HYPHEN_POSITIONS = (8, 12, 16, 20)  # hexadecimal digits of a UUID before each hyphen
 _DIGITS = 32  # hexadecimal digits of a UUID
@@ -25,15 +21,16 @@ class IdMatch:
     id: UUID
 
 
-def find_event(connection: Connection[Any], prefix: str) -> UUID:
+def find_event(connection: sql.Connection, prefix: str) -> UUID:
     """The event of an event, alert or recall ID or prefix.
 
     Events that have expired except for their recalls are included. Raises `UsageError` if the
     prefix matches no event, or several.
     """
-    events = _find_ids(connection, "events", prefix)
+    gateway = sql.LookupGateway(connection)
+    events = _find_ids(gateway.find_events, prefix)
     if not events:
-        events = _find_ids(connection, "events_of_recalls", prefix)
+        events = _find_ids(gateway.find_events_of_recalls, prefix)
     if not events:
         raise UsageError(
             f"no event with ID {prefix!a}; see `moirae events list` or `moirae alerts list`"
@@ -43,10 +40,11 @@ def find_event(connection: Connection[Any], prefix: str) -> UUID:
     return events[0]
 
 
-def find_event_or_recall(connection: Connection[Any], prefix: str) -> IdMatch:
+def find_event_or_recall(connection: sql.Connection, prefix: str) -> IdMatch:
     """The event of an event or alert ID, or the recall of a recall ID. Raises as `find_event`."""
-    events = _find_ids(connection, "events", prefix)
-    recalls = _find_ids(connection, "recalls", prefix)
+    gateway = sql.LookupGateway(connection)
+    events = _find_ids(gateway.find_events, prefix)
+    recalls = _find_ids(gateway.find_recalls, prefix)
     if not events and not recalls:
         raise UsageError(
             f"no event or recall with ID {prefix!a}; "
@@ -59,13 +57,12 @@ def find_event_or_recall(connection: Connection[Any], prefix: str) -> IdMatch:
     return IdMatch("recall", recalls[0])
 
 
-def _find_ids(connection: Connection[Any], query: str, prefix: str) -> Sequence[UUID]:
-    """At most two matches: enough to tell that a prefix is ambiguous."""
+def _find_ids(find: Callable[[UUID, UUID], list[UUID]], prefix: str) -> list[UUID]:
+    """The IDs with this prefix: at most two, as `find` returns them for a range of IDs."""
     bounds = _bounds(prefix)
     if bounds is None:
         return []
-    values = {"low": bounds[0], "high": bounds[1]}
-    return [row[0] for row in connection.execute(_QUERIES[query], values)]
+    return find(*bounds)
 
 
 def _bounds(prefix: str) -> tuple[UUID, UUID] | None:

@@ -1,22 +1,16 @@
 """What operators record about an alert: acknowledgements, notes and resolutions."""
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
-
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from moirae.errors import UsageError
 
 NoteKind = Literal["ack", "note", "resolution"]
 
-_QUERIES = sql.load("alerts")
-
 
 def add_note(
-    connection: Connection[Any],
+    connection: sql.Connection,
     alert_id: UUID,
     *,
     kind: NoteKind,
@@ -31,11 +25,4 @@ def add_note(
     """
     if not text.strip():
         raise UsageError(f"the text of the {kind} must not be empty")
-    values = {"alert": alert_id, "kind": kind, "author": author, "text": text, "tag": tag}
-    connection.execute(_QUERIES["add_note"], values)
-
-
-def list_notes(connection: Connection[Any], alert_ids: Iterable[UUID]) -> list[dict[str, Any]]:
-    """The notes of some alerts, oldest first: alert_id, kind, author, text, tag, at."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(_QUERIES["notes"], {"ids": list(alert_ids)}).fetchall()
+    sql.AlertNoteGateway(connection).insert(alert_id, kind=kind, author=author, text=text, tag=tag)

@@ -8,12 +8,9 @@ events are folded exactly once.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
-
-from psycopg import Connection
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros, optional_datetime, to_micros
@@ -21,21 +18,21 @@ from moirae.alerts.alerting_rule import AlertingRule
 from moirae.alerts.event import Event, make_alert_id
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, alert_state, fold_events
 
-_QUERIES = sql.load("alerts")
-_DISPLAYED_COLUMNS = ("state", "fired_at", "last_at", "ends_at", "events")
+# The columns of an alert that an event may change.
+_changing_columns = attrgetter("state", "fired_at", "last_at", "ends_at", "events", "settled")
 
 
 @dataclass
 class _OpenAlert:
-    """A stored alert that has not ended. `starts`, `last`: event time in microseconds."""
+    """A stored alert that has not ended, with its lifetime by settled events.
 
-    id: UUID
-    eid: UUID
-    fingerprint: str
+    `starts`, `last`: event time in microseconds.
+    """
+
+    row: sql.OpenAlertRow
     settled: AlertLifetime | None
     starts: int
     last: int
-    displayed_values: tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -53,8 +50,10 @@ class _DesiredAlert:
 class AlertStore:
     """The events and alerts of all rules, on one connection."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
+        self._alerts = sql.AlertGateway(connection)
+        self._events = sql.EventGateway(connection)
 
     def record_detected(self, alerting_rule: AlertingRule, events: Sequence[Event]) -> None:
         """Store events in arrival order and show their alerts, which stay provisional."""
@@ -72,32 +71,20 @@ class AlertStore:
         Detected events before the horizon that are not among `events` are dropped.
         """
         self._upsert_events(alerting_rule, events, settled=True)
-        values = {"rule": alerting_rule.rule, "horizon": from_micros(horizon)}
-        dropped = self._connection.execute(_QUERIES["drop_unsettled"], values)
+        dropped = self._events.delete_unsettled(alerting_rule.rule, from_micros(horizon))
         events_by_fingerprint: dict[str, list[Event]] = defaultdict(list)
         for event in events:
             events_by_fingerprint[event.fingerprint].append(event)
         fingerprints = set(events_by_fingerprint)
-        fingerprints.update(row[0] for row in dropped)
+        fingerprints.update(dropped)
         self._update_alerts(alerting_rule, events_by_fingerprint, fingerprints, silent_until)
-
-    def rules_with_open_alerts(self, horizon: int) -> dict[str, int | None]:
-        """Rules whose alerts may change by settling up to `horizon`, even without an event.
-
-        The value is the last settled event of the rule's oldest open alert, in microseconds; None
-        if detected events or provisional alerts before the horizon await settling.
-        """
-        rows = self._connection.execute(_QUERIES["open_since"], {"horizon": from_micros(horizon)})
-        return dict(rows.fetchall())
 
     def _upsert_events(
         self, alerting_rule: AlertingRule, events: Sequence[Event], settled: bool
     ) -> None:
         if not events:
             return
-        rows = [event_columns(alerting_rule, event, settled) for event in events]
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_QUERIES["put_event"], rows)
+        self._events.put(make_event_row(alerting_rule, event, settled) for event in events)
 
     def _update_alerts(
         self,
@@ -132,58 +119,41 @@ class AlertStore:
     ) -> None:
         unmatched = list(stored)
         for alert in desired:
-            row = _match_open_alert(unmatched, alert)
-            if row is not None:
-                unmatched.remove(row)
-            if row is not None and row.eid == alert.displayed.eid:
-                self._update_alert(row, alert)
-                continue
-            columns = first_event_columns(alerting_rule, events_by_id[alert.displayed.eid])
-            if row is not None:
-                columns["id"] = row.id
-            self._connection.execute(_QUERIES["put_alert"], {**columns, **_alert_columns(alert)})
-        for row in unmatched:
-            if row.settled is None:
-                self._connection.execute(_QUERIES["withdraw"], {"id": row.id})
-
-    def _update_alert(self, row: _OpenAlert, alert: _DesiredAlert) -> None:
-        if row.displayed_values != _displayed_values(alert):
-            values = {"id": row.id, **_alert_columns(alert)}
-            self._connection.execute(_QUERIES["move_alert"], values)
+            lifetime = _make_lifetime_row(alert)
+            open_alert = _match_open_alert(unmatched, alert)
+            if open_alert is not None:
+                unmatched.remove(open_alert)
+                if open_alert.row.eid == alert.displayed.eid:
+                    if _changing_columns(open_alert.row) != _changing_columns(lifetime):
+                        self._alerts.update(open_alert.row.id, lifetime)
+                    continue
+            description = describe_alert(alerting_rule, events_by_id[alert.displayed.eid])
+            if open_alert is not None:
+                description = replace(description, id=open_alert.row.id)
+            self._alerts.put(description, lifetime)
+        for open_alert in unmatched:
+            if open_alert.settled is None:
+                self._alerts.withdraw(open_alert.row.id)
 
     def _load_open_alerts(self, rule: str) -> dict[str, list[_OpenAlert]]:
         """The open alerts of a rule by fingerprint."""
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["open_alerts"], {"rule": rule}).fetchall()
         alerts: dict[str, list[_OpenAlert]] = defaultdict(list)
-        for row in rows:
+        for row in self._alerts.list_open(rule):
             settled = None
-            if row["settled"] is not None:
-                settled = _lifetime_from_json(row["settled"])
-            displayed = [row[name] for name in _DISPLAYED_COLUMNS]
-            alert = _OpenAlert(
-                id=row["id"],
-                eid=row["eid"],
-                fingerprint=row["fingerprint"],
-                settled=settled,
-                starts=to_micros(row["starts_at"]),
-                last=to_micros(row["last_at"]),
-                displayed_values=(*displayed, row["settled"]),
-            )
-            alerts[alert.fingerprint].append(alert)
+            if row.settled is not None:
+                settled = _lifetime_from_json(row.settled)
+            starts = to_micros(row.starts_at)
+            alert = _OpenAlert(row, settled, starts=starts, last=to_micros(row.last_at))
+            alerts[row.fingerprint].append(alert)
         return alerts
 
     def _load_unsettled_events(
         self, rule: str, fingerprints: Iterable[str]
     ) -> dict[str, list[Event]]:
         """The detected events of some fingerprints that are not settled, by fingerprint."""
-        values = {"rule": rule, "fingerprints": list(fingerprints)}
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["unsettled"], values).fetchall()
         events: dict[str, list[Event]] = defaultdict(list)
-        for row in rows:
-            ts = to_micros(row["ts"])
-            event = Event(row["eid"], ts, row["key"], row["fingerprint"], row["attributes"])
+        for row in self._events.list_unsettled(rule, fingerprints):
+            event = Event(row.eid, to_micros(row.ts), row.key, row.fingerprint, row.attributes)
             events[event.fingerprint].append(event)
         return events
 
@@ -196,7 +166,7 @@ def _fold_alerts(
     silent_until: int | None,
 ) -> list[_DesiredAlert]:
     """The alerts of one fingerprint after these events."""
-    settled_lifetimes = [row.settled for row in stored if row.settled is not None]
+    settled_lifetimes = [alert.settled for alert in stored if alert.settled is not None]
     open_lifetime = next(iter(settled_lifetimes), None)
     settled = fold_events(open_lifetime, _to_occurrences(settled_events), timing, silent_until)
     open_lifetime = None
@@ -216,71 +186,64 @@ def _to_occurrences(events: Iterable[Event]) -> list[Occurrence]:
     return [Occurrence(event.ts, event.eid) for event in events]
 
 
-def _match_open_alert(rows: list[_OpenAlert], alert: _DesiredAlert) -> _OpenAlert | None:
-    """The stored row of an alert: with the same first event, else a provisional one that overlaps.
+def _match_open_alert(open_alerts: list[_OpenAlert], desired: _DesiredAlert) -> _OpenAlert | None:
+    """The stored alert with the same first event, else a provisional one that overlaps.
 
     Settling may find another first event than detection did; the alert keeps its row and ID.
     """
-    lifetime = alert.displayed
-    for row in rows:
-        if row.eid == lifetime.eid:
-            return row
-    for row in rows:
-        if row.settled is None and row.starts <= lifetime.last and lifetime.starts <= row.last:
-            return row
+    lifetime = desired.displayed
+    for alert in open_alerts:
+        if alert.row.eid == lifetime.eid:
+            return alert
+    for alert in open_alerts:
+        overlaps = alert.starts <= lifetime.last and lifetime.starts <= alert.last
+        if alert.settled is None and overlaps:
+            return alert
     return None
 
 
-def _displayed_values(alert: _DesiredAlert) -> tuple[Any, ...]:
-    columns = _alert_columns(alert)
-    settled = None
-    if alert.settled is not None:
-        settled = _lifetime_to_json(alert.settled)
-    return (*(columns[name] for name in _DISPLAYED_COLUMNS), settled)
-
-
-def first_event_columns(alerting_rule: AlertingRule, event: Event) -> dict[str, Any]:
+def describe_alert(alerting_rule: AlertingRule, event: Event) -> sql.AlertDescriptionRow:
     """The columns of an alert that depend on its first event, including its ID."""
-    return {
-        "id": make_alert_id(alerting_rule.rule, event.eid),
-        "eid": event.eid,
-        "rule": alerting_rule.rule,
-        "version": alerting_rule.version,
-        "fingerprint": event.fingerprint,
-        "key": Jsonb(sql.replace_nul(event.key)),
-        "labels": Jsonb(sql.replace_nul(alerting_rule.labels)),
-        "annotations": Jsonb(sql.replace_nul(alerting_rule.render_annotations(event))),
-    }
+    return sql.AlertDescriptionRow(
+        id=make_alert_id(alerting_rule.rule, event.eid),
+        eid=event.eid,
+        rule=alerting_rule.rule,
+        version=alerting_rule.version,
+        fingerprint=event.fingerprint,
+        key=event.key,
+        labels=alerting_rule.labels,
+        annotations=alerting_rule.render_annotations(event),
+    )
 
 
-def _alert_columns(alert: _DesiredAlert) -> dict[str, Any]:
+def _make_lifetime_row(alert: _DesiredAlert) -> sql.AlertLifetimeRow:
     lifetime = alert.displayed
     settled = None
     if alert.settled is not None:
-        settled = Jsonb(_lifetime_to_json(alert.settled))
-    return {
-        "state": alert.state,
-        "starts_at": from_micros(lifetime.starts),
-        "fired_at": optional_datetime(lifetime.fired),
-        "last_at": from_micros(lifetime.last),
-        "ends_at": optional_datetime(lifetime.ended),
-        "events": lifetime.events,
-        "settled": settled,
-    }
+        settled = _lifetime_to_json(alert.settled)
+    return sql.AlertLifetimeRow(
+        state=alert.state,
+        starts_at=from_micros(lifetime.starts),
+        fired_at=optional_datetime(lifetime.fired),
+        last_at=from_micros(lifetime.last),
+        ends_at=optional_datetime(lifetime.ended),
+        events=lifetime.events,
+        settled=settled,
+    )
 
 
-def event_columns(alerting_rule: AlertingRule, event: Event, settled: bool) -> dict[str, Any]:
-    """The columns of an event in table `events`."""
-    return {
-        "eid": event.eid,
-        "rule": alerting_rule.rule,
-        "version": alerting_rule.version,
-        "ts": from_micros(event.ts),
-        "fingerprint": event.fingerprint,
-        "key": Jsonb(sql.replace_nul(event.key)),
-        "attributes": Jsonb(sql.replace_nul(event.attributes)),
-        "settled": settled,
-    }
+def make_event_row(alerting_rule: AlertingRule, event: Event, settled: bool) -> sql.NewEventRow:
+    """An event with its rule, as it is stored."""
+    return sql.NewEventRow(
+        eid=event.eid,
+        rule=alerting_rule.rule,
+        version=alerting_rule.version,
+        ts=from_micros(event.ts),
+        fingerprint=event.fingerprint,
+        key=event.key,
+        attributes=event.attributes,
+        settled=settled,
+    )
 
 
 def _lifetime_to_json(lifetime: AlertLifetime) -> dict[str, Any]:

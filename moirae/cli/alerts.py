@@ -1,14 +1,14 @@
 """`moirae alerts`: list, inspect and annotate alerts."""
 
 import getpass
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from moirae.cli.options import (
@@ -20,7 +20,7 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     check_choices,
-    fetch_limited,
+    count_omitted,
     format_time,
     open_workspace,
     print_json,
@@ -79,15 +79,12 @@ def list_(
 ) -> None:
     """List the newest alerts."""
     check_choices("state", state or (), _STATES)
-    values = {
-        "rule": rule,
-        "states": state,
-        "id": None,
-        "everything": include_all or bool(state),
-        "limit": limit,
-    }
+    include_all = include_all or bool(state)
     with open_workspace(workspace) as (_, connection):
-        alerts, omitted = fetch_limited(connection, sql.load("alerts")["alerts"], values)
+        gateway = sql.AlertGateway(connection)
+        alerts = gateway.list_newest(rule=rule, states=state, include_all=include_all, limit=limit)
+        count = partial(gateway.count_newest, rule=rule, states=state, include_all=include_all)
+        omitted = count_omitted(alerts, limit, count)
     if output is OutputFormat.JSON:
         print_json(alerts)
     else:
@@ -112,13 +109,11 @@ def show(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show an alert with its labels, times and notes."""
-    from moirae.alerts import list_notes
-
     with open_workspace(workspace) as (_, connection):
         alert = _find_alert(connection, alert_id)
-        notes = list_notes(connection, [alert["id"]])
+        notes = sql.AlertNoteGateway(connection).list_by_alerts([alert.id])
     if output is OutputFormat.JSON:
-        print_json({**alert, "notes": notes})
+        print_json({**asdict(alert), "notes": notes})
     else:
         print_properties(_list_properties(alert, notes))
 
@@ -175,22 +170,23 @@ def _add_note(
         alert = _find_alert(connection, alert_id)
         add_note(
             connection,
-            alert["id"],
+            alert.id,
             kind=kind,
             text=text,
             author=author or getpass.getuser(),
             tag=tag,
         )
-    print(f"added {kind} to {alert['rule']} of {format_time(alert['starts_at'])}")
+    print(f"added {kind} to {alert.rule} of {format_time(alert.starts_at)}")
 
 
-def _find_alert(connection: Connection[Any], prefix: str) -> dict[str, Any]:
+def _find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
     """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
     # Wildcards of LIKE are not part of any ID.
     pattern = prefix.lower().replace("%", "").replace("_", "")
-    alerts: list[dict[str, Any]] = []
+    alerts: list[sql.AlertRow] = []
     if prefix:
-        alerts = _fetch_by_prefix(connection, pattern)
+        # Two alerts are enough to know that the prefix is ambiguous.
+        alerts = sql.AlertGateway(connection).list_by_prefix(pattern, limit=2)
     if not alerts:
         raise UsageError(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
     if len(alerts) > 1:
@@ -200,59 +196,52 @@ def _find_alert(connection: Connection[Any], prefix: str) -> dict[str, Any]:
     return alerts[0]
 
 
-def _fetch_by_prefix(connection: Connection[Any], prefix: str) -> list[dict[str, Any]]:
-    """At most two alerts, which is enough to know that the prefix is ambiguous."""
-    values = {"rule": None, "states": None, "id": prefix, "everything": True, "limit": 2}
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(sql.load("alerts")["alerts"], values).fetchall()
-
-
-def _format_row(alert: dict[str, Any]) -> tuple[Any, ...]:
+def _format_row(alert: sql.AlertRow) -> tuple[Any, ...]:
     return (
-        alert["starts_at"],
+        alert.starts_at,
         _format_duration(alert),
-        alert["state"],
-        alert["labels"].get("severity"),
-        alert["rule"],
-        alert["annotations"].get("summary") or alert["key"],
-        alert["acknowledged_by"] or "",
-        alert["id"],
+        alert.state,
+        alert.labels.get("severity"),
+        alert.rule,
+        alert.annotations.get("summary") or alert.key,
+        alert.acknowledged_by or "",
+        alert.id,
     )
 
 
 def _list_properties(
-    alert: dict[str, Any], notes: list[dict[str, Any]]
+    alert: sql.AlertRow, notes: Sequence[sql.AlertNoteRow]
 ) -> Iterator[tuple[str, Any]]:
-    description = _STATE_DESCRIPTIONS[alert["state"]]
-    if alert["past"]:
+    description = _STATE_DESCRIPTIONS[alert.state]
+    if alert.past:
         description = _HISTORICAL_DESCRIPTION
-    yield "alert", alert["labels"].get("alertname")
-    yield "state", f"{alert['state']}: {description}"
-    yield from alert["annotations"].items()
-    if alert["verdict"]:
-        yield "history", _VERDICT_DESCRIPTIONS[alert["verdict"]]
-    yield "key", alert["key"]
-    yield "labels", alert["labels"]
-    yield "started", alert["starts_at"]
-    yield "fired", alert["fired_at"]
-    yield "last event", alert["last_at"]
-    yield "ended", alert["ends_at"]
+    yield "alert", alert.labels.get("alertname")
+    yield "state", f"{alert.state}: {description}"
+    yield from alert.annotations.items()
+    if alert.verdict:
+        yield "history", _VERDICT_DESCRIPTIONS[alert.verdict]
+    yield "key", alert.key
+    yield "labels", alert.labels
+    yield "started", alert.starts_at
+    yield "fired", alert.fired_at
+    yield "last event", alert.last_at
+    yield "ended", alert.ends_at
     yield "duration", _format_duration(alert)
-    yield "events", alert["events"]
-    yield "rule", f"{alert['rule']} (version {alert['version']})"
-    yield "first event", alert["eid"]
-    yield "id", alert["id"]
-    for annotation in notes:
-        yield f"{annotation['kind']} by {annotation['author']}", _format_note(annotation)
+    yield "events", alert.events
+    yield "rule", f"{alert.rule} (version {alert.version})"
+    yield "first event", alert.eid
+    yield "id", alert.id
+    for note in notes:
+        yield f"{note.kind} by {note.author}", _format_note(note)
 
 
-def _format_note(annotation: dict[str, Any]) -> str:
-    tag = f" [{annotation['tag']}]" if annotation["tag"] else ""
-    return f"{annotation['text']}{tag} ({format_time(annotation['at'])})"
+def _format_note(note: sql.AlertNoteRow) -> str:
+    tag = f" [{note.tag}]" if note.tag else ""
+    return f"{note.text}{tag} ({format_time(note.at)})"
 
 
-def _format_duration(alert: dict[str, Any]) -> str:
+def _format_duration(alert: sql.AlertRow) -> str:
     """From the start to the end, or to the last event of an alert that has not ended."""
-    span: timedelta = (alert["ends_at"] or alert["last_at"]) - alert["starts_at"]
+    span: timedelta = (alert.ends_at or alert.last_at) - alert.starts_at
     text = format_duration(timedelta(seconds=round(span.total_seconds())))
-    return text if alert["ends_at"] else f"{text} so far"
+    return text if alert.ends_at else f"{text} so far"

@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +20,7 @@ from moirae.cli.options import (
     OutputOption,
     RuleOption,
     WorkspaceOption,
-    fetch_limited,
+    count_omitted,
     open_workspace,
     print_json,
     print_omitted_count,
@@ -40,9 +42,10 @@ def list_(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the newest events."""
-    query = sql.load("alerts")["events"]
     with open_workspace(workspace) as (_, connection):
-        events, omitted = fetch_limited(connection, query, {"rule": rule, "limit": limit})
+        gateway = sql.EventGateway(connection)
+        events = gateway.list_newest(rule=rule, limit=limit)
+        omitted = count_omitted(events, limit, partial(gateway.count_newest, rule=rule))
     if output is OutputFormat.JSON:
         print_json(events)
     else:
@@ -81,14 +84,13 @@ def show(
 
 def _fetch_event(connection: Connection[Any], eid: UUID) -> dict[str, Any]:
     """The event as the newest version of its rule has detected it. Raises `UsageError`."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        event = cursor.execute(sql.load("alerts")["event"], {"eid": eid}).fetchone()
+    event = sql.EventGateway(connection).get(eid)
     if event is None:
         raise UsageError(
             f"event {eid} has been deleted, only its recalls remain: "
             f"see `moirae recalls show {eid}`"
         )
-    return event
+    return asdict(event)
 
 
 def _fetch_context(connection: Connection[Any], event: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -110,14 +112,14 @@ def _fetch_truncated(connection: Connection[Any], event: Mapping[str, Any]) -> d
     return row_counts
 
 
-def _format_row(event: Mapping[str, Any]) -> tuple[Any, ...]:
-    return event["ts"], event["rule"], event["attributes"], _event_state(event), event["eid"]
+def _format_row(event: sql.StoredEventRow) -> tuple[Any, ...]:
+    return event.ts, event.rule, event.attributes, _event_state(event), event.eid
 
 
-def _event_state(event: Mapping[str, Any]) -> str:
-    if event["past"]:
+def _event_state(event: sql.StoredEventRow) -> str:
+    if event.past:
         return "historical"
-    return "settled" if event["settled"] else "detected"
+    return "settled" if event.settled else "detected"
 
 
 def _format_contexts(

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+import sql
 from moirae.config import Settings, load_settings_from_environment
 from moirae.errors import Problem, UsageError
 from moirae.runtime import connect_database
@@ -57,7 +58,7 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 @contextmanager
-def open_workspace(workspace: Path) -> Iterator[tuple[Settings, Connection[Any]]]:
+def open_workspace(workspace: Path) -> Iterator[tuple[Settings, sql.Connection]]:
     """The settings of a workspace and a connection to its database.
 
     An embedded database that is not running is started, and stopped again afterwards.
@@ -86,6 +87,13 @@ def fetch_limited(
     count = connection.execute(count_query, {**values, "limit": None}).fetchone()
     assert count is not None
     return rows, max(count[0] - len(rows), 0)
+
+
+def count_omitted(rows: Sized, limit: int, count_rows: Callable[[], int]) -> int:
+    """How many rows a limit omits. `count_rows`, without a limit, is called only at the limit."""
+    if len(rows) < limit:
+        return 0
+    return max(count_rows() - len(rows), 0)
 
 
 def print_omitted_count(omitted: int, shown: int, output: OutputFormat) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from psycopg import Connection
 
+import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -84,7 +84,7 @@ def _format_row(answer: "ReplayedAnswer") -> tuple[Any, ...]:
 
 @contextmanager
 def _open_replayers(
-    settings: Settings, connection: Connection[Any]
+    settings: Settings, connection: sql.Connection
 ) -> Iterator[Mapping[str, "Replayer"]]:
     """A replayer for each kind of recall. Spark is started when one of them needs it."""
     from moirae.config import stream_schema

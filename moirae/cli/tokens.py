@@ -1,10 +1,12 @@
 """`moirae tokens`: manage API tokens."""
 
+from dataclasses import astuple
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
+import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -57,22 +59,18 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """List tokens with name and role, including revoked ones."""
-    from moirae.server import list_tokens
-
     with open_workspace(workspace) as (_, connection):
-        tokens = list_tokens(connection)
+        tokens = sql.TokenGateway(connection).list_all()
     if output is OutputFormat.JSON:
         print_json(tokens)
         return
-    print_table(["name", "role", "created", "revoked"], map(dict.values, tokens), "no tokens")
+    print_table(["name", "role", "created", "revoked"], map(astuple, tokens), "no tokens")
 
 
 @app.command()
 def revoke(name: TokenNameArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) -> None:
     """Revoke a token. It takes effect immediately."""
-    from moirae.server import revoke_token
-
     with open_workspace(workspace) as (_, connection):
-        if not revoke_token(connection, name):
+        if not sql.TokenGateway(connection).revoke(name):
             raise UsageError(f"no active token named {name!r}: see `moirae tokens list`")
     print(f"revoked token {name}")

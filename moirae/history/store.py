@@ -13,7 +13,7 @@ from psycopg.types.json import Jsonb
 
 import sql
 from archiver.times import from_micros, optional_datetime
-from moirae.alerts import AlertingRule, Event, event_columns, first_event_columns
+from moirae.alerts import AlertingRule, Event, describe_alert, make_event_row
 from moirae.evaluation import EventContexts
 from moirae.history.plan import DecidedPast, PastAlert, View, ViewTask
 
@@ -67,7 +67,9 @@ class ViewStore:
     def put_events(self, alerting_rule: AlertingRule, past: DecidedPast) -> None:
         """Store the events and alerts of a range."""
         for events in _split_batches(past.events):
-            rows = [event_columns(alerting_rule, event, settled=True) for event in events]
+            rows = [
+                make_event_row(alerting_rule, event, settled=True).parameters() for event in events
+            ]
             with self._connection.transaction(), self._connection.cursor() as cursor:
                 cursor.execute(_NUMBERING_LOCK_QUERY)
                 cursor.executemany(_QUERIES["put_event"], rows)
@@ -145,7 +147,7 @@ def _context_columns(contexts: EventContexts) -> dict[str, Any]:
 def _alert_values(alerting_rule: AlertingRule, alert: PastAlert) -> dict[str, Any]:
     lifetime = alert.lifetime
     return {
-        **first_event_columns(alerting_rule, alert.first_event),
+        **describe_alert(alerting_rule, alert.first_event).parameters(),
         "starts_at": from_micros(lifetime.starts),
         "fired_at": optional_datetime(lifetime.fired),
         "last_at": from_micros(lifetime.last),

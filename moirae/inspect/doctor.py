@@ -1,7 +1,7 @@
 """Consistency checks of a workspace: ledger, tables, dead letters and events, record by record."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress, pairwise
 from operator import attrgetter
@@ -17,11 +17,7 @@ from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema
 from moirae.runtime import open_storage
 
-# Queries of (rule, version, eid) of settled rows up to a sequence number.
-_SETTLED_QUERIES = (
-    (EVENTS, "SELECT rule, version, eid::text FROM events WHERE settled AND seq <= %s"),
-    (CONTEXTS, "SELECT rule, version, eid::text FROM contexts WHERE corpus <= %s"),
-)
+_SETTLED_CONTEXTS_QUERY = "SELECT rule, version, eid::text FROM contexts WHERE corpus <= %s"
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
 
 
@@ -55,8 +51,8 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         findings += _check_rows(name, table, stored_chunks, ledger)
         findings.append(_check_files(name, table, chunks))
         findings.append(_check_dead_letters(name, connection, ledger))
-    for table_spec, query in _SETTLED_QUERIES:
-        findings.append(_check_archived(settings, connection, table_spec, query))
+    for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
+        findings.append(_check_archived(settings, connection, table_spec, list_settled))
     return findings
 
 
@@ -196,12 +192,27 @@ def _check_dead_letters(
     return Finding(check, problems, f"{sum(counts.values()):,} dead letters")
 
 
+def _settled_events(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
+    """Rule, version and ID of the settled events up to a sequence number."""
+    rows = sql.EventGateway(connection).list_settled_ids(last_number)
+    return {(row.rule, row.version, row.eid) for row in rows}
+
+
+def _settled_contexts(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
+    """Rule, version and event of the contexts up to a corpus number."""
+    return set(connection.execute(_SETTLED_CONTEXTS_QUERY, (last_number,)).fetchall())
+
+
 def _check_archived(
-    settings: Settings, connection: sql.Connection, table_spec: TableSpec, query: str
+    settings: Settings,
+    connection: sql.Connection,
+    table_spec: TableSpec,
+    list_settled: Callable[[sql.Connection, int], set[tuple[str, str, str]]],
 ) -> Finding:
     """Settled rows of PostgreSQL are in an archive table, each once.
 
-    `query`: see `_SETTLED_QUERIES`. PostgreSQL may have deleted rows of the time of deleted chunks.
+    `list_settled`: rule, version and ID of these rows up to a number. PostgreSQL may have deleted
+    rows of the time of deleted chunks.
     """
     name = table_spec[0]
     table = SequencedTable(open_storage(settings), table_spec)
@@ -214,7 +225,7 @@ def _check_archived(
             strict=True,
         )
     )
-    settled = set(connection.execute(query.encode(), (table.last_number(),)).fetchall())
+    settled = list_settled(connection, table.last_number())
     deleted_chunk = last_deleted_chunk(Catalog(connection).chunk_records())
     expected = set(archived)
     if deleted_chunk is not None and deleted_chunk.to_ts is not None:

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from psycopg import Connection
-
+import sql
 from moirae.inspect.accounting import is_balanced
 from moirae.runtime import DiskSpace, list_processes
 
@@ -29,7 +28,7 @@ def list_problems(status: Mapping[str, Any]) -> list[str]:
     return list(_find_problems(status))
 
 
-def is_live_available(connection: Connection[Any]) -> bool:
+def is_live_available(connection: sql.Connection) -> bool:
     """Whether a live process runs or will run soon.
 
     It may be starting after another has exited, or `moirae up` may be about to start it.

@@ -1,14 +1,11 @@
 """Answers of an event's recalls, and the past events that they name."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
-
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 
@@ -74,7 +71,7 @@ class RecallAnswer:
     """
 
 
-def load_answers(connection: Connection[Any], eid: UUID) -> list[RecallAnswer]:
+def load_answers(connection: sql.Connection, eid: UUID) -> list[RecallAnswer]:
     """The last answer of each recall of an event: SQL recalls, then similarity recalls, by name."""
     from recall.ledger import Ledger
 
@@ -84,15 +81,13 @@ def load_answers(connection: Connection[Any], eid: UUID) -> list[RecallAnswer]:
 
 
 def load_past_events(
-    connection: Connection[Any], eids: Iterable[UUID]
+    connection: sql.Connection, eids: Iterable[UUID]
 ) -> dict[UUID, dict[str, Any]]:
     """Events with their alert, context and notes, by ID. Deleted events are left out."""
-    query = sql.load("past")["past"]
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return {row["eid"]: row for row in cursor.execute(query, {"eids": list(eids)})}
+    return {row.eid: asdict(row) for row in sql.EventGateway(connection).list_past(eids)}
 
 
-def _make_answer(connection: Connection[Any], row: Mapping[str, Any]) -> RecallAnswer:
+def _make_answer(connection: sql.Connection, row: Mapping[str, Any]) -> RecallAnswer:
     hits = None
     rows = None
     estimates = None
@@ -130,9 +125,7 @@ def _order_columns(
     return order_columns(query, rows)
 
 
-def _load_hits(
-    connection: Connection[Any], rows: Sequence[Mapping[str, Any]]
-) -> list[SimilarEvent]:
+def _load_hits(connection: sql.Connection, rows: Sequence[Mapping[str, Any]]) -> list[SimilarEvent]:
     from archiver.times import from_micros
 
     past_events = load_past_events(connection, [UUID(row["past_eid"]) for row in rows])
@@ -154,7 +147,7 @@ def _load_hits(
 
 
 def _comparable_probability(
-    connection: Connection[Any], row: Mapping[str, Any], hits: Sequence[SimilarEvent]
+    connection: sql.Connection, row: Mapping[str, Any], hits: Sequence[SimilarEvent]
 ) -> float | None:
     """See `RecallAnswer.comparable`."""
     from recall.confidence import load_calibration

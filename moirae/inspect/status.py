@@ -34,15 +34,15 @@ def collect_status(
     catalog = Catalog(connection)
     registry = RuleRegistry(connection)
     rule_files = registry.rule_files_state()
-    counts = _fetch_row(connection, "alerts", "counts")
+    counts = sql.AlertGateway(connection).count_by_state()
     queue = _fetch_row(connection, "recalls", "deferred")
     stream_counts = sql.UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     return {
         "accounting": sum_accounting(stream_counts),
         "streams": _collect_streams(catalog, stream_counts),
-        "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
-        "alerts": counts["alerts"],
+        "events": {"settled": counts.settled_events, "detected": counts.detected_events},
+        "alerts": counts.alerts,
         "recalls": _fetch_counts(connection, "recalls", "counts"),
         "recall_queue": {
             "queued": queue["waiting"],

@@ -5,14 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from operator import attrgetter, itemgetter
-from typing import Any
 
 import pyarrow as pa
-from psycopg import Connection
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.ingest import ArchiveWriter
-from archiver.times import duration_to_micros, micros_column
+from archiver.times import duration_to_micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import (
@@ -44,7 +43,7 @@ class Detector:
         self,
         spark: SparkSession,
         archive: ArchiveWriter,
-        connection: Connection[Any],
+        connection: sql.Connection,
         relations: Relations,
         admission: RuleAdmission,
         guard: Guard,
@@ -59,6 +58,7 @@ class Detector:
         self._connection = connection
         self._registry = RuleRegistry(connection)
         self._store = AlertStore(connection)
+        self._alerts = sql.AlertGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         columns = {name: table.schema.columns for name, table in archive.tables.items()}
         self._evaluator = RuleEvaluator(spark, self._rows, guard, columns, local)
@@ -280,7 +280,7 @@ class Detector:
         self._archive.fence()
         versions: dict[str, str] = {}
         with self._connection.transaction():
-            open_since = self._store.rules_with_open_alerts(high)
+            open_since = self._alerts.list_unsettled_rules(from_micros(high))
             for rule in rule_slice.rules:
                 name = rule.name
                 if name not in rows_by_rule:
@@ -321,7 +321,7 @@ def _alerting_rule(rule: ActiveRule) -> AlertingRule:
 def _has_ending_alert(rule: ActiveRule, last_event: int | None, silent_until: int) -> bool:
     """Whether an alert ends before `silent_until` unless another event comes.
 
-    `last_event`: as returned by `AlertStore.rules_with_open_alerts`.
+    `last_event`: as returned by `AlertGateway.list_unsettled_rules`.
     """
     if last_event is None:
         return True

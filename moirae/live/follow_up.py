@@ -3,10 +3,8 @@
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
-from psycopg import Connection
-
+import sql
 from moirae.evaluation import ActiveRule
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.recall_requests import RecallRequests
@@ -20,15 +18,12 @@ _OVERLAP = 60.0
 # processed after the next start.
 _MAX_ROUNDS = 10_000
 
-_TIME_QUERY = "SELECT clock_timestamp() - make_interval(secs => %s)"
-_LAST_CHANGE_QUERY = "SELECT max(updated_at) FROM alerts WHERE rule = ANY(%s)"
-
 
 class AlertFollowUp:
     """Runs contexts and recalls of the active rules, on the connection of the live process."""
 
-    def __init__(self, connection: Connection[Any], contexts: AlertContexts) -> None:
-        self._connection = connection
+    def __init__(self, connection: sql.Connection, contexts: AlertContexts) -> None:
+        self._alerts = sql.AlertGateway(connection)
         self._contexts = contexts
         self._recall_requests = RecallRequests(connection)
         self._changed_since: datetime | None = None
@@ -78,14 +73,10 @@ class AlertFollowUp:
         newest: int | None,
     ) -> bool:
         """Run contexts and recalls of changed alerts; return whether there may be more of them."""
-        rule_names = [rule.name for rule in recalling]
-        row = self._connection.execute(_LAST_CHANGE_QUERY, (rule_names,)).fetchone()
-        last_change = None if row is None else row[0]
+        last_change = self._alerts.last_change([rule.name for rule in recalling])
         if last_change is None or last_change == self._last_change:
             return False
-        row = self._connection.execute(_TIME_QUERY, (_OVERLAP,)).fetchone()
-        assert row is not None
-        round_start = row[0]
+        round_start = self._alerts.time_before(_OVERLAP)
         since = self._changed_since
         has_more = [
             self._recall_requests.add_missing(recalling, since, newest, with_context=False),

@@ -1,7 +1,7 @@
 """Shared by the processes of a workspace: database, roles, supervisor, logging, storage."""
 
 from moirae.runtime import logs
-from moirae.runtime.database import connect_database, release_database
+from moirae.runtime.database import connect_database, open_database_pool, release_database
 from moirae.runtime.disk_space import (
     DISK_RESERVE,
     DiskSpace,
@@ -29,6 +29,7 @@ __all__ = [
     "record_failure",
     "list_processes",
     "measure_disk_space",
+    "open_database_pool",
     "open_progress_bar",
     "open_storage",
     "release_database",

@@ -1,5 +1,7 @@
 """The PostgreSQL of a workspace: an external server or the embedded one."""
 
+from functools import partial
+
 import sql
 from moirae.config import Settings
 from moirae.errors import MoiraeError, Unreachable
@@ -29,6 +31,19 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
             connection.close()
         raise MoiraeError(str(error)) from error
     return connection
+
+
+def open_database_pool(
+    settings: Settings, name: str, *, max_size: int, timeout: float, options: str = ""
+) -> sql.ConnectionPool:
+    """Open a pool of connections as those of `connect_database`: see `sql.open_pool`."""
+    return sql.open_pool(
+        partial(database_dsn, settings),
+        application_name=f"moirae {name}",
+        max_size=max_size,
+        timeout=timeout,
+        options=options,
+    )
 
 
 def database_dsn(settings: Settings) -> str:

@@ -6,10 +6,9 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import IO, TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import IO, TYPE_CHECKING
 
-import psycopg
-from psycopg import Connection
 from rich.console import Console
 from rich.text import Text
 
@@ -71,7 +70,7 @@ class ProgressReporter:
         self._next_report_at = time.monotonic() + _FIRST_INTERVAL
         self._last_line = ""
 
-    def report(self, connection: Connection[Any]) -> None:
+    def report(self, connection: sql.Connection) -> None:
         """Print a line if one is due and differs from the last; none if the database fails."""
         now = time.monotonic()
         if now < self._next_report_at:
@@ -79,7 +78,7 @@ class ProgressReporter:
         self._next_report_at = now + self._interval
         try:
             line = self._drain_line(connection) if self._drain else self._startup_line(connection)
-        except psycopg.Error:
+        except sql.DatabaseError:
             return
         if line and line != self._last_line:
             with suppress(OSError):  # standard error may be closed
@@ -88,7 +87,7 @@ class ProgressReporter:
         if self._drain:
             self._interval = min(self._interval * _INTERVAL_GROWTH, _MAX_INTERVAL)
 
-    def _startup_line(self, connection: Connection[Any]) -> str:
+    def _startup_line(self, connection: sql.Connection) -> str:
         """Empty until the live process of this start is running."""
         processes_by_role = {process["role"]: process for process in list_processes(connection)}
         supervisor = processes_by_role["up"]
@@ -100,14 +99,12 @@ class ProgressReporter:
         self._next_report_at = float("inf")
         return "running; `moirae status` shows the state of the workspace"
 
-    def _drain_line(self, connection: Connection[Any]) -> str:
+    def _drain_line(self, connection: sql.Connection) -> str:
         """Records and events since the first report, and open recalls."""
-        records = sum(counts.read for counts in sql.UnitGateway(connection).sum_by_stream())
-        alert_counts = connection.execute(sql.load("alerts")["counts"]).fetchone()
+        records = sum(map(attrgetter("read"), sql.UnitGateway(connection).sum_by_stream()))
+        counts = sql.AlertGateway(connection).count_by_state()
         recalls_by_state = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
-        events = 0
-        if alert_counts is not None:
-            events = alert_counts[0] + alert_counts[1]
+        events = counts.settled_events + counts.detected_events
         if self._baseline is None:
             self._baseline = records, events
         open_recalls = recalls_by_state.get("waiting", 0) + recalls_by_state.get("running", 0)

@@ -8,17 +8,15 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any
 
-import psycopg
 import structlog
-from psycopg import Connection
 
 import sql
 from archiver.errors import ArchiverError
 from moirae.errors import MoiraeError, RoleLost, RoleTaken
 
-_QUERIES = sql.load("processes")
 _LOG = structlog.get_logger()
 _LOCK_POLL = 0.2  # seconds
 _MAX_ERROR_LENGTH = 2000  # characters of a stored error
@@ -27,30 +25,25 @@ _MAX_ERROR_LENGTH = 2000  # characters of a stored error
 class Role:
     """A role of this process, held as long as its connection lives."""
 
-    def __init__(self, connection: Connection[Any], role: str, timeout: float) -> None:
+    def __init__(self, connection: sql.Connection, role: str, timeout: float) -> None:
         """`timeout`: seconds to wait for another process to release the role.
 
         Raises `RoleTaken` where it does not.
         """
-        self._connection = connection
+        self._processes = sql.ProcessGateway(connection)
         self._role = role
         self._acquire_lock(timeout)
-        row = connection.execute(_QUERIES["take"], {"role": role, "pid": os.getpid()}).fetchone()
-        assert row is not None
-        self.epoch = int(row[0])
+        self.epoch = self._processes.start(role, os.getpid())
 
     def _acquire_lock(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
-        while True:
-            row = self._connection.execute(_QUERIES["lock"], {"role": self._role}).fetchone()
-            if row is not None and row[0]:
-                return
+        while not self._processes.try_lock(self._role):
             if time.monotonic() > deadline:
                 raise RoleTaken(f"another {self._role} process of this workspace is running")
             time.sleep(_LOCK_POLL)
 
     @classmethod
-    def acquire_numbered(cls, connection: Connection[Any], role: str, max_processes: int) -> "Role":
+    def acquire_numbered(cls, connection: sql.Connection, role: str, max_processes: int) -> "Role":
         """Acquire the first free one of `recall`, `recall 2`, `recall 3` and so on.
 
         Raises `RoleTaken` where all `max_processes` are taken.
@@ -70,16 +63,15 @@ class Role:
 
         Call it before each write that cannot be undone.
         """
-        row = self._connection.execute(_QUERIES["epoch"], {"role": self._role}).fetchone()
-        if row is None or row[0] != self.epoch:
+        if self._processes.get_epoch(self._role) != self.epoch:
             raise RoleLost(f"another {self._role} process has taken over the role")
 
-    def reattach(self, connection: Connection[Any]) -> None:
+    def reattach(self, connection: sql.Connection) -> None:
         """Hold the role by another connection.
 
         Raises `RoleLost`, or `RoleTaken` where the old connection still holds the lock.
         """
-        self._connection = connection
+        self._processes = sql.ProcessGateway(connection)
         self.fence()
         self._acquire_lock(0.0)
         self.fence()
@@ -89,19 +81,13 @@ class Role:
 
         `first_commit_seconds`: from the start to the first commit, stored once; None: unknown.
         """
-        values = {
-            "role": self._role,
-            "epoch": self.epoch,
-            "state": state,
-            "first_commit_seconds": first_commit_seconds,
-        }
-        self._connection.execute(_QUERIES["beat"], values)
+        self._processes.heartbeat(
+            self._role, self.epoch, state=state, first_commit_seconds=first_commit_seconds
+        )
 
     def fail(self, error: str) -> None:
         """Store the error by which the process ends; `moirae status` shows it."""
-        message = sql.replace_nul(error[:_MAX_ERROR_LENGTH])
-        values = {"role": self._role, "epoch": self.epoch, "error": message}
-        self._connection.execute(_QUERIES["fail"], values)
+        self._processes.fail(self._role, self.epoch, error[:_MAX_ERROR_LENGTH])
 
 
 class ReconnectingRole:
@@ -110,7 +96,7 @@ class ReconnectingRole:
     The next heartbeat after the outage reconnects and acquires the role again.
     """
 
-    def __init__(self, connect: Callable[[], Connection[Any]], role: str, timeout: float) -> None:
+    def __init__(self, connect: Callable[[], sql.Connection], role: str, timeout: float) -> None:
         """`connect` opens a connection, at first and after each outage; `timeout`: as of `Role`."""
         self._connect = connect
         self._role_name = role
@@ -127,7 +113,7 @@ class ReconnectingRole:
             self._is_disconnected = False
         except RoleLost:
             raise
-        except (psycopg.Error, MoiraeError) as error:
+        except (sql.DatabaseError, MoiraeError) as error:
             if not self._is_disconnected:
                 _LOG.warning(
                     "database unreachable, retrying",
@@ -139,11 +125,11 @@ class ReconnectingRole:
 
     def mark_ended(self) -> None:
         """Store that the process ended in order; skipped while the database is unreachable."""
-        with suppress(psycopg.Error):
+        with suppress(sql.DatabaseError):
             self._role.heartbeat("ended")
 
     def fail(self, error: str) -> None:
-        """Store the error by which the process ends. Raises `psycopg.Error`."""
+        """Store the error by which the process ends. Raises `sql.DatabaseError`."""
         self._role.fail(error)
 
     def _reconnect(self) -> None:
@@ -165,13 +151,11 @@ def record_failure(role: Role | ReconnectingRole) -> Iterator[None]:
     try:
         yield
     except (MoiraeError, ArchiverError) as error:
-        with suppress(psycopg.Error):
+        with suppress(sql.DatabaseError):
             role.fail(str(error))
         raise
 
 
-def list_processes(connection: Connection[Any]) -> list[dict[str, Any]]:
-    """The last process of each role: columns of the table `processes`, and `alive`."""
-    cursor = connection.execute(_QUERIES["processes"])
-    names = [column.name for column in cursor.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
+def list_processes(connection: sql.Connection) -> list[dict[str, Any]]:
+    """The last process of each role as the status shows it: the fields of `sql.ProcessRow`."""
+    return [asdict(row) for row in sql.ProcessGateway(connection).list_all()]

@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
-import psycopg
 import structlog
-from psycopg import Connection
 
 import sql
 from moirae.config import Settings
@@ -123,7 +120,7 @@ class ChildProcess:
 def run_supervisor(
     settings: Settings,
     drain: bool,
-    request_reload: Callable[[Connection[Any]], object],
+    request_reload: Callable[[sql.Connection], object],
     parent: int | None = None,
     log_format: LogFormat = LogFormat.AUTO,
 ) -> int:
@@ -173,7 +170,7 @@ class _Supervisor:
         children: list[ChildProcess],
         role: ReconnectingRole,
         signals: Signals,
-        request_reload: Callable[[Connection[Any]], object],
+        request_reload: Callable[[sql.Connection], object],
         drain: bool,
     ) -> None:
         """`children`: the live process first."""
@@ -224,19 +221,19 @@ class _Supervisor:
 
 def _forward_reload(
     reload: threading.Event,
-    request_reload: Callable[[Connection[Any]], object],
-    connection: Connection[Any],
+    request_reload: Callable[[sql.Connection], object],
+    connection: sql.Connection,
 ) -> None:
     """Request a reload of the rules if a SIGHUP came."""
     if reload.is_set():
         reload.clear()
         try:
             request_reload(connection)
-        except psycopg.Error:
+        except sql.DatabaseError:
             reload.set()  # retried until the database is reachable
 
 
-def _has_open_recalls(connection: Connection[Any]) -> bool:
+def _has_open_recalls(connection: sql.Connection) -> bool:
     try:
         row = connection.execute(sql.load("recalls")["open"]).fetchone()
         assert row is not None
@@ -247,7 +244,7 @@ def _has_open_recalls(connection: Connection[Any]) -> bool:
 
         commands = CommandExecutor(connection, 1)
         return commands.finalize_without_feedback(ignore_deadline=True)
-    except psycopg.Error:
+    except sql.DatabaseError:
         return True  # unknown; the next heartbeat reconnects
 
 

@@ -4,8 +4,6 @@ from typing import Any
 
 from fastapi import FastAPI, Query, Request
 from fastapi.exceptions import RequestValidationError
-from psycopg import Connection
-from psycopg.rows import dict_row
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
@@ -77,9 +75,8 @@ def _add_alert_routes(app: FastAPI, pool: ConnectionPool) -> None:
     ) -> Response:
         if rule is not None:
             rule = sql.replace_nul(rule)
-        values = {"rule": rule, "states": None, "id": None, "everything": False, "limit": limit}
-        with pool.connection() as connection, connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(sql.load("alerts")["alerts"], values).fetchall()
+        with pool.connection() as connection:
+            rows = sql.AlertGateway(connection).list_newest(rule=rule, limit=limit)
         return bounded_response("alerts", rows)
 
 
@@ -110,7 +107,7 @@ def _list_rules(registry: RuleRegistry) -> list[dict[str, Any]]:
     return rows
 
 
-def _find_rule(connection: Connection[Any], name: str) -> Definition:
+def _find_rule(connection: sql.Connection, name: str) -> Definition:
     """The applied rule with this name, `group/rule` or only `rule`. Raises `RequestRejected`."""
     definitions = []
     for definition in RuleRegistry(connection).desired_rules():

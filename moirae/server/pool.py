@@ -1,54 +1,55 @@
 """Database connections of the server, shared by its threads."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from queue import Empty, SimpleQueue
-from typing import Any
+from contextlib import contextmanager
 
-from psycopg import Connection, InterfaceError, OperationalError
-
+import sql
 from moirae.config import Settings
 from moirae.errors import RequestRejected, Unreachable
-from moirae.runtime import connect_database
+from moirae.runtime import open_database_pool
 from moirae.server.responses import DATABASE_RETRY, DATABASE_UNREACHABLE
 
+# A thread uses one connection at a time: the threads of a request, and the main thread.
+_MAX_CONNECTIONS = 41
+# Seconds to wait for a connection: less than a client waits for an answer.
+_CONNECT_TIMEOUT = 3.0
+_CLOSE_TIMEOUT = 1.0  # seconds for an attempt to connect to end
 _CONNECTION_OPTIONS = "-c statement_timeout=10s"
 
 
 class ConnectionPool:
-    """Connections in autocommit mode, each used by one thread at a time.
-
-    A connection is opened if none is idle; the number of threads bounds their number.
-    """
+    """Connections in autocommit mode, each used by one thread at a time."""
 
     def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self._idle: SimpleQueue[Connection[Any]] = SimpleQueue()
+        self._pool = open_database_pool(
+            settings,
+            "server",
+            max_size=_MAX_CONNECTIONS,
+            timeout=_CONNECT_TIMEOUT,
+            options=_CONNECTION_OPTIONS,
+        )
 
     @contextmanager
-    def connection(self) -> Iterator[Connection[Any]]:
+    def connection(self) -> Iterator[sql.Connection]:
         """Use a connection for the duration of a block.
 
         Raises `Unreachable` without a database, and `RequestRejected` if PostgreSQL cancels a
         statement (time limit or lock).
         """
         try:
-            connection = self._idle.get_nowait()
-        except Empty:
-            connection = connect_database(self._settings, "server", _CONNECTION_OPTIONS)
+            connection = self._pool.getconn()
+        except sql.OperationalError as error:
+            raise Unreachable(DATABASE_UNREACHABLE) from error
         try:
             yield connection
-        except (OperationalError, InterfaceError) as error:
+        except (sql.OperationalError, sql.InterfaceError) as error:
             if not connection.closed:
                 raise RequestRejected(503, "the database is busy", DATABASE_RETRY) from error
-            self.close_idle()  # the idle connections have lost their server too
+            self._pool.drain()  # the idle connections have lost their server too
             raise Unreachable(DATABASE_UNREACHABLE) from error
         finally:
-            if not connection.closed:
-                self._idle.put(connection)
+            self._pool.putconn(connection)
 
-    def close_idle(self) -> None:
-        """Close the connections that no thread uses."""
-        with suppress(Empty):
-            while True:
-                self._idle.get_nowait().close()
+    def close(self) -> None:
+        """Close the connections; those in use when they are returned."""
+        self._pool.close(_CLOSE_TIMEOUT)

@@ -18,7 +18,7 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(_to_json(value), status, media_type="application/json")
 
 
-def bounded_response(name: str, rows: Sequence[dict[str, Any]]) -> Response:
+def bounded_response(name: str, rows: Sequence[Any]) -> Response:
     """Rows under a key, as many as fit into 4 MiB; `truncated` tells whether rows were left out."""
     texts = list(_take_bytes(rows, _MAX_RESPONSE_BYTES))
     truncated = len(texts) < len(rows)

@@ -74,6 +74,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     finally:
         server.should_exit = True
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
+        pool.close()
         role.mark_ended()
 
 

@@ -12,7 +12,8 @@ import pytest
 from psycopg import Connection
 from typer.testing import CliRunner
 
-from moirae.alerts.notes import add_note, list_notes
+import sql
+from moirae.alerts.notes import add_note
 from moirae.cli import app
 from moirae.config.settings import load_settings
 from moirae.demo.failures import SimulatedFailure
@@ -119,7 +120,8 @@ def test_demo_resolves_only_the_first_alert_of_a_failure(connection: Connection[
         failure("n3", 0, "Not detected."),
     )
     assert record_resolutions(connection, failures) == 1
-    assert [note["alert_id"] for note in list_notes(connection, alerts)] == [alerts[2]]
+    notes = sql.AlertNoteGateway(connection).list_by_alerts(alerts)
+    assert [note.alert_id for note in notes] == [alerts[2]]
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
@@ -127,4 +129,4 @@ def test_note_without_text_is_rejected(connection: Connection[Any], text: str) -
     alert_id = add_alert(connection, 1, "n1", START, "g/r")
     with pytest.raises(UsageError, match="the text of the note must not be empty"):
         add_note(connection, alert_id, kind="note", text=text, author="ada")
-    assert list_notes(connection, [alert_id]) == []
+    assert sql.AlertNoteGateway(connection).list_by_alerts([alert_id]) == []

@@ -13,6 +13,7 @@ from psycopg import Connection
 from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
+import sql
 from moirae.alerts.event import Event
 from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
 from moirae.cli import app
@@ -29,6 +30,7 @@ from moirae.rules.definition import Definition, build_rule_tables, infer_event_s
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import Rule
 from moirae.runtime import database
+from sql.alerts import AlertDelaysRow
 from tests.faults.harness import workspace
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -294,3 +296,43 @@ def test_live_process_stores_the_row_count_of_a_truncated_context(
             "SELECT eid, cut FROM contexts WHERE eid = ANY(%s)", ([event_id(1), event_id(2)],)
         )
         assert dict(cut.fetchall()) == {event_id(1): {"near": 2_345}, event_id(2): None}
+
+
+# Exports
+
+
+def test_events_and_alerts_are_exported_oldest_first(
+    root: Path, connection: Connection[Any]
+) -> None:
+    event_columns = ["eid", "rule", "ts", "key", "attributes"]
+    alert_columns = ["id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at"]
+    connection.execute(
+        "UPDATE alerts SET verdict = 'held back' WHERE id = %(id)s", {"id": alert_id(1)}
+    )
+    events = [json.loads(line) for line in run(root, "export", "events").stdout.splitlines()]
+    assert [list(event) for event in events] == [event_columns] * COUNT
+    assert [event["eid"] for event in events] == [str(event_id(n)) for n in range(COUNT)]
+    assert events[1]["ts"] == "2026-01-01T00:01:00Z"
+    header, *lines = run(root, "export", "alerts", "--format", "csv").stdout.splitlines()
+    assert header.split(",") == alert_columns
+    assert [line.split(",")[5] for line in lines] == ["firing", "withdrawn"] + ["firing"] * 3
+    assert lines[0].split(",")[0] == str(alert_id(0))
+    connection.execute("UPDATE alerts SET verdict = NULL")
+
+
+# Figures of alerts
+
+
+def test_alerts_that_fired_are_listed_with_their_delay(connection: Connection[Any]) -> None:
+    gateway = sql.AlertGateway(connection)
+    assert gateway.delays(START) == AlertDelaysRow(alerts=0, p50=None, p99=None)
+    connection.execute(
+        "UPDATE alerts SET fired_at = starts_at, raised_at = starts_at + interval '250 ms'"
+        " WHERE id = ANY(%s)",
+        ([alert_id(1), alert_id(3)],),
+    )
+    assert gateway.delays(START) == AlertDelaysRow(alerts=2, p50=250.0, p99=250.0)
+    raised = gateway.list_raised(START)
+    assert [alert.id for alert in raised] == [alert_id(1), alert_id(3)]
+    assert gateway.list_raised(raised[0].raised_at) == raised[1:]
+    connection.execute("UPDATE alerts SET fired_at = NULL, raised_at = NULL")

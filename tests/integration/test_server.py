@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import httpx
 import psutil
 import pytest
 from psycopg import Connection
+from pydantic import SecretStr
 
+import sql
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.errors import RequestRejected, Unreachable
 from moirae.runtime import database
@@ -255,7 +258,7 @@ def test_revoked_token_is_rejected(served: Served) -> None:
     token = tokens.create_token(served.connection, "passing", "viewer")
     headers = {"Authorization": f"Bearer {token}"}
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 200
-    assert tokens.revoke_token(served.connection, "passing")
+    assert sql.TokenGateway(served.connection).revoke("passing")
     assert served.ask("GET", "/api/v1/rules", None, headers=headers).status_code == 401
     row = served.connection.execute("SELECT hash FROM tokens WHERE name = 'passing'").fetchone()
     assert row is not None
@@ -453,7 +456,7 @@ def small(served: Served) -> Iterator[Callable[..., Ask]]:
         return lambda method, path: asyncio.run(request(method, path))
 
     yield make
-    connections.close_idle()
+    connections.close()
 
 
 def test_rows_are_accepted_before_the_home_folder_exists(served: Served, tmp_path: Path) -> None:
@@ -462,7 +465,7 @@ def test_rows_are_accepted_before_the_home_folder_exists(served: Served, tmp_pat
     assert not IngestHandler(
         tmp_path / "home", ["cpu"], connections, IngestLimits(disk_reserve_bytes=0)
     ).disk_is_full()
-    connections.close_idle()
+    connections.close()
 
 
 def test_full_disk_rejects_rows(served: Served, small: Callable[..., Ask]) -> None:
@@ -516,7 +519,46 @@ def test_cancelled_statement_leaves_its_connection_usable(served: Served) -> Non
         connection.execute("SELECT pg_terminate_backend(pg_backend_pid())")
     assert first.closed
     assert second.closed
-    connections.close_idle()
+    connections.close()
+
+
+def test_idle_connections_that_the_server_closed_are_replaced(served: Served) -> None:
+    connections = ConnectionPool(served.settings)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(connections.connection()) for _ in range(5)]
+        process_ids = [connection.info.backend_pid for connection in opened]
+    ended = served.connection.execute(
+        "SELECT pg_terminate_backend(pid, 5000) FROM unnest(%s) AS pid", (process_ids,)
+    )
+    assert ended.fetchall() == [(True,)] * 5
+    with connections.connection() as connection:
+        assert connection.execute("SHOW statement_timeout").fetchone() == ("10s",)
+        assert connection.execute("SHOW timezone").fetchone() == ("UTC",)
+        row = connection.execute("SELECT '1e20'::jsonb").fetchone()
+        assert row == (1e20,)
+        assert isinstance(row[0], float)
+    connections.close()
+
+
+def test_a_pool_finds_a_server_that_has_moved(served: Served, tmp_path: Path) -> None:
+    addresses = [f"postgresql://postgres:@/postgres?host={tmp_path}"]
+    pool = sql.open_pool(
+        lambda: addresses[-1], application_name="moirae test", max_size=2, timeout=0.5
+    )
+    with pool:
+        with pytest.raises(sql.OperationalError):
+            pool.getconn()
+        addresses.append(database.database_dsn(served.settings))
+        with pool.connection(timeout=30) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_a_database_that_is_away_is_reported(tmp_path: Path, served: Served) -> None:
+    dsn = SecretStr(f"postgresql://postgres:@/postgres?host={tmp_path}")
+    connections = ConnectionPool(served.settings.model_copy(update={"database": dsn}))
+    with pytest.raises(Unreachable), connections.connection():
+        pass
+    connections.close()
 
 
 @pytest.mark.parametrize("path", ["/-/ready", "/api/v1/rules"])

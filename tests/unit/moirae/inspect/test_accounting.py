@@ -1,16 +1,20 @@
 """Sums of counters, and their balance."""
 
-from moirae.inspect.accounting import is_balanced, sum_accounting
+from dataclasses import replace
 
-ACCOUNT = {
-    "read": 10,
-    "archived": 5,
-    "duplicates": 1,
-    "malformed": 1,
-    "quarantined": 1,
-    "conflicts": 1,
-    "expired": 1,
-}
+from moirae.inspect.accounting import is_balanced, sum_accounting
+from sql import RecordCounts
+
+ACCOUNT = RecordCounts(
+    read=10,
+    archived=5,
+    late=0,
+    duplicates=1,
+    malformed=1,
+    quarantined=1,
+    conflicts=1,
+    expired=1,
+)
 
 
 def test_dead_letters_of_all_reasons_are_added_up() -> None:
@@ -26,4 +30,4 @@ def test_no_streams_balance() -> None:
 
 
 def test_missing_record_is_no_balance() -> None:
-    assert not is_balanced(sum_accounting([{**ACCOUNT, "archived": 4}]))
+    assert not is_balanced(sum_accounting([replace(ACCOUNT, archived=4)]))

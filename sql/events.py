@@ -1,0 +1,155 @@
+"""Events of rules."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from sql.gateway import Gateway
+from sql.values import replace_nul
+
+
+@dataclass(frozen=True, slots=True)
+class NewEventRow:
+    """An event to store. `ts`: event time. `fingerprint`: the values of `key` as JSON."""
+
+    eid: UUID
+    rule: str
+    version: str
+    ts: datetime
+    fingerprint: str
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    settled: bool
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of a statement that inserts the event."""
+        return {
+            "eid": self.eid,
+            "rule": self.rule,
+            "version": self.version,
+            "ts": self.ts,
+            "fingerprint": self.fingerprint,
+            "key": Jsonb(replace_nul(self.key)),
+            "attributes": Jsonb(replace_nul(self.attributes)),
+            "settled": self.settled,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledEventRow:
+    """A detected event. `ts`: event time."""
+
+    eid: UUID
+    ts: datetime
+    fingerprint: str
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEventRow:
+    """An event. `ts`: event time; `at`: when it was stored. `past`: found in history."""
+
+    eid: UUID
+    rule: str
+    version: str
+    ts: datetime
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    settled: bool
+    past: bool
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedEventRow:
+    """A settled event. `ts`: event time."""
+
+    eid: UUID
+    rule: str
+    ts: datetime
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SettledEventIdRow:
+    """What identifies a settled event in the archive. `eid`: the ID as text."""
+
+    rule: str
+    version: str
+    eid: str
+
+
+@dataclass(frozen=True, slots=True)
+class PastEventRow:
+    """An event with its alert and the notes of operators.
+
+    `alert` and what follows up to `last_at` are None without an alert. `ends_at`: also None while
+    the alert is open. `contexts`: None until they are computed. `again`: the number of alerts with
+    the same fingerprint that started within a week after this one. `notes`: kind, author, text,
+    tag and at (as ISO 8601 text) of each, oldest first.
+    """
+
+    eid: UUID
+    rule: str
+    ts: datetime
+    attributes: Mapping[str, Any]
+    key: Mapping[str, Any]
+    alert: UUID | None
+    state: str | None
+    annotations: Mapping[str, str] | None
+    starts_at: datetime | None
+    ends_at: datetime | None
+    last_at: datetime | None
+    contexts: Mapping[str, Any] | None
+    again: int
+    notes: Sequence[Mapping[str, Any]]
+
+
+class EventGateway(Gateway):
+    """The events of all rules."""
+
+    queries = "events"
+
+    def put(self, events: Iterable[NewEventRow]) -> None:
+        """Store events. A stored event changes only when it is settled."""
+        self._execute_many("put", [event.parameters() for event in events])
+
+    def delete_unsettled(self, rule: str, horizon: datetime) -> list[str]:
+        """Delete the detected events of a rule before an event time; return their fingerprints."""
+        return self._column("delete_unsettled", rule=rule, horizon=horizon)
+
+    def list_unsettled(self, rule: str, fingerprints: Iterable[str]) -> list[UnsettledEventRow]:
+        """The detected events of some fingerprints of a rule, in (ts, eid) order."""
+        return self._records(
+            UnsettledEventRow, "list_unsettled", rule=rule, fingerprints=list(fingerprints)
+        )
+
+    def list_newest(self, *, rule: str | None, limit: int) -> list[StoredEventRow]:
+        """Events, newest first. `rule`: the name of a rule with or without its group."""
+        return self._records(StoredEventRow, "list_newest", rule=rule, limit=limit)
+
+    def count_newest(self, *, rule: str | None) -> int:
+        """The number of events that `list_newest` returns without a limit."""
+        return self._count("list_newest", rule=rule, limit=None)
+
+    def get(self, eid: UUID) -> StoredEventRow | None:
+        """An event as the version of its rule that stored it last has it."""
+        return self._record(StoredEventRow, "get", eid=eid)
+
+    def export(self) -> Iterator[ExportedEventRow]:
+        """Settled events, oldest first."""
+        return self._stream(ExportedEventRow, "export")
+
+    def list_settled_ids(self, last_number: int) -> list[SettledEventIdRow]:
+        """Settled events up to a sequence number of the archive, in no order."""
+        return self._records(SettledEventIdRow, "list_settled_ids", last_number=last_number)
+
+    def list_past(self, eids: Iterable[UUID]) -> list[PastEventRow]:
+        """Events with their alerts, one for each version of the rule, in no order."""
+        return self._records(PastEventRow, "list_past", eids=list(eids))

@@ -1,0 +1,68 @@
+"""Roles of processes: locks, epochs, heartbeats."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sql.gateway import Gateway
+from sql.values import replace_nul
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRow:
+    """The last process of a role.
+
+    `beat_at`: its last heartbeat. `first_commit_seconds`: from its start to its first commit; None
+    until then, and for other roles than `live`. `error`, `failed_at`: why and when the last process
+    of the role failed; None if none has since one started. `alive`: it has not ended, and its last
+    heartbeat is at most 15 seconds old.
+    """
+
+    role: str
+    epoch: int
+    pid: int
+    started_at: datetime
+    beat_at: datetime
+    state: str
+    first_commit_seconds: float | None
+    error: str | None
+    failed_at: datetime | None
+    alive: bool
+
+
+class ProcessGateway(Gateway):
+    """The last process of each role."""
+
+    queries = "processes"
+
+    def try_lock(self, role: str) -> bool:
+        """Take the lock of a role for this connection. Returns False if another has it."""
+        return bool(self._value("try_lock", role=role))
+
+    def start(self, role: str, pid: int) -> int:
+        """Record a process in place of the previous one of its role; return its epoch."""
+        return int(self._value("start", role=role, pid=pid))
+
+    def get_epoch(self, role: str) -> int | None:
+        """The epoch of the last process of a role; None if there was none."""
+        epoch: int | None = self._value("get_epoch", role=role)
+        return epoch
+
+    def heartbeat(
+        self, role: str, epoch: int, *, state: str, first_commit_seconds: float | None
+    ) -> None:
+        """Record time and state of a process; the first `first_commit_seconds` is kept."""
+        self._execute(
+            "heartbeat",
+            role=role,
+            epoch=epoch,
+            state=state,
+            first_commit_seconds=first_commit_seconds,
+        )
+
+    def fail(self, role: str, epoch: int, error: str) -> None:
+        """Record the error by which a process ends."""
+        self._execute("fail", role=role, epoch=epoch, error=replace_nul(error))
+
+    def list_all(self) -> list[ProcessRow]:
+        """The last process of each role, in order of the roles."""
+        return self._records(ProcessRow, "list_all")

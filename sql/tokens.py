@@ -1,0 +1,52 @@
+"""API tokens."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg.errors import UniqueViolation
+
+from sql.gateway import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRow:
+    """A token. `revoked_at`: None while it is active."""
+
+    name: str
+    role: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveTokenRow:
+    """Role and hash (SHA-256 of the whole token) of a token that is not revoked."""
+
+    role: str
+    hash: bytes
+
+
+class TokenGateway(Gateway):
+    """All tokens."""
+
+    queries = "tokens"
+
+    def insert(self, token_id: str, *, name: str, role: str, token_hash: bytes) -> bool:
+        """Store a token. Returns False if an active token has the name."""
+        try:
+            self._execute("insert", id=token_id, name=name, role=role, hash=token_hash)
+        except UniqueViolation:
+            return False
+        return True
+
+    def list_all(self) -> list[TokenRow]:
+        """All tokens, including revoked ones, by name and then by age."""
+        return self._records(TokenRow, "list_all")
+
+    def get_active(self, token_id: str) -> ActiveTokenRow | None:
+        """The token of an ID; None if it is unknown or revoked."""
+        return self._record(ActiveTokenRow, "get_active", id=token_id)
+
+    def revoke(self, name: str) -> bool:
+        """Revoke the active token of a name. Returns whether there was one."""
+        return self._execute("revoke", name=name).rowcount > 0
