@@ -5,6 +5,7 @@ This is the only package that imports psycopg. A gateway holds the statements of
 """
 
 from sql.connection import Connection, ConnectionPool, connect
+from sql.deployments import DeploymentGateway, DeploymentRow
 from sql.errors import (
     DatabaseError,
     DeadlockDetected,
@@ -14,6 +15,9 @@ from sql.errors import (
 )
 from sql.loader import load
 from sql.migrate import migrate
+from sql.rule_errors import RuleErrorGateway
+from sql.rule_files import RuleFileGateway
+from sql.rules import RuleGateway
 from sql.values import replace_nul
 
 __all__ = [
@@ -28,4 +32,10 @@ __all__ = [
     "load",
     "migrate",
     "replace_nul",
+    # Rules, their deployments, files and errors
+    "DeploymentGateway",
+    "DeploymentRow",
+    "RuleErrorGateway",
+    "RuleFileGateway",
+    "RuleGateway",
 ]

@@ -10,6 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
+import sql
 from archiver.errors import StorageFailed
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -41,7 +42,6 @@ def up(
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Start all processes of the workspace and keep them running."""
-    from moirae.deployments import RuleRegistry
     from moirae.inspect import print_summary
     from moirae.runtime import release_database, run_supervisor
 
@@ -51,7 +51,10 @@ def up(
         print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
     try:
         code = run_supervisor(
-            settings, drain, lambda connection: RuleRegistry(connection).request_reload(), parent
+            settings,
+            drain,
+            lambda connection: sql.RuleFileGateway(connection).request_reload(),
+            parent,
         )
         if code == 0 and drain:
             code = print_summary(settings)

@@ -19,10 +19,10 @@ from typing import Any, TypeVar
 
 import psutil
 import structlog
-from psycopg import Connection
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.spark import jvm_process
 from archiver.times import from_micros
 from moirae.alerts import EventRow
@@ -68,9 +68,7 @@ class _Statement:
 class Guard:
     """Stands beside the judge of one live process."""
 
-    def __init__(
-        self, spark: SparkSession, settings: Settings, connection: Connection[Any]
-    ) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, connection: sql.Connection) -> None:
         self._spark = spark
         self._settings = settings
         self._limits = settings.limits

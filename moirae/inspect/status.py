@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from psycopg import Connection
@@ -32,12 +33,11 @@ def collect_status(
     docs/reference/status.md describes the fields. `storage`: the archive.
     """
     from archiver.ingest import Catalog
-    from moirae.deployments import RuleRegistry
     from moirae.history import list_derived_progress, list_index_progress, list_view_progress
 
     catalog = Catalog(connection)
-    registry = RuleRegistry(connection)
-    rule_files = registry.rule_files_state()
+    rule_files = sql.RuleFileGateway(connection).get_state()
+    rule_errors = sql.RuleErrorGateway(connection).list_newest()[:_MAX_RULE_ERRORS]
     counts = _fetch_row(connection, "alerts", "counts")
     queue = _fetch_row(connection, "recalls", "deferred")
     accounts = catalog.accounting()
@@ -53,8 +53,8 @@ def collect_status(
             "answered": queue["with_answer"],
             "oldest_seconds": queue["longest"],
         },
-        "rules": list(map(vars, registry.deployments())),
-        "rule_errors": list(map(vars, registry.errors()[:_MAX_RULE_ERRORS])),
+        "rules": list(map(asdict, sql.DeploymentGateway(connection).list_active())),
+        "rule_errors": list(map(asdict, rule_errors)),
         "history": list_view_progress(connection),
         "derived": list_derived_progress(connection),
         "indexes": list_index_progress(connection, storage),

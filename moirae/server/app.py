@@ -91,11 +91,10 @@ def _add_read_routes(app: FastAPI, connections: ConnectionPool) -> None:
     @app.get("/api/v1/rules")
     def rules() -> Response:
         with connections.connection() as connection:
-            registry = RuleRegistry(connection)
-            running = {d.rule: d for d in registry.deployments()}
+            running = {d.rule: d for d in sql.DeploymentGateway(connection).list_active()}
             found = [
                 _summarize_rule(d.name, d.version, running.get(d.name))
-                for d in registry.desired_rules()
+                for d in RuleRegistry(connection).desired_rules()
             ]
         return _bounded_response("rules", found)
 

@@ -3,6 +3,7 @@
 import threading
 import time
 
+import sql
 from moirae.deployments import RuleRegistry
 from moirae.errors import RequestRejected
 from moirae.runtime import list_processes
@@ -33,7 +34,7 @@ def _await_reload(connections: ConnectionPool) -> list[str]:
             raise RequestRejected(
                 503, "the live process does not run: rules are applied when it starts", 5
             )
-        request = registry.request_reload()
+        request = sql.RuleFileGateway(connection).request_reload()
         deadline = time.monotonic() + _RELOAD_TIMEOUT
         while time.monotonic() < deadline:
             problems = registry.reload_problems(request)
