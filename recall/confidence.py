@@ -9,26 +9,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
-from psycopg import Connection
 
 import sql
 from recall.similarity import Calibration, answer_features
 
-_QUERIES = sql.load("judgements")
 _LOG = structlog.get_logger()
 
 
 def load_calibration(
-    connection: Connection[Any], rule: str, version: str, recall: str
+    connection: sql.Connection, rule: str, version: str, recall: str
 ) -> Calibration | None:
     """The calibration of a recall; None if there is none yet."""
-    values = {"rule": rule, "version": version, "recall": recall}
-    row = connection.execute(_QUERIES["calibration"], values).fetchone()
-    return None if row is None else Calibration.from_json(row[0])
+    model = sql.CalibrationGateway(connection).get_model(rule, version, recall)
+    return None if model is None else Calibration.from_json(model)
 
 
 def match_probability(
-    connection: Connection[Any],
+    connection: sql.Connection,
     rule: str,
     version: str,
     recall: str,
@@ -46,7 +43,7 @@ def match_probability(
         if calibration is None:
             return None
         eids = [hit["past_eid"] for hit in hits]
-        tags = dict(connection.execute(_QUERIES["kinds"], {"eids": eids}).fetchall())
+        tags = sql.JudgementGateway(connection).list_tags(eids)
         kinds = list(map(tags.get, eids))
         scores = [hit["score"] for hit in hits]
         features = answer_features(scores, kinds, hits[0]["corpus"]["events"])

@@ -4,6 +4,7 @@ import csv
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +72,8 @@ def contexts(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export settled contexts and surroundings of events that have recalls, oldest first."""
-    _export(workspace, sql.load("contexts")["export"], _CONTEXT_COLUMNS, form)
+    with open_workspace(workspace) as (_, connection):
+        _write_records(sql.ContextGateway(connection).export(), _CONTEXT_COLUMNS, form)
 
 
 @app.command()
@@ -124,6 +126,15 @@ def _export(
         connection.cursor("export", row_factory=dict_row) as cursor,
     ):
         write_rows(map(convert, cursor.execute(query, values)), columns, export_format)
+
+
+def _write_records(
+    records: Iterable[Any], columns: tuple[str, ...], export_format: ExportFormat
+) -> None:
+    """Write records of the database, whose fields are the columns."""
+    values = attrgetter(*columns)
+    rows = (dict(zip(columns, values(record), strict=True)) for record in records)
+    write_rows(rows, columns, export_format)
 
 
 def write_rows(

@@ -100,6 +100,7 @@ class HistoryBuilder:
         self._planning = ViewStore(planning_connection)
         self._registry = RuleRegistry(planning_connection)
         self._rules = sql.RuleGateway(planning_connection)
+        self._deployments = sql.DeploymentGateway(planning_connection)
         self._catalog = Catalog(planning_connection)
         self._execution = ViewStore(execution_connection)
         self._execution_catalog = Catalog(execution_connection)
@@ -209,7 +210,10 @@ class HistoryBuilder:
 
     def _refresh_versions(self, now: float) -> None:
         self._last_refresh = now
-        deployed, revision = self._planning.deployed_versions(), self._rules.revision()
+        deployed: dict[tuple[str, str], tuple[int, int]] = {}
+        for row in self._deployments.list_with_past():
+            deployed[row.rule, row.version] = (row.live_from, row.corpus_from)
+        revision = self._rules.revision()
         if (deployed, revision) == self._last_deployed:
             return
         self._last_deployed, self._versions = (deployed, revision), {}

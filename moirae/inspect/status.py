@@ -33,7 +33,7 @@ def collect_status(
     docs/reference/status.md describes the fields. `storage`: the archive.
     """
     from archiver.ingest import Catalog
-    from moirae.history import list_derived_progress, list_index_progress, list_view_progress
+    from moirae.history import list_index_progress, list_view_progress
 
     catalog = Catalog(connection)
     rule_files = sql.RuleFileGateway(connection).get_state()
@@ -56,9 +56,9 @@ def collect_status(
         "rules": list(map(asdict, sql.DeploymentGateway(connection).list_active())),
         "rule_errors": list(map(asdict, rule_errors)),
         "history": list_view_progress(connection),
-        "derived": list_derived_progress(connection),
+        "derived": list(map(asdict, sql.DerivedChunkGateway(connection).list_progress())),
         "indexes": list_index_progress(connection, storage),
-        "truncated_contexts": _fetch_counts(connection, "contexts", "count_cut"),
+        "truncated_contexts": sql.ContextGateway(connection).count_truncated(),
         "relation_errors": _fetch_rows(connection, "relations", "errors"),
         "rule_files": {
             "checked_at": rule_files.looked_at,

@@ -5,23 +5,27 @@ the database.
 from pathlib import Path
 from unittest.mock import MagicMock, patch
 
+import sql
 from archiver.errors import StorageFailed
 from archiver.storage.base import LocalStorage
 from moirae.history.derived_streams import DerivedStreamBuilder
+from sql.derived_chunks import DerivedVersionRow
 
 
 def test_the_database_forgets_last_and_a_store_that_is_away_ends_nothing(tmp_path: Path) -> None:
     (tmp_path / "derived" / "v1" / "streams" / "d").mkdir(parents=True)
-    looking, steps = MagicMock(), []
-    looking.execute.return_value.fetchall.return_value = [("d", "v1")]
-    streams = DerivedStreamBuilder(looking, MagicMock(), tmp_path, MagicMock(), MagicMock())
-    away = StorageFailed("away")
-    with patch.object(LocalStorage, "touch", side_effect=away):
-        streams.remove_unneeded([], 0.0)
-    assert looking.execute.call_count == 1, "nothing is forgotten"
-    looking.execute.side_effect = lambda *values: (
-        steps.append(len(values)) or looking.execute.return_value
-    )
-    with patch.object(LocalStorage, "touch", side_effect=lambda: steps.append(0)):
-        streams.remove_unneeded([], 0.0)
-    assert steps == [1, 0, 2]
+    version = DerivedVersionRow(stream="d", version="v1")
+    steps: list[str] = []
+    with (
+        patch.object(sql.DerivedChunkGateway, "list_versions", return_value=[version]),
+        patch.object(
+            sql.DerivedChunkGateway, "delete_version", side_effect=lambda *_: steps.append("delete")
+        ),
+    ):
+        streams = DerivedStreamBuilder(MagicMock(), MagicMock(), tmp_path, MagicMock(), MagicMock())
+        with patch.object(LocalStorage, "touch", side_effect=StorageFailed("away")):
+            streams.remove_unneeded([], 0.0)
+        assert not steps, "nothing is deleted"
+        with patch.object(LocalStorage, "touch", side_effect=lambda: steps.append("touch")):
+            streams.remove_unneeded([], 0.0)
+    assert steps == ["touch", "delete"]
