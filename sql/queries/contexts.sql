@@ -5,7 +5,8 @@ SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bi
     e.settled
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
-    AND (e.eid = a.eid OR (%(every_event)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
+    AND (e.eid = a.eid
+        OR (%(every_event)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
 WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn' AND NOT a.past
   AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND c.eid IS NULL
@@ -25,7 +26,8 @@ SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bi
     e.ts < %(background_before)s AS background
 FROM alerts a
 JOIN events e ON e.rule = a.rule AND e.version = a.version
-    AND (e.eid = a.eid OR (%(every_event)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
+    AND (e.eid = a.eid
+        OR (%(every_event)s AND e.fingerprint = a.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at))
 LEFT JOIN tasks t ON t.eid = e.eid AND t.rule = e.rule AND t.version = e.version AND t.recall = %(recall)s
 LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.eid
 WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn' AND NOT a.past
@@ -40,7 +42,8 @@ INSERT INTO contexts (rule, version, eid, ts, contexts, surroundings, cut, settl
 VALUES (%(rule)s, %(version)s, %(eid)s, %(ts)s, %(contexts)s, %(surroundings)s, %(cut)s, %(settled)s)
 ON CONFLICT (rule, version, eid) DO UPDATE SET contexts = excluded.contexts, surroundings = excluded.surroundings,
     cut = excluded.cut, settled = excluded.settled,
-    at = CASE WHEN (contexts.contexts, contexts.surroundings) IS DISTINCT FROM (excluded.contexts, excluded.surroundings)
+    at = CASE WHEN (contexts.contexts, contexts.surroundings)
+            IS DISTINCT FROM (excluded.contexts, excluded.surroundings)
         THEN clock_timestamp() ELSE contexts.at END
 WHERE NOT contexts.settled
 

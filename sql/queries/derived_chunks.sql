@@ -5,7 +5,8 @@ WHERE d.done_at IS NOT NULL AND c.state <> 'expired'
 
 -- list_of_version --
 -- The chunks of a version that are archived or were attempted.
-SELECT chunk, done_at IS NOT NULL AS is_archived, tries FROM derived_chunks WHERE stream = %(stream)s AND version = %(version)s
+SELECT chunk, done_at IS NOT NULL AS is_archived, tries FROM derived_chunks
+WHERE stream = %(stream)s AND version = %(version)s
 
 -- begin_attempt --
 -- Count an attempt to compute a chunk.
@@ -38,7 +39,8 @@ DELETE FROM derived_chunks WHERE stream = %(stream)s AND version = %(version)s
 
 -- list_retained_chunks --
 -- Chunks that have not expired, or so recently that queries may still read their derived streams.
-SELECT id FROM chunks WHERE state <> 'expired' OR expired_at > clock_timestamp() - make_interval(secs => %(grace_seconds)s)
+SELECT id FROM chunks
+WHERE state <> 'expired' OR expired_at > clock_timestamp() - make_interval(secs => %(grace_seconds)s)
 
 -- delete_except --
 -- Delete all chunks except some.

@@ -26,8 +26,8 @@ UPDATE views SET error = %(error)s WHERE rule = %(rule)s AND version = %(version
 
 -- complete --
 -- Record that a view is stored up to an event time, and count its events.
-UPDATE views v SET upto = greatest(upto, %(complete_until)s::timestamptz), tries = 0, error = NULL, done_at = clock_timestamp(),
-    seconds = seconds + %(seconds)s,
+UPDATE views v SET upto = greatest(upto, %(complete_until)s::timestamptz), tries = 0, error = NULL,
+    done_at = clock_timestamp(), seconds = seconds + %(seconds)s,
     events = (SELECT count(*) FROM events e WHERE e.rule = v.rule AND e.version = v.version AND e.settled
         AND e.ts >= coalesce(%(chunk_from)s::timestamptz, '-infinity') AND e.ts < %(complete_until)s::timestamptz),
     corpus = (SELECT count(*) FROM contexts c WHERE c.rule = v.rule AND c.version = v.version AND c.corpus IS NOT NULL
@@ -55,8 +55,8 @@ UPDATE alerts a SET last_at = greatest(a.last_at, g.last_at), events = greatest(
 FROM alerts b, LATERAL (
     SELECT max(ts) AS last_at, count(*) AS events FROM (
         SELECT ts, count(*) FILTER (WHERE gap) OVER (ORDER BY ts, eid) AS gaps FROM (
-            SELECT ts, eid, ts > lag(ts) OVER (ORDER BY ts, eid) + make_interval(secs => %(keep_seconds)s) AS gap FROM events e
-            WHERE e.rule = b.rule AND e.version = b.version AND e.fingerprint = b.fingerprint AND e.settled
+            SELECT ts, eid, ts > lag(ts) OVER (ORDER BY ts, eid) + make_interval(secs => %(keep_seconds)s) AS gap
+            FROM events e WHERE e.rule = b.rule AND e.version = b.version AND e.fingerprint = b.fingerprint AND e.settled
                 AND e.ts >= b.starts_at AND e.ts < %(live_from)s::timestamptz) s) t
     WHERE gaps = 0) g
 WHERE b.id = a.id AND b.rule = %(rule)s AND b.version = %(version)s AND b.past
