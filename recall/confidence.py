@@ -10,28 +10,23 @@ from operator import itemgetter
 from typing import Any
 
 import structlog
-from psycopg import Connection
 
 import sql
 from recall.similarity.calibration_model import Calibration, answer_features
 
-_QUERIES = sql.load("judgements")
 _LOG = structlog.get_logger()
 
 
 def load_calibration(
-    connection: Connection[Any], rule: str, version: str, recall: str
+    connection: sql.Connection, rule: str, version: str, recall: str
 ) -> Calibration | None:
     """The calibration of a recall; None if there is none yet."""
-    values = {"rule": rule, "version": version, "recall": recall}
-    row = connection.execute(_QUERIES["calibration"], values).fetchone()
-    if row is None:
-        return None
-    return Calibration.from_json(row[0])
+    model = sql.CalibrationGateway(connection).get_model(rule, version, recall)
+    return None if model is None else Calibration.from_json(model)
 
 
 def match_probability(
-    connection: Connection[Any],
+    connection: sql.Connection,
     rule: str,
     version: str,
     recall: str,
@@ -49,7 +44,7 @@ def match_probability(
         if calibration is None:
             return None
         eids = list(map(itemgetter("past_eid"), hits))
-        tags = dict(connection.execute(_QUERIES["kinds"], {"eids": eids}).fetchall())
+        tags = sql.JudgementGateway(connection).list_tags(eids)
         kinds = list(map(tags.get, eids))
         scores = list(map(itemgetter("score"), hits))
         features = answer_features(scores, kinds, hits[0]["corpus"]["events"])

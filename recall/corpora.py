@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 import structlog
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from archiver.chunks import locate
@@ -33,7 +31,6 @@ from recall.similarity import (
 )
 
 _LOG = structlog.get_logger()
-_QUERIES = sql.load("contexts")
 # An index is saved again once it has grown by this many events and by this share.
 _SAVE_MIN_EVENTS = 500
 _SAVE_MIN_SHARE = 1 / 20
@@ -70,8 +67,10 @@ class Corpora:
     is deleted some days later.
     """
 
-    def __init__(self, connection: Connection[Any], root: StorageRoot) -> None:
+    def __init__(self, connection: sql.Connection, root: StorageRoot) -> None:
         self._connection = connection
+        self._contexts = sql.ContextGateway(connection)
+        self._numbered_events = sql.CorpusGateway(connection)
         self._root = root
         self._indexes: dict[CorpusKey, Index] = {}
         self._last_used: dict[CorpusKey, float] = {}
@@ -126,11 +125,8 @@ class Corpora:
 
     def _load_context(self, task: Task) -> Any:
         """The contexts of a task's event as stored; empty if they have expired."""
-        rows = self._connection.execute(_QUERIES["context"], {"eids": [task.event.eid]})
-        for rule, version, _, _, contexts, *_ in rows:
-            if (rule, version) == (task.rule, task.version):
-                return contexts
-        return {}
+        row = self._contexts.get(task.rule, task.version, task.event.eid)
+        return {} if row is None else row.contexts
 
     def rank_by_expected_score(self, task: Task) -> list[Piece]:
         """The task's pieces by the expected score of their best event, highest first (stable)."""
@@ -194,27 +190,25 @@ class Corpora:
         Sequence numbers become visible in order: all up to the last one read before are complete.
         """
         rule, version, contexts, _ = key
-        last_number = self._query_number("last_number")
-        values = {"after": index.last_sequence, "rule": rule, "version": version}
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["tail"], values).fetchall()
+        last_number = self._numbered_events.last_number()
+        rows = self._numbered_events.list_after(rule, version, index.last_sequence)
         # Queried after the rows: it covers every row that was moved to the archive before the read.
-        last_archived = self._query_number("forgotten")
+        last_archived = self._numbered_events.deleted_to()
         events: list[tuple[int, CorpusEvent]] = []
         archive_is_ahead = last_archived > self._updated_to.get(key, index.last_sequence)
         if archive_is_ahead:
             events = self._read_archived_events(SequencedTable(self._root, CONTEXTS), index, key)
         archived = {event.sequence for _, event in events}
-        rows = [row for row in rows if row["number"] not in archived]
+        rows = [row for row in rows if row.number not in archived]
         if rows:
-            times = np.array([row["ts"] for row in rows], dtype=np.int64)
+            times = np.array([row.ts for row in rows], dtype=np.int64)
             chunks = locate(Catalog(self._connection).chunks(), times).tolist()
             for chunk, row in zip(chunks, rows, strict=True):
                 event = make_corpus_event(
-                    row["ts"],
-                    str(row["eid"]),
-                    row["number"],
-                    row["contexts"],
+                    row.ts,
+                    str(row.eid),
+                    row.number,
+                    row.contexts,
                     contexts,
                     index.numeric,
                 )
@@ -224,11 +218,6 @@ class Corpora:
         if archive_is_ahead and not events and self._saved_sizes[key] == len(index):
             # Records that the archive has nothing new, so that it is not read again.
             self._try_to_save(index, key)
-
-    def _query_number(self, query: str) -> int:
-        row = self._connection.execute(_QUERIES[query]).fetchone()
-        assert row is not None
-        return int(row[0])
 
     def _save_if_grown(self, index: Index, key: CorpusKey) -> None:
         growth = len(index) - self._saved_sizes[key]

@@ -13,9 +13,21 @@ from sql.alerts import (
     OpenAlertRow,
     RaisedAlertRow,
 )
+from sql.calibrations import CalibrationGateway
 from sql.chunks import ChunkGateway
 from sql.connection import Connection, connect
+from sql.contexts import (
+    ContextGateway,
+    ContextRow,
+    MissingContextRow,
+    NewContextRow,
+    UnrequestedEventRow,
+    UnsettledContextRow,
+)
+from sql.corpora import CorpusGateway
 from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
+from sql.deployments import DeploymentGateway, DeploymentRow
+from sql.derived_chunks import DerivedChunkGateway
 from sql.errors import (
     DatabaseError,
     DeadlockDetected,
@@ -25,18 +37,24 @@ from sql.errors import (
 )
 from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
+from sql.judgements import FeedbackStateRow, JudgementGateway
 from sql.loader import load
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
+from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
 from sql.retention import RetentionGateway
+from sql.rule_errors import RuleErrorGateway
+from sql.rule_files import RuleFileGateway
+from sql.rules import RuleGateway
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
 from sql.tokens import TokenGateway
 from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.values import replace_nul
+from sql.views import ViewGateway
 
 __all__ = [
     "Connection",
@@ -91,4 +109,29 @@ __all__ = [
     "ProcessRow",
     # Tokens
     "TokenGateway",
+    # Contexts and corpora
+    "ContextGateway",
+    "ContextRow",
+    "CorpusGateway",
+    "MissingContextRow",
+    "NewContextRow",
+    "UnrequestedEventRow",
+    "UnsettledContextRow",
+    # Feedback
+    "CalibrationGateway",
+    "FeedbackStateRow",
+    "JudgementGateway",
+    # History of rules and derived streams
+    "DerivedChunkGateway",
+    "ViewGateway",
+    # Outbox
+    "OutboxContextRow",
+    "OutboxEventRow",
+    "OutboxGateway",
+    # Rules, their deployments, files and errors
+    "DeploymentGateway",
+    "DeploymentRow",
+    "RuleErrorGateway",
+    "RuleFileGateway",
+    "RuleGateway",
 ]

@@ -9,7 +9,6 @@ from uuid import UUID
 
 import typer
 from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from moirae.cli.options import (
@@ -66,12 +65,15 @@ def show(
     with open_workspace(workspace) as (_, connection):
         event_id = find_event(connection, eid)
         event = _fetch_event(connection, event_id)
-        context = _fetch_context(connection, event)
-        row_counts = _fetch_truncated(connection, event)
+        gateway = sql.ContextGateway(connection)
+        # For the version of the rule that detected the event.
+        context_key = event["rule"], event["version"], event_id
+        context = gateway.get(*context_key)
+        row_counts = gateway.get_row_counts(*context_key)
     if output is OutputFormat.JSON:
         if context is not None:
-            event["contexts"] = context["contexts"]
-            event["surroundings"] = context["surroundings"]
+            event["contexts"] = context.contexts
+            event["surroundings"] = context.surroundings
         print_json({**event, "truncated": row_counts})
         return
     for name, value in event.pop("attributes").items():
@@ -93,25 +95,6 @@ def _fetch_event(connection: Connection[Any], eid: UUID) -> dict[str, Any]:
     return asdict(event)
 
 
-def _fetch_context(connection: Connection[Any], event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Contexts and surroundings for the version of the rule that detected the event."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        for context in cursor.execute(sql.load("contexts")["context"], {"eids": [event["eid"]]}):
-            if context["version"] == event["version"]:
-                return context
-    return None
-
-
-def _fetch_truncated(connection: Connection[Any], event: Mapping[str, Any]) -> dict[str, int]:
-    """By truncated context or surrounding: how many rows there were before truncation."""
-    values = {"eid": event["eid"], "rule": event["rule"], "version": event["version"]}
-    row = connection.execute(sql.load("contexts")["cut"], values).fetchone()
-    if row is None:
-        return {}
-    row_counts: dict[str, int] = row[0]
-    return row_counts
-
-
 def _format_row(event: sql.StoredEventRow) -> tuple[Any, ...]:
     return event.ts, event.rule, event.attributes, _event_state(event), event.eid
 
@@ -123,16 +106,16 @@ def _event_state(event: sql.StoredEventRow) -> str:
 
 
 def _format_contexts(
-    context: Mapping[str, Any], row_counts: Mapping[str, int]
+    context: sql.ContextRow, row_counts: Mapping[str, int]
 ) -> Iterator[tuple[str, str]]:
     """Each context and surrounding, one line for each different row.
 
     `row_counts`: number of rows before truncation, by name of a truncated context.
     """
-    note = "" if context["settled"] else " (provisional)"
-    for kind in ("contexts", "surroundings"):
-        for name, rows in context[kind].items():
-            heading = f"{kind.removesuffix('s')} {name}{note}"
+    note = "" if context.settled else " (provisional)"
+    for kind, tables in (("context", context.contexts), ("surrounding", context.surroundings)):
+        for name, rows in tables.items():
+            heading = f"{kind} {name}{note}"
             for line in _format_context(rows, row_counts.get(name)):
                 yield heading, line
                 heading = ""

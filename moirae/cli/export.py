@@ -74,7 +74,8 @@ def contexts(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export settled contexts and surroundings of events that have recalls, oldest first."""
-    _export(workspace, sql.load("contexts")["export"], _CONTEXT_COLUMNS, form)
+    with open_workspace(workspace) as (_, connection):
+        _write_records(sql.ContextGateway(connection).export(), _CONTEXT_COLUMNS, form)
 
 
 @app.command()

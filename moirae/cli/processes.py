@@ -10,6 +10,7 @@ from typing import Annotated
 import structlog
 import typer
 
+import sql
 from archiver.errors import StorageFailed
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
@@ -50,7 +51,6 @@ def up(
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
     """Start all processes of the workspace and keep them running."""
-    from moirae.deployments import RuleRegistry
     from moirae.runtime import release_database, run_supervisor
 
     configure_logging(log_format)
@@ -62,7 +62,7 @@ def up(
         code = run_supervisor(
             settings,
             drain,
-            lambda connection: RuleRegistry(connection).request_reload(),
+            lambda connection: sql.RuleFileGateway(connection).request_reload(),
             parent=parent,
             log_format=log_format,
         )

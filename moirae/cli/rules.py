@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
+import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -97,7 +98,7 @@ def apply(
             # Applying a rule again is a request to run it.
             resumed = registry.resume([definition.name for definition in definitions])
             if not files:
-                registry.record_check(0, digest, None)
+                sql.RuleFileGateway(connection).record_check(0, digest, None)
     for name in resumed:
         print(f"{name}: quarantine ended", file=sys.stderr)
     _print_steps(steps, output)
@@ -132,9 +133,8 @@ def list_(
     from moirae.history import list_view_progress
 
     with open_workspace(workspace) as (_, connection):
-        registry = RuleRegistry(connection)
-        definitions = registry.desired_rules()
-        deployments = {deployment.rule: deployment for deployment in registry.deployments()}
+        definitions = RuleRegistry(connection).desired_rules()
+        deployments = _load_deployments(connection)
         history = list_view_progress(connection)
     rows = []
     for definition in definitions:
@@ -158,10 +158,9 @@ def show(
     from moirae.history import list_view_progress
 
     with open_workspace(workspace) as (_, connection):
-        registry = RuleRegistry(connection)
-        definition = _find_definition(registry.desired_rules(), rule)
-        deployments = {deployment.rule: deployment for deployment in registry.deployments()}
-        errors = [vars(error).copy() for error in registry.errors(definition.name)]
+        definition = _find_definition(RuleRegistry(connection).desired_rules(), rule)
+        deployments = _load_deployments(connection)
+        errors = list(map(asdict, sql.RuleErrorGateway(connection).list_newest(definition.name)))
         history = list_view_progress(connection).get(definition.name)
     for error in errors:
         del error["rule"]
@@ -214,6 +213,12 @@ def resume(
             print(f"{name}: quarantine ended")
         else:
             print(f"{name}: not in quarantine")
+
+
+def _load_deployments(connection: sql.Connection) -> dict[str, sql.DeploymentRow]:
+    """The versions that run or are quarantined, by rule."""
+    deployments = sql.DeploymentGateway(connection).list_active()
+    return {deployment.rule: deployment for deployment in deployments}
 
 
 def _find_definition(definitions: Sequence["Definition"], rule: str) -> "Definition":

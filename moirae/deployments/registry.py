@@ -3,32 +3,30 @@
 import hashlib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
-from psycopg import Connection
-from psycopg.rows import class_row
-from psycopg.types.json import Jsonb
-
 import sql
-from archiver.times import optional_datetime
-from moirae.deployments.model import DamagedRule, Deployment, RuleError, RuleFilesState
+from archiver.times import from_micros, optional_datetime
+from moirae.deployments.model import DamagedRule
 from moirae.deployments.plan import AppliedVersion, DeploymentStep, changing_steps, plan_steps
 from moirae.rules import Definition
 
-_QUERIES = sql.load("registry")
-
 _MAX_ERRORS_PER_RULE = 100  # distinct errors stored
+_MAX_ERROR_LENGTH = 2000  # characters
 
 
 class RuleRegistry:
     """Rules, deployments and rule errors, on one connection in autocommit mode.
 
-    Methods that change several rows use a transaction.
+    Methods that change several rows use a transaction. What needs no decision is read and written
+    by the gateways: `sql.DeploymentGateway`, `sql.RuleErrorGateway` and `sql.RuleFileGateway`.
     """
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
+        self._rules = sql.RuleGateway(connection)
+        self._deployments = sql.DeploymentGateway(connection)
+        self._errors = sql.RuleErrorGateway(connection)
 
     def desired_rules(self) -> list[Definition]:
         """The applied rules, without those that cannot be read."""
@@ -38,15 +36,15 @@ class RuleRegistry:
         """The applied rules, and those that cannot be read: damaged, or of another version."""
         definitions: list[Definition] = []
         damaged: list[DamagedRule] = []
-        for rule, version, definition, _ in self._connection.execute(_QUERIES["desired"]):
+        for row in self._rules.list_all():
             try:
-                definitions.append(Definition.from_json(definition))
+                definitions.append(Definition.from_json(row.definition))
             except Exception as error:
                 reason = (
                     "the stored rule cannot be read, apply it again: "
                     f"{type(error).__name__}: {error}"
                 )
-                damaged.append(DamagedRule(rule, version, reason))
+                damaged.append(DamagedRule(row.rule, row.version, reason))
         return definitions, damaged
 
     def plan_changes(self, desired: Sequence[Definition]) -> list[DeploymentStep]:
@@ -61,33 +59,17 @@ class RuleRegistry:
         """Make these the desired rules, atomically. Returns the steps that changed something."""
         definitions = {definition.name: definition for definition in desired}
         with self._connection.transaction():
-            self._connection.execute(_QUERIES["lock"])
+            self._rules.lock_revision()
             steps = changing_steps(self.plan_changes(desired))
             for step in steps:
                 if step.action == "stop":
-                    self._connection.execute(_QUERIES["drop_rule"], {"rule": step.rule})
+                    self._rules.delete(step.rule)
                     continue
                 definition = definitions[step.rule]
-                values = {"version": definition.version, "definition": Jsonb(definition.to_json())}
-                self._connection.execute(_QUERIES["put_rule"], {"rule": step.rule, **values})
+                self._rules.put(step.rule, definition.version, definition.to_json())
             if steps:
-                self._connection.execute(_QUERIES["bump"])
+                self._rules.raise_revision()
         return steps
-
-    def transaction(self) -> AbstractContextManager[Any]:
-        """A transaction on the connection of the registry."""
-        return self._connection.transaction()
-
-    def revision(self) -> int:
-        """The number of changes of the desired rules so far."""
-        row = self._connection.execute(_QUERIES["revision"]).fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def deployments(self) -> list[Deployment]:
-        """Running rules, including quarantined ones."""
-        with self._connection.cursor(row_factory=class_row(Deployment)) as cursor:
-            return cursor.execute(_QUERIES["deployments"]).fetchall()
 
     def start_version(
         self, rule: str, version: str, settled_to: int | None, undecided_for: int
@@ -97,24 +79,18 @@ class RuleRegistry:
         `settled_to`: its first event time, in microseconds. `undecided_for`: microseconds after it
         in which an alert may have started before.
         """
-        values = {
-            "rule": rule,
-            "version": version,
-            "settled_to": optional_datetime(settled_to),
-            "begins": undecided_for / 1e6,
-        }
-        self._connection.execute(_QUERIES["start"], values)
+        self._deployments.start(
+            rule,
+            version,
+            optional_datetime(settled_to),
+            undecided_seconds=undecided_for / 1e6,
+        )
 
     def stop_version(self, rule: str, version: str) -> None:
         """Record that a version stopped, and delete its detected events that are not settled."""
-        values = {"rule": rule, "version": version}
         with self._connection.transaction():
-            self._connection.execute(_QUERIES["stop"], values)
-            self._connection.execute(_QUERIES["forget_detected"], values)
-
-    def end_alerts(self, rule: str) -> None:
-        """End the open alerts of a removed rule."""
-        self._connection.execute(_QUERIES["end_alerts"], {"rule": rule})
+            self._deployments.stop(rule, version)
+            self._deployments.delete_detected_events(rule, version)
 
     def record_settled(
         self, versions: Mapping[str, str], settled_to: int, failing: Collection[str]
@@ -123,13 +99,7 @@ class RuleRegistry:
 
         Part of the caller's transaction. `failing`: rules whose failure count is not reset.
         """
-        values = {
-            # For thousands of rules, adapting one JSON text takes a tenth of the time of arrays.
-            "versions": Jsonb(dict(versions)),
-            "failing": list(failing),
-            "settled_to": optional_datetime(settled_to),
-        }
-        self._connection.execute(_QUERIES["settle"], values)
+        self._deployments.settle(versions, from_micros(settled_to), failing)
 
     def record_failure(
         self,
@@ -145,11 +115,10 @@ class RuleRegistry:
 
         That is the case after `max_failures` consecutive failures.
         """
+        text = message[:_MAX_ERROR_LENGTH]
         with self._connection.transaction():
-            text = self._record_error(rule, version, kind, message, event, times)
-            values = {"rule": rule, "version": version, "error": text, "most": max_failures}
-            row = self._connection.execute(_QUERIES["fail"], values).fetchone()
-        return row is not None and row[0] == "quarantined"
+            self._record_error(rule, version, kind=kind, message=text, event=event, times=times)
+            return self._deployments.record_failure(rule, version, text, max_failures=max_failures)
 
     def record_crash(self, rule: str, version: str, kind: str, message: str) -> bool:
         """Record that the process had to end while it evaluated a rule, perhaps with others.
@@ -157,91 +126,37 @@ class RuleRegistry:
         After the first crash the rule is evaluated alone; after a second one within ten minutes it
         is quarantined. Returns whether it is.
         """
+        text = message[:_MAX_ERROR_LENGTH]
         with self._connection.transaction():
-            values = {"rule": rule, "version": version, "error": sql.replace_nul(message[:2000])}
-            row = self._connection.execute(_QUERIES["fell"], values).fetchone()
-            self._record_error(rule, version, kind, message, None, 1)
-        return row is not None and row[0] == "quarantined"
+            # First, since the error that is recorded makes the rule a suspect.
+            is_quarantined = self._deployments.record_crash(rule, version, text)
+            self._record_error(rule, version, kind=kind, message=text, event=None, times=1)
+        return is_quarantined
 
     def _record_error(
-        self, rule: str, version: str, kind: str, message: str, event: Any, times: int
-    ) -> str:
-        text: str = sql.replace_nul(message[:2000])
-        row = None
-        if event is not None:
-            row = Jsonb(sql.replace_nul(event))
-        values = {
-            "rule": rule,
-            "version": version,
-            "kind": kind,
-            "message": text,
-            "event": row,
-            "times": times,
-        }
-        self._connection.execute(_QUERIES["note_error"], values)
-        self._connection.execute(
-            _QUERIES["forget_errors"], {"rule": rule, "most": _MAX_ERRORS_PER_RULE}
-        )
-        return text
-
-    def errors(self, rule: str | None = None) -> list[RuleError]:
-        """Errors of one rule or all rules, newest first."""
-        with self._connection.cursor(row_factory=class_row(RuleError)) as cursor:
-            return cursor.execute(_QUERIES["errors"], {"rule": rule}).fetchall()
+        self, rule: str, version: str, *, kind: str, message: str, event: Any, times: int
+    ) -> None:
+        self._errors.put(rule, version, kind=kind, message=message, event=event, times=times)
+        self._errors.delete_oldest(rule, retained=_MAX_ERRORS_PER_RULE)
 
     def resume(self, rules: Sequence[str]) -> list[str]:
         """End the quarantine of rules, which continue where they stopped. Returns their names."""
         with self._connection.transaction():
-            rows = self._connection.execute(_QUERIES["resume"], {"rules": list(rules)}).fetchall()
-            if rows:
-                self._connection.execute(_QUERIES["bump"])
-        return sorted(row[0] for row in rows)
+            resumed = self._deployments.resume(rules)
+            if resumed:
+                self._rules.raise_revision()
+        return sorted(resumed)
 
     def refuse(self, rule: str, version: str, reason: str) -> None:
         """Quarantine a rule that the rule gate rejected, until it is admitted or resumed."""
-        values = {"rule": rule, "version": version, "error": sql.replace_nul(reason[:2000])}
-        self._connection.execute(_QUERIES["refuse"], values)
-
-    def admit(self, admitted: Mapping[str, str]) -> set[str]:
-        """End the quarantine of rejected rules whose versions pass now. Returns their names."""
-        values = {"rules": list(admitted), "versions": list(admitted.values())}
-        return {row[0] for row in self._connection.execute(_QUERIES["lift"], values)}
-
-    # Rule files of the workspace
-
-    def rule_files_state(self) -> RuleFilesState:
-        """The state of the rule files."""
-        with self._connection.cursor(row_factory=class_row(RuleFilesState)) as cursor:
-            state = cursor.execute(_QUERIES["rule_files"]).fetchone()
-        assert state is not None
-        return state
-
-    def request_reload(self) -> int:
-        """Ask the live process to read the rule files. Returns the number of the request."""
-        row = self._connection.execute(_QUERIES["ask_reload"]).fetchone()
-        assert row is not None
-        return int(row[0])
+        self._deployments.refuse(rule, version, reason[:_MAX_ERROR_LENGTH])
 
     def reload_problems(self, request: int) -> list[str] | None:
         """The problems of the rule files after a request, or None if it was not served yet."""
-        state = self.rule_files_state()
+        state = sql.RuleFileGateway(self._connection).get_state()
         if state.answered < request:
             return None
         return state.problems or []
-
-    def begin_check(self, digest: str) -> int:
-        """Record the start of a check. Returns how many checks of these files never ended."""
-        row = self._connection.execute(_QUERIES["begin_look"], {"digest": digest}).fetchone()
-        assert row is not None
-        return int(row[0])
-
-    def record_check(self, request: int, digest: str, problems: list[str] | None) -> None:
-        """Record the result of a check, which serves all requests up to `request`."""
-        stored_problems = None
-        if problems is not None:
-            stored_problems = Jsonb(problems)
-        values = {"asked": request, "digest": digest, "problems": stored_problems}
-        self._connection.execute(_QUERIES["looked"], values)
 
 
 def _applied_versions(definitions: Iterable[Definition]) -> dict[str, AppliedVersion]:

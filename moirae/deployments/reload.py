@@ -7,12 +7,11 @@ import hashlib
 import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import structlog
-from psycopg import Connection
 from pyspark.sql import SparkSession
 
+import sql
 from moirae.config import Settings
 from moirae.deployments.check import check_rule_files, select_rule_files
 from moirae.deployments.plan import DeploymentStep
@@ -51,13 +50,14 @@ class RuleFileLoader:
         self,
         spark: SparkSession,
         settings: Settings,
-        connection: Connection[Any],
+        connection: sql.Connection,
         admission: RuleAdmission | None = None,
     ) -> None:
         """`admission`: the rules that passed the gate in this process."""
         self._spark = spark
         self._settings = settings
         self._registry = RuleRegistry(connection)
+        self._rule_files = sql.RuleFileGateway(connection)
         self._admission = admission or RuleAdmission(spark, settings)
 
     def apply(self) -> list[DeploymentStep]:
@@ -66,9 +66,9 @@ class RuleFileLoader:
         Raises `MoiraeError` if any is invalid: then no rule changes, and the reason is stored.
         Files whose check itself fails are rejected too: another check would fail again.
         """
-        request = self._registry.rule_files_state().asked
+        request = self._rule_files.get_state().asked
         digest = compute_digest(self._settings.find_rule_files())
-        crashes = self._registry.begin_check(digest)
+        crashes = self._rule_files.begin_check(digest)
         try:
             if crashes >= _MAX_CRASHES:
                 raise MoiraeError(
@@ -77,7 +77,7 @@ class RuleFileLoader:
                 )
             definitions, warnings = self._check()
         except MoiraeError as error:
-            self._registry.record_check(request, digest, _problem_texts(error))
+            self._rule_files.record_check(request, digest, _problem_texts(error))
             raise
         for problem in warnings:
             _LOG.warning("rule file has a warning", action="rules_warning", problem=str(problem))
@@ -85,7 +85,7 @@ class RuleFileLoader:
         steps = self._registry.apply(definitions)
         for step in steps:
             _LOG.info("rule applied", action=f"rule_{step.action}", rule=step.rule)
-        self._registry.record_check(request, digest, None)
+        self._rule_files.record_check(request, digest, None)
         return steps
 
     def _check(self) -> tuple[list[Definition], list[Problem]]:
@@ -101,7 +101,7 @@ class RuleFileLoader:
 
     def is_check_due(self, files_changed: bool) -> bool:
         """Whether a reload was requested, or the files differ from those checked last."""
-        state = self._registry.rule_files_state()
+        state = self._rule_files.get_state()
         if state.asked > state.answered:
             return True
         if not files_changed:

@@ -18,10 +18,10 @@ from typing import Any, TypeVar
 
 import psutil
 import structlog
-from psycopg import Connection
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.spark import jvm_process
 from archiver.times import from_micros
 from moirae.alerts import EventRow
@@ -65,9 +65,7 @@ class Guard:
     failure count.
     """
 
-    def __init__(
-        self, spark: SparkSession, settings: Settings, connection: Connection[Any]
-    ) -> None:
+    def __init__(self, spark: SparkSession, settings: Settings, connection: sql.Connection) -> None:
         self._spark = spark
         self._settings = settings
         self._limits = settings.limits

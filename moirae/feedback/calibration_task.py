@@ -2,13 +2,9 @@
 
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
 
 import structlog
 from apscheduler.schedulers.background import BackgroundScheduler
-from psycopg import Connection
-from psycopg import Error as DatabaseError
-from psycopg.types.json import Jsonb
 
 import sql
 from archiver.storage import StorageRoot
@@ -17,26 +13,24 @@ from moirae.feedback.workspace import load_judged_corpora
 from recall.relevance import fit_calibration
 
 _LOG = structlog.get_logger()
-_QUERIES = sql.load("judgements")
 
 _CHECK_INTERVAL = 60  # seconds between two checks for new feedback
 
 
-def calibrate(connection: Connection[Any], storage: StorageRoot) -> int:
+def calibrate(connection: sql.Connection, storage: StorageRoot) -> int:
     """Fit and store a model for each similarity recall; return how many models there are.
 
     A recall with too little feedback has none; a stored one is deleted.
     """
+    gateway = sql.CalibrationGateway(connection)
     fitted = 0
     for definition, name, corpus in load_judged_corpora(connection, storage):
-        values = {"rule": definition.name, "version": definition.version, "recall": name}
         model = fit_calibration(build_training_cases(corpus))
         if model is None:
-            connection.execute(_QUERIES["drop_calibration"], values)
+            gateway.delete(definition.name, definition.version, name)
         else:
             fitted += 1
-            stored = {**values, "model": Jsonb(model.to_json())}
-            connection.execute(_QUERIES["put_calibration"], stored)
+            gateway.put(definition.name, definition.version, name, model.to_json())
     return fitted
 
 
@@ -46,11 +40,11 @@ class CalibrationTask:
     `connect`: opens a connection in autocommit mode, for this task alone.
     """
 
-    def __init__(self, connect: Callable[[], Connection[Any]], storage: StorageRoot) -> None:
+    def __init__(self, connect: Callable[[], sql.Connection], storage: StorageRoot) -> None:
         self._connect = connect
         self._storage = storage
-        # The amount and the newest time of the feedback at the last run.
-        self._last_basis: tuple[Any, ...] = ()
+        # The feedback at the last run.
+        self._last_feedback: sql.FeedbackStateRow | None = None
         self._scheduler = BackgroundScheduler(timezone="UTC")
         self._scheduler.add_job(
             self._run_once, "interval", seconds=_CHECK_INTERVAL, max_instances=1, coalesce=True
@@ -64,11 +58,11 @@ class CalibrationTask:
     def _run_once(self) -> None:
         try:
             with closing(self._connect()) as connection:
-                basis = tuple(connection.execute(_QUERIES["basis"]).fetchone() or ())
-                if basis != self._last_basis:
+                feedback = sql.JudgementGateway(connection).get_feedback_state()
+                if feedback != self._last_feedback:
                     fitted = calibrate(connection, self._storage)
-                    self._last_basis = basis
+                    self._last_feedback = feedback
                     _LOG.info("calibrations updated", action="calibrations_updated", recalls=fitted)
-        except DatabaseError as error:
+        except sql.DatabaseError as error:
             reason = str(error).strip()
             _LOG.warning("calibration failed", action="calibration_failed", error=reason)

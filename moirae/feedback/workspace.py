@@ -1,13 +1,8 @@
 """The feedback of a workspace: judgements in the database, and judged corpora."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
-from uuid import UUID
 
 import orjson
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable
@@ -21,31 +16,25 @@ from moirae.rules import Definition, SimilarRecall
 from recall.relevance import AlertContext
 from recall.similarity import count_terms
 
-_QUERIES = sql.load("judgements")
-_CONTEXT_QUERIES = sql.load("contexts")
 
-
-def record_judgement(connection: Connection[Any], judgement: Judgement) -> None:
+def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
     """Store a judgement; it replaces an earlier one of the same two events.
 
     Raises `UsageError` if they are not two events of the same rule.
     """
-    rules = _load_rules_of(connection, judgement.eid)
-    past_rules = _load_rules_of(connection, judgement.past_eid)
+    gateway = sql.JudgementGateway(connection)
+    rules = gateway.list_rules_of_event(judgement.eid)
+    past_rules = gateway.list_rules_of_event(judgement.past_eid)
     if judgement.eid == judgement.past_eid or not rules & past_rules:
         raise UsageError(
             f"{judgement.past_eid} is not a past event of the rule of {judgement.eid}:"
             " use an event that `moirae similar` shows"
         )
-    connection.execute(_QUERIES["judge"], asdict(judgement))
-
-
-def _load_rules_of(connection: Connection[Any], eid: UUID) -> set[str]:
-    return {name for (name,) in connection.execute(_QUERIES["rule_of"], {"eid": eid})}
+    gateway.put(judgement.eid, judgement.past_eid, helps=judgement.helps, author=judgement.author)
 
 
 def load_judged_corpora(
-    connection: Connection[Any], storage: StorageRoot, rule: str | None = None
+    connection: sql.Connection, storage: StorageRoot, rule: str | None = None
 ) -> Iterator[tuple[Definition, str, JudgedCorpus]]:
     """For each similarity recall of the applied rules: definition, recall name, judged corpus.
 
@@ -65,7 +54,7 @@ def _matches_name(definition: Definition, rule: str) -> bool:
 
 
 def _load_judged_corpus(
-    connection: Connection[Any],
+    connection: sql.Connection,
     storage: StorageRoot,
     definition: Definition,
     name: str,
@@ -75,30 +64,28 @@ def _load_judged_corpus(
     contexts = question.contexts or tuple(definition.rule.spec.context)
     alerts = []
     kinds = {}
-    version = {"rule": definition.name, "version": definition.version}
-    with connection.cursor(row_factory=dict_row) as cursor:
-        for row in cursor.execute(_QUERIES["corpus"], version):
-            alert = AlertContext(
-                event_id=row["eid"],
-                event_type=definition.name,
-                ts=row["ts"],
-                term_counts=count_terms(row["contexts"], contexts),
-                location=row["fingerprint"],
-            )
-            alerts.append(alert)
-            if row["tag"] is not None:
-                kinds[row["eid"]] = row["tag"]
+    gateway = sql.JudgementGateway(connection)
+    for row in gateway.list_tagged_corpus(definition.name, definition.version):
+        alert = AlertContext(
+            event_id=row.eid,
+            event_type=definition.name,
+            ts=row.ts,
+            term_counts=count_terms(row.contexts, contexts),
+            location=row.fingerprint,
+        )
+        alerts.append(alert)
+        if row.tag is not None:
+            kinds[row.eid] = row.tag
     # The database deletes expired events without feedback. Their archived contexts still count.
-    (forgotten,) = connection.execute(_CONTEXT_QUERIES["forgotten"]).fetchone() or (0,)
-    if forgotten:
+    if sql.CorpusGateway(connection).deleted_to():
         event_ids = {alert.event_id for alert in alerts}
         for alert in _read_archived_alerts(storage, definition, contexts):
             if alert.event_id not in event_ids:
                 alerts.append(alert)
         alerts.sort(key=lambda alert: (alert.ts, alert.event_id))
     judgements = {}
-    for eid, past_eid, helps in connection.execute(_QUERIES["said"], {"rule": definition.name}):
-        judgements[eid, past_eid] = helps
+    for judgement in gateway.list_of_rule(definition.name):
+        judgements[judgement.eid, judgement.past_eid] = judgement.helps
     return JudgedCorpus(
         name=f"{definition.name} {name}",
         alerts=alerts,

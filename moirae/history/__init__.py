@@ -6,7 +6,6 @@ from moirae.history.finder import PastFinder, RelationVersions
 from moirae.history.plan import event_overlap, undecided_duration
 from moirae.history.progress import (
     format_progress,
-    list_derived_progress,
     list_index_progress,
     list_view_progress,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "RelationVersions",
     "event_overlap",
     "format_progress",
-    "list_derived_progress",
     "list_index_progress",
     "list_view_progress",
     "select_archived_streams",

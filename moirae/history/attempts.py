@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-import psycopg
+import sql
 
 
 class Attempts:
@@ -39,5 +39,5 @@ class Attempts:
             self.is_shut_down = True
             undo, self._undo = self._undo, None
             if undo is not None:
-                with suppress(psycopg.Error):  # then it counts
+                with suppress(sql.DatabaseError):  # then it counts
                     undo()

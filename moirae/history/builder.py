@@ -9,15 +9,14 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import structlog
-from psycopg import Connection
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamSchema
 from archiver.ingest import Catalog
@@ -86,14 +85,16 @@ class HistoryBuilder:
 
     def __init__(
         self,
-        planning_connection: Connection[Any],
-        execution_connection: Connection[Any],
+        planning_connection: sql.Connection,
+        execution_connection: sql.Connection,
         root: StorageRoot,
         schemas: Iterable[StreamSchema],
         relations: RelationVersions,
     ) -> None:
         self._planning = ViewStore(planning_connection)
         self._registry = RuleRegistry(planning_connection)
+        self._rules = sql.RuleGateway(planning_connection)
+        self._deployments = sql.DeploymentGateway(planning_connection)
         self._catalog = Catalog(planning_connection)
         self._execution = ViewStore(execution_connection)
         self._execution_catalog = Catalog(execution_connection)
@@ -203,7 +204,10 @@ class HistoryBuilder:
 
     def _refresh_versions(self, now: float) -> None:
         self._last_refresh = now
-        deployed, revision = self._planning.deployed_versions(), self._registry.revision()
+        deployed: dict[tuple[str, str], tuple[int, int]] = {}
+        for row in self._deployments.list_with_past():
+            deployed[row.rule, row.version] = (row.live_from, row.corpus_from)
+        revision = self._rules.revision()
         if (deployed, revision) == self._last_deployed:
             return
         self._last_deployed, self._versions = (deployed, revision), {}

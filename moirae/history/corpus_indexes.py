@@ -8,10 +8,8 @@ damaged index is written again.
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
-from psycopg import Connection
 
 import sql
 from archiver.chunks import Chunk
@@ -21,7 +19,6 @@ from moirae.rules import Definition, SimilarRecall
 from recall.corpora import Corpora, CorpusKey, build_corpus_key
 
 _LOG = structlog.get_logger()
-_QUERIES = sql.load("contexts")
 
 _MIN_WRITE_INTERVAL = 1.0  # seconds between two writes of a corpus
 _WRITE_INTERVAL_FACTOR = 10.0  # the interval is at least this multiple of the time of a write
@@ -57,11 +54,12 @@ class IndexBuilder:
 
     def __init__(
         self,
-        planning_connection: Connection[Any],
-        execution_connection: Connection[Any],
+        planning_connection: sql.Connection,
+        execution_connection: sql.Connection,
         root: StorageRoot,
     ) -> None:
         self._planning = planning_connection
+        self._corpus_gateway = sql.CorpusGateway(planning_connection)
         self._execution = execution_connection
         self._root = root
         # When each corpus may be written again. Corpora not listed have not been checked yet.
@@ -84,14 +82,13 @@ class IndexBuilder:
             if now < self._next_writes.get(key, now):
                 all_checked = False
                 continue
-            values = {
-                "rule": key.rule,
-                "version": key.version,
-                "before": from_micros(end),
-                "number": corpora.saved_number(key) or 0,
-            }
-            row = self._planning.execute(_QUERIES["not_in"], values).fetchone()
-            if key not in self._next_writes or (row is not None and row[0]):
+            is_outdated = self._corpus_gateway.has_later(
+                key.rule,
+                key.version,
+                number=corpora.saved_number(key) or 0,
+                before=from_micros(end),
+            )
+            if is_outdated or key not in self._next_writes:
                 return IndexTask(key)
         if all_checked:
             self._complete_until, self._next_check = end, now + _POLL_INTERVAL

@@ -7,13 +7,12 @@ its input. Archived streams that no rule needs are removed.
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 from deltalake.exceptions import DeltaError
-from psycopg import Connection
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -42,7 +41,6 @@ from recall.query import (
 )
 
 _LOG = structlog.get_logger()
-_QUERIES = sql.load("streams")
 
 # Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
@@ -123,15 +121,15 @@ class DerivedStreamBuilder:
 
     def __init__(
         self,
-        planning_connection: Connection[Any],
-        execution_connection: Connection[Any],
+        planning_connection: sql.Connection,
+        execution_connection: sql.Connection,
         root: StorageRoot,
         reader: Reader,
         relations: RelationVersions,
         attempts: Attempts | None = None,
     ) -> None:
-        self._planning = planning_connection
-        self._execution = execution_connection
+        self._planning = sql.DerivedChunkGateway(planning_connection)
+        self._execution = sql.DerivedChunkGateway(execution_connection)
         self._root = root
         self._reader = reader
         self._relations = relations
@@ -148,9 +146,10 @@ class DerivedStreamBuilder:
     ) -> DerivedStreamTask | None:
         """The next chunk to archive."""
         for stream in streams:
-            values = {"stream": stream.name, "version": stream.version}
-            rows = self._planning.execute(_QUERIES["known"], values)
-            finished = {chunk for chunk, done, attempts in rows if done or attempts >= MAX_ATTEMPTS}
+            finished: set[int] = set()
+            for row in self._planning.list_of_version(stream.name, stream.version):
+                if row.is_archived or row.tries >= MAX_ATTEMPTS:
+                    finished.add(row.chunk)
             task = next_stream_task(stream, chunks, watermarks, finished)
             if task is not None:
                 return task
@@ -172,14 +171,14 @@ class DerivedStreamBuilder:
 
     def _remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
         needed = {(stream.name, stream.version) for stream in streams}
-        for name, version in self._planning.execute(_QUERIES["versions"]).fetchall():
-            if (name, version) not in needed:
+        for row in self._planning.list_versions():
+            if (row.stream, row.version) not in needed:
                 # Touched first: after a crash both are repeated, with a new grace period.
                 as_storage(
-                    derived_tables.version_root(self._root, version) / "streams" / name
+                    derived_tables.version_root(self._root, row.version) / "streams" / row.stream
                 ).touch()
-                self._planning.execute(_QUERIES["forget"], {"stream": name, "version": version})
-                _LOG.info("derived stream removed", action="derived_removed", stream=name)
+                self._planning.delete_version(row.stream, row.version)
+                _LOG.info("derived stream removed", action="derived_removed", stream=row.stream)
         if time.monotonic() - self._last_cleanup < _CLEANUP_INTERVAL:
             return
         self._last_cleanup = time.monotonic()
@@ -195,9 +194,8 @@ class DerivedStreamBuilder:
         if now - self._last_vacuum < _CLEANUP_INTERVAL:
             return
         self._last_vacuum = now
-        rows = self._planning.execute(_QUERIES["kept"], {"grace": _DELETION_GRACE})
-        retained = [chunk for (chunk,) in rows]
-        self._planning.execute(_QUERIES["forget_chunks"], {"kept": retained})
+        retained = self._planning.list_retained_chunks(_DELETION_GRACE)
+        self._planning.delete_except(retained)
         tables: list[StreamTable] = []
         try:
             for stream in streams:
@@ -216,23 +214,21 @@ class DerivedStreamBuilder:
 
     def execute(self, task: DerivedStreamTask, spark: SparkSession) -> None:
         """Archive a chunk of a stream unless that is done. Errors are stored with the chunk."""
-        values = {"stream": task.stream.name, "version": task.stream.version, "chunk": task.chunk}
-        for chunk, done, _ in self._execution.execute(_QUERIES["known"], values):
-            if chunk == task.chunk and done:
+        chunk_key = task.stream.name, task.stream.version, task.chunk
+        for row in self._execution.list_of_version(task.stream.name, task.stream.version):
+            if row.chunk == task.chunk and row.is_archived:
                 return
         is_started = self._attempts.begin(
-            lambda: self._execution.execute(_QUERIES["begin"], values),
-            lambda: self._planning.execute(_QUERIES["untried"], values),
+            partial(self._execution.begin_attempt, *chunk_key),
+            partial(self._planning.undo_attempt, *chunk_key),
         )
         if is_started:
             try:
-                self._attempt(task, spark, values)
+                self._attempt(task, spark)
             finally:
                 self._attempts.finish()
 
-    def _attempt(
-        self, task: DerivedStreamTask, spark: SparkSession, values: Mapping[str, Any]
-    ) -> None:
+    def _attempt(self, task: DerivedStreamTask, spark: SparkSession) -> None:
         started_at = time.monotonic()
         stream = task.stream
         try:
@@ -254,8 +250,9 @@ class DerivedStreamBuilder:
             if self._attempts.is_shut_down:
                 return
             message = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            error_text = sql.replace_nul(message[:_MAX_ERROR_LENGTH])
-            self._execution.execute(_QUERIES["failed"], {**values, "error": error_text})
+            self._execution.set_error(
+                stream.name, stream.version, task.chunk, error=message[:_MAX_ERROR_LENGTH]
+            )
             _LOG.error(
                 "derived stream not archived",
                 action="derived_failed",
@@ -263,8 +260,13 @@ class DerivedStreamBuilder:
                 error=message,
             )
             return
-        result = {"rows": len(rows), "seconds": time.monotonic() - started_at}
-        self._execution.execute(_QUERIES["done"], {**values, **result})
+        self._execution.complete(
+            stream.name,
+            stream.version,
+            task.chunk,
+            row_count=len(rows),
+            seconds=time.monotonic() - started_at,
+        )
 
     def _compute_rows(self, task: DerivedStreamTask, spark: SparkSession) -> pa.Table:
         stream, stream_rows = task.stream, ArchivedStreamRows(spark, self._reader)

@@ -2,60 +2,56 @@
 
 from typing import Any
 
-from psycopg import Connection
-from psycopg.rows import dict_row
-
 import sql
 from archiver.ingest import Catalog
 from archiver.storage import StorageRoot
-from archiver.times import from_micros
+from archiver.times import optional_datetime
 from moirae.deployments import RuleRegistry
 from moirae.history.corpus_indexes import closed_until, corpora_of_rules
 from recall.corpora import Corpora
 
 
-def list_view_progress(connection: Connection[Any]) -> dict[str, dict[str, Any]]:
+def list_view_progress(connection: sql.Connection) -> dict[str, dict[str, Any]]:
     """The progress of the views of each rule.
 
     `chunks`: numbers of chunks, found and failed, by chunk state. `events`, `corpus`: events found,
     and those of them in the corpus. `seconds`: time spent. `error`: the last error, or None.
     """
     progress: dict[str, dict[str, Any]] = {}
-    with connection.cursor(row_factory=dict_row) as cursor:
-        for row in cursor.execute(sql.load("views")["progress"]):
-            empty = {"chunks": {}, "events": 0, "corpus": 0, "seconds": 0.0, "error": None}
-            rule = progress.setdefault(row["rule"], empty)
-            counts = {name: row[name] for name in ("chunks", "found", "failed")}
-            rule["chunks"][row["state"]] = counts
-            for name in ("events", "corpus", "seconds"):
-                rule[name] += row[name]
-            rule["error"] = rule["error"] or row["error"]
+    for row in sql.ViewGateway(connection).list_progress():
+        empty = {"chunks": {}, "events": 0, "corpus": 0, "seconds": 0.0, "error": None}
+        rule = progress.setdefault(row.rule, empty)
+        rule["chunks"][row.state] = {
+            "chunks": row.chunks,
+            "found": row.found,
+            "failed": row.failed,
+        }
+        rule["events"] += row.events
+        rule["corpus"] += row.corpus
+        rule["seconds"] += row.seconds
+        rule["error"] = rule["error"] or row.error
     return progress
 
 
-def list_derived_progress(connection: Connection[Any]) -> list[dict[str, Any]]:
-    """The chunks, rows and last error of each archived derived stream."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(sql.load("streams")["progress"]).fetchall()
-
-
-def list_index_progress(connection: Connection[Any], root: StorageRoot) -> list[dict[str, Any]]:
+def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[dict[str, Any]]:
     """For each corpus of desired rules: events of closed chunks, and how many the index holds."""
     end = closed_until(Catalog(connection).chunks())
-    query = sql.load("contexts")["in_index"]
+    gateway = sql.CorpusGateway(connection)
     progress: list[dict[str, Any]] = []
     for key in corpora_of_rules(RuleRegistry(connection).desired_rules()):
-        values = {
-            "rule": key.rule,
-            "version": key.version,
-            "before": end and from_micros(end),
-            "number": Corpora(connection, root).saved_number(key) or 0,
-        }
-        row = connection.execute(query, values).fetchone()
-        assert row is not None
-        events, written = row
+        counts = gateway.count_indexed(
+            key.rule,
+            key.version,
+            number=Corpora(connection, root).saved_number(key) or 0,
+            before=optional_datetime(end),
+        )
         progress.append(
-            {"rule": key.rule, "contexts": key.contexts, "events": events, "written": written}
+            {
+                "rule": key.rule,
+                "contexts": key.contexts,
+                "events": counts.events,
+                "written": counts.indexed,
+            }
         )
     return progress
 

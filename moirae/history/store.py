@@ -8,17 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 from uuid import UUID
 
-from psycopg import Connection
-from psycopg.types.json import Jsonb
-
 import sql
 from archiver.times import from_micros, optional_datetime
 from moirae.alerts import AlertingRule, Event, describe_alert, make_event_row
 from moirae.evaluation import EventContexts
 from moirae.history.plan import DecidedPast, PastAlert, View, ViewTask
-
-_QUERIES = sql.load("views")
-_NUMBERING_LOCK_QUERY = sql.load("contexts")["in_turn"]
 
 # Rows in one transaction. Numbering takes a lock that blocks the live process.
 _BATCH_ROWS = 500
@@ -30,39 +24,34 @@ Row = TypeVar("Row")
 class ViewStore:
     """The views of all rules, on one connection."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
-
-    def deployed_versions(self) -> dict[tuple[str, str], tuple[int, int]]:
-        """`live_from` and `corpus_from` (microseconds) of running versions with a past."""
-        rows = self._connection.execute(_QUERIES["deployed"])
-        return {(rule, version): (live, corpus) for rule, version, live, corpus in rows}
+        self._views = sql.ViewGateway(connection)
+        self._contexts = sql.ContextGateway(connection)
+        self._corpora = sql.CorpusGateway(connection)
 
     def views(self, rule: str, version: str) -> dict[int, View]:
         """The views of a version, by chunk."""
-        rows = self._connection.execute(_QUERIES["views"], {"rule": rule, "version": version})
-        return {chunk: View(until, attempts) for _, _, chunk, until, attempts in rows}
+        rows = self._views.list_of_version(rule, version)
+        return {row.chunk: View(row.upto, row.tries) for row in rows}
 
     def count_attempt(self, task: ViewTask) -> None:
         """Record the start of an attempt."""
-        values = {**_task_values(task), "asked": task.is_requested}
-        self._connection.execute(_QUERIES["begin"], values)
+        self._views.begin_attempt(*_view_key(task), requested=task.is_requested)
 
     def undo_attempt(self, task: ViewTask) -> None:
         """Remove the record of an attempt that an orderly shutdown interrupted."""
-        self._connection.execute(_QUERIES["untried"], _task_values(task))
+        self._views.undo_attempt(*_view_key(task))
 
     def record_failure(self, task: ViewTask, error: str) -> None:
         """Record the error of a failed attempt."""
-        values = {**_task_values(task), "error": sql.replace_nul(error[:_MAX_ERROR_LENGTH])}
-        self._connection.execute(_QUERIES["failed"], values)
+        self._views.set_error(*_view_key(task), error=error[:_MAX_ERROR_LENGTH])
 
     def events_without_context(self, task: ViewTask, events: Sequence[Event]) -> list[Event]:
         """The events that have no settled context."""
-        values = {**_task_values(task), "eids": [event.eid for event in events]}
-        rows = self._connection.execute(_QUERIES["known_contexts"], values)
-        event_ids = {row[0] for row in rows}
-        return [event for event in events if event.eid not in event_ids]
+        eids = [event.eid for event in events]
+        settled_ids = self._contexts.list_settled_ids(task.rule, task.version, eids)
+        return [event for event in events if event.eid not in settled_ids]
 
     def put_events(self, alerting_rule: AlertingRule, past: DecidedPast) -> None:
         """Store the events and alerts of a range."""
@@ -70,13 +59,13 @@ class ViewStore:
             rows = [
                 make_event_row(alerting_rule, event, settled=True).parameters() for event in events
             ]
-            with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.execute(_NUMBERING_LOCK_QUERY)
-                cursor.executemany(_QUERIES["put_event"], rows)
+            with self._connection.transaction():
+                self._corpora.lock_numbering()
+                self._views.insert_events(rows)
         for alerts in _split_batches(past.alerts):
             rows = [_alert_values(alerting_rule, alert) for alert in alerts]
-            with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.executemany(_QUERIES["put_alert"], rows)
+            with self._connection.transaction():
+                self._views.insert_alerts(rows)
 
     def put_contexts(
         self,
@@ -86,21 +75,30 @@ class ViewStore:
     ) -> None:
         """Store the contexts of events."""
         for batch in _split_batches(events):
-            rows: list[dict[str, Any]] = []
+            rows: list[sql.NewContextRow] = []
             for event in batch:
-                columns = _context_columns(contexts_by_event[event.eid])
-                event_values = {"eid": event.eid, "ts": from_micros(event.ts)}
-                rows.append({**_task_values(task), **event_values, **columns})
-            with self._connection.transaction(), self._connection.cursor() as cursor:
-                cursor.executemany(_QUERIES["put_context"], rows)
+                contexts = contexts_by_event[event.eid]
+                row = sql.NewContextRow(
+                    rule=task.rule,
+                    version=task.version,
+                    eid=event.eid,
+                    ts=from_micros(event.ts),
+                    contexts=contexts.contexts,
+                    surroundings=contexts.surroundings,
+                    cut=contexts.truncated,
+                    settled=True,
+                )
+                rows.append(row)
+            with self._connection.transaction():
+                self._views.insert_contexts(rows)
 
     def enter_corpus(self, task: ViewTask, events: Sequence[Event]) -> None:
         """Number the events of the corpus, in their order."""
         for batch in _split_batches(events):
             with self._connection.transaction():
-                self._connection.execute(_NUMBERING_LOCK_QUERY)
-                values = {**_task_values(task), "eids": [event.eid for event in batch]}
-                self._connection.execute(_QUERIES["enter_corpus"], values)
+                self._corpora.lock_numbering()
+                eids = [event.eid for event in batch]
+                self._corpora.add_past(task.rule, task.version, eids)
 
     def mark_complete(
         self, task: ViewTask, chunk_from: int | None, keep: int, seconds: float
@@ -109,39 +107,29 @@ class ViewStore:
 
         `keep`: `keep_firing_for` in microseconds; `seconds`: the time the computation took.
         """
-        borders = {
-            "low": optional_datetime(task.low),
-            "high": from_micros(min(task.high, task.live_from)),
-            "live_from": from_micros(task.live_from),
-            "keep": keep / 1e6,
-        }
         with self._connection.transaction():
-            self._connection.execute(_QUERIES["grow"], {**_task_values(task), **borders})
-            end = {
-                "from": optional_datetime(chunk_from),
-                "upto": from_micros(task.high),
-                "seconds": seconds,
-            }
-            self._connection.execute(_QUERIES["done"], {**_task_values(task), **end})
+            self._views.extend_alerts(
+                task.rule,
+                task.version,
+                low=optional_datetime(task.low),
+                high=from_micros(min(task.high, task.live_from)),
+                live_from=from_micros(task.live_from),
+                keep_seconds=keep / 1e6,
+            )
+            self._views.complete(
+                *_view_key(task),
+                chunk_from=optional_datetime(chunk_from),
+                complete_until=from_micros(task.high),
+                seconds=seconds,
+            )
 
 
 def _split_batches(rows: Sequence[Row]) -> Iterator[Sequence[Row]]:
     return (rows[first : first + _BATCH_ROWS] for first in range(0, len(rows), _BATCH_ROWS))
 
 
-def _task_values(task: ViewTask) -> dict[str, Any]:
-    return {"rule": task.rule, "version": task.version, "chunk": task.chunk}
-
-
-def _context_columns(contexts: EventContexts) -> dict[str, Any]:
-    cut = None
-    if contexts.truncated:
-        cut = Jsonb(contexts.truncated)
-    return {
-        "contexts": Jsonb(sql.replace_nul(contexts.contexts)),
-        "surroundings": Jsonb(sql.replace_nul(contexts.surroundings)),
-        "cut": cut,
-    }
+def _view_key(task: ViewTask) -> tuple[str, str, int]:
+    return task.rule, task.version, task.chunk
 
 
 def _alert_values(alerting_rule: AlertingRule, alert: PastAlert) -> dict[str, Any]:

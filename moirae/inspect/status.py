@@ -15,8 +15,7 @@ from archiver.ingest import Catalog
 from archiver.storage import StorageRoot
 from archiver.times import optional_datetime
 from moirae.config import Settings
-from moirae.deployments import RuleRegistry
-from moirae.history import list_derived_progress, list_index_progress, list_view_progress
+from moirae.history import list_index_progress, list_view_progress
 from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, is_balanced, sum_accounting
 from moirae.runtime import DiskSpace, connect_database, list_processes, open_storage
 
@@ -32,8 +31,8 @@ def collect_status(
     docs/reference/status.md describes the fields. `storage`: the archive.
     """
     catalog = Catalog(connection)
-    registry = RuleRegistry(connection)
-    rule_files = registry.rule_files_state()
+    rule_files = sql.RuleFileGateway(connection).get_state()
+    rule_errors = sql.RuleErrorGateway(connection).list_newest()[:_MAX_RULE_ERRORS]
     counts = sql.AlertGateway(connection).count_by_state()
     queue = _fetch_row(connection, "recalls", "deferred")
     stream_counts = sql.UnitGateway(connection).sum_by_stream()
@@ -49,12 +48,12 @@ def collect_status(
             "answered": queue["with_answer"],
             "oldest_seconds": queue["longest"],
         },
-        "rules": list(map(vars, registry.deployments())),
-        "rule_errors": list(map(vars, registry.errors()[:_MAX_RULE_ERRORS])),
+        "rules": list(map(asdict, sql.DeploymentGateway(connection).list_active())),
+        "rule_errors": list(map(asdict, rule_errors)),
         "history": list_view_progress(connection),
-        "derived": list_derived_progress(connection),
+        "derived": list(map(asdict, sql.DerivedChunkGateway(connection).list_progress())),
         "indexes": list_index_progress(connection, storage),
-        "truncated_contexts": _fetch_counts(connection, "contexts", "count_cut"),
+        "truncated_contexts": sql.ContextGateway(connection).count_truncated(),
         "relation_errors": list(map(asdict, sql.RelationGateway(connection).list_errors())),
         "rule_files": {
             "checked_at": rule_files.looked_at,

@@ -9,11 +9,10 @@ from contextlib import suppress
 from datetime import datetime
 from itertools import chain
 from operator import attrgetter
-from typing import Any
 
 import structlog
-from psycopg import Connection
 
+import sql
 from archiver.ingest import ArchiveWriter
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
@@ -39,7 +38,7 @@ class ActiveRules:
     def __init__(
         self,
         archive: ArchiveWriter,
-        connection: Connection[Any],
+        connection: sql.Connection,
         relations: Relations,
         admission: RuleAdmission,
         guard: Guard,
@@ -49,6 +48,8 @@ class ActiveRules:
         self._archive = archive
         self._connection = connection
         self._registry = RuleRegistry(connection)
+        self._rules = sql.RuleGateway(connection)
+        self._deployments = sql.DeploymentGateway(connection)
         self._relations = relations
         relations.forget_undeclared()
         self._admission = admission
@@ -109,7 +110,7 @@ class ActiveRules:
             frame = self._rows.to_frame(self._relations.table(name))
             frame.createOrReplaceTempView(f"relation_{name}")
             self._relation_names |= {name}
-        revision = self._registry.revision()
+        revision = self._rules.revision()
         if revision == self._revision:
             return []
         self.save_progress()
@@ -136,13 +137,15 @@ class ActiveRules:
             refusals[damaged_rule.rule] = damaged_rule.reason
             versions[damaged_rule.rule] = damaged_rule.version
         started: set[str] = set()
-        with self._registry.transaction():
-            deployed = {deployment.rule: deployment for deployment in self._registry.deployments()}
+        with self._connection.transaction():
+            deployed = {
+                deployment.rule: deployment for deployment in self._deployments.list_active()
+            }
             for rule, deployment in deployed.items():
                 if versions.get(rule) != deployment.version:
                     self._registry.stop_version(rule, deployment.version)
                 if rule not in versions:
-                    self._registry.end_alerts(rule)
+                    self._deployments.end_alerts(rule)
             for name, version in versions.items():
                 predecessor = deployed.get(name)
                 if predecessor is not None and predecessor.version == version:
@@ -163,7 +166,7 @@ class ActiveRules:
             valid_versions = versions.copy()
             for name in refusals:
                 valid_versions.pop(name, None)
-            started |= self._registry.admit(valid_versions)
+            started |= self._deployments.admit(valid_versions)
         for name in sorted(started - refusals.keys()):
             _LOG.info("rule started", action="rule_started", rule=name, version=versions[name])
         self._load_deployments(definitions)
@@ -184,7 +187,7 @@ class ActiveRules:
     def _load_deployments(self, definitions: Mapping[str, Definition]) -> None:
         active_rules: list[ActiveRule] = []
         groups: list[tuple[Sequence[ActiveRule], int | None]] = []
-        deployments = self._registry.deployments()
+        deployments = self._deployments.list_active()
         self._guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
         )

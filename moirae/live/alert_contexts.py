@@ -10,17 +10,11 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from psycopg import Connection
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
-
 import sql
 from archiver.times import from_micros
 from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
-
-_QUERIES = sql.load("contexts")
 
 _BATCH_EVENTS = 100  # events of a rule in one statement
 _MAX_ATTEMPTS = 3  # failed computations after which a context is empty for good
@@ -33,9 +27,11 @@ _EventKey = tuple[str, UUID]  # rule name, event ID
 class AlertContexts:
     """Computes and stores contexts, on the connection of the live process."""
 
-    def __init__(self, context_queries: ContextEvaluator, connection: Connection[Any]) -> None:
+    def __init__(self, context_queries: ContextEvaluator, connection: sql.Connection) -> None:
         self._context_queries = context_queries
         self._connection = connection
+        self._gateway = sql.ContextGateway(connection)
+        self._corpora = sql.CorpusGateway(connection)
         self._ledger = Ledger(connection)
         self._failed_attempts: dict[_EventKey, int] = {}
 
@@ -56,8 +52,12 @@ class AlertContexts:
         for rule in active_rules:
             if not self._context_queries.queries_of(rule):
                 continue
-            rows = self._select_events(
-                "wanted", rule, every=_recalls_every_event(rule), since=since
+            rows = self._gateway.list_missing(
+                rule.name,
+                rule.definition.version,
+                every_event=_recalls_every_event(rule),
+                since=since,
+                limit=_BATCH_EVENTS,
             )
             if not rows:
                 continue
@@ -67,8 +67,8 @@ class AlertContexts:
             if horizon is None:
                 continue
             for row in rows:
-                if row["settled"] and row["ts"] < horizon:
-                    settled_ids.add(row["eid"])
+                if row.settled and row.ts < horizon:
+                    settled_ids.add(row.eid)
         if not missing:
             return False
         contexts = self._context_queries.compute(missing)
@@ -82,13 +82,6 @@ class AlertContexts:
             lambda: self._store_computed(active_rules, missing, contexts, settled_ids)
         )
         return has_more
-
-    def _select_events(self, query: str, rule: ActiveRule, **values: Any) -> list[dict[str, Any]]:
-        """At most `_BATCH_EVENTS` rows of a query about the events of a rule."""
-        values |= _rule_values(rule)
-        values["limit"] = _BATCH_EVENTS
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(_QUERIES[query], values).fetchall()
 
     def _store_computed(
         self,
@@ -116,11 +109,16 @@ class AlertContexts:
             horizon = self._context_queries.context_horizon(rule, watermarks)
             if horizon is None:
                 continue
-            rows = self._select_events("unsettled", rule, before=from_micros(horizon))
+            rows = self._gateway.list_unsettled(
+                rule.name,
+                rule.definition.version,
+                before=from_micros(horizon),
+                limit=_BATCH_EVENTS,
+            )
             if rows:
                 candidates.append((rule, list(map(_to_event, rows))))
             for row in rows:
-                stored_contexts[rule.name, row["eid"]] = row["contexts"]
+                stored_contexts[rule.name, row.eid] = row.contexts
         contexts: dict[_EventKey, EventContexts] = {}
         if candidates:
             contexts = self._context_queries.compute(candidates)
@@ -150,14 +148,10 @@ class AlertContexts:
                 event_ids = [event.eid for event in events]
                 self._upsert_contexts(rule, events, contexts, event_ids)
                 # Recalls that need a context are requested for changed alerts only.
-                self._connection.execute(
-                    _QUERIES["touch"], {**_rule_values(rule), "eids": event_ids}
-                )
+                self._gateway.touch_alerts(rule.name, rule.definition.version, event_ids)
             if changed:
                 self._ledger.restart_comparisons(changed)
-            self._connection.execute(
-                _QUERIES["forget"], {"every": _rules_recalling_every_event(active_rules)}
-            )
+            self._gateway.delete_unneeded(_rules_recalling_every_event(active_rules))
             self._enter_corpus(active_rules)
 
     def _may_settle(
@@ -184,13 +178,11 @@ class AlertContexts:
 
     def _enter_corpus(self, active_rules: Sequence[ActiveRule]) -> None:
         """Add settled contexts to the corpus; restart comparisons of later events without them."""
-        self._connection.execute(_QUERIES["in_turn"])
+        self._corpora.lock_numbering()
         oldest_entries: dict[tuple[str, str], int] = {}
-        entries = self._connection.execute(
-            _QUERIES["enter_corpus"], {"every": _rules_recalling_every_event(active_rules)}
-        )
-        for rule, version, ts in entries:
-            oldest_entries[rule, version] = min(ts, oldest_entries.get((rule, version), ts))
+        for event in self._corpora.add_settled(_rules_recalling_every_event(active_rules)):
+            key = event.rule, event.version
+            oldest_entries[key] = min(event.ts, oldest_entries.get(key, event.ts))
         for (rule, version), oldest in oldest_entries.items():
             self._ledger.restart_incomplete_comparisons(rule, version, oldest)
 
@@ -219,27 +211,21 @@ class AlertContexts:
         contexts: Mapping[_EventKey, EventContexts],
         settled_ids: Collection[UUID],
     ) -> None:
-        rows: list[dict[str, Any]] = []
+        rows: list[sql.NewContextRow] = []
         for event in events:
             event_contexts = contexts[rule.name, event.eid]
-            row = {
-                **_rule_values(rule),
-                "eid": event.eid,
-                "ts": from_micros(event.ts),
-                "contexts": Jsonb(sql.replace_nul(event_contexts.contexts)),
-                "surroundings": Jsonb(sql.replace_nul(event_contexts.surroundings)),
-                "cut": None,
-                "settled": event.eid in settled_ids,
-            }
-            if event_contexts.truncated:
-                row["cut"] = Jsonb(event_contexts.truncated)
+            row = sql.NewContextRow(
+                rule=rule.name,
+                version=rule.definition.version,
+                eid=event.eid,
+                ts=from_micros(event.ts),
+                contexts=event_contexts.contexts,
+                surroundings=event_contexts.surroundings,
+                cut=event_contexts.truncated,
+                settled=event.eid in settled_ids,
+            )
             rows.append(row)
-        with self._connection.cursor() as cursor:
-            cursor.executemany(_QUERIES["put"], rows)
-
-
-def _rule_values(rule: ActiveRule) -> dict[str, Any]:
-    return {"rule": rule.name, "version": rule.definition.version}
+        self._gateway.put(rows)
 
 
 def _recalls_every_event(rule: ActiveRule) -> bool:
@@ -250,5 +236,5 @@ def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str
     return [rule.name for rule in filter(_recalls_every_event, active_rules)]
 
 
-def _to_event(row: Mapping[str, Any]) -> RecallEvent:
-    return RecallEvent(row["eid"], row["ts"], row["key"], row["attributes"])
+def _to_event(row: sql.MissingContextRow | sql.UnsettledContextRow) -> RecallEvent:
+    return RecallEvent(row.eid, row.ts, row.key, row.attributes)

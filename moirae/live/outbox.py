@@ -6,15 +6,13 @@ their chunk is closed.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any
 
 import orjson
 import pyarrow as pa
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from archiver.chunks import Chunk, locate
@@ -23,10 +21,9 @@ from archiver.errors import CommitConflict
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
 
-_QUERIES = sql.load("outbox")
-_NUMBERING_LOCK_QUERY = sql.load("contexts")["in_turn"]
-
 _BATCH_ROWS = 50_000  # rows in one commit
+
+_Row = sql.OutboxEventRow | sql.OutboxContextRow
 
 
 class Outbox:
@@ -35,11 +32,16 @@ class Outbox:
     `last_sequence`: the sequence number up to which rows are archived.
     """
 
-    def __init__(self, connection: Connection[Any], storage: StorageRoot, spec: TableSpec) -> None:
+    def __init__(self, connection: sql.Connection, storage: StorageRoot, spec: TableSpec) -> None:
         self._connection = connection
         name, self._columns = spec
-        self._rows_query = _QUERIES[f"{name}_after"]
-        self._pending_query = _QUERIES[f"{name}_waiting"]
+        self._corpora = sql.CorpusGateway(connection)
+        gateway = sql.OutboxGateway(connection)
+        self._list_rows: Callable[[int, int], Sequence[_Row]] = gateway.list_events
+        self._count_pending = gateway.count_events
+        if name == CONTEXTS.name:
+            self._list_rows = gateway.list_contexts
+            self._count_pending = gateway.count_contexts
         self._table = SequencedTable(storage, spec)
         self.last_sequence = self._table.last_number()
         self._flushed_at = -math.inf
@@ -54,11 +56,8 @@ class Outbox:
         ends = [chunk.to_ts for chunk in closed_chunks if chunk.to_ts is not None]
         if ends:
             closed = from_micros(max(ends))
-        values = {"seq": self.last_sequence, "limit": COMMIT_ROWS, "closed": closed}
-        row = self._connection.execute(self._pending_query, values).fetchone()
-        assert row is not None
-        pending_count, has_closed = row
-        if should_commit(pending_count, has_closed, now - self._flushed_at):
+        counts = self._count_pending(self.last_sequence, COMMIT_ROWS, closed)
+        if should_commit(counts.pending, counts.has_closed, now - self._flushed_at):
             self._flushed_at = now
             self.flush(chunks)
 
@@ -70,33 +69,29 @@ class Outbox:
             table = table.append_column("chunk", chunk_ids)
             # A conflict: the process that this one has replaced was committing the same rows.
             with suppress(CommitConflict):
-                self._table.append(table, self.last_sequence, rows[-1]["seq"])
+                self._table.append(table, self.last_sequence, rows[-1].seq)
             self.last_sequence = self._table.last_number()
 
-    def _fetch_rows(self) -> list[dict[str, Any]]:
+    def _fetch_rows(self) -> Sequence[_Row]:
         """The next rows, by sequence number.
 
         Holds the numbering lock: a transaction that commits a lower number later would be skipped.
         """
-        with (
-            self._connection.transaction(),
-            self._connection.cursor(row_factory=dict_row) as cursor,
-        ):
-            cursor.execute(_NUMBERING_LOCK_QUERY)
-            values = {"seq": self.last_sequence, "limit": _BATCH_ROWS}
-            return cursor.execute(self._rows_query, values).fetchall()
+        with self._connection.transaction():
+            self._corpora.lock_numbering()
+            return self._list_rows(self.last_sequence, _BATCH_ROWS)
 
-    def _to_arrow(self, rows: list[dict[str, Any]]) -> pa.Table:
-        timestamps = list(map(itemgetter("ts"), rows))
+    def _to_arrow(self, rows: Sequence[_Row]) -> pa.Table:
+        timestamps = list(map(attrgetter("ts"), rows))
         columns = {"ts": pa.array(timestamps, pa.timestamp("us", tz="UTC"))}
         for name in ("eid", "rule", "version"):
-            columns[name] = list(map(str, map(itemgetter(name), rows)))
+            columns[name] = list(map(str, map(attrgetter(name), rows)))
         for name in self._columns:
-            columns[name] = list(map(_to_json, map(itemgetter(name), rows)))
+            columns[name] = list(map(_to_json, map(attrgetter(name), rows)))
         return pa.table(columns)
 
 
-def open_outboxes(connection: Connection[Any], storage: StorageRoot) -> dict[str, Outbox]:
+def open_outboxes(connection: sql.Connection, storage: StorageRoot) -> dict[str, Outbox]:
     """The outboxes of all tables that are archived from PostgreSQL, by table name."""
     return {spec[0]: Outbox(connection, storage, spec) for spec in (EVENTS, CONTEXTS)}
 

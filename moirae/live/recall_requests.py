@@ -3,12 +3,8 @@
 Events without a task are read from the database, so that a restart loses none.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
-
-from psycopg import Connection
-from psycopg.rows import dict_row
 
 import sql
 from archiver.times import from_micros
@@ -17,8 +13,6 @@ from moirae.rules import Definition, SqlRecall, build_questions
 from recall.ledger import Ledger
 from recall.query import tables_used
 from recall.requests import AnyQuestion, RecallEvent, RecallRequest
-
-_UNREQUESTED_QUERY = sql.load("contexts")["untasked"]
 
 _BATCH_EVENTS = 500  # events of a recall in one statement
 # Microseconds of event time: events this much older than the newest row are recalled in the
@@ -29,8 +23,9 @@ _BACKGROUND_AGE = 600_000_000
 class RecallRequests:
     """Adds the tasks of firing alerts to the recall ledger."""
 
-    def __init__(self, connection: Connection[Any]) -> None:
+    def __init__(self, connection: sql.Connection) -> None:
         self._connection = connection
+        self._contexts = sql.ContextGateway(connection)
         self._ledger = Ledger(connection)
         self._questions: dict[str, tuple[Definition, dict[str, AnyQuestion]]] = {}
 
@@ -46,6 +41,9 @@ class RecallRequests:
         `with_context`: of the recalls that need a context, else of those that do not. `newest`: the
         newest event time of the archive (microseconds). Returns whether there may be more.
         """
+        background_before = datetime.min.replace(tzinfo=UTC)
+        if newest is not None:
+            background_before = from_micros(newest - _BACKGROUND_AGE)
         has_more = False
         for rule in active_rules:
             spec = rule.definition.rule.spec
@@ -57,44 +55,34 @@ class RecallRequests:
                 )
                 if needs_context != with_context:
                     continue
-                values = {"recall": name, "context": with_context, "since": since}
-                events = self._select_events(rule, newest, values)
+                events = self._contexts.list_unrequested(
+                    rule.name,
+                    rule.definition.version,
+                    name,
+                    every_event=spec.recall_on == "every",
+                    needs_context=with_context,
+                    background_before=background_before,
+                    since=since,
+                    limit=_BATCH_EVENTS,
+                )
                 self._add_tasks(rule, name, question, events)
                 has_more = has_more or len(events) == _BATCH_EVENTS
         return has_more
-
-    def _select_events(
-        self, rule: ActiveRule, newest: int | None, values: Mapping[str, Any]
-    ) -> list[dict[str, Any]]:
-        """At most `_BATCH_EVENTS` events of a rule without a task of a recall."""
-        background_before = datetime.min.replace(tzinfo=UTC)
-        if newest is not None:
-            background_before = from_micros(newest - _BACKGROUND_AGE)
-        values = {
-            **values,
-            "rule": rule.name,
-            "version": rule.definition.version,
-            "every": rule.definition.rule.spec.recall_on == "every",
-            "past": background_before,
-            "limit": _BATCH_EVENTS,
-        }
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            return cursor.execute(_UNREQUESTED_QUERY, values).fetchall()
 
     def _add_tasks(
         self,
         rule: ActiveRule,
         recall: str,
         question: AnyQuestion,
-        rows: Sequence[Mapping[str, Any]],
+        rows: Sequence[sql.UnrequestedEventRow],
     ) -> None:
         if not rows:
             return
         requests: list[RecallRequest] = []
         version = rule.definition.version
         for row in rows:
-            event = RecallEvent(row["eid"], row["ts"], row["key"], row["attributes"])
-            level = int(row["background"])
+            event = RecallEvent(row.eid, row.ts, row.key, row.attributes)
+            level = int(row.background)
             requests.append(RecallRequest(rule.name, version, recall, question, event, level))
         with self._connection.transaction():
             self._ledger.add(requests)

@@ -84,7 +84,7 @@ def _add_rule_routes(app: FastAPI, pool: ConnectionPool) -> None:
     @app.get("/api/v1/rules")
     def rules() -> Response:
         with pool.connection() as connection:
-            rows = _list_rules(RuleRegistry(connection))
+            rows = _list_rules(connection)
         return bounded_response("rules", rows)
 
     @app.get("/api/v1/rules/{name:path}")
@@ -94,11 +94,11 @@ def _add_rule_routes(app: FastAPI, pool: ConnectionPool) -> None:
         return json_response(_describe_rule(definition))
 
 
-def _list_rules(registry: RuleRegistry) -> list[dict[str, Any]]:
+def _list_rules(connection: sql.Connection) -> list[dict[str, Any]]:
     """Name, version and state of the applied rules."""
-    deployments = {deployment.rule: deployment for deployment in registry.deployments()}
+    deployments = {row.rule: row for row in sql.DeploymentGateway(connection).list_active()}
     rows = []
-    for definition in registry.desired_rules():
+    for definition in RuleRegistry(connection).desired_rules():
         state = "not started yet"
         deployment = deployments.get(definition.name)
         if deployment is not None and deployment.version == definition.version:

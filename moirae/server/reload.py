@@ -3,6 +3,7 @@
 import threading
 import time
 
+import sql
 from moirae.deployments import RuleRegistry
 from moirae.errors import RequestRejected
 from moirae.server.pool import ConnectionPool
@@ -38,7 +39,7 @@ def _await_reload(pool: ConnectionPool) -> list[str]:
                 _LIVE_RETRY,
             )
         registry = RuleRegistry(connection)
-        request = registry.request_reload()
+        request = sql.RuleFileGateway(connection).request_reload()
         deadline = time.monotonic() + _RELOAD_TIMEOUT
         while time.monotonic() < deadline:
             problems = registry.reload_problems(request)

@@ -4,10 +4,8 @@ import hashlib
 import time
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import orjson
-from psycopg import Connection
 
 import sql
 from archiver.chunks import Chunk
@@ -19,7 +17,6 @@ from recall.engines.lru_cache import LruCache
 from recall.engines.template import Template
 from recall.query import tables_used
 
-_QUERIES = sql.load("streams")
 # Between two reads of which chunks are archived.
 _REFRESH_INTERVAL = 1.0  # seconds
 
@@ -44,7 +41,7 @@ class DerivedStreamReader:
     `read_archived`.
     """
 
-    def __init__(self, connection: Connection[Any], root: StorageRoot, streams: Reader) -> None:
+    def __init__(self, connection: sql.Connection, root: StorageRoot, streams: Reader) -> None:
         self._connection = connection
         self._root = root
         self.reader = SnapshotReader(streams)
@@ -99,8 +96,8 @@ class DerivedStreamReader:
         self._last_refresh = time.monotonic()
         self._chunks = Catalog(self._connection).chunks()
         self._archived_chunks = {}
-        for stream, version, chunk in self._connection.execute(_QUERIES["there"]):
-            self._archived_chunks.setdefault((stream, version), set()).add(chunk)
+        for row in sql.DerivedChunkGateway(self._connection).list_readable():
+            self._archived_chunks.setdefault((row.stream, row.version), set()).add(row.chunk)
         # The files of versions that are no longer listed are deleted: drop their readers.
         for key in self._readers.keys() - self._archived_chunks.keys():
             del self._readers[key]

@@ -8,15 +8,12 @@ piece the sequence number up to which events were settled when it was read.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from psycopg import Connection
-
 import sql
 from recall.corpora import Corpora
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import RecallEvent, SimilarQuestion, parse_question
 from recall.similarity import Index, SimilarState
 
-_CONTEXTS = sql.load("contexts")
 # Scores that differ by less are equal.
 _SCORE_TOLERANCE = 1e-9
 
@@ -24,21 +21,20 @@ _SCORE_TOLERANCE = 1e-9
 class SimilarReplayer:
     """Computes similarity answers again: a `recall.replay.outcome.Replayer`."""
 
-    def __init__(self, connection: Connection[Any], corpora: Corpora) -> None:
+    def __init__(self, connection: sql.Connection, corpora: Corpora) -> None:
         self._connection = connection
         self._corpora = corpora
 
     def __call__(self, row: Mapping[str, Any]) -> ReplayResult:
         question = parse_question(row["request"])
         assert isinstance(question, SimilarQuestion)
-        stored = self._connection.execute(_CONTEXTS["context"], {"eids": [row["eid"]]}).fetchall()
-        rule_version = row["rule"], row["version"]
-        contexts = [context_row[4] for context_row in stored if context_row[:2] == rule_version]
-        if not contexts:
+        gateway = sql.ContextGateway(self._connection)
+        stored = gateway.get(row["rule"], row["version"], row["eid"])
+        if stored is None:
             return not_reproducible("the event's context has expired")
         index = self._corpora.load_index(row["rule"], row["version"], question)
         event = RecallEvent.from_json(row["eid"], row["event"])
-        state = SimilarState.resume(index, question, event, row["corpus"], contexts[0], None)
+        state = SimilarState.resume(index, question, event, row["corpus"], stored.contexts, None)
         corpus = row["answer"][0]["corpus"] if row["answer"] else None
         event_count = state.comparison.pinned_counts.event_count
         if corpus is not None and event_count != corpus["events"]:

@@ -38,7 +38,6 @@ from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range, parse_question
 
 _RECALLS = sql.load("recalls")
-_CONTEXTS = sql.load("contexts")
 _READS_NOT_RECORDED = "it was answered by a version that did not record which rows it read"
 
 # A run of pieces that one query read as one, and how many appends of each stream existed then.
@@ -114,15 +113,16 @@ class SqlReplayer:
         names = inputs & template.question.own.keys()
         if not names:
             return {}
-        stored = self._connection.execute(_CONTEXTS["context"], {"eids": [row["eid"]]}).fetchall()
-        for rule, version, _, _, contexts, surroundings, *_ in stored:
-            if (rule, version) == (row["rule"], row["version"]):
-                eid = str(row["eid"])
-                return {
-                    name: {eid: contexts.get(name) or surroundings.get(name) or []}
-                    for name in names
-                }
-        raise _InputUnavailable("the event's context has expired")
+        gateway = sql.ContextGateway(self._connection)
+        stored = gateway.get(row["rule"], row["version"], row["eid"])
+        if stored is None:
+            raise _InputUnavailable("the event's context has expired")
+        eid = str(row["eid"])
+        tables: dict[str, dict[str, list[dict[str, Any]]]] = {}
+        for name in names:
+            rows = stored.contexts.get(name) or stored.surroundings.get(name) or []
+            tables[name] = {eid: rows}
+        return tables
 
     def _describe_expired(
         self, template: Template, reads: Sequence[_PastRead], row: Mapping[str, Any]

@@ -21,8 +21,6 @@ from recall.worker.history_queries import ReadBatch, read_batches
 from recall.worker.preparation import HistoryPreparation
 from recall.worker.query_slots import Job, Workers, summarise_error
 
-_CONTEXTS = sql.load("contexts")
-
 # Tasks in one query, or in one pass of comparisons.
 _MAX_TASKS_PER_QUERY = 200
 # Pieces that one background query reads.
@@ -258,10 +256,10 @@ class Dispatcher:
         if not tables:
             return {}
         eids = [active_task.task.event.eid for active_task in active_tasks]
-        rows = self._connection.execute(_CONTEXTS["context"], {"eids": eids}).fetchall()
-        for _, _, eid, _, contexts, surroundings, _ in rows:
+        for row in sql.ContextGateway(self._connection).list_of_events(eids):
             for name, rows_by_event in tables.items():
-                rows_by_event[str(eid)] = contexts.get(name) or surroundings.get(name) or []
+                rows = row.contexts.get(name) or row.surroundings.get(name) or []
+                rows_by_event[str(row.eid)] = rows
         return tables
 
     # Recording results

@@ -1,5 +1,24 @@
--- corpus --
--- The corpus of a version with what it turned out to be: the tag of the last tagged resolution of each event's alert.
+-- put --
+-- Store a judgement; it replaces an earlier one of the same events.
+INSERT INTO judgements (eid, past_eid, helps, author) VALUES (%(eid)s, %(past_eid)s, %(helps)s, %(author)s)
+ON CONFLICT (eid, past_eid) DO UPDATE SET helps = excluded.helps, author = excluded.author, at = clock_timestamp()
+
+-- list_of_rule --
+-- Judgements of past events for events of a rule.
+SELECT j.eid::text AS eid, j.past_eid::text AS past_eid, j.helps FROM judgements j
+WHERE EXISTS (SELECT FROM events e WHERE e.eid = j.eid AND e.rule = %(rule)s)
+
+-- list_rules_of_event --
+-- The rules of an event.
+SELECT DISTINCT rule FROM events WHERE eid = %(eid)s
+
+-- get_feedback_state --
+-- How much feedback there is, and when the last was given.
+SELECT (SELECT count(*) FROM alert_notes WHERE tag IS NOT NULL) + (SELECT count(*) FROM judgements) AS total,
+    greatest((SELECT max(at) FROM alert_notes WHERE tag IS NOT NULL), (SELECT max(at) FROM judgements)) AS newest
+
+-- list_tagged_corpus --
+-- The corpus of a version in (ts, eid) order. `tag`: of the last tagged resolution of the event's alert.
 SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c.contexts, e.fingerprint, n.tag
 FROM contexts c
 JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
@@ -11,38 +30,9 @@ LEFT JOIN LATERAL (
 WHERE c.rule = %(rule)s AND c.version = %(version)s AND c.corpus IS NOT NULL
 ORDER BY c.ts, c.eid
 
--- said --
--- What was said of hits of a rule's events.
-SELECT j.eid::text, j.past_eid::text, j.helps FROM judgements j
-WHERE EXISTS (SELECT FROM events e WHERE e.eid = j.eid AND e.rule = %(rule)s)
-
--- judge --
--- Somebody says whether a past event helps with an event; the last word counts.
-INSERT INTO judgements (eid, past_eid, helps, author) VALUES (%(eid)s, %(past_eid)s, %(helps)s, %(author)s)
-ON CONFLICT (eid, past_eid) DO UPDATE SET helps = excluded.helps, author = excluded.author, at = clock_timestamp()
-
--- rule_of --
--- The rules of some events.
-SELECT DISTINCT rule FROM events WHERE eid = %(eid)s
-
--- basis --
--- How much was said, and when last: what is learned from it is learned anew when this changes.
-SELECT (SELECT count(*) FROM alert_notes WHERE tag IS NOT NULL) + (SELECT count(*) FROM judgements),
-    greatest((SELECT max(at) FROM alert_notes WHERE tag IS NOT NULL), (SELECT max(at) FROM judgements))
-
--- put_calibration --
-INSERT INTO calibrations (rule, version, recall, model) VALUES (%(rule)s, %(version)s, %(recall)s, %(model)s)
-ON CONFLICT (rule, version, recall) DO UPDATE SET model = excluded.model, learned_at = clock_timestamp()
-
--- drop_calibration --
-DELETE FROM calibrations WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s
-
--- calibration --
-SELECT model FROM calibrations WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s
-
--- kinds --
--- What some past events turned out to be: the tag of the last tagged resolution of each one's alert, NULL where none is
--- known. The alert is chosen as where past events are shown.
+-- list_tags --
+-- The tags of past events: of the last tagged resolution of each event's alert, or NULL. The alert is
+-- chosen as in `events.list_past`.
 SELECT e.eid::text, (
     SELECT n.tag FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution' AND n.tag IS NOT NULL
     ORDER BY n.at DESC, n.id DESC LIMIT 1)

@@ -1,19 +1,21 @@
--- events_after --
--- Settled events by sequence number, for the archive.
+-- list_events --
+-- Settled events after a sequence number.
 SELECT seq, eid, rule, version, ts, key, attributes FROM events
-WHERE settled AND seq > %(seq)s ORDER BY seq LIMIT %(limit)s
+WHERE settled AND seq > %(after)s ORDER BY seq LIMIT %(limit)s
 
--- events_waiting --
--- How many of these there are, up to a limit, and whether some lie before the end of the newest closed chunk.
-SELECT count(*), coalesce(bool_or(ts < %(closed)s::timestamptz), false)
-FROM (SELECT ts FROM events WHERE settled AND seq > %(seq)s ORDER BY seq LIMIT %(limit)s) AS waiting
+-- count_events --
+-- The number of settled events after a sequence number, up to a limit, and whether some of them are in
+-- closed chunks.
+SELECT count(*) AS pending, coalesce(bool_or(ts < %(closed_until)s::timestamptz), false) AS has_closed
+FROM (SELECT ts FROM events WHERE settled AND seq > %(after)s ORDER BY seq LIMIT %(limit)s) AS pending_rows
 
--- contexts_after --
--- The corpus by number, for the archive.
+-- list_contexts --
+-- Corpus events after a number, with their contexts.
 SELECT corpus AS seq, corpus AS number, rule, version, eid, ts, contexts, surroundings
-FROM contexts WHERE corpus > %(seq)s ORDER BY corpus LIMIT %(limit)s
+FROM contexts WHERE corpus > %(after)s ORDER BY corpus LIMIT %(limit)s
 
--- contexts_waiting --
--- How many of these there are, up to a limit, and whether some lie before the end of the newest closed chunk.
-SELECT count(*), coalesce(bool_or(ts < %(closed)s::timestamptz), false)
-FROM (SELECT ts FROM contexts WHERE corpus > %(seq)s ORDER BY corpus LIMIT %(limit)s) AS waiting
+-- count_contexts --
+-- The number of corpus events after a number, up to a limit, and whether some of them are in closed
+-- chunks.
+SELECT count(*) AS pending, coalesce(bool_or(ts < %(closed_until)s::timestamptz), false) AS has_closed
+FROM (SELECT ts FROM contexts WHERE corpus > %(after)s ORDER BY corpus LIMIT %(limit)s) AS pending_rows

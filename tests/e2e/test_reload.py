@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import sql
 from moirae.deployments.registry import RuleRegistry
 from tests.faults.harness import RULES, Stage, stage
 
@@ -67,21 +68,21 @@ def test_changed_rule_files_are_applied_and_invalid_ones_rejected() -> None:
         made.wait(lambda: made.archived_units() > 0, 250)
         rules.write_text(RULES + EXTRA.format(version=1, limit=50))
         _wait_for(made, "1")
-        revision = RuleRegistry(made.connection).revision()
+        revision = sql.RuleGateway(made.connection).revision()
         rules.write_text(RULES + EXTRA.format(version=2, limit="nothing"))
-        made.wait(lambda: bool(RuleRegistry(made.connection).rule_files_state().problems), 250)
-        assert RuleRegistry(made.connection).revision() == revision
+        made.wait(lambda: bool(sql.RuleFileGateway(made.connection).get_state().problems), 250)
+        assert sql.RuleGateway(made.connection).revision() == revision
         shown = _moirae(made, "status")
         assert shown.returncode == 1
         assert "rules.yaml:" in shown.stdout + shown.stderr
         assert _status(made)["rule_files"]["problems"]
-        answered = RuleRegistry(made.connection).rule_files_state().answered
+        answered = sql.RuleFileGateway(made.connection).get_state().answered
         assert made._up is not None
         made._up.send_signal(signal.SIGHUP)
-        made.wait(lambda: RuleRegistry(made.connection).rule_files_state().answered > answered, 250)
+        made.wait(lambda: sql.RuleFileGateway(made.connection).get_state().answered > answered, 250)
         assert (
             RuleRegistry(made.connection).reload_problems(answered + 1)
-            == RuleRegistry(made.connection).rule_files_state().problems
+            == sql.RuleFileGateway(made.connection).get_state().problems
         )
         rules.write_text(RULES)
         _wait_for(made, None)
@@ -115,7 +116,7 @@ def test_hundred_reloads_under_load_lose_no_event() -> None:
             }.get(kind, extra)
             if text is not None:
                 rules.write_text(RULES + text)
-            request = RuleRegistry(made.connection).request_reload()
+            request = sql.RuleFileGateway(made.connection).request_reload()
             made.wait(
                 lambda request=request: (
                     RuleRegistry(made.connection).reload_problems(request) is not None

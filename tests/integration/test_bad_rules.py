@@ -14,6 +14,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
@@ -97,7 +98,10 @@ def test_the_others_see_every_event(
     _drive(world)
     assert _good(connection) == undisturbed
     registry = RuleRegistry(connection)
-    states = {deployment.rule: deployment for deployment in registry.deployments()}
+    states = {
+        deployment.rule: deployment
+        for deployment in sql.DeploymentGateway(connection).list_active()
+    }
     assert (states["g/Good"].state, states["g/Good"].failures, states["g/Good"].error) == (
         "running",
         0,
@@ -110,7 +114,7 @@ def test_the_others_see_every_event(
     assert health.assess_health(found)[0] is False
     assert "g/Bad" in health.assess_health(found)[1]
     assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
-    _says_what_was_wrong(registry, bad)
+    _says_what_was_wrong(connection, bad)
     # The rule is still quarantined after a restart.
     world.reopen()
     assert [rule.name for rule in world.judge.active_rules] == ["g/Good"]
@@ -119,8 +123,8 @@ def test_the_others_see_every_event(
     assert len(world.judge.active_rules) == 2 or bad != "floods"
 
 
-def _says_what_was_wrong(registry: RuleRegistry, bad: str) -> None:
-    errors = registry.errors("g/Bad")
+def _says_what_was_wrong(connection: Connection[Any], bad: str) -> None:
+    errors = sql.RuleErrorGateway(connection).list_newest("g/Bad")
     if bad == "throws":
         (located,) = [error for error in errors if error.event is not None]
         assert located.kind == "error"
@@ -139,7 +143,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
 ) -> None:
     definitions = _rules(spark, settings, ("Bad", BAD["floods"]), GOOD)
     world = World(spark, connection, settings, definitions, tmp_path / "time")
-    (bad, good), guard, registry = world.judge.active_rules, world.guard, RuleRegistry(connection)
+    (bad, good), guard = world.judge.active_rules, world.guard
     for state in ("running", "quarantined"):
         with pytest.raises(StatementTimeout, match="exceeded its time limit") as stopped:
             guard.run(
@@ -148,7 +152,7 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
                 lambda: spark.sql("SELECT max(id % 7) FROM range(1000000000000)").toArrow(),
             )
         guard.record_failure(bad, stopped.value)
-        assert {d.rule: d.state for d in registry.deployments()} == {
+        assert {d.rule: d.state for d in sql.DeploymentGateway(connection).list_active()} == {
             "g/Bad": state,
             "g/Good": "running",
         }
@@ -156,7 +160,9 @@ def test_a_statement_over_its_limit_is_stopped_and_the_next_runs(
             "one"
         ].to_pylist() == [1]
     assert guard.isolate_suspects([bad, good], lambda rule: rule.name) == [[good], [bad]]
-    assert {error.kind for error in registry.errors("g/Bad")} == {"time"}
+    assert {error.kind for error in sql.RuleErrorGateway(connection).list_newest("g/Bad")} == {
+        "time"
+    }
     world.judge.reload(START)
     _drive(world)
     assert len(_good(connection)) == 100
@@ -176,7 +182,10 @@ def test_stored_rules_pass_the_gate_again(
     world.reopen()
     _drive(world)
     assert len(_good(connection)) == 100
-    states = {deployment.rule: deployment for deployment in RuleRegistry(connection).deployments()}
+    states = {
+        deployment.rule: deployment
+        for deployment in sql.DeploymentGateway(connection).list_active()
+    }
     assert states["g/Bad"].state == "quarantined"
     assert "rejected by the rule check: reflect is not allowed" in str(states["g/Bad"].error)
     assert connection.execute("SELECT count(*) FROM events WHERE rule = 'g/Bad'").fetchone() == (0,)

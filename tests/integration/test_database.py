@@ -21,9 +21,9 @@ from psycopg.conninfo import make_conninfo
 from psycopg.sql import SQL, Identifier
 from pydantic import SecretStr
 
+import sql
 import sql.connection
 from moirae.config.settings import Settings
-from moirae.deployments import RuleRegistry
 from moirae.errors import RoleLost, RoleTaken, Unreachable
 from moirae.runtime import database, embedded_database
 from moirae.runtime.roles import ReconnectingRole, Role
@@ -187,7 +187,7 @@ def test_process_keeps_its_role_after_a_lost_connection(
 
 
 def _request_reload(connection: Connection[Any]) -> None:
-    RuleRegistry(connection).request_reload()
+    sql.RuleFileGateway(connection).request_reload()
 
 
 def test_supervisor_waits_for_an_unavailable_database(

@@ -238,7 +238,7 @@ def _expired(world: World, connection: Connection[Any], works: list[DerivedStrea
         [work.stream for work in works],
         "SELECT count(*) FROM derived_chunks WHERE chunk = %s",
     )
-    readable = {row[2] for row in connection.execute(sql.load("streams")["there"])}
+    readable = {row.chunk for row in sql.DerivedChunkGateway(connection).list_readable()}
     assert chunk not in readable and readable
     streams.vacuum(known, 0.0)
     streams.vacuum(known, 100_000.0)

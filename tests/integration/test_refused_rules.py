@@ -13,9 +13,9 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings
-from moirae.deployments.model import Deployment
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
 from moirae.rules import stored_rules as admission
@@ -56,8 +56,8 @@ def _batch(number: int) -> SourceUnit:
     )
 
 
-def _deployed(connection: Connection[Any], rule: str) -> Deployment:
-    (found,) = [d for d in RuleRegistry(connection).deployments() if d.rule == rule]
+def _deployed(connection: Connection[Any], rule: str) -> sql.DeploymentRow:
+    (found,) = [d for d in sql.DeploymentGateway(connection).list_active() if d.rule == rule]
     return found
 
 

@@ -197,18 +197,20 @@ def test_replay_attributes_a_difference_to_changed_inputs(
     """
     own = "SELECT sum(h.v) AS n FROM past h JOIN who w ON w.host = h.host"
     related = "SELECT sum(h.v) AS n FROM past h JOIN sites s ON s.host = h.host"
-    values = {
-        "rule": "g/own",
-        "version": "1",
-        "eid": UUID(int=1),
-        "ts": START,
-        "surroundings": Jsonb({}),
-    }
 
     def put(host: str, settled: bool) -> None:
         """As live does."""
-        contexts = {"contexts": Jsonb({"who": [{"host": host}]}), "cut": None, "settled": settled}
-        past.connection.execute(sql.load("contexts")["put"], {**values, **contexts})
+        context = sql.NewContextRow(
+            rule="g/own",
+            version="1",
+            eid=UUID(int=1),
+            ts=START,
+            contexts={"who": [{"host": host}]},
+            surroundings={},
+            cut={},
+            settled=settled,
+        )
+        sql.ContextGateway(past.connection).put([context])
 
     def relate(host: str) -> None:
         sql.RelationGateway(past.connection).put_version(

@@ -276,18 +276,19 @@ def kept(place: Place, table: str) -> set[int]:
 
 def asked_again(place: Place) -> list[Any]:
     """What live would compute or ask about the events that are there."""
-    queries = sql.load("contexts")
-    values = {
-        "rule": "g/r",
-        "version": "1",
-        "every": True,
-        "since": None,
-        "limit": 1000,
-        "past": from_micros(START),
-    }
-    wanted = place.connection.execute(queries["wanted"], values).fetchall()
-    values |= {"recall": "norm", "context": False}
-    return wanted + place.connection.execute(queries["untasked"], values).fetchall()
+    gateway = sql.ContextGateway(place.connection)
+    missing = gateway.list_missing("g/r", "1", every_event=True, since=None, limit=1000)
+    unrequested = gateway.list_unrequested(
+        "g/r",
+        "1",
+        "norm",
+        every_event=True,
+        needs_context=False,
+        background_before=from_micros(START),
+        since=None,
+        limit=1000,
+    )
+    return [*missing, *unrequested]
 
 
 def test_rows_about_deleted_chunks_are_deleted(place: Place) -> None:

@@ -10,9 +10,9 @@ import pytest
 from psycopg import Connection
 from py4j.protocol import Py4JNetworkError
 
+import sql
 from moirae.config.settings import Settings
 from moirae.deployments import reload
-from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
 from moirae.errors import MoiraeError
 from moirae.runtime import database
@@ -42,7 +42,7 @@ def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
         checks += 1
         raise Py4JNetworkError("no memory")
 
-    registry = RuleRegistry(connection)
+    rule_files = sql.RuleFileGateway(connection)
     files = RuleFileLoader(None, place, connection)  # type: ignore[arg-type]
     monkeypatch.setattr(reload, "check_rule_files", falls)
     for _ in range(reload._MAX_CRASHES):
@@ -52,17 +52,23 @@ def test_rule_files_that_crash_the_check_are_rejected_after_some_attempts(
     with pytest.raises(MoiraeError, match="3 processes ended while checking them"):
         files.apply()
     assert checks == reload._MAX_CRASHES
-    assert "rule files are not checked:" in (registry.rule_files_state().problems or [""])[0]
+    assert "rule files are not checked:" in (rule_files.get_state().problems or [""])[0]
     assert not files.is_check_due(files_changed=True)
-    registry.request_reload()
+    rule_files.request_reload()
     assert files.is_check_due(files_changed=True)
     monkeypatch.setattr(reload, "check_rule_files", lambda *_: ([], []))
     assert files.apply() == []
-    assert registry.rule_files_state().problems is None
+    assert rule_files.get_state().problems is None
 
 
 def test_other_rule_files_keep_all_their_attempts(connection: Connection[Any]) -> None:
-    registry = RuleRegistry(connection)
-    assert [registry.begin_check(digest) for digest in ("a", "a", "b", "a", "a")] == [0, 1, 0, 0, 1]
-    registry.record_check(0, "a", None)
-    assert registry.begin_check("a") == 0
+    rule_files = sql.RuleFileGateway(connection)
+    assert [rule_files.begin_check(digest) for digest in ("a", "a", "b", "a", "a")] == [
+        0,
+        1,
+        0,
+        0,
+        1,
+    ]
+    rule_files.record_check(0, "a", None)
+    assert rule_files.begin_check("a") == 0

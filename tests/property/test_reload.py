@@ -11,6 +11,7 @@ import pytest
 from psycopg import Connection
 from pyspark.sql import SparkSession
 
+import sql
 from moirae.config.settings import Settings
 from moirae.deployments.registry import RuleRegistry
 from moirae.deployments.reload import RuleFileLoader
@@ -76,21 +77,21 @@ def test_reloads_neither_lose_nor_repeat_events(
 def _reload(files: RuleFileLoader, world: World, place: Settings, rng: random.Random) -> None:
     if rng.random() < 0.2:
         before, desired = (
-            RuleRegistry(world.connection).revision(),
+            sql.RuleGateway(world.connection).revision(),
             RuleRegistry(world.connection).desired_rules(),
         )
         bad = place.file.parent / "rules" / "bad.yaml"
         bad.write_text(rng.choice(BAD))
         with pytest.raises(ProblemsError, match=r"bad\.yaml"):
             files.apply()
-        assert RuleRegistry(world.connection).revision() == before
+        assert sql.RuleGateway(world.connection).revision() == before
         assert RuleRegistry(world.connection).desired_rules() == desired
-        assert "bad.yaml" in (RuleRegistry(world.connection).rule_files_state().problems or [""])[0]
+        assert "bad.yaml" in (sql.RuleFileGateway(world.connection).get_state().problems or [""])[0]
         bad.unlink()
     else:
         _write(place, rng)
         files.apply()
-        assert RuleRegistry(world.connection).rule_files_state().problems is None
+        assert sql.RuleFileGateway(world.connection).get_state().problems is None
     world.judge.reload(START)
 
 

@@ -1,0 +1,219 @@
+"""Contexts and surroundings of events."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from psycopg.types.json import Jsonb
+
+from sql.gateway import Gateway
+from sql.values import replace_nul
+
+
+@dataclass(frozen=True, slots=True)
+class NewContextRow:
+    """Contexts and surroundings to store, by name.
+
+    `ts`: event time. `cut`: number of rows before truncation, by name of a truncated one.
+    """
+
+    rule: str
+    version: str
+    eid: UUID
+    ts: datetime
+    contexts: Mapping[str, Any]
+    surroundings: Mapping[str, Any]
+    cut: Mapping[str, int]
+    settled: bool
+
+    def parameters(self) -> dict[str, Any]:
+        """The values of a statement that inserts the row."""
+        cut = None
+        if self.cut:
+            cut = Jsonb(self.cut)
+        return {
+            "rule": self.rule,
+            "version": self.version,
+            "eid": self.eid,
+            "ts": self.ts,
+            "contexts": Jsonb(replace_nul(self.contexts)),
+            "surroundings": Jsonb(replace_nul(self.surroundings)),
+            "cut": cut,
+            "settled": self.settled,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class MissingContextRow:
+    """An event without a context. `ts`: event time in microseconds."""
+
+    eid: UUID
+    ts: int
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class UnsettledContextRow:
+    """A settled event with a context that is not settled. `ts`: event time in microseconds."""
+
+    eid: UUID
+    ts: int
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    contexts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class UnrequestedEventRow:
+    """An event without tasks of a recall.
+
+    `ts`: event time in microseconds. `background`: whether it is so old that nobody waits.
+    """
+
+    eid: UUID
+    ts: int
+    key: Mapping[str, Any]
+    attributes: Mapping[str, Any]
+    background: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ContextRow:
+    """Contexts and surroundings of an event, by name. `ts`: event time."""
+
+    rule: str
+    version: str
+    eid: UUID
+    ts: datetime
+    contexts: Mapping[str, Any]
+    surroundings: Mapping[str, Any]
+    settled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedContextRow:
+    """Settled contexts and surroundings of an event, by name. `ts`: event time."""
+
+    eid: UUID
+    rule: str
+    ts: datetime
+    contexts: Mapping[str, Any]
+    surroundings: Mapping[str, Any]
+
+
+class ContextGateway(Gateway):
+    """Contexts, identified by rule, version and event, and events whose contexts matter.
+
+    `every_event`: recalls of the rule are about every event of an alert, else about its first.
+    """
+
+    queries = "contexts"
+
+    def list_missing(
+        self, rule: str, version: str, *, every_event: bool, since: datetime | None, limit: int
+    ) -> list[MissingContextRow]:
+        """Events without a context that recalls are about, in (ts, eid) order.
+
+        `since`: only of alerts that changed since this wall-clock time; None: of all.
+        """
+        return self._records(
+            MissingContextRow,
+            "list_missing",
+            rule=rule,
+            version=version,
+            every_event=every_event,
+            since=since,
+            limit=limit,
+        )
+
+    def list_unsettled(
+        self, rule: str, version: str, *, before: datetime, limit: int
+    ) -> list[UnsettledContextRow]:
+        """Settled events before an event time whose context is not, in (ts, eid) order."""
+        return self._records(
+            UnsettledContextRow,
+            "list_unsettled",
+            rule=rule,
+            version=version,
+            before=before,
+            limit=limit,
+        )
+
+    def list_unrequested(
+        self,
+        rule: str,
+        version: str,
+        recall: str,
+        *,
+        every_event: bool,
+        needs_context: bool,
+        background_before: datetime,
+        since: datetime | None,
+        limit: int,
+    ) -> list[UnrequestedEventRow]:
+        """Events without tasks of a recall, in (ts, eid) order.
+
+        `needs_context`: only events with a context; it must be settled for events before
+        `background_before`, an event time. `since`: see `list_missing`.
+        """
+        return self._records(
+            UnrequestedEventRow,
+            "list_unrequested",
+            rule=rule,
+            version=version,
+            recall=recall,
+            every_event=every_event,
+            needs_context=needs_context,
+            background_before=background_before,
+            since=since,
+            limit=limit,
+        )
+
+    def put(self, contexts: Iterable[NewContextRow]) -> None:
+        """Store contexts. A settled one that is stored does not change."""
+        self._execute_many("put", [context.parameters() for context in contexts])
+
+    def touch_alerts(self, rule: str, version: str, eids: Collection[UUID]) -> None:
+        """Mark the alerts of events as changed."""
+        self._execute("touch_alerts", rule=rule, version=version, eids=list(eids))
+
+    def delete_unneeded(self, rules_of_every_event: Collection[str]) -> None:
+        """Delete contexts of events that settling did not confirm, or not as the first of an alert.
+
+        The second only for rules not in `rules_of_every_event`.
+        """
+        self._execute("delete_unneeded", rules_of_every_event=list(rules_of_every_event))
+
+    def list_of_events(self, eids: Collection[UUID]) -> list[ContextRow]:
+        """The contexts of events, for each version of their rule, in no order."""
+        return self._records(ContextRow, "list_of_events", eids=list(eids))
+
+    def get(self, rule: str, version: str, eid: UUID) -> ContextRow | None:
+        """The context of an event; None if it has none or it was deleted."""
+        for context in self.list_of_events([eid]):
+            if (context.rule, context.version) == (rule, version):
+                return context
+        return None
+
+    def get_row_counts(self, rule: str, version: str, eid: UUID) -> dict[str, int]:
+        """By truncated context or surrounding: the number of rows before truncation."""
+        row_counts: dict[str, int] | None = self._value(
+            "get_row_counts", rule=rule, version=version, eid=eid
+        )
+        return row_counts or {}
+
+    def count_truncated(self) -> dict[str, int]:
+        """The number of events with a truncated context or surrounding, by rule."""
+        return self._pairs("count_truncated")
+
+    def list_settled_ids(self, rule: str, version: str, eids: Collection[UUID]) -> set[UUID]:
+        """The events among some that have a settled context."""
+        return set(self._column("list_settled_ids", rule=rule, version=version, eids=list(eids)))
+
+    def export(self) -> Iterator[ExportedContextRow]:
+        """Settled contexts, oldest first."""
+        return self._stream(ExportedContextRow, "export")

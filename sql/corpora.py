@@ -1,0 +1,94 @@
+"""Corpora: the past events of each version of a rule, in the order of their numbers."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sql.gateway import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class AddedEventRow:
+    """An event that entered a corpus. `ts`: event time in microseconds."""
+
+    rule: str
+    version: str
+    ts: int
+
+
+@dataclass(frozen=True, slots=True)
+class NumberedEventRow:
+    """An event of a corpus with its contexts. `ts`: event time in microseconds."""
+
+    number: int
+    eid: UUID
+    ts: int
+    contexts: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedCountsRow:
+    """Numbers of events of a corpus: in all, and those in its index."""
+
+    events: int
+    indexed: int
+
+
+class CorpusGateway(Gateway):
+    """Events with a corpus number. One sequence numbers the events of all corpora."""
+
+    queries = "corpora"
+
+    def lock_numbering(self) -> None:
+        """Take the lock of sequence numbers until the end of the transaction.
+
+        To be held while settled events are stored or corpus events are numbered, and while they are
+        read in order of their numbers: no number becomes visible after a higher one was read.
+        """
+        self._execute("lock_numbering")
+
+    def add_settled(self, rules_of_every_event: Collection[str]) -> list[AddedEventRow]:
+        """Number settled contexts whose alert has fired, in event order.
+
+        Only the first event of an alert, but every event for `rules_of_every_event`.
+        """
+        return self._records(
+            AddedEventRow, "add_settled", rules_of_every_event=list(rules_of_every_event)
+        )
+
+    def add_past(self, rule: str, version: str, eids: Collection[UUID]) -> None:
+        """Number events of the past in event order, unless they are numbered."""
+        self._execute("add_past", rule=rule, version=version, eids=list(eids))
+
+    def list_after(self, rule: str, version: str, number: int) -> list[NumberedEventRow]:
+        """The events of a corpus after a number, by number."""
+        return self._records(
+            NumberedEventRow, "list_after", rule=rule, version=version, after=number
+        )
+
+    def has_later(self, rule: str, version: str, *, number: int, before: datetime) -> bool:
+        """Whether a corpus has events before an event time with a number above `number`."""
+        values = {"rule": rule, "version": version, "number": number, "before": before}
+        return bool(self._value("has_later", **values))
+
+    def count_indexed(
+        self, rule: str, version: str, *, number: int, before: datetime | None
+    ) -> IndexedCountsRow:
+        """Count the events of a corpus before an event time, and those numbered up to `number`.
+
+        `before` None: there are no events.
+        """
+        values = {"rule": rule, "version": version, "number": number, "before": before}
+        counts = self._record(IndexedCountsRow, "count_indexed", **values)
+        assert counts is not None
+        return counts
+
+    def last_number(self) -> int:
+        """The highest number of all corpora, here or in the archive; 0 before the first."""
+        return int(self._value("get_last_number"))
+
+    def deleted_to(self) -> int:
+        """The number up to which events may have been deleted here; the archive has them."""
+        return int(self._value("get_deleted_to"))

@@ -1,0 +1,50 @@
+"""Desired rules, and how often they changed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from sql.gateway import Gateway
+
+
+@dataclass(frozen=True, slots=True)
+class DesiredRuleRow:
+    """A rule that should run. `applied_at`: wall-clock time of its last change."""
+
+    rule: str
+    version: str
+    definition: Mapping[str, Any]
+    applied_at: datetime
+
+
+class RuleGateway(Gateway):
+    """The desired rules. A change also raises the revision, which the live process polls."""
+
+    queries = "rules"
+
+    def list_all(self) -> list[DesiredRuleRow]:
+        """All desired rules, by name."""
+        return self._records(DesiredRuleRow, "list_all")
+
+    def put(self, rule: str, version: str, definition: Mapping[str, Any]) -> None:
+        """Add a rule, or replace its version and definition."""
+        self._execute("put", rule=rule, version=version, definition=Jsonb(definition))
+
+    def delete(self, rule: str) -> None:
+        """Remove a rule."""
+        self._execute("delete", rule=rule)
+
+    def raise_revision(self) -> None:
+        """Tell the live process that rules have changed."""
+        self._execute("raise_revision")
+
+    def lock_revision(self) -> None:
+        """Block other changes of rules until the transaction ends."""
+        self._execute("lock_revision")
+
+    def revision(self) -> int:
+        """The number of changes so far."""
+        return int(self._value("get_revision"))
