@@ -36,8 +36,8 @@ def _waiting(terminal: int | None = None, nohup: bool = False) -> Iterator[subpr
             os.close(
                 os.open(os.ttyname(terminal), os.O_RDWR)
             )  # the first one that a session opens becomes its own
-        if nohup:
-            signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        # Inherited from what started the tests: it may itself run under nohup.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
 
     with subprocess.Popen(
         WAITING, stdout=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=prepare
