@@ -4,6 +4,7 @@ This is the only package that imports psycopg. A gateway holds the statements of
 `queries/` and returns records; the caller owns the transaction (`connection.transaction()`).
 """
 
+from sql.commands import CommandGateway
 from sql.connection import Connection, ConnectionPool, connect
 from sql.errors import (
     DatabaseError,
@@ -14,6 +15,9 @@ from sql.errors import (
 )
 from sql.loader import load
 from sql.migrate import migrate
+from sql.replay import RepeatableRow, ReplayGateway
+from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway, RevisionRow
+from sql.tasks import NewTask, Progress, TaskGateway, TaskRow, TaskSummaryRow
 from sql.values import replace_nul
 
 __all__ = [
@@ -28,4 +32,17 @@ __all__ = [
     "load",
     "migrate",
     "replace_nul",
+    # The recall ledger
+    "CommandGateway",
+    "ExportedRecallRow",
+    "LastAnswerRow",
+    "NewTask",
+    "Progress",
+    "RepeatableRow",
+    "ReplayGateway",
+    "RevisionGateway",
+    "RevisionRow",
+    "TaskGateway",
+    "TaskRow",
+    "TaskSummaryRow",
 ]

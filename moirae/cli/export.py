@@ -3,6 +3,7 @@
 import csv
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -83,8 +84,9 @@ def similar(
     ] = None,
 ) -> None:
     """Export the last answers of similarity recalls: past events by rank, with their score."""
-    query = sql.load("recalls")["export_similar"]
-    _export(workspace, query, _SIMILAR_COLUMNS, form, values={"recall": recall})
+    with open_workspace(workspace) as (_, connection):
+        rows = sql.RevisionGateway(connection).export_hits(recall)
+        write_rows(map(asdict, rows), _SIMILAR_COLUMNS, form)
 
 
 @app.command()
@@ -92,14 +94,16 @@ def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export each recall with its last answer and its coverage, oldest event first."""
-    query = sql.load("recalls")["export_recalls"]
-    _export(workspace, query, _RECALL_COLUMNS, form, convert=_order_answer_columns)
+    with open_workspace(workspace) as (_, connection):
+        rows = sql.RevisionGateway(connection).export_last()
+        write_rows(map(_recall_to_json, rows), _RECALL_COLUMNS, form)
 
 
-def _order_answer_columns(row: dict[str, Any]) -> dict[str, Any]:
-    """A recall whose SQL answer has its columns in the order of its SELECT."""
+def _recall_to_json(recall: sql.ExportedRecallRow) -> dict[str, Any]:
+    """A line of the export; an SQL answer has its columns in the order of its SELECT."""
     from recall.query import order_columns
 
+    row = {name: getattr(recall, name) for name in recall.__slots__}
     text = row.pop("sql")
     if not text or not row["answer"]:
         return row

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -72,6 +72,13 @@ def check_choices(kind: str, values: Iterable[str], choices: Collection[str]) ->
     for value in values:
         if value not in choices:
             raise UsageError(f"unknown {kind} {value!r}: must be one of {', '.join(choices)}")
+
+
+def count_omitted(rows: Sized, limit: int, count: Callable[[], int]) -> int:
+    """How many rows a limit omits. `count`: the number of all rows, called only if needed."""
+    if len(rows) < limit:
+        return 0
+    return max(count() - len(rows), 0)
 
 
 def fetch_limited(

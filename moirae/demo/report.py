@@ -18,7 +18,6 @@ from moirae.demo.testbed import SimulatedFailure
 from moirae.inspect import RecallAnswer, SimilarEvent, load_answers
 
 _ALERT_QUERIES = sql.load("alerts")
-_RECALL_QUERIES = sql.load("recalls")
 # Which rule shows which kind of failure.
 RULES_BY_KIND = {
     "overload": "testbed/NodeOverloaded",
@@ -159,10 +158,11 @@ def compute_summary(
     with connection.cursor(row_factory=dict_row) as cursor:
         counts = cursor.execute(_ALERT_QUERIES["counts"]).fetchone()
         delays = cursor.execute(_ALERT_QUERIES["delays"], {"since": live_from}).fetchone()
-        first = cursor.execute(_RECALL_QUERIES["first_answers"], {"since": live_from}).fetchone()
-    assert counts is not None and delays is not None and first is not None
+    tasks = sql.TaskGateway(connection)
+    first = tasks.first_answer_latency(live_from)
+    assert counts is not None and delays is not None
     states = counts["alerts"]
-    recalls = dict(connection.execute(_RECALL_QUERIES["counts"]).fetchall())
+    recalls = tasks.count_by_state()
     return {
         "accounting": {**total, "dead_lettered": dead},
         "events": counts["settled_events"],
@@ -179,9 +179,9 @@ def compute_summary(
                 "alerts": delays["alerts"],
             },
             "alert_to_first_answer": {
-                "p50": first["p50"],
-                "p99": first["p99"],
-                "answers": first["answers"],
+                "p50": first.p50,
+                "p99": first.p99,
+                "answers": first.answers,
             },
         },
     }
@@ -204,10 +204,8 @@ def _compute_precision(
         for eid, rule, host, ts in rows
     ]
     found: dict[str, list[str]] = {}
-    for query, _, event, _ in connection.execute(
-        _RECALL_QUERIES["export_similar"], {"recall": None}
-    ):
-        found.setdefault(str(query), []).append(event)
+    for hit in sql.RevisionGateway(connection).export_hits(recall=None):
+        found.setdefault(str(hit.query), []).append(hit.event)
     return evaluate_precision([case for case in cases if case.ts >= live_from], cases, found)
 
 
@@ -233,7 +231,7 @@ class DemoReport:
                 f"percentile."
             )
         similar, first = result["similar"], result["latency_ms"]["alert_to_first_answer"]
-        if first["answers"]:
+        if first.answers:
             self._console.print(
                 f"From alert to a first answer from history: {first['p50'] / 1000:.2f} s in the "
                 f"middle, "

@@ -92,28 +92,28 @@ def load_past_events(
         return {row["eid"]: row for row in cursor.execute(query, {"eids": list(eids)})}
 
 
-def _make_answer(connection: Connection[Any], row: Mapping[str, Any]) -> RecallAnswer:
+def _make_answer(connection: Connection[Any], row: sql.LastAnswerRow) -> RecallAnswer:
     hits = None
     rows = None
     estimates = None
     comparable = None
-    if row["request"]["kind"] == "similar":
-        if row["answer"] is not None:
-            hits = _load_hits(connection, row["answer"])
+    if row.request["kind"] == "similar":
+        if row.answer is not None:
+            hits = _load_hits(connection, row.answer)
         if hits:
             comparable = _comparable_probability(connection, row, hits)
     else:
-        rows = _order_columns(row["request"]["sql"], row["answer"])
-        estimates = _order_columns(row["request"]["sql"], row["estimates"] or None)
+        rows = _order_columns(row.request["sql"], row.answer)
+        estimates = _order_columns(row.request["sql"], row.estimates or None)
     return RecallAnswer(
-        recall=row["recall"],
-        kind=row["request"]["kind"],
-        state=row["state"],
-        number=row["number"] or 0,
-        coverage=row["coverage"],
+        recall=row.recall,
+        kind=row.request["kind"],
+        state=row.state,
+        number=row.number or 0,
+        coverage=row.coverage,
         rows=rows,
         hits=hits,
-        error=row["error"],
+        error=row.error,
         estimates=estimates,
         comparable=comparable,
     )
@@ -154,22 +154,22 @@ def _load_hits(
 
 
 def _comparable_probability(
-    connection: Connection[Any], row: Mapping[str, Any], hits: Sequence[SimilarEvent]
+    connection: Connection[Any], row: sql.LastAnswerRow, hits: Sequence[SimilarEvent]
 ) -> float | None:
     """See `RecallAnswer.comparable`."""
     from recall.confidence import load_calibration
     from recall.similarity import answer_features
 
-    if row["comparable"] is not None:
-        return float(row["comparable"])
-    if not row["coverage"]["final"]:
+    if row.comparable is not None:
+        return float(row.comparable)
+    if row.answer is None or row.coverage is None or not row.coverage["final"]:
         return None
-    calibration = load_calibration(connection, row["rule"], row["version"], row["recall"])
+    calibration = load_calibration(connection, row.rule, row.version, row.recall)
     if calibration is None:
         return None
     scores = list(map(attrgetter("score"), hits))
     kinds = list(map(attrgetter("kind"), hits))
-    corpus_size = row["answer"][0]["corpus"]["events"]
+    corpus_size = row.answer[0]["corpus"]["events"]
     return calibration.probability(answer_features(scores, kinds, corpus_size))
 
 

@@ -39,7 +39,8 @@ def collect_status(
     registry = RuleRegistry(connection)
     rule_files = registry.rule_files_state()
     counts = _fetch_row(connection, "alerts", "counts")
-    queue = _fetch_row(connection, "recalls", "deferred")
+    tasks = sql.TaskGateway(connection)
+    queue = tasks.waiting()
     accounts = catalog.accounting()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     return {
@@ -47,11 +48,11 @@ def collect_status(
         "streams": _collect_streams(catalog, accounts),
         "events": {"settled": counts["settled_events"], "detected": counts["detected_events"]},
         "alerts": counts["alerts"],
-        "recalls": _fetch_counts(connection, "recalls", "counts"),
+        "recalls": tasks.count_by_state(),
         "recall_queue": {
-            "queued": queue["waiting"],
-            "answered": queue["with_answer"],
-            "oldest_seconds": queue["longest"],
+            "queued": queue.waiting,
+            "answered": queue.with_answer,
+            "oldest_seconds": queue.longest,
         },
         "rules": list(map(vars, registry.deployments())),
         "rule_errors": list(map(vars, registry.errors()[:_MAX_RULE_ERRORS])),

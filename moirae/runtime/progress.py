@@ -61,7 +61,7 @@ class ProgressReporter:
 
         records = sum(account["read"] for account in Catalog(connection).accounting())
         alert_counts = connection.execute(sql.load("alerts")["counts"]).fetchone()
-        recalls_by_state = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
+        recalls_by_state = sql.TaskGateway(connection).count_by_state()
         events = 0
         if alert_counts is not None:
             events = alert_counts[0] + alert_counts[1]
