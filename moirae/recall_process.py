@@ -3,9 +3,6 @@
 import threading
 import time
 from pathlib import Path
-from typing import Any
-
-from psycopg import Connection
 
 import sql
 from archiver.storage import StorageRoot
@@ -50,7 +47,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
 
 
 def _build_config(
-    settings: Settings, connection: Connection[Any], root: StorageRoot
+    settings: Settings, connection: sql.Connection, root: StorageRoot
 ) -> RecallConfig:
     schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
     relations = Relations(connect_database(settings, "recall relations"), settings.relations)
@@ -84,7 +81,7 @@ def _build_config(
     )
 
 
-def _has_sql_recalls(connection: Connection[Any]) -> bool:
+def _has_sql_recalls(connection: sql.Connection) -> bool:
     """Whether any deployed rule has an SQL recall."""
     for definition in RuleRegistry(connection).desired_rules():
         if any(isinstance(recall, SqlRecall) for recall in definition.rule.spec.recall.values()):

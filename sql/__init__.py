@@ -15,6 +15,7 @@ from sql.alerts import (
 )
 from sql.calibrations import CalibrationGateway
 from sql.chunks import ChunkGateway
+from sql.commands import CommandGateway
 from sql.connection import Connection, connect
 from sql.contexts import (
     ContextGateway,
@@ -26,31 +27,36 @@ from sql.contexts import (
 )
 from sql.corpora import CorpusGateway
 from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
+from sql.demo import DemoGateway
 from sql.deployments import DeploymentGateway, DeploymentRow
 from sql.derived_chunks import DerivedChunkGateway
 from sql.errors import (
     DatabaseError,
+    DataError,
     DeadlockDetected,
     InterfaceError,
     OperationalError,
+    ProgramLimitExceeded,
     SchemaTooNew,
 )
 from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
 from sql.judgements import FeedbackStateRow, JudgementGateway
-from sql.loader import load
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
+from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
+from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway, RevisionRow
 from sql.rule_errors import RuleErrorGateway
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
+from sql.tasks import NewTask, Progress, TaskGateway, TaskRow, TaskSummaryRow
 from sql.tokens import TokenGateway
 from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.values import replace_nul
@@ -59,13 +65,14 @@ from sql.views import ViewGateway
 __all__ = [
     "Connection",
     "ConnectionPool",
+    "DataError",
     "DatabaseError",
     "DeadlockDetected",
     "InterfaceError",
     "OperationalError",
+    "ProgramLimitExceeded",
     "SchemaTooNew",
     "connect",
-    "load",
     "migrate",
     "open_pool",
     "replace_nul",
@@ -107,6 +114,8 @@ __all__ = [
     # Processes
     "ProcessGateway",
     "ProcessRow",
+    # The demo
+    "DemoGateway",
     # Tokens
     "TokenGateway",
     # Contexts and corpora
@@ -134,4 +143,17 @@ __all__ = [
     "RuleErrorGateway",
     "RuleFileGateway",
     "RuleGateway",
+    # The recall ledger
+    "CommandGateway",
+    "ExportedRecallRow",
+    "LastAnswerRow",
+    "NewTask",
+    "Progress",
+    "RepeatableRow",
+    "ReplayGateway",
+    "RevisionGateway",
+    "RevisionRow",
+    "TaskGateway",
+    "TaskRow",
+    "TaskSummaryRow",
 ]

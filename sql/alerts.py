@@ -243,13 +243,13 @@ class AlertGateway(Gateway):
 
     def count_by_state(self) -> AlertCountsRow:
         """The numbers of events and alerts, without those of history."""
-        counts = self._record(AlertCountsRow, "counts")
+        counts = self._record(AlertCountsRow, "count_by_state")
         assert counts is not None
         return counts
 
     def list_raised(self, since: datetime) -> list[RaisedAlertRow]:
         """Alerts that were stored as firing first after a time, in this order."""
-        return self._records(RaisedAlertRow, "raised", since=since)
+        return self._records(RaisedAlertRow, "list_raised", since=since)
 
     def delays(self, since: datetime) -> AlertDelaysRow:
         """Delays of the alerts that started at or after a time and fired at their first event."""

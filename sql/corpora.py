@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from sql.events import SettledEventIdRow
 from sql.gateway import Gateway
 
 
@@ -40,6 +41,10 @@ class CorpusGateway(Gateway):
     """Events with a corpus number. One sequence numbers the events of all corpora."""
 
     queries = "corpora"
+
+    def list_ids(self, last_number: int) -> list[SettledEventIdRow]:
+        """The events of all corpora up to a number, in no order."""
+        return self._records(SettledEventIdRow, "list_ids", last_number=last_number)
 
     def lock_numbering(self) -> None:
         """Take the lock of sequence numbers until the end of the transaction.

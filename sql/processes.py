@@ -66,3 +66,8 @@ class ProcessGateway(Gateway):
     def list_all(self) -> list[ProcessRow]:
         """The last process of each role, in order of the roles."""
         return self._records(ProcessRow, "list_all")
+
+    def live_heartbeat_age(self) -> float | None:
+        """Seconds since the last heartbeat of the live process; None if none runs."""
+        age: float | None = self._value("live_heartbeat_age")
+        return age

@@ -31,7 +31,7 @@ class PartitionRow:
 
 
 class StreamGateway(Gateway):
-    queries = "input_streams"
+    queries = "streams"
 
     def list_all(self) -> list[StreamRow]:
         """All streams that were ever declared, in no particular order."""

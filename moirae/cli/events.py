@@ -8,7 +8,6 @@ from typing import Any
 from uuid import UUID
 
 import typer
-from psycopg import Connection
 
 import sql
 from moirae.cli.options import (
@@ -84,7 +83,7 @@ def show(
     print_properties(lines)
 
 
-def _fetch_event(connection: Connection[Any], eid: UUID) -> dict[str, Any]:
+def _fetch_event(connection: sql.Connection, eid: UUID) -> dict[str, Any]:
     """The event as the newest version of its rule has detected it. Raises `UsageError`."""
     event = sql.EventGateway(connection).get(eid)
     if event is None:

@@ -2,16 +2,13 @@
 
 import csv
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
 from operator import attrgetter
-from pathlib import Path
 from typing import Annotated, Any
 
 import orjson
 import typer
-from psycopg.rows import dict_row
-from psycopg.sql import SQL
 
 import sql
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
@@ -87,8 +84,9 @@ def similar(
     ] = None,
 ) -> None:
     """Export the last answers of similarity recalls: past events by rank, with their score."""
-    query = sql.load("recalls")["export_similar"]
-    _export(workspace, query, _SIMILAR_COLUMNS, form, values={"recall": recall})
+    with open_workspace(workspace) as (_, connection):
+        rows = sql.RevisionGateway(connection).export_hits(recall)
+        _write_records(rows, _SIMILAR_COLUMNS, form)
 
 
 @app.command()
@@ -96,38 +94,22 @@ def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export each recall with its last answer and its coverage, oldest event first."""
-    query = sql.load("recalls")["export_recalls"]
-    _export(workspace, query, _RECALL_COLUMNS, form, convert=_order_answer_columns)
+    with open_workspace(workspace) as (_, connection):
+        rows = sql.RevisionGateway(connection).export_last()
+        write_rows(map(_recall_to_json, rows), _RECALL_COLUMNS, form)
 
 
-def _order_answer_columns(row: dict[str, Any]) -> dict[str, Any]:
-    """A recall whose SQL answer has its columns in the order of its SELECT."""
+def _recall_to_json(recall: sql.ExportedRecallRow) -> dict[str, Any]:
+    """A line of the export; an SQL answer has its columns in the order of its SELECT."""
     from recall.query import order_columns
 
+    row = {name: getattr(recall, name) for name in recall.__slots__}
     text = row.pop("sql")
     if not text or not row["answer"]:
         return row
     row["answer"] = order_columns(text, row["answer"])
     row["estimates"] = order_columns(text, row["estimates"] or [])
     return row
-
-
-def _export(
-    workspace: Path,
-    query: SQL,
-    columns: tuple[str, ...],
-    export_format: ExportFormat,
-    *,
-    values: Mapping[str, Any] | None = None,
-    convert: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-) -> None:
-    with (
-        open_workspace(workspace) as (_, connection),
-        connection.transaction(),
-        # A cursor on the server: the rows never have to fit in memory.
-        connection.cursor("export", row_factory=dict_row) as cursor,
-    ):
-        write_rows(map(convert, cursor.execute(query, values)), columns, export_format)
 
 
 def _write_records(

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -11,9 +11,6 @@ from typing import Annotated, Any
 
 import orjson
 import typer
-from psycopg import Connection
-from psycopg.rows import dict_row
-from psycopg.sql import SQL
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -73,20 +70,6 @@ def check_choices(kind: str, values: Iterable[str], choices: Collection[str]) ->
     for value in values:
         if value not in choices:
             raise UsageError(f"unknown {kind} {value!r}: must be one of {', '.join(choices)}")
-
-
-def fetch_limited(
-    connection: Connection[Any], query: SQL, values: Mapping[str, Any]
-) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a query that ends in `LIMIT %(limit)s`, and how many rows the limit omits."""
-    with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(query, values).fetchall()
-    if len(rows) < values["limit"]:
-        return rows, 0
-    count_query = SQL("SELECT count(*) FROM ({}) AS listed").format(query)
-    count = connection.execute(count_query, {**values, "limit": None}).fetchone()
-    assert count is not None
-    return rows, max(count[0] - len(rows), 0)
 
 
 def count_omitted(rows: Sized, limit: int, count_rows: Callable[[], int]) -> int:

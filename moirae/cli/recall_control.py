@@ -5,12 +5,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 from uuid import uuid4
 
 import typer
-from psycopg import Connection
 
+import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -97,7 +97,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
 
 
 def _execute(
-    connection: Connection[Any], verb: "Verb", target: "Target", *, key: str, age: timedelta | None
+    connection: sql.Connection, verb: "Verb", target: "Target", *, key: str, age: timedelta | None
 ) -> "Effect | None":
     """Submit a command and wait for its effect; None if no recall process executes it in time."""
     from recall.errors import CommandKeyConflict
@@ -123,7 +123,7 @@ def _parse_age(text: str) -> timedelta:
         raise UsageError(f"--older-than: {error}") from error
 
 
-def _find_target(connection: Connection[Any], identifier: str | None, rule: str | None) -> "Target":
+def _find_target(connection: sql.Connection, identifier: str | None, rule: str | None) -> "Target":
     """The recalls of an event, or one recall, by a prefix of an ID; else those of a rule."""
     from moirae.alerts import find_event_or_recall
     from recall.ledger import Target

@@ -1,11 +1,11 @@
 """`moirae similar` and `recalls`: answers about events, and the progress of recalls."""
 
 import time
-from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from psycopg import Connection
 from rich.live import Live
 
 import sql
@@ -19,8 +19,8 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     check_choices,
+    count_omitted,
     escape_control,
-    fetch_limited,
     format_time,
     make_console,
     open_workspace,
@@ -103,12 +103,12 @@ def list_(
         event_id = None
         if eid is not None:
             event_id = find_event(connection, eid)
-        values = {"eid": event_id, "rule": rule, "states": state, "limit": limit}
-        tasks, omitted = fetch_limited(connection, sql.load("recalls")["tasks"], values)
-    for task in tasks:
-        task["chunks"] = task.pop("pieces")
+        gateway = sql.TaskGateway(connection)
+        tasks = gateway.list_newest(eid=event_id, rule=rule, states=state, limit=limit)
+        count = partial(gateway.count, eid=event_id, rule=rule, states=state)
+        omitted = count_omitted(tasks, limit, count)
     if output is OutputFormat.JSON:
-        print_json(tasks)
+        print_json(list(map(_task_to_json, tasks)))
     else:
         print_table(_COLUMNS, map(_format_row, tasks), "no recalls")
     print_omitted_count(omitted, len(tasks), output)
@@ -152,12 +152,11 @@ def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) ->
                 time.sleep(_WATCH_INTERVAL)
 
 
-def check_rule(connection: Connection[Any], rule: str | None) -> None:
+def check_rule(connection: sql.Connection, rule: str | None) -> None:
     """Raise `UsageError` for a rule that is not deployed and has no recalls."""
     if rule is None:
         return
-    row = connection.execute(sql.load("recalls")["known_rule"], {"rule": rule}).fetchone()
-    if row is None:
+    if not sql.TaskGateway(connection).rule_exists(rule):
         raise UsageError(f"no rule {escape_control(rule)!r} is deployed or has recalls")
 
 
@@ -172,26 +171,32 @@ def _answer_to_json(answer: "RecallAnswer") -> dict[str, Any]:
     return fields
 
 
-def _format_row(task: Mapping[str, Any]) -> tuple[Any, ...]:
-    chunks = "?" if task["chunks"] is None else task["chunks"]
+def _task_to_json(task: sql.TaskSummaryRow) -> dict[str, Any]:
+    fields = asdict(task)
+    fields["chunks"] = fields.pop("pieces")
+    return fields
+
+
+def _format_row(task: sql.TaskSummaryRow) -> tuple[Any, ...]:
+    chunks = "?" if task.pieces is None else task.pieces
     return (
-        task["created_at"],
-        task["rule"],
-        task["recall"],
+        task.created_at,
+        task.rule,
+        task.recall,
         _format_state(task),
-        f"{task['read']}/{chunks}",
-        task["revision"],
-        task["tickets"],
-        task["results"],
-        f"{task['seconds']:.2f}",
-        task["id"],
-        task["eid"],
+        f"{task.read}/{chunks}",
+        task.revision,
+        task.tickets,
+        task.results,
+        f"{task.seconds:.2f}",
+        task.id,
+        task.eid,
     )
 
 
-def _format_state(task: Mapping[str, Any]) -> str:
-    if task["state"] == "suspended" and task["deadline"] is not None:
-        return f"suspended until {format_time(task['deadline'].replace(microsecond=0))}"
-    if task["state"] == "waiting" and task["revision"]:
+def _format_state(task: sql.TaskSummaryRow) -> str:
+    if task.state == "suspended" and task.deadline is not None:
+        return f"suspended until {format_time(task.deadline.replace(microsecond=0))}"
+    if task.state == "waiting" and task.revision:
         return "deferred until other recalls have a first answer"
-    return str(task["state"])
+    return str(task.state)

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from psycopg import Connection
-from psycopg.rows import dict_row
 from rich.console import Console
 from rich.text import Text
 
@@ -18,13 +16,6 @@ from moirae.demo.precision import FailureCase, evaluate_precision, find_cause
 from moirae.demo.resolutions import RULES_BY_KIND
 from moirae.inspect import RecallAnswer, SimilarEvent, load_answers, sum_accounting
 
-_ALERT_QUERIES = sql.load("alerts")
-_RECALL_QUERIES = sql.load("recalls")
-_EVENTS_OF_ALERTS = """
-    SELECT e.eid::text, e.rule, e.key->>'host', e.ts
-    FROM alerts a JOIN events e USING (rule, version, eid)
-    WHERE a.fired_at IS NOT NULL AND a.state <> 'withdrawn'
-"""
 _OPEN_STATES = frozenset({"waiting", "running"})  # of a recall
 _RAISED_STATES = ("firing", "resolved", "provisional")  # of an alert that was raised
 _FIRST_HIT_COUNT = 3  # similar events printed with the first answer
@@ -33,19 +24,19 @@ _FIRST_HIT_COUNT = 3  # similar events printed with the first answer
 class AlertNarrator:
     """Prints live alerts, what is normal on their hosts, and similar past alerts."""
 
-    def __init__(self, connection: Connection[Any], console: Console, since: datetime) -> None:
+    def __init__(self, connection: sql.Connection, console: Console, since: datetime) -> None:
         self._connection = connection
         self._console = console
         self._since = since
         # Alerts whose recalls have not ended.
-        self._alerts: dict[UUID, dict[str, Any]] = {}
+        self._alerts: dict[UUID, sql.RaisedAlertRow] = {}
         # The most similar event of the first answer printed for an alert; None: no similar event.
         self._first_hits: dict[UUID, UUID | None] = {}
 
     def print_new(self) -> None:
         """Print new alerts, and new first and final answers."""
         for row in self._fetch_new_alerts():
-            self._alerts[row["eid"]] = row
+            self._alerts[row.eid] = row
             self._console.print(_format_headline(row))
         for eid, row in list(self._alerts.items()):
             answers = load_answers(self._connection, eid)
@@ -54,18 +45,17 @@ class AlertNarrator:
             if _have_ended(answers):
                 self._print_final_answer(eid, row, answers)
 
-    def _fetch_new_alerts(self) -> list[dict[str, Any]]:
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_ALERT_QUERIES["raised"], {"since": self._since}).fetchall()
-        for row in rows:
-            self._since = max(self._since, row["raised_at"])
-        return rows
+    def _fetch_new_alerts(self) -> list[sql.RaisedAlertRow]:
+        alerts = sql.AlertGateway(self._connection).list_raised(self._since)
+        for alert in alerts:
+            self._since = max(self._since, alert.raised_at)
+        return alerts
 
     def _print_first_answers(
-        self, eid: UUID, row: Mapping[str, Any], answers: Sequence[RecallAnswer]
+        self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
     ) -> None:
         self._first_hits[eid] = None
-        summary = row["annotations"].get("summary", "")
+        summary = row.annotations.get("summary", "")
         self._console.print(Text.assemble(("    about ", "dim"), summary))
         for answer in answers:
             assert answer.coverage is not None
@@ -83,7 +73,7 @@ class AlertNarrator:
                 self._print_hits(answer.hits[:_FIRST_HIT_COUNT])
 
     def _print_final_answer(
-        self, eid: UUID, row: Mapping[str, Any], answers: Sequence[RecallAnswer]
+        self, eid: UUID, row: sql.RaisedAlertRow, answers: Sequence[RecallAnswer]
     ) -> None:
         """Print the final similar event, unless the first answer was already the final one."""
         del self._alerts[eid]
@@ -99,7 +89,7 @@ class AlertNarrator:
         if is_unchanged:
             text = "the most similar event is unchanged"
         coverage = (f"    {_format_coverage(similar.coverage)}: ", "dim")
-        summary = (row["annotations"].get("summary", ""), "dim")
+        summary = (row.annotations.get("summary", ""), "dim")
         self._console.print(Text.assemble(coverage, summary, "  ", text))
         if not is_unchanged:
             self._print_hits(similar.hits[:1])
@@ -140,15 +130,15 @@ def _format_coverage(coverage: Mapping[str, Any]) -> str:
     return f"{coverage['read']} of {total} chunks read"
 
 
-def _format_headline(row: Mapping[str, Any]) -> Text:
+def _format_headline(row: sql.RaisedAlertRow) -> Text:
     """Severity, name and summary of an alert, its start, and the delay until it was raised."""
-    delay = (row["raised_at"] - row["starts_at"]).total_seconds()
-    severity = row["labels"].get("severity", "alert").upper()
+    delay = (row.raised_at - row.starts_at).total_seconds()
+    severity = row.labels.get("severity", "alert").upper()
     return Text.assemble(
         (f" {severity:<7}", "bold red"),
-        (f" {row['labels']['alertname']:<16} ", "bold"),
-        row["annotations"].get("summary", ""),
-        (f"  {row['starts_at']:%H:%M:%S}Z +{delay:.1f} s", "dim"),
+        (f" {row.labels['alertname']:<16} ", "bold"),
+        row.annotations.get("summary", ""),
+        (f"  {row.starts_at:%H:%M:%S}Z +{delay:.1f} s", "dim"),
     )
 
 
@@ -174,7 +164,7 @@ def _format_resolution(note: Mapping[str, Any]) -> Text:
 
 
 def compute_summary(
-    connection: Connection[Any],
+    connection: sql.Connection,
     live_from: datetime,
     failures: Sequence[SimulatedFailure],
     shift: timedelta,
@@ -185,39 +175,37 @@ def compute_summary(
     until the first answer of each recall; in milliseconds. `shift`: how much later than planned
     the live phase was.
     """
-    with connection.cursor(row_factory=dict_row) as cursor:
-        counts = cursor.execute(_ALERT_QUERIES["counts"]).fetchone()
-        delays = cursor.execute(_ALERT_QUERIES["delays"], {"since": live_from}).fetchone()
-        first = cursor.execute(_RECALL_QUERIES["first_answers"], {"since": live_from}).fetchone()
-    assert counts is not None
-    assert delays is not None
-    assert first is not None
-    states = counts["alerts"]
-    recalls = dict(connection.execute(_RECALL_QUERIES["counts"]).fetchall())
+    alerts = sql.AlertGateway(connection)
+    counts = alerts.count_by_state()
+    delays = alerts.delays(live_from)
+    tasks = sql.TaskGateway(connection)
+    first = tasks.first_answer_latency(live_from)
+    states = counts.alerts
+    recalls = tasks.count_by_state()
     return {
         "accounting": sum_accounting(sql.UnitGateway(connection).sum_by_stream()),
-        "events": counts["settled_events"],
+        "events": counts.settled_events,
         "alerts": sum(states.get(state, 0) for state in _RAISED_STATES),
         "alerts_by_state": states,
         "recalls": {state: recalls.get(state, 0) for state in ("done", "cancelled", "failed")},
         "similar": _compute_precision(connection, live_from, failures, shift),
         "latency_ms": {
             "event_to_alert": {
-                "p50": delays["p50"],
-                "p99": delays["p99"],
-                "alerts": delays["alerts"],
+                "p50": delays.p50,
+                "p99": delays.p99,
+                "alerts": delays.alerts,
             },
             "alert_to_first_answer": {
-                "p50": first["p50"],
-                "p99": first["p99"],
-                "answers": first["answers"],
+                "p50": first.p50,
+                "p99": first.p99,
+                "answers": first.answers,
             },
         },
     }
 
 
 def _compute_precision(
-    connection: Connection[Any],
+    connection: sql.Connection,
     live_from: datetime,
     failures: Sequence[SimulatedFailure],
     shift: timedelta,
@@ -225,13 +213,12 @@ def _compute_precision(
     """The precision of the last answers of all similarity recalls."""
     kinds_by_rule = {rule: kind for kind, rule in RULES_BY_KIND.items()}
     cases = []
-    for eid, rule, host, ts in connection.execute(_EVENTS_OF_ALERTS).fetchall():
-        cause = find_cause(failures, kinds_by_rule[rule], host, ts, shift)
-        cases.append(FailureCase(eid, rule, host, ts, cause))
+    for event in sql.DemoGateway(connection).list_events_of_alerts():
+        cause = find_cause(failures, kinds_by_rule[event.rule], event.host, event.ts, shift)
+        cases.append(FailureCase(event.eid, event.rule, event.host, event.ts, cause))
     answers: dict[str, list[str]] = defaultdict(list)
-    query = _RECALL_QUERIES["export_similar"]
-    for eid, _, event, _ in connection.execute(query, {"recall": None}):
-        answers[str(eid)].append(event)
+    for hit in sql.RevisionGateway(connection).export_hits(recall=None):
+        answers[str(hit.query)].append(hit.event)
     live_cases = [case for case in cases if case.ts >= live_from]
     return evaluate_precision(live_cases, cases, answers)
 

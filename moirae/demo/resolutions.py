@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
-from typing import Any
 from uuid import UUID
 
-from psycopg import Connection
-
+import sql
 from moirae.alerts import add_note
 from moirae.demo.causes import FailureKind
 from moirae.demo.failures import SimulatedFailure
@@ -24,14 +22,8 @@ RULES_BY_KIND: Mapping[FailureKind, str] = {
 ALERT_GRACE = timedelta(minutes=15)
 """An alert starts at most this long after the end of its failure: silence is detected late."""
 
-_FIRST_ALERT = """
-    SELECT id FROM alerts
-    WHERE rule = %s AND key->>'host' = %s AND starts_at >= %s AND starts_at < %s
-    ORDER BY starts_at LIMIT 1
-"""
 
-
-def record_resolutions(connection: Connection[Any], failures: Iterable[SimulatedFailure]) -> int:
+def record_resolutions(connection: sql.Connection, failures: Iterable[SimulatedFailure]) -> int:
     """Record the resolution of each past failure with its first alert, as an operator does.
 
     Returns the number of resolutions.
@@ -55,13 +47,10 @@ def record_resolutions(connection: Connection[Any], failures: Iterable[Simulated
     return count
 
 
-def _find_first_alert(connection: Connection[Any], failure: SimulatedFailure) -> UUID | None:
+def _find_first_alert(connection: sql.Connection, failure: SimulatedFailure) -> UUID | None:
     """The first alert of a failure, or None if no rule detected it."""
     rule = RULES_BY_KIND[failure.kind]
     until = failure.ends + ALERT_GRACE
-    parameters = (rule, failure.host, failure.starts, until)
-    row = connection.execute(_FIRST_ALERT, parameters).fetchone()
-    if row is None:
-        return None
-    alert_id: UUID = row[0]
-    return alert_id
+    return sql.DemoGateway(connection).find_first_alert(
+        rule, failure.host, starts=failure.starts, until=until
+    )

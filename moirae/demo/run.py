@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from psycopg import Connection
 from rich.console import Console
 
+import sql
 from moirae.config import Settings, load_settings_from_environment
 from moirae.demo.history_files import write_history, write_rows
 from moirae.demo.report import AlertNarrator, DemoReport, compute_summary
@@ -41,14 +41,6 @@ _WATCH_AFTER_END = 4.0  # seconds to wait for alerts after the last file of live
 _HISTORY_TIMEOUT = 600.0  # seconds until history must be evaluated
 _HISTORY_POLL = 0.3  # seconds
 _DRAIN_POLL = 0.1  # seconds
-
-_HISTORY_PROGRESS = """
-    SELECT
-        (SELECT count(*) FROM units WHERE done),
-        (SELECT coalesce(bool_and(settled_to IS NOT NULL), false) FROM deployments)
-        AND EXISTS (SELECT FROM processes WHERE role = 'recall' AND state = 'running')
-"""
-"""Number of archived files; whether all rules are evaluated and recalls are answered."""
 
 
 @dataclass(frozen=True)
@@ -191,23 +183,21 @@ class _Demo:
     def _run_up(self, *options: str) -> AbstractContextManager[UpProcess]:
         return run_up(self._settings.file, self._log_file, self._log_format, *options)
 
-    def _await_history(self, connection: Connection[Any], up: UpProcess, file_count: int) -> None:
+    def _await_history(self, connection: sql.Connection, up: UpProcess, file_count: int) -> None:
         """Wait until all history files are archived and all rules are evaluated over them."""
         deadline = time.monotonic() + _HISTORY_TIMEOUT
         with open_progress_bar(self._console) as progress:
             task = progress.add_task("archiving and evaluating history", total=file_count + 1)
             while time.monotonic() < deadline:
                 up.check_running()
-                row = connection.execute(_HISTORY_PROGRESS).fetchone()
-                assert row is not None
-                archived_count, is_evaluated = row
+                archived_count, is_evaluated = sql.DemoGateway(connection).history_progress()
                 progress.update(task, completed=archived_count)
                 if archived_count >= file_count and is_evaluated:
                     return
                 self._wait(_HISTORY_POLL)
         raise up.error(f"history was not evaluated within {_HISTORY_TIMEOUT:.0f} s")
 
-    def _play_live(self, connection: Connection[Any], up: UpProcess) -> datetime:
+    def _play_live(self, connection: sql.Connection, up: UpProcess) -> datetime:
         """Write live rows when they are due and print alerts; returns the start of the phase."""
         resolution_count = record_resolutions(connection, self._testbed.failures)
         self._console.print(

@@ -17,7 +17,6 @@ from archiver.times import from_micros, micros_column
 from moirae.config import Settings, stream_schema
 from moirae.runtime import open_storage
 
-_SETTLED_CONTEXTS_QUERY = "SELECT rule, version, eid::text FROM contexts WHERE corpus <= %s"
 _STATE_ORDER: tuple[ChunkState, ...] = ("expired", "old", "recent", "present")
 
 
@@ -200,7 +199,8 @@ def _settled_events(connection: sql.Connection, last_number: int) -> set[tuple[s
 
 def _settled_contexts(connection: sql.Connection, last_number: int) -> set[tuple[str, str, str]]:
     """Rule, version and event of the contexts up to a corpus number."""
-    return set(connection.execute(_SETTLED_CONTEXTS_QUERY, (last_number,)).fetchall())
+    rows = sql.CorpusGateway(connection).list_ids(last_number)
+    return {(row.rule, row.version, row.eid) for row in rows}
 
 
 def _check_archived(

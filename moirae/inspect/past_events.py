@@ -87,28 +87,28 @@ def load_past_events(
     return {row.eid: asdict(row) for row in sql.EventGateway(connection).list_past(eids)}
 
 
-def _make_answer(connection: sql.Connection, row: Mapping[str, Any]) -> RecallAnswer:
+def _make_answer(connection: sql.Connection, row: sql.LastAnswerRow) -> RecallAnswer:
     hits = None
     rows = None
     estimates = None
     comparable = None
-    if row["request"]["kind"] == "similar":
-        if row["answer"] is not None:
-            hits = _load_hits(connection, row["answer"])
+    if row.request["kind"] == "similar":
+        if row.answer is not None:
+            hits = _load_hits(connection, row.answer)
         if hits:
             comparable = _comparable_probability(connection, row, hits)
     else:
-        rows = _order_columns(row["request"]["sql"], row["answer"])
-        estimates = _order_columns(row["request"]["sql"], row["estimates"] or None)
+        rows = _order_columns(row.request["sql"], row.answer)
+        estimates = _order_columns(row.request["sql"], row.estimates or None)
     return RecallAnswer(
-        recall=row["recall"],
-        kind=row["request"]["kind"],
-        state=row["state"],
-        number=row["number"] or 0,
-        coverage=row["coverage"],
+        recall=row.recall,
+        kind=row.request["kind"],
+        state=row.state,
+        number=row.number or 0,
+        coverage=row.coverage,
         rows=rows,
         hits=hits,
-        error=row["error"],
+        error=row.error,
         estimates=estimates,
         comparable=comparable,
     )
@@ -147,22 +147,22 @@ def _load_hits(connection: sql.Connection, rows: Sequence[Mapping[str, Any]]) ->
 
 
 def _comparable_probability(
-    connection: sql.Connection, row: Mapping[str, Any], hits: Sequence[SimilarEvent]
+    connection: sql.Connection, row: sql.LastAnswerRow, hits: Sequence[SimilarEvent]
 ) -> float | None:
     """See `RecallAnswer.comparable`."""
     from recall.confidence import load_calibration
     from recall.similarity.calibration_model import answer_features
 
-    if row["comparable"] is not None:
-        return float(row["comparable"])
-    if not row["coverage"]["final"]:
+    if row.comparable is not None:
+        return float(row.comparable)
+    if row.answer is None or row.coverage is None or not row.coverage["final"]:
         return None
-    calibration = load_calibration(connection, row["rule"], row["version"], row["recall"])
+    calibration = load_calibration(connection, row.rule, row.version, row.recall)
     if calibration is None:
         return None
     scores = list(map(attrgetter("score"), hits))
     kinds = list(map(attrgetter("kind"), hits))
-    corpus_size = row["answer"][0]["corpus"]["events"]
+    corpus_size = row.answer[0]["corpus"]["events"]
     return calibration.probability(answer_features(scores, kinds, corpus_size))
 
 

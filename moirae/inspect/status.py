@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from psycopg import Connection
-from psycopg.rows import dict_row
-
 import sql
 from archiver.chunks import ChunkState
 from archiver.ingest import Catalog
@@ -24,7 +21,7 @@ _CHUNK_STATES: tuple[ChunkState, ...] = ("present", "recent", "old", "expired")
 
 
 def collect_status(
-    connection: Connection[Any], storage: StorageRoot, disks: Sequence[DiskSpace] = ()
+    connection: sql.Connection, storage: StorageRoot, disks: Sequence[DiskSpace] = ()
 ) -> dict[str, Any]:
     """All that `moirae status -o json` shows, except problems and warnings.
 
@@ -34,7 +31,8 @@ def collect_status(
     rule_files = sql.RuleFileGateway(connection).get_state()
     rule_errors = sql.RuleErrorGateway(connection).list_newest()[:_MAX_RULE_ERRORS]
     counts = sql.AlertGateway(connection).count_by_state()
-    queue = _fetch_row(connection, "recalls", "deferred")
+    tasks = sql.TaskGateway(connection)
+    queue = tasks.waiting()
     stream_counts = sql.UnitGateway(connection).sum_by_stream()
     chunk_states = Counter(chunk.state for chunk in catalog.chunks())
     return {
@@ -42,11 +40,11 @@ def collect_status(
         "streams": _collect_streams(catalog, stream_counts),
         "events": {"settled": counts.settled_events, "detected": counts.detected_events},
         "alerts": counts.alerts,
-        "recalls": _fetch_counts(connection, "recalls", "counts"),
+        "recalls": tasks.count_by_state(),
         "recall_queue": {
-            "queued": queue["waiting"],
-            "answered": queue["with_answer"],
-            "oldest_seconds": queue["longest"],
+            "queued": queue.waiting,
+            "answered": queue.with_answer,
+            "oldest_seconds": queue.longest,
         },
         "rules": list(map(asdict, sql.DeploymentGateway(connection).list_active())),
         "rule_errors": list(map(asdict, rule_errors)),
@@ -84,20 +82,6 @@ def _collect_streams(
             "advanced_to": optional_datetime(progress.advanced),
         }
     return streams
-
-
-def _fetch_rows(connection: Connection[Any], gateway: str, query: str) -> list[dict[str, Any]]:
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(sql.load(gateway)[query]).fetchall()
-
-
-def _fetch_row(connection: Connection[Any], gateway: str, query: str) -> dict[str, Any]:
-    (row,) = _fetch_rows(connection, gateway, query)
-    return row
-
-
-def _fetch_counts(connection: Connection[Any], gateway: str, query: str) -> dict[str, int]:
-    return dict(connection.execute(sql.load(gateway)[query]).fetchall())
 
 
 def print_summary(settings: Settings) -> int:

@@ -46,7 +46,6 @@ from moirae.runtime import (
     record_failure,
     watch_parent,
 )
-from recall.ledger import pinned_chunks
 
 _LOG = structlog.get_logger()
 
@@ -421,7 +420,7 @@ class LiveProcess:
         self._maintenance.submit(tasks)
 
     def _pinned_chunks(self) -> set[int]:
-        return pinned_chunks(self._connection)
+        return sql.TaskGateway(self._connection).list_pinned_chunks()
 
     def _finish_drain(self) -> None:
         """Advance time past the end of the input, so that all windows and alerts end."""

@@ -103,7 +103,7 @@ class ProgressReporter:
         """Records and events since the first report, and open recalls."""
         records = sum(map(attrgetter("read"), sql.UnitGateway(connection).sum_by_stream()))
         counts = sql.AlertGateway(connection).count_by_state()
-        recalls_by_state = dict(connection.execute(sql.load("recalls")["counts"]).fetchall())
+        recalls_by_state = sql.TaskGateway(connection).count_by_state()
         events = counts.settled_events + counts.detected_events
         if self._baseline is None:
             self._baseline = records, events

@@ -235,9 +235,7 @@ def _forward_reload(
 
 def _has_open_recalls(connection: sql.Connection) -> bool:
     try:
-        row = connection.execute(sql.load("recalls")["open"]).fetchone()
-        assert row is not None
-        if row[0] > 0:
+        if sql.TaskGateway(connection).count_open():
             return True
         # Loaded here: the command line starts without the ledger.
         from recall.ledger import CommandExecutor

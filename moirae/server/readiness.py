@@ -1,9 +1,6 @@
 """Readiness: whether posted rows are archived now."""
 
-from typing import Any
-
-from psycopg import Connection
-
+import sql
 from moirae.errors import MoiraeError, RequestRejected
 from moirae.runtime import list_processes
 from moirae.server.ingest import IngestHandler
@@ -11,7 +8,7 @@ from moirae.server.pool import ConnectionPool
 from moirae.server.responses import DATABASE_UNREACHABLE
 
 
-def live_process_is_running(connection: Connection[Any]) -> bool:
+def live_process_is_running(connection: sql.Connection) -> bool:
     """Whether a live process sends heartbeats."""
     return any(
         process["role"] == "live" and process["alive"] for process in list_processes(connection)

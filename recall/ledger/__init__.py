@@ -10,7 +10,7 @@ from recall.ledger.commands import (
     submit_command,
 )
 from recall.ledger.records import Revision, SchedulingPolicy, Task, TurnResult
-from recall.ledger.tasks import LEASE_DURATION, Ledger, pinned_chunks, retry_on_deadlock
+from recall.ledger.tasks import LEASE_DURATION, Ledger, retry_on_deadlock
 
 __all__ = [
     "ACCELERATION_FACTOR",
@@ -25,7 +25,6 @@ __all__ = [
     "TurnResult",
     "Verb",
     "fetch_effect",
-    "pinned_chunks",
     "retry_on_deadlock",
     "submit_command",
 ]

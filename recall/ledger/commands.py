@@ -3,16 +3,13 @@
 A command is stored in the ledger; one of the recall processes executes it and stores its effect.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
 import structlog
-from psycopg import Connection
-from psycopg.rows import dict_row
-from psycopg.types.json import Jsonb
 
 import sql
 from recall.confidence import match_probability
@@ -23,7 +20,6 @@ from recall.requests import Coverage
 from recall.scheduling import RemainingWork, forecast_finishes
 
 _LOG = structlog.get_logger()
-_QUERIES = sql.load("recalls")
 
 Verb = Literal["cancel", "finalize", "accelerate", "refine"]
 VERBS: tuple[Verb, ...] = ("cancel", "finalize", "accelerate", "refine")
@@ -67,7 +63,7 @@ class Effect:
 
 
 def submit_command(
-    connection: Connection[Any],
+    connection: sql.Connection,
     key: str,
     command: Verb,
     target: Target,
@@ -82,53 +78,50 @@ def submit_command(
     stored_target: dict[str, Any] = target.to_json()
     if min_age is not None:
         stored_target["older"] = min_age
-    values = {
-        "key": key,
-        "command": command,
-        "target": Jsonb(stored_target),
-        "author": author,
-        "older": min_age,
-    }
-    row = connection.execute(_QUERIES["command"], values).fetchone()
-    if row is not None:
-        return int(row[0])
-    existing = connection.execute(_QUERIES["known_command"], {"key": key}).fetchone()
+    commands = sql.CommandGateway(connection)
+    number = commands.add(key, command, stored_target, author=author, min_age=min_age)
+    if number is not None:
+        return number
+    existing = commands.find_by_key(key)
     assert existing is not None
-    number, existing_verb, existing_target, _ = existing
+    existing_target = dict(existing.target)
     existing_target.pop("before", None)  # computed from the age by the database
-    if (existing_verb, existing_target) != (command, stored_target):
+    if (existing.command, existing_target) != (command, stored_target):
         raise CommandKeyConflict(f"the idempotency key {key!r} belongs to a different command")
-    return int(number)
+    return existing.id
 
 
-def fetch_effect(connection: Connection[Any], command_id: int) -> Effect | None:
+def fetch_effect(connection: sql.Connection, command_id: int) -> Effect | None:
     """The effect of a command; None if it has not been executed yet."""
-    row = connection.execute(_QUERIES["command_effect"], {"id": command_id}).fetchone()
-    return None if row is None or row[0] is None else Effect(**row[0])
+    effect = sql.CommandGateway(connection).effect(command_id)
+    return None if effect is None else Effect(**effect)
 
 
 class CommandExecutor:
     """Executes commands. `concurrency`: history queries that run at once, for forecasts."""
 
-    def __init__(self, connection: Connection[Any], concurrency: int) -> None:
+    def __init__(self, connection: sql.Connection, concurrency: int) -> None:
         self._connection = connection
+        self._commands = sql.CommandGateway(connection)
+        self._tasks = sql.TaskGateway(connection)
+        self._revisions = sql.RevisionGateway(connection)
         self._concurrency = concurrency
 
     def execute_pending(self) -> bool:
         """Execute pending commands, oldest first; returns whether there were any."""
-        numbers = [row[0] for row in self._connection.execute(_QUERIES["open_commands"])]
+        numbers = self._commands.list_pending()
         for number in numbers:
             retry_on_deadlock(partial(self._execute, number))
         return bool(numbers)
 
     def _execute(self, number: int) -> None:
         with self._connection.transaction():
-            row = self._connection.execute(_QUERIES["lock_command"], {"id": number}).fetchone()
-            if row is None:
+            locked = self._commands.lock(number)
+            if locked is None:
                 return  # another process executes it
-            verb, stored_target = row
+            verb, stored_target = locked
             target = {field.name: stored_target.get(field.name) for field in fields(Target)}
-            tasks = self._select_task_ids("meant", target)
+            tasks = self._tasks.lock_matching(target)
             before = self._forecast(tasks)
             unanswered = self._apply(verb, tasks)
             after = self._forecast(tasks) if verb in ("accelerate", "refine") else {}
@@ -139,8 +132,7 @@ class CommandExecutor:
                 seconds_after=_last_finish([seconds for _, seconds in after.values()]),
                 unanswered=unanswered,
             )
-            values = {"id": number, "effect": Jsonb(asdict(effect))}
-            self._connection.execute(_QUERIES["command_done"], values)
+            self._commands.record_effect(number, asdict(effect))
         _LOG.info(
             "command executed",
             action="command_executed",
@@ -158,21 +150,22 @@ class CommandExecutor:
 
     def _finalize_without_feedback(self, ignore_deadline: bool) -> bool:
         with self._connection.transaction():
-            tasks = self._select_task_ids("silent", {"all": ignore_deadline})
+            tasks = self._tasks.lock_without_feedback(all=ignore_deadline)
             if tasks:
                 _LOG.info("feedback deadline passed", action="no_feedback", recalls=len(tasks))
                 self._finalize(tasks, "ended without feedback")
         return bool(tasks)
 
-    def _select_task_ids(self, query: str, values: Mapping[str, Any]) -> list[UUID]:
-        return [row[0] for row in self._connection.execute(_QUERIES[query], values)]
-
-    def _apply(self, verb: Verb, tasks: Sequence[UUID]) -> int:
+    def _apply(self, verb: str, tasks: Sequence[UUID]) -> int:
         """Apply a command; returns how many tasks were finalized without an answer."""
         if verb == "finalize":
             return self._finalize(tasks, None)
-        values = {"ids": tasks, "factor": ACCELERATION_FACTOR, "most": _MAX_TICKETS}
-        self._connection.execute(_QUERIES[verb], values)
+        if verb == "cancel":
+            self._tasks.cancel(tasks)
+        elif verb == "accelerate":
+            self._tasks.accelerate(tasks, factor=ACCELERATION_FACTOR, maximum=_MAX_TICKETS)
+        else:
+            self._tasks.refine(tasks)
         return 0
 
     def _finalize(self, tasks: Sequence[UUID], reason: str | None) -> int:
@@ -180,45 +173,37 @@ class CommandExecutor:
 
         Returns how many have no answer.
         """
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["finalize"], {"ids": tasks, "reason": reason}).fetchall()
         unanswered = 0
-        for row in rows:
-            if row["number"] is None:
+        for task in self._tasks.finalize(tasks, reason):
+            if task.number is None or task.coverage is None or task.answer is None:
                 unanswered += 1
-            else:
-                self._put_final_revision(row)
-        return unanswered
-
-    def _put_final_revision(self, row: Mapping[str, Any]) -> None:
-        """Store the last revision of a task again as its final one; `row`: of `finalize`."""
-        comparable = None
-        if row["kind"] == "similar":
-            comparable = match_probability(
-                self._connection, row["rule"], row["version"], row["recall"], row["answer"]
+                continue
+            comparable = None
+            if task.kind == "similar":
+                comparable = match_probability(
+                    self._connection, task.rule, task.version, task.recall, task.answer
+                )
+            revision = Revision(
+                coverage=Coverage(**{**task.coverage, "final": True}),
+                answer=task.answer,
+                estimates=task.estimates or (),
+                comparable=comparable,
             )
-        revision = Revision(
-            coverage=Coverage(**{**row["coverage"], "final": True}),
-            answer=row["answer"],
-            estimates=row["estimates"] or (),
-            comparable=comparable,
-        )
-        put_revision(self._connection, row["id"], row["number"] + 1, revision)
+            put_revision(self._revisions, task.id, task.number + 1, revision)
+        return unanswered
 
     def _forecast(
         self, tasks: Sequence[UUID]
     ) -> dict[UUID, tuple[RemainingWork[UUID], float | None]]:
         """What each task still reads, and in how many seconds it ends; None: suspended."""
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            rows = cursor.execute(_QUERIES["ahead"], {"ids": tasks}).fetchall()
         remaining_by_task: dict[UUID, RemainingWork[UUID]] = {}
         active: list[RemainingWork[UUID]] = []
-        for row in rows:
+        for row in self._tasks.list_remaining_work(tasks):
             remaining = RemainingWork(
-                row["id"], row["level"], row["tickets"], row["left"], row["each"]
+                row.id, row.level, row.tickets, row.pieces_left, row.seconds_per_piece
             )
-            remaining_by_task[row["id"]] = remaining
-            if row["goes_on"]:
+            remaining_by_task[row.id] = remaining
+            if row.is_active:
                 active.append(remaining)
         finishes = forecast_finishes(active, self._concurrency)
         return {

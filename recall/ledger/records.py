@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from recall.requests import AnyQuestion, Coverage, Piece, RecallEvent, parse_question
+from sql import TaskRow
 
 
 @dataclass
@@ -100,28 +101,28 @@ class SchedulingPolicy:
     feedback_timeout: timedelta = timedelta(minutes=10)
 
 
-def parse_task(row: Mapping[str, Any]) -> Task:
+def parse_task(row: TaskRow) -> Task:
     """Parse a row of the ledger. Raises what is wrong with a row of an incompatible version."""
     pieces: list[Piece] | None = None
-    if row["pieces"] is not None:
-        pieces = [(chunk, low, high) for chunk, low, high in row["pieces"]]
+    if row.pieces is not None:
+        pieces = [(chunk, low, high) for chunk, low, high in row.pieces]
     return Task(
-        id=row["id"],
-        rule=row["rule"],
-        version=row["version"],
-        recall=row["recall"],
-        question=parse_question(row["request"]),
-        event=RecallEvent.from_json(row["eid"], row["event"]),
-        level=row["level"],
-        tickets=row["tickets"],
+        id=row.id,
+        rule=row.rule,
+        version=row.version,
+        recall=row.recall,
+        question=parse_question(row.request),
+        event=RecallEvent.from_json(row.eid, row.event),
+        level=row.level,
+        tickets=row.tickets,
         pieces=pieces,
-        corpus=row["corpus"],
-        next=row["next"],
-        failed=row["failed"],
-        skipped=row["skipped"],
-        partial_answer=None if row["held"] is None else bytes(row["held"]),
-        revision=row["revision"],
-        tries=row["tries"],
-        fence=row["fence"],
-        created_at=row["created_at"],
+        corpus=row.corpus,
+        next=row.next,
+        failed=row.failed,
+        skipped=row.skipped,
+        partial_answer=None if row.held is None else bytes(row.held),
+        revision=row.revision,
+        tries=row.tries,
+        fence=row.fence,
+        created_at=row.created_at,
     )

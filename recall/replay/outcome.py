@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from psycopg import Connection
-from psycopg.rows import dict_row
-
 import sql
-
-_RECALLS = sql.load("recalls")
 
 # What a task has read: from piece, to piece (exclusive), appends of each stream (None: failed).
 StoredRead = tuple[int, int, Mapping[str, int] | None]
@@ -35,9 +30,9 @@ def not_reproducible(reason: str) -> ReplayResult:
 
 
 class Replayer(Protocol):
-    """Computes one answer again; `row` is a row of the query `to_repeat`."""
+    """Computes one answer again; `row` has pieces."""
 
-    def __call__(self, row: Mapping[str, Any]) -> ReplayResult: ...
+    def __call__(self, row: sql.RepeatableRow) -> ReplayResult: ...
 
 
 @dataclass(frozen=True)
@@ -62,24 +57,25 @@ class ReplayedAnswer:
 
 
 def replay(
-    connection: Connection[Any], event_or_task_id: UUID, replayers: Mapping[str, Replayer]
+    connection: sql.Connection, event_or_task_id: UUID, replayers: Mapping[str, Replayer]
 ) -> Iterator[ReplayedAnswer]:
     """Compute the last answers of an event's recalls again, or of one recall by its task ID.
 
     `replayers`: by kind of question, `sql` and `similar`.
     """
-    with connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(_RECALLS["to_repeat"], {"id": event_or_task_id}).fetchall()
-    for row in rows:
-        result = replayers[row["request"]["kind"]](row)
+    for row in sql.ReplayGateway(connection).list_repeatable(event_or_task_id):
+        if row.pieces is None:
+            result = not_reproducible("the recall was restarted and has no new answer yet")
+        else:
+            result = replayers[row.request["kind"]](row)
         yield ReplayedAnswer(
-            task=row["id"],
-            recall=row["recall"],
-            rule=row["rule"],
-            version=row["version"],
-            corpus=row["corpus"],
-            appends=append_bounds(row["seen"]),
-            revision=row["number"],
+            task=row.id,
+            recall=row.recall,
+            rule=row.rule,
+            version=row.version,
+            corpus=row.corpus,
+            appends=append_bounds(row.seen),
+            revision=row.number,
             equal=result.equal,
             why=result.reason,
             answer=result.answer,

@@ -25,17 +25,18 @@ class SimilarReplayer:
         self._connection = connection
         self._corpora = corpora
 
-    def __call__(self, row: Mapping[str, Any]) -> ReplayResult:
-        question = parse_question(row["request"])
+    def __call__(self, row: sql.RepeatableRow) -> ReplayResult:
+        question = parse_question(row.request)
         assert isinstance(question, SimilarQuestion)
+        assert row.corpus is not None
         gateway = sql.ContextGateway(self._connection)
-        stored = gateway.get(row["rule"], row["version"], row["eid"])
+        stored = gateway.get(row.rule, row.version, row.eid)
         if stored is None:
             return not_reproducible("the event's context has expired")
-        index = self._corpora.load_index(row["rule"], row["version"], question)
-        event = RecallEvent.from_json(row["eid"], row["event"])
-        state = SimilarState.resume(index, question, event, row["corpus"], stored.contexts, None)
-        corpus = row["answer"][0]["corpus"] if row["answer"] else None
+        index = self._corpora.load_index(row.rule, row.version, question)
+        event = RecallEvent.from_json(row.eid, row.event)
+        state = SimilarState.resume(index, question, event, row.corpus, stored.contexts, None)
+        corpus = row.answer[0]["corpus"] if row.answer else None
         event_count = state.comparison.pinned_counts.event_count
         if corpus is not None and event_count != corpus["events"]:
             return not_reproducible(
@@ -44,23 +45,24 @@ class SimilarReplayer:
             )
         _replay_reads(index, state, row, corpus)
         answer = state.build_answer(index)
-        difference = describe_difference(row["answer"], answer)
+        difference = describe_difference(row.answer, answer)
         return ReplayResult(answer, difference is None, difference)
 
 
 def _replay_reads(
-    index: Index, state: SimilarState, row: Mapping[str, Any], corpus: Mapping[str, Any] | None
+    index: Index, state: SimilarState, row: sql.RepeatableRow, corpus: Mapping[str, Any] | None
 ) -> None:
     """Compare with the pieces that the answer covers, each as far as it was settled then."""
-    coverage = row["coverage"]
+    assert row.pieces is not None and row.corpus is not None
+    coverage = row.coverage
     pieces_done = coverage["by_summary"] + coverage["read"] + coverage["failed"]
     sequence_numbers: list[int] = []
     if corpus is not None:
         for piece_count, number in corpus["seen"]:
             sequence_numbers += [number] * piece_count
     # Pieces without a number of their own were read up to the number that the task pinned.
-    sequence_numbers += [row["corpus"]] * (pieces_done - len(sequence_numbers))
-    pieces = row["pieces"][:pieces_done]
+    sequence_numbers += [row.corpus] * (pieces_done - len(sequence_numbers))
+    pieces = row.pieces[:pieces_done]
     for (_, low, high), number in zip(pieces, sequence_numbers, strict=False):
         state.record_piece(number)
         index.score([state.comparison], [(low, high)])

@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-from psycopg import Connection
-from psycopg.rows import dict_row
 from pyspark.sql import SparkSession
 
 import sql
@@ -37,7 +35,6 @@ from recall.replay.differences import describe_difference
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range, parse_question
 
-_RECALLS = sql.load("recalls")
 _READS_NOT_RECORDED = "it was answered by a version that did not record which rows it read"
 
 # A run of pieces that one query read as one, and how many appends of each stream existed then.
@@ -52,7 +49,7 @@ class SqlReplayer:
 
     def __init__(
         self,
-        connection: Connection[Any],
+        connection: sql.Connection,
         root: StorageRoot,
         schemas: Sequence[StreamSchema],
         session: Callable[[], SparkSession],
@@ -60,6 +57,7 @@ class SqlReplayer:
         setting: EngineSetting = "auto",
     ) -> None:
         self._connection = connection
+        self._replay_gateway = sql.ReplayGateway(connection)
         self._past_reader = ReaderAt(root, schemas)
         local = None if setting == "spark" else LocalEngine(self._past_reader)
         self._engines = EngineRouter(
@@ -70,9 +68,9 @@ class SqlReplayer:
             setting=setting,
         )
 
-    def __call__(self, row: Mapping[str, Any]) -> ReplayResult:
+    def __call__(self, row: sql.RepeatableRow) -> ReplayResult:
         try:
-            question = parse_question(row["request"])
+            question = parse_question(row.request)
             assert isinstance(question, SqlQuestion)
             template = Template(question)
             reads = list(parse_reads(row))
@@ -85,7 +83,7 @@ class SqlReplayer:
         except (KeyError, TypeError, QueryRejected, Unsupported) as reason:
             return not_reproducible(f"this version cannot run the stored query: {reason}")
         ordered = template.split.merge.args.get("order") is not None
-        difference = describe_difference(row["answer"], answer, ordered)
+        difference = describe_difference(row.answer, answer, ordered)
         if difference is None:
             return ReplayResult(answer, True)
         changed = self._describe_changed(template, row)
@@ -94,9 +92,9 @@ class SqlReplayer:
         return ReplayResult(answer, False, difference)
 
     def _recompute(
-        self, template: Template, reads: Sequence[_PastRead], row: Mapping[str, Any]
+        self, template: Template, reads: Sequence[_PastRead], row: sql.RepeatableRow
     ) -> list[dict[str, Any]]:
-        event = RecallEvent.from_json(row["eid"], row["event"])
+        event = RecallEvent.from_json(row.eid, row.event)
         eid = str(event.eid)
         event_tables = self._load_event_tables(template, row)
         accumulator: pa.Table | None = None
@@ -107,17 +105,17 @@ class SqlReplayer:
         answers = self._engines.compute_answers(template, [(event, accumulator)], event_tables)
         return [sql.replace_nul(answer_row) for answer_row in answers.get(eid, [])]
 
-    def _load_event_tables(self, template: Template, row: Mapping[str, Any]) -> EventTables:
+    def _load_event_tables(self, template: Template, row: sql.RepeatableRow) -> EventTables:
         """The event's rows in the contexts and surroundings that the question names."""
         inputs = template.partial.inputs.event_tables | template.merge.inputs.event_tables
         names = inputs & template.question.own.keys()
         if not names:
             return {}
         gateway = sql.ContextGateway(self._connection)
-        stored = gateway.get(row["rule"], row["version"], row["eid"])
+        stored = gateway.get(row.rule, row.version, row.eid)
         if stored is None:
             raise _InputUnavailable("the event's context has expired")
-        eid = str(row["eid"])
+        eid = str(row.eid)
         tables: dict[str, dict[str, list[dict[str, Any]]]] = {}
         for name in names:
             rows = stored.contexts.get(name) or stored.surroundings.get(name) or []
@@ -125,7 +123,7 @@ class SqlReplayer:
         return tables
 
     def _describe_expired(
-        self, template: Template, reads: Sequence[_PastRead], row: Mapping[str, Any]
+        self, template: Template, reads: Sequence[_PastRead], row: sql.RepeatableRow
     ) -> str | None:
         """The first chunk that the answer read and that has expired since; or None."""
         if not reads:
@@ -134,42 +132,33 @@ class SqlReplayer:
         if low is not None:
             low -= template.partial.inputs.reach
         catalogued = {chunk.id for chunk in Catalog(self._connection).chunks()}
-        first, end = _read_bounds(row["coverage"])
-        for chunk, _, _ in row["pieces"][first:end]:
+        assert row.pieces is not None
+        first, end = _read_bounds(row.coverage)
+        for chunk, _, _ in row.pieces[first:end]:
             if chunk not in catalogued:
                 return f"chunk {chunk} has expired and its record was removed"
-        with self._connection.cursor(row_factory=dict_row) as cursor:
-            started_at = {"moment": row["started_at"]}
-            expired = cursor.execute(_RECALLS["gone_since"], started_at).fetchall()
-        for chunk in expired:
-            starts_before = chunk["from_ts"] is None or chunk["from_ts"] < high
-            if starts_before and (low is None or chunk["to_ts"] > low):
-                to_time = _format_time(from_micros(chunk["to_ts"]))
-                expired_at = _format_time(chunk["expired_at"])
-                return f"chunk {chunk['id']} (event time up to {to_time}) expired at {expired_at}"
+        for expired in self._replay_gateway.list_chunks_expired_since(row.started_at):
+            starts_before = expired.from_ts is None or expired.from_ts < high
+            if starts_before and (low is None or expired.to_ts > low):
+                to_time = _format_time(from_micros(expired.to_ts))
+                expired_at = _format_time(expired.expired_at)
+                return f"chunk {expired.id} (event time up to {to_time}) expired at {expired_at}"
         return None
 
-    def _describe_changed(self, template: Template, row: Mapping[str, Any]) -> str | None:
+    def _describe_changed(self, template: Template, row: sql.RepeatableRow) -> str | None:
         """Which input other than streams has changed since; None if none has."""
         inputs = [template.partial.inputs, template.merge.inputs]
-        values = {
-            "rule": row["rule"],
-            "version": row["version"],
-            "eid": row["eid"],
-            "moment": row["started_at"],
-        }
-        changed_context = self._connection.execute(_RECALLS["context_since"], values).fetchone()
+        context_changed_at = self._replay_gateway.context_changed_at(
+            row.rule, row.version, row.eid, row.started_at
+        )
         own_tables = template.question.own.keys()
         reads_contexts = any(used.event_tables & own_tables for used in inputs)
-        if changed_context is not None and reads_contexts:
-            return f"the event's contexts changed at {_format_time(changed_context[0])}"
+        if context_changed_at is not None and reads_contexts:
+            return f"the event's contexts changed at {_format_time(context_changed_at)}"
         relations = inputs[0].relations | inputs[1].relations
-        values = {
-            "relations": sorted(relations),
-            "ts": from_micros(row["event"]["ts"]),
-            "moment": row["started_at"],
-        }
-        changed_relation = self._connection.execute(_RECALLS["relations_since"], values).fetchone()
+        changed_relation = self._replay_gateway.relation_changed_at(
+            sorted(relations), from_micros(row.event["ts"]), row.started_at
+        )
         if changed_relation is None:
             return None
         name, changed_at = changed_relation
@@ -180,10 +169,11 @@ class _InputUnavailable(RecallError):
     """An input of an answer was not stored, or has expired."""
 
 
-def parse_reads(row: Mapping[str, Any]) -> Iterator[_PastRead]:
+def parse_reads(row: sql.RepeatableRow) -> Iterator[_PastRead]:
     """The successful queries behind an answer, in order."""
-    position, end = _read_bounds(row["coverage"])
-    for first, last, append_counts in row["seen"]:
+    assert row.pieces is not None
+    position, end = _read_bounds(row.coverage)
+    for first, last, append_counts in row.seen:
         if last > end:
             break
         if first != position:
@@ -191,7 +181,7 @@ def parse_reads(row: Mapping[str, Any]) -> Iterator[_PastRead]:
         position = last
         if append_counts is not None:
             pieces: list[Piece] = [
-                (chunk, low, high) for chunk, low, high in row["pieces"][first:last]
+                (chunk, low, high) for chunk, low, high in row.pieces[first:last]
             ]
             yield (pieces[0][0], *enclosing_range(pieces)), append_counts
     if position != end:

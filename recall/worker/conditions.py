@@ -78,9 +78,9 @@ class ConditionEvaluator:
         answers = {}
         for name, column_types in question.judged.items():
             recall = latest_answers.get(name)
-            if recall is None or recall["state"] in _OPEN_STATES:
+            if recall is None or recall.state in _OPEN_STATES:
                 return
-            answers[name] = recall["answer"] or [], column_types
+            answers[name] = recall.answer or [], column_types
         try:
             if not self._workers.has_local_engine:
                 raise SparkRequired("the workspace uses Spark only")

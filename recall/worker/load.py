@@ -2,14 +2,9 @@
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from psycopg import Connection
 
 import sql
 from recall.scheduling import CpuTimes, adjust_concurrency
-
-_QUERIES = sql.load("recalls")
 
 
 class LoadMonitor:
@@ -18,7 +13,7 @@ class LoadMonitor:
     `min_queries`, `max_queries`: bounds of the number of concurrent history queries.
     """
 
-    def __init__(self, connection: Connection[Any], min_queries: int, max_queries: int) -> None:
+    def __init__(self, connection: sql.Connection, min_queries: int, max_queries: int) -> None:
         self._connection = connection
         self._min_queries = min(min_queries, max_queries)
         self._max_queries = self._concurrency = max_queries
@@ -31,8 +26,7 @@ class LoadMonitor:
         if cpu_times is not None and self._last_cpu_times is not None:
             urgent_share = cpu_times.urgent_share_since(self._last_cpu_times)
         self._last_cpu_times = cpu_times
-        row = self._connection.execute(_QUERIES["live_silent"]).fetchone()
-        live_silent_seconds = None if row is None else row[0]
+        live_silent_seconds = sql.ProcessGateway(self._connection).live_heartbeat_age()
         self._concurrency = adjust_concurrency(
             self._concurrency,
             self._min_queries,

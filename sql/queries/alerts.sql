@@ -46,7 +46,7 @@ SELECT id, eid, rule, key, labels, CASE WHEN verdict = 'held back' THEN 'withdra
     ends_at
 FROM alerts ORDER BY starts_at, id
 
--- counts --
+-- count_by_state --
 -- Number of settled and of detected events, and of alerts by state.
 SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
        (SELECT count(*) FROM events WHERE NOT settled) AS detected_events,
@@ -54,7 +54,7 @@ SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
            FROM (SELECT state, count(*) AS alert_count FROM alerts WHERE NOT past GROUP BY state) states)
            AS alerts
 
--- raised --
+-- list_raised --
 -- Alerts that fired first after a time of the clock, in this order.
 SELECT id, eid, rule, labels, annotations, starts_at, raised_at FROM alerts
 WHERE raised_at > %(since)s ORDER BY raised_at

@@ -53,3 +53,7 @@ SELECT greatest((SELECT max(corpus) FROM contexts), (SELECT number FROM corpus_f
 -- get_deleted_to --
 -- The number up to which rows may have been deleted; the archive has them.
 SELECT number FROM corpus_forgotten
+
+-- list_ids --
+-- The events of all corpora up to a number, as the archive names them.
+SELECT rule, version, eid::text FROM contexts WHERE corpus <= %(last_number)s

@@ -31,3 +31,8 @@ WHERE role = %(role)s AND epoch = %(epoch)s
 SELECT role, epoch, pid, started_at, beat_at, state, first_commit_seconds, error, failed_at,
     state NOT IN ('ended', 'failed') AND beat_at > clock_timestamp() - interval '15 seconds' AS alive
 FROM processes ORDER BY role
+
+-- live_heartbeat_age --
+-- Seconds since the last heartbeat of the live process; no row if none runs.
+SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM processes
+WHERE role = 'live' AND state IN ('running', 'draining') AND beat_at > clock_timestamp() - interval '1 minute'

@@ -20,7 +20,7 @@ from moirae.inspect.doctor import run_checks
 from moirae.runtime import storage
 from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
-from recall.ledger.tasks import Ledger, pinned_chunks
+from recall.ledger.tasks import Ledger
 from recall.requests import Piece
 from tests.integration.history import SCHEMA, START, History, go_on, history
 
@@ -150,7 +150,7 @@ def test_files_of_an_expired_chunk_stay_until_running_recalls_finish(
     writer, maintenance = open_writer(past), ChunkMaintenance(root, [SCHEMA], 0.4)
 
     def chunks_in_use() -> set[int]:
-        return pinned_chunks(past.connection)
+        return sql.TaskGateway(past.connection).list_pinned_chunks()
 
     def deleted_chunks() -> list[int]:
         return [
@@ -192,9 +192,9 @@ def test_coverage_counts_chunks_changed_by_late_rows_after_the_recall(past: Hist
     with past.manager() as manager:
         go_on(manager, lambda: past.task(task)["state"] == "done")
     ledger = Ledger(past.connection)
-    assert ledger.latest_answers(UUID(int=1))["norm"]["coverage"]["changed"] == 0
+    assert ledger.latest_answers(UUID(int=1))["norm"].coverage["changed"] == 0
     ingest_rows(writer, "late", [(5, "late", 1), (250, "late", 2)])
-    assert ledger.latest_answers(UUID(int=1))["norm"]["coverage"]["changed"] == 2
+    assert ledger.latest_answers(UUID(int=1))["norm"].coverage["changed"] == 2
 
 
 def test_cached_partials_of_a_chunk_are_recomputed_after_late_rows(

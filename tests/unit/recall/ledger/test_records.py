@@ -8,6 +8,7 @@ import pytest
 
 from recall.ledger.records import parse_task
 from recall.requests import SimilarQuestion
+from sql import TaskRow
 
 QUESTION = SimilarQuestion(None, 1.0, "newest", contexts=("near",), k=3, measure="tfidf", gap=0)
 ROW: dict[str, Any] = {
@@ -25,7 +26,7 @@ ROW: dict[str, Any] = {
     "next": 0,
     "failed": 0,
     "skipped": 0,
-    "held": memoryview(b"partial"),
+    "held": b"partial",
     "revision": 0,
     "tries": 0,
     "fence": 3,
@@ -34,7 +35,7 @@ ROW: dict[str, Any] = {
 
 
 def test_task_is_parsed_from_its_row() -> None:
-    task = parse_task(ROW)
+    task = parse_task(TaskRow(**ROW))
     assert task.question == QUESTION
     assert (task.event.eid, task.event.ts) == (UUID(int=2), 5)
     assert task.pieces == [(1, None, 5)]
@@ -43,4 +44,4 @@ def test_task_is_parsed_from_its_row() -> None:
 
 def test_unknown_kind_of_question_raises() -> None:
     with pytest.raises(ValueError, match="unknown kind of recall 'unknown'"):
-        parse_task({**ROW, "request": {"kind": "unknown"}})
+        parse_task(TaskRow(**{**ROW, "request": {"kind": "unknown"}}))

@@ -1,17 +1,35 @@
 """The reads behind a stored SQL answer."""
 
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from recall.errors import RecallError
 from recall.replay.sql_answers import parse_reads
+from sql import RepeatableRow
 
 
-def stored(seen: list[Any]) -> dict[str, Any]:
+def stored(seen: list[Any]) -> RepeatableRow:
     pieces = [(2, 20, 30), (1, 10, 20), (0, None, 10)]
     coverage = {"by_summary": 0, "read": 2, "failed": 1}
-    return {"coverage": coverage, "pieces": pieces, "seen": seen}
+    return RepeatableRow(
+        id=UUID(int=1),
+        eid=UUID(int=2),
+        rule="g/r",
+        version="1",
+        recall="norm",
+        request={},
+        event={},
+        pieces=pieces,
+        corpus=None,
+        seen=seen,
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        number=1,
+        coverage=coverage,
+        answer=[],
+    )
 
 
 def test_pieces_of_one_query_are_one_read() -> None:

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 from recall.ledger.records import Task, parse_task
 from recall.worker.active_tasks import ActiveTask
+from sql import TaskRow
 from tests.unit.recall.ledger.test_records import ROW
 
 
 def task(**changes: object) -> Task:
     pieces = [(4, 40, 50), (3, 30, 40), (1, 10, 20), (0, None, 10)]
-    return replace(parse_task({**ROW, "pieces": pieces}), **changes)  # type: ignore[arg-type]
+    return replace(parse_task(TaskRow(**{**ROW, "pieces": pieces})), **changes)  # type: ignore[arg-type]
 
 
 def test_run_ends_before_a_piece_that_is_not_adjacent() -> None:

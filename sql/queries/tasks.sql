@@ -1,0 +1,254 @@
+-- add --
+-- Create a task, unless it exists.
+INSERT INTO tasks (id, eid, rule, version, recall, request, event, level, tickets)
+VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(recall)s, %(request)s, %(event)s, %(level)s, %(tickets)s)
+ON CONFLICT (id) DO NOTHING
+
+-- acquire_lease --
+-- A lease number, and its advisory lock, which the session holds as long as it lives.
+WITH new_lease AS (SELECT nextval('leases')::integer AS lease)
+SELECT lease, pg_advisory_lock(hashtext('moirae leases'), lease) FROM new_lease
+
+-- limit_idle_transactions --
+-- End the session, with its locks, if it stays idle in a transaction; earlier than the lease expires.
+SET idle_in_transaction_session_timeout = '20s'
+
+-- reclaim_abandoned --
+-- Put the tasks of processes that are dead, or that have not renewed their lease, back into the queue. A task
+-- whose query was running counts a failed attempt.
+UPDATE tasks SET state = 'waiting', lease = NULL, tries = tries + (asked_at IS NOT NULL)::integer,
+    asked_at = NULL
+WHERE id IN (SELECT id FROM tasks WHERE state = 'running' AND (lease_until < clock_timestamp() OR lease NOT IN (
+    SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 2 AND granted
+        AND classid = (hashtext('moirae leases')::bigint & 4294967295)::oid
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())))
+FOR UPDATE SKIP LOCKED)
+
+-- claim --
+-- Claim waiting tasks of a level: those without an answer first, a limited number of each rule.
+UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s, fence = fence + 1,
+    started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
+    asked_at = NULL
+WHERE id IN (
+    SELECT t.id
+    FROM (SELECT DISTINCT rule FROM tasks WHERE level = %(level)s AND state = 'waiting') r
+    CROSS JOIN LATERAL (
+        SELECT id, revision > 0 AS answered, created_at FROM tasks
+        WHERE level = %(level)s AND state = 'waiting' AND rule = r.rule AND rule <> ALL(%(full_rules)s)
+        ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
+    ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped, held,
+    revision, tries, fence, created_at
+
+-- fail_unreadable --
+-- Fail a claimed task whose stored request this version cannot parse.
+UPDATE tasks SET state = 'failed', error = %(error)s, held = NULL, ended_at = clock_timestamp()
+WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+
+-- has_unanswered --
+-- Whether interactive tasks without an answer are waiting.
+SELECT EXISTS (SELECT FROM tasks WHERE level = 0 AND state = 'waiting' AND revision = 0)
+
+-- defer --
+-- Put claimed tasks back into the queue.
+UPDATE tasks SET state = 'waiting', lease = NULL WHERE id = ANY(%(ids)s) AND lease = %(lease)s AND state = 'running'
+
+-- count_exceeded --
+-- How many tasks of a recall exceeded a limit in the last hour, since one of them was answered.
+SELECT count(*) FROM tasks
+WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s AND exceeded
+  AND ended_at > clock_timestamp() - interval '1 hour' AND ended_at > coalesce((
+    SELECT max(ended_at) FROM tasks
+    WHERE rule = %(rule)s AND version = %(version)s AND recall = %(recall)s AND state = 'done'), '-infinity')
+
+-- renew_lease --
+-- Extend the lease of all tasks of a process.
+UPDATE tasks SET lease_until = clock_timestamp() + %(duration)s WHERE id IN (
+    SELECT id FROM tasks WHERE lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
+
+-- list_claimed --
+-- The tasks that a process has claimed.
+SELECT id, fence, level, tickets FROM tasks WHERE lease = %(lease)s AND state = 'running'
+
+-- list_pinned_chunks --
+-- Chunks that open tasks may still read.
+SELECT DISTINCT (piece->>0)::integer FROM tasks, jsonb_array_elements(pieces) AS piece
+WHERE state IN ('waiting', 'running', 'suspended')
+
+-- pin_pieces --
+-- Store what a task reads, at its first history query.
+UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
+WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
+
+-- mark_query_started --
+-- Store that a query for the next piece of some tasks has started.
+UPDATE tasks SET asked_at = clock_timestamp() WHERE id IN (
+    SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
+
+-- count_failed_attempt --
+-- Count a failed attempt at the next piece of some tasks, or at the condition of ended ones.
+UPDATE tasks SET tries = tries + 1, asked_at = NULL WHERE id IN (
+    SELECT id FROM tasks WHERE id = ANY(%(ids)s) AND (lease = %(lease)s OR state NOT IN ('waiting', 'running'))
+    ORDER BY id FOR UPDATE)
+
+-- release_all --
+-- Put all tasks of a process back into the queue.
+UPDATE tasks SET state = 'waiting', lease = NULL, asked_at = NULL WHERE id IN (
+    SELECT id FROM tasks WHERE lease = %(lease)s AND state = 'running' ORDER BY id FOR UPDATE)
+
+-- advance --
+-- Store the result of a turn: cursor and partial answer move together, so that a piece counts once. The task loses
+-- tickets for its results, and is suspended when it has continued without feedback for as long as its rule says.
+UPDATE tasks SET next = %(next)s, failed = %(failed)s, seen = seen || %(reads)s, held = %(partial_answer)s, rows = rows + %(rows)s,
+    results = results + %(results)s, tickets = greatest(1, tickets - %(price)s),
+    seconds = seconds + %(seconds)s, tries = 0, asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
+    first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
+    ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
+    state = CASE WHEN d.feedback_overdue AND %(state)s = 'running' THEN 'suspended' ELSE %(state)s END,
+    deadline = CASE WHEN d.feedback_overdue AND %(state)s = 'running' THEN clock_timestamp() + %(feedback_timeout)s END
+FROM (SELECT id, clock_timestamp() >= unasked_since + make_interval(secs => (request->>'feedback')::float8) AS feedback_overdue
+      FROM tasks WHERE id = %(id)s) d
+WHERE tasks.id = d.id AND fence = %(fence)s AND state = 'running' AND next = %(expected_next)s
+RETURNING state, tickets
+
+-- lock --
+-- Lock tasks that are changed together, in the order that all transactions use.
+SELECT id FROM tasks WHERE id = ANY(%(ids)s) ORDER BY id FOR UPDATE
+
+-- lock_matching --
+-- Lock the open tasks that match all criteria that are not NULL.
+SELECT id FROM tasks WHERE state IN ('waiting', 'running', 'suspended')
+  AND (%(eid)s::uuid IS NULL OR eid = %(eid)s::uuid)
+  AND (%(task)s::uuid IS NULL OR id = %(task)s::uuid)
+  AND (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
+  AND (%(before)s::timestamptz IS NULL OR created_at < %(before)s::timestamptz)
+ORDER BY id FOR UPDATE
+
+-- lock_without_feedback --
+-- Lock the open tasks of events whose feedback deadline has passed; with `all`, of all events with suspended tasks.
+SELECT id FROM tasks WHERE state IN ('waiting', 'running', 'suspended') AND eid IN (
+    SELECT eid FROM tasks WHERE state = 'suspended' AND (deadline < clock_timestamp() OR %(all)s))
+ORDER BY id FOR UPDATE
+
+-- list_remaining_work --
+-- What tasks that wait or run, and the given ones, have left to read; of a task without pieces, all chunks.
+SELECT id, level, tickets, state <> 'suspended' AS is_active,
+    coalesce(jsonb_array_length(pieces) - next, (SELECT count(*)::integer FROM chunks WHERE state <> 'expired')) AS pieces_left,
+    CASE WHEN next > skipped THEN seconds / (next - skipped) END AS seconds_per_piece
+FROM tasks WHERE state IN ('waiting', 'running') OR id = ANY(%(ids)s)
+
+-- cancel --
+-- End tasks and delete their answers.
+WITH gone AS (DELETE FROM revisions WHERE task = ANY(%(ids)s))
+UPDATE tasks SET state = 'cancelled', ended_at = clock_timestamp(), held = NULL, deadline = NULL WHERE id = ANY(%(ids)s)
+
+-- finalize --
+-- End tasks; returns their last answers, NULL where there is none.
+WITH ended AS (
+    UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL, deadline = NULL,
+        error = coalesce(%(reason)s, error), revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
+    WHERE id = ANY(%(ids)s) RETURNING id, rule, version, recall, request->>'kind' AS kind)
+SELECT e.id, e.rule, e.version, e.recall, e.kind, r.number, r.coverage, r.answer, r.estimates
+FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id ORDER BY number DESC LIMIT 1) r ON true
+
+-- accelerate --
+-- Multiply the tickets of tasks and make them interactive. It counts as feedback.
+UPDATE tasks SET tickets = least(tickets * %(factor)s, %(maximum)s), level = 0, unasked_since = clock_timestamp(),
+    deadline = NULL, state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
+WHERE id = ANY(%(ids)s)
+
+-- refine --
+-- Resume suspended tasks and restart the time without feedback.
+UPDATE tasks SET unasked_since = clock_timestamp(), deadline = NULL,
+    state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
+WHERE id = ANY(%(ids)s)
+
+-- restart_comparisons --
+-- Restart the similarity recalls of events whose contexts have changed; revision numbers continue.
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
+    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+WHERE id IN (
+    SELECT id FROM tasks
+    WHERE (eid, version) IN (SELECT * FROM unnest(%(eids)s::uuid[], %(versions)s::text[]))
+      AND request->>'kind' = 'similar' AND state IN ('waiting', 'running', 'suspended', 'done')
+    ORDER BY id FOR UPDATE)
+
+-- restart_incomplete_comparisons --
+-- Restart similarity recalls that were computed before events entered the corpus that they should have compared.
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
+    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+WHERE id IN (
+    SELECT t.id FROM tasks t
+    WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
+      AND t.state IN ('waiting', 'running', 'suspended', 'done') AND (t.event->>'ts')::bigint >= %(oldest)s
+      AND EXISTS (SELECT FROM contexts c WHERE c.rule = t.rule AND c.version = t.version AND NOT c.past
+        AND (c.corpus > t.corpus OR (t.corpus IS NULL AND t.state = 'running'))
+        AND ((extract(epoch FROM c.ts) * 1000000)::bigint, c.eid) < ((t.event->>'ts')::bigint, t.eid))
+    ORDER BY t.id FOR UPDATE OF t)
+
+-- rule_exists --
+-- Whether a rule, named with or without its group, is deployed or has recalls.
+SELECT 1 FROM deployments WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rule)s
+UNION ALL (SELECT 1 FROM tasks WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rule)s LIMIT 1)
+
+-- list_newest --
+-- Recalls, newest first.
+SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,
+    t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.event, t.created_at, t.started_at,
+    t.first_at, t.deadline, t.ended_at
+FROM tasks t
+WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
+  AND (%(rule)s::text IS NULL OR t.rule = %(rule)s OR t.rule LIKE '%%/' || %(rule)s)
+  AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
+ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s
+
+-- count --
+-- Number of recalls that `list_newest` lists without a limit.
+SELECT count(*) FROM tasks t
+WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
+  AND (%(rule)s::text IS NULL OR t.rule = %(rule)s OR t.rule LIKE '%%/' || %(rule)s)
+  AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
+
+-- count_by_state --
+-- Number of tasks by state.
+SELECT state, count(*) FROM tasks GROUP BY state
+
+-- waiting --
+-- Interactive tasks in the queue: how many, how many of them with an answer, and the longest wait in seconds.
+SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
+    coalesce(extract(epoch FROM clock_timestamp() - min(created_at)), 0)::float8 AS longest
+FROM tasks WHERE state = 'waiting' AND level = 0
+
+-- count_open --
+-- Number of tasks that have not ended, and of alerts that await the condition of their rule.
+SELECT (SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running'))
+     + (SELECT count(*) FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL AND a.state <> 'withdrawn'
+        WHERE t.request->>'where' IS NOT NULL AND t.state IN ('done', 'finalized', 'failed'))
+
+-- first_answer_latency --
+-- From the alert to the first answer of each of its recalls, in milliseconds.
+SELECT count(*) AS answers,
+       percentile_cont(0.5) WITHIN GROUP (ORDER BY extract(epoch FROM t.first_at - a.raised_at) * 1000)::float8 AS p50,
+       percentile_cont(0.99) WITHIN GROUP (ORDER BY extract(epoch FROM t.first_at - a.raised_at) * 1000)::float8 AS p99
+FROM tasks t JOIN alerts a ON a.eid = t.eid AND a.rule = t.rule
+WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
+
+-- list_undecided --
+-- Ended tasks with a condition whose alert has no verdict, and that can be decided: no recall of the event is open,
+-- and those that the condition names exist, or will not be created since the version is stopped.
+SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
+    t.failed, t.skipped, t.held, t.revision, t.tries, t.fence, t.created_at
+FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
+WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
+  AND a.state <> 'withdrawn'
+  AND NOT EXISTS (SELECT FROM tasks o WHERE o.eid = t.eid AND o.state IN ('waiting', 'running', 'suspended'))
+  AND (NOT EXISTS (SELECT FROM jsonb_object_keys(t.request->'judged') AS named WHERE NOT EXISTS (
+        SELECT FROM tasks o WHERE o.eid = t.eid AND o.rule = t.rule AND o.version = t.version AND o.recall = named))
+    OR NOT EXISTS (SELECT FROM deployments d
+        WHERE d.rule = t.rule AND d.version = t.version AND d.state <> 'stopped'))
+ORDER BY t.ended_at LIMIT %(limit)s
+
+-- set_verdict --
+-- Store what the condition of a rule says of an alert.
+UPDATE alerts SET verdict = %(verdict)s, updated_at = clock_timestamp()
+WHERE rule = %(rule)s AND eid = %(eid)s AND verdict IS DISTINCT FROM %(verdict)s
