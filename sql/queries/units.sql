@@ -76,7 +76,7 @@ SELECT id, unit FROM units u
 WHERE stream = %(stream)s AND id > %(after)s AND done AND unit <> ''
   AND (newest IS NULL OR newest < %(before)s)
   AND done_at < clock_timestamp()
-      - CASE WHEN unit LIKE 'push-key-%%' THEN %(key_lifetime)s ELSE %(min_age)s END
+      - CASE WHEN unit LIKE 'push-key-%%' THEN %(key_lifetime)s::interval ELSE %(min_age)s::interval END
   AND NOT EXISTS (SELECT FROM dead_letters d WHERE d.unit_id = u.id)
 ORDER BY id LIMIT %(limit)s
 

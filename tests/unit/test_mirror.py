@@ -45,7 +45,8 @@ MODULES_BY_TEST = {
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.stored_rules""",
-    "integration/test_relations.py": "moirae.live.relations moirae.live.sources.relation_table",
+    "integration/test_relations.py": """
+        moirae.live.relations moirae.live.sources.relation_table sql.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay",
     "integration/test_retention.py": """
         archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
@@ -53,7 +54,7 @@ MODULES_BY_TEST = {
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions moirae.rules.definition""",
     "integration/test_server.py": """
-        moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
+        sql.pool moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run
         moirae.server.tokens""",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
@@ -61,6 +62,13 @@ MODULES_BY_TEST = {
     "integration/test_turns.py": "recall.worker.load",
     "integration/test_units.py": """
         archiver.ingest.catalog archiver.ingest.writer moirae.config.table_schemas""",
+    "integration/sql/test_gateways.py": """
+        sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
+        sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
+        sql.gateway sql.idempotency_keys sql.judgements sql.lookup sql.outbox sql.processes
+        sql.relations sql.replay sql.retention sql.revisions sql.rule_errors sql.rule_files
+        sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
+    "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.detection
         moirae.live.follow_up moirae.live.recall_requests moirae.live.run
@@ -90,6 +98,7 @@ MODULES_BY_TEST = {
     "unit/recall/query/test_lift.py": "recall.query.sql_names",
     "unit/recall/similarity/test_segment.py": """
         recall.similarity.segment_merge recall.similarity.spans""",
+    "unit/sql/test_sql.py": "sql.loader sql.values",
     "unit/test_errors.py": "archiver.errors recall.errors",
 }
 
