@@ -28,7 +28,7 @@ from benchmarks.archived_rows import SCHEMA, archived_rows
 from benchmarks.fixtures import temporary_folder
 from benchmarks.results import BenchmarkResult, make_result, time_noise_kernel
 from recall.engines import LocalEngine, Template
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 
 _REPETITIONS = 5
 _APPEND_COUNT, _ROWS_PER_APPEND = 1_000, 500
@@ -74,7 +74,7 @@ class _ArchiveHistory:
         began = time.perf_counter()
         self.reader.refresh()
         found = self._engine.compute_partial(
-            Template(_QUESTION), [(asked, (0, low and low * 1000, until))], {}
+            Template(_QUESTION), [(asked, Piece(0, low and low * 1000, until))], {}
         )
         seconds = time.perf_counter() - began
         assert found

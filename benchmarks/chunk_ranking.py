@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from archiver.time_range import TimeRange
 from benchmarks.contexts import (
     MICROS_PER_SECOND,
     TERMS_PER_CONTEXT,
@@ -93,7 +94,7 @@ def _early_recall(index: Index, size: int, terms: TermIds) -> tuple[float, float
     one = search(index, terms)
     edges = [None, *(1 + at * size for at in range(1, _CHUNK_COUNT)), index.last_sequence + 1]
     spans = [
-        (None if low is None else low * MICROS_PER_SECOND, (high or 0) * MICROS_PER_SECOND)
+        TimeRange(None if low is None else low * MICROS_PER_SECOND, (high or 0) * MICROS_PER_SECOND)
         for low, high in pairwise(edges)
     ]
     promises = index.expected_scores(one, spans)

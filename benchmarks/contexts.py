@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from archiver.time_range import TimeRange
 from recall.similarity import MEASURES, Comparison, CorpusEvent, Index, Segment, restore_top
 
 K = 10
@@ -86,5 +87,5 @@ def search(index: Index, terms: TermIds) -> Comparison:
         new.ts,
         index.last_sequence,
     )
-    index.score([one], [(None, _END_OF_TIME)])
+    index.score([one], [TimeRange(None, _END_OF_TIME)])
     return one

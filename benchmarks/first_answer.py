@@ -100,7 +100,7 @@ def _result_row(
 
 def _time_first_answer(engine: SparkEngine | LocalEngine, template: Template, app: int) -> float:
     began = time.perf_counter()
-    piece: Piece = (CHUNK_COUNT - 1, END - CHUNK_MICROS, END)
+    piece = Piece(CHUNK_COUNT - 1, END - CHUNK_MICROS, END)
     asked = make_event(app)
     found = engine.compute_partial(template, [(asked, piece)], {})
     held = [(asked, merge_partials(template, None, found.get(str(asked.eid))))]

@@ -124,7 +124,7 @@ def _time_full_scan(engine: LocalEngine) -> float:
     """One query over all of history."""
     began = time.monotonic()
     engine.compute_partial(
-        Template(make_question(_CONDITION)), [(make_event(0), (0, None, END))], {}
+        Template(make_question(_CONDITION)), [(make_event(0), Piece(0, None, END))], {}
     )
     return time.monotonic() - began
 
@@ -206,7 +206,7 @@ class _CountingEngines(EngineRouter):
 
 def _chunks_of(piece: Piece) -> range:
     """The chunks in a piece."""
-    _, low, high = piece
+    low, high = piece.range
     return range(
         0 if low is None else round((low - START) / CHUNK_MICROS),
         round((high - START) / CHUNK_MICROS),

@@ -33,7 +33,7 @@ from recall.engines import EngineRouter, LocalEngine, PartialCache, SparkEngine
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 from recall.scheduling import StrideScheduler
-from recall.worker import KeyCounts, RecallManager
+from recall.worker import KeyCounts, ManagerConfig, RecallManager
 
 CHUNK_COUNT = 100
 CHUNK_MICROS = 3600 * 1_000_000
@@ -159,7 +159,15 @@ def create_manager(
     keys = KeyCounts(Reader(root, [SCHEMA]))
     keys.index_next_file()
     return RecallManager(
-        connection, ledger, Corpora(connection, root), keys, workers, 600.0, stride=stride
+        connection,
+        ledger,
+        Corpora(connection, root),
+        key_counts=keys,
+        config=ManagerConfig(
+            engines=workers,
+            query_timeout=600.0,
+            stride=StrideScheduler() if stride is None else stride,
+        ),
     )
 
 

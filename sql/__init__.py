@@ -8,9 +8,11 @@ from sql.commands import CommandGateway
 from sql.connection import Connection, ConnectionPool, connect
 from sql.errors import (
     DatabaseError,
+    DataError,
     DeadlockDetected,
     InterfaceError,
     OperationalError,
+    ProgramLimitExceeded,
     SchemaTooNew,
 )
 from sql.loader import load
@@ -23,10 +25,12 @@ from sql.values import replace_nul
 __all__ = [
     "Connection",
     "ConnectionPool",
+    "DataError",
     "DatabaseError",
     "DeadlockDetected",
     "InterfaceError",
     "OperationalError",
+    "ProgramLimitExceeded",
     "SchemaTooNew",
     "connect",
     "load",

@@ -3,15 +3,17 @@
 They are psycopg's own classes: a gateway raises what PostgreSQL reports.
 """
 
+from psycopg import DataError, InterfaceError, OperationalError
 from psycopg import Error as DatabaseError
-from psycopg import InterfaceError, OperationalError
-from psycopg.errors import DeadlockDetected
+from psycopg.errors import DeadlockDetected, ProgramLimitExceeded
 
 __all__ = [
+    "DataError",
     "DatabaseError",
     "DeadlockDetected",
     "InterfaceError",
     "OperationalError",
+    "ProgramLimitExceeded",
     "SchemaTooNew",
 ]
 

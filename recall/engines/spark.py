@@ -35,7 +35,7 @@ from recall.engines.template import (
 )
 from recall.query import sql_names
 from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
-from recall.requests import RecallEvent, SqlQuestion, enclosing_range
+from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 from recall.sandbox import validate_query
 
 # What a query reads of a stream: its name, and [low, high) in microseconds; low None: unbounded.
@@ -144,7 +144,7 @@ class SparkEngine:
         low, high = enclosing_range(piece for _, piece in event_pieces)
         if not self.list_files(template, low, high):
             return {}
-        pending = [PendingEvent(event, low, high) for event, (_, low, high) in event_pieces]
+        pending = [PendingEvent(event, *piece.range) for event, piece in event_pieces]
         self._register_events(pending, template.question)
         events = [event for event, _ in event_pieces]
         self._register_streams(template, events, low, high)
@@ -301,7 +301,7 @@ def warm_up_spark(engine: SparkEngine, schema: StreamSchema) -> None:
         columns={},
     )
     event = RecallEvent(UUID(int=0), 1 << 60, {}, dict.fromkeys(attributes, ""))
-    engine.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
+    engine.compute_partial(Template(question), [(event, Piece(0, None, event.ts))], {})
 
 
 def _sketch_columns(split: Split, table: pa.Table) -> list[str]:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import orjson
 
+from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import ContextTables, EventKey, make_corpus_event
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import ScoreExplanation, TopK, explain_score
-from recall.similarity.spans import TimeSpan
 
 # Maximum number of terms shown for each hit, separately for shared terms and those of one side.
 _MAX_TERMS = 12
@@ -143,7 +143,7 @@ def _score_shares(
 
 
 def compare(
-    index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+    index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
 ) -> list[tuple[int, bool]]:
     """Compare each event with the events of its piece of history, in one pass over the index.
 
@@ -156,13 +156,13 @@ def compare(
 
 
 def pieces_without_matches(
-    index: Index, state: SimilarState, spans: Sequence[TimeSpan]
+    index: Index, state: SimilarState, spans: Sequence[TimeRange]
 ) -> list[bool]:
     """For each piece of history, whether none of its events can score above 0."""
     return [bound == 0 for bound in index.score_bounds(state.comparison, spans)]
 
 
-def count_hopeful_pieces(index: Index, state: SimilarState, spans: Sequence[TimeSpan]) -> int:
+def count_hopeful_pieces(index: Index, state: SimilarState, spans: Sequence[TimeRange]) -> int:
     """The number of pieces of history that may still change the best hits.
 
     These are the pieces with an event that may reach the k-th score or, while there are fewer

@@ -40,7 +40,7 @@ from recall.ledger import Ledger, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.worker.key_counts import KeyCounts
-from recall.worker.manager import RecallManager
+from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
 
 _LOG = structlog.get_logger()
@@ -119,10 +119,12 @@ def run_worker(
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
         Corpora(connection, config.root),
         key_counts=KeyCounts(Reader(config.root, config.schemas)),
-        engines=engines,
-        query_timeout=config.query_timeout,
-        min_queries=config.min_history_queries,
-        background=config.background,
+        config=ManagerConfig(
+            engines=engines,
+            query_timeout=config.query_timeout,
+            min_queries=config.min_history_queries,
+            background=config.background,
+        ),
     )
     manager.run(stop, heartbeat)
     # A running query may delay this; the next process need not wait for it.

@@ -33,7 +33,7 @@ from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
 from recall.engines.template import PartialQuery, Template, merge_partials
 from recall.errors import SparkRequired
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 
 pytestmark = pytest.mark.spark
 
@@ -128,7 +128,7 @@ def answer(
     held: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
-        shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
+        shares = [(e, Piece(0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
         partials = engine.compute_partial(asking, shares, {}) if shares else {}
         for event, _ in shares:
             held[event.eid] = merge_partials(asking, held[event.eid], partials.get(str(event.eid)))
@@ -289,7 +289,7 @@ def test_questions_read_together_have_the_answers_that_each_has_alone(
     at = to_micros(START + timedelta(minutes=border))
     whole_file = to_micros(START + timedelta(minutes=25)), to_micros(START + timedelta(minutes=50))
     for low, high in ((None, at), (at, 1 << 60), whole_file):
-        pieces = [(0, low, min(high, event.ts)) for event in EVENTS]
+        pieces = [Piece(0, low, min(high, event.ts)) for event in EVENTS]
         asks = [
             PartialQuery(asking, list(zip(EVENTS, pieces, strict=True))[place % 3 :], {})
             for place, asking in enumerate(served)
@@ -316,7 +316,7 @@ def test_what_is_not_shown_to_agree_is_left_to_spark(
 ) -> None:
     """No guess: the local engine says that it does not serve."""
     with pytest.raises(SparkRequired):
-        engines[1].compute_partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
+        engines[1].compute_partial(question(sql), [(EVENTS[0], Piece(0, None, EVENTS[0].ts))], {})
 
 
 def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngine]) -> None:
@@ -325,7 +325,7 @@ def test_common_questions_are_served_here(engines: tuple[SparkEngine, LocalEngin
         "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
     )
     found = engines[1].compute_partial(
-        asking, [(event, (0, None, event.ts)) for event in EVENTS], {}
+        asking, [(event, Piece(0, None, event.ts)) for event in EVENTS], {}
     )
     assert set(found) == {str(event.eid) for event in EVENTS[:3]}
 

@@ -20,7 +20,7 @@ from moirae.inspect.past_events import load_answers
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
 from recall.operators import limits
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.integration.history import History, go_on, history
 
 
@@ -130,7 +130,7 @@ def test_a_query_in_spark_is_ended_at_once(spark: SparkSession) -> None:
 
     def ask() -> None:
         try:
-            engine.compute_partial(template, [(asked, (0, None, asked.ts))], {})
+            engine.compute_partial(template, [(asked, Piece(0, None, asked.ts))], {})
         except Exception as fault:
             faults.append(fault)
 

@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 import recall.corpora
 import recall.worker.comparisons
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
@@ -26,7 +27,7 @@ from recall.replay.similar_answers import SimilarReplayer
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, TimeSpan
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 from tests.integration.history import START, History, go_on, history
 
@@ -106,7 +107,7 @@ def test_a_storm_is_answered_exactly_and_each_answer_tells_what_the_unread_can_c
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "recall.worker.dispatcher.choose_run_length", lambda *_: 1
+        "recall.scheduling.turn_plan.choose_run_length", lambda *_: 1
     )  # so that there are answers on the way
     corpus = _Corpus(past, 1)
     corpus.settle(list(range(0, _END, 2)))
@@ -307,7 +308,7 @@ def test_what_a_comparison_needs_is_prepared_first_as_its_turn(
     real = recall.worker.comparisons.compare
 
     def compare(
-        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
         told.extend(("compared", span) for span in spans)
         return real(index, states, spans)
