@@ -30,7 +30,7 @@ from benchmarks.fixtures import folder_bytes, temporary_folder
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_seconds, time_noise_kernel
 from recall.engines import LocalEngine, Template
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 
 _REPETITIONS = 5
 _HOST_COUNT = 20
@@ -92,9 +92,8 @@ class _ArchiveHistory:
         event = RecallEvent(UUID(int=1), high_ts, key={}, attributes={"host": "h3"})
         started_at = time.perf_counter()
         self.reader.refresh()
-        answers = self._engine.compute_partial(
-            Template(_QUESTION), [(event, (0, low_ts, high_ts))], {}
-        )
+        piece = Piece(0, low_ts, high_ts)
+        answers = self._engine.compute_partial(Template(_QUESTION), [(event, piece)], {})
         seconds = time.perf_counter() - started_at
         assert answers
         return seconds

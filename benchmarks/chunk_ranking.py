@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from archiver.time_range import TimeRange
 from benchmarks.contexts import (
     MICROS_PER_SECOND,
     TERMS_PER_CONTEXT,
@@ -129,11 +130,11 @@ def _early_recall(index: Index, size: int, terms: TermIds) -> tuple[float, float
     """
     comparison = search(index, terms)
     # Contexts are numbered from 1, one second apart; the first chunk has no lower bound.
-    spans: list[tuple[int | None, int]] = []
+    spans: list[TimeRange] = []
     low: int | None = None
     for chunk in range(_CHUNK_COUNT):
         high = (1 + (chunk + 1) * size) * MICROS_PER_SECOND
-        spans.append((low, high))
+        spans.append(TimeRange(low, high))
         low = high
     scores = index.expected_scores(comparison, spans)
     # By descending score, newest first among equal scores.

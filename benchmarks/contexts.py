@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from archiver.time_range import TimeRange
 from recall.similarity import MEASURES, CorpusEvent, Index
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.segment import Segment
@@ -91,5 +92,5 @@ def search(index: Index, terms: TermIds) -> Comparison:
         before_ts=event.ts,
         max_sequence=index.last_sequence,
     )
-    index.score([comparison], [(None, _END_OF_TIME)])
+    index.score([comparison], [TimeRange(None, _END_OF_TIME)])
     return comparison

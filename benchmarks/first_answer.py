@@ -125,7 +125,7 @@ def _make_ratio(
 
 def _time_first_answer(engine: SparkEngine | LocalEngine, template: Template, app: int) -> float:
     started_at = time.perf_counter()
-    piece: Piece = (CHUNK_COUNT - 1, END - CHUNK_MICROS, END)
+    piece = Piece(CHUNK_COUNT - 1, END - CHUNK_MICROS, END)
     event = make_event(app)
     eid = str(event.eid)
     partials = engine.compute_partial(template, [(event, piece)], {})

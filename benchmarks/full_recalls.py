@@ -174,7 +174,7 @@ def _measure_times(
 def _time_full_scan(engine: LocalEngine) -> float:
     """Seconds of one query over the whole history."""
     template = Template(make_question(_CONDITION))
-    event_pieces = [(make_event(0), (0, None, END))]
+    event_pieces = [(make_event(0), Piece(0, None, END))]
     return measure_seconds(partial(engine.compute_partial, template, event_pieces, {}))
 
 
@@ -270,7 +270,7 @@ class _CountingEngines(EngineRouter):
 
 
 def _chunks_of_piece(piece: Piece) -> range:
-    _, low, high = piece
+    low, high = piece.range
     first = 0
     if low is not None:
         first = round((low - START) / CHUNK_MICROS)

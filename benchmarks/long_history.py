@@ -32,7 +32,7 @@ from recall.engines import EngineRouter, LocalEngine, PartialCache, SparkEngine
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
 from recall.scheduling import StrideScheduler
-from recall.worker import KeyCounts, RecallManager
+from recall.worker import KeyCounts, ManagerConfig, RecallManager
 
 CHUNK_COUNT = 100
 CHUNK_MICROS = 3600 * 1_000_000  # microseconds of event time in a chunk
@@ -195,9 +195,11 @@ def create_manager(
         ledger,
         Corpora(connection, root),
         key_counts=key_counts,
-        engines=engines,
-        query_timeout=_QUERY_TIMEOUT,
-        stride=stride,
+        config=ManagerConfig(
+            engines=engines,
+            query_timeout=_QUERY_TIMEOUT,
+            stride=StrideScheduler() if stride is None else stride,
+        ),
     )
 
 

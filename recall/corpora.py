@@ -19,7 +19,7 @@ from archiver.delta import CONTEXTS, SequencedTable
 from archiver.ingest import Catalog
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import micros_column
-from recall.ledger import Task
+from recall.ledger import Task, TaskSpec
 from recall.requests import Piece, SimilarQuestion
 from recall.similarity import (
     CorpusEvent,
@@ -112,31 +112,31 @@ class Corpora:
         Uses the counts that are pinned for the task, the context of its event, and the partial
         answer stored so far.
         """
-        question = task.question
-        assert task.corpus is not None and isinstance(question, SimilarQuestion)
-        index = self.load_index(task.rule, task.version, question)
-        context = self._load_context(task)
+        spec, progress = task.spec, task.progress
+        assert progress.corpus is not None and isinstance(spec.question, SimilarQuestion)
+        index = self.load_index(spec.rule, spec.version, spec.question)
+        context = self._load_context(spec)
         state = SimilarState.resume(
-            index, question, task.event, task.corpus, context, task.partial_answer
+            index, spec.question, spec.event, progress.corpus, context, progress.partial_answer
         )
-        if task.partial_answer is None:
-            state.skip_pieces(task.skipped)
+        if progress.partial_answer is None:
+            state.skip_pieces(progress.skipped)
         return state
 
-    def _load_context(self, task: Task) -> Any:
+    def _load_context(self, task: TaskSpec) -> Any:
         """The contexts of a task's event as stored; empty if they have expired."""
         row = self._contexts.get(task.rule, task.version, task.event.eid)
         return {} if row is None else row.contexts
 
     def rank_by_expected_score(self, task: Task) -> list[Piece]:
         """The task's pieces by the expected score of their best event, highest first (stable)."""
-        assert task.pieces is not None and isinstance(task.question, SimilarQuestion)
-        index = self.load_index(task.rule, task.version, task.question)
+        spec, pieces = task.spec, task.progress.pieces
+        assert pieces is not None and isinstance(spec.question, SimilarQuestion)
+        index = self.load_index(spec.rule, spec.version, spec.question)
         comparison = self.begin_comparison(task).comparison
-        spans = [piece[1:] for piece in task.pieces]
-        scores = index.expected_scores(comparison, spans)
+        scores = index.expected_scores(comparison, [piece.range for piece in pieces])
         order = np.argsort(-np.asarray(scores), kind="stable")
-        return [task.pieces[number] for number in order]
+        return [pieces[number] for number in order]
 
     def _open_index(self, key: CorpusKey) -> Index:
         store = self._store(key)

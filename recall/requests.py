@@ -5,9 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
-# A piece of history: the id of the chunk that it is cut from, and the range [low, high) of event
-# time in microseconds. low None: from the first row on.
-Piece = tuple[int, int | None, int]
+from archiver.time_range import TimeRange
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -142,6 +140,32 @@ def task_id(rule: str, version: str, recall: str, eid: UUID) -> UUID:
 # Pieces
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of history: the rows of a chunk in the range [low, high) of event time.
+
+    In microseconds; `low` None: from the first row on.
+    """
+
+    chunk: int
+    low: int | None
+    high: int
+
+    @property
+    def range(self) -> TimeRange:
+        return TimeRange(self.low, self.high)
+
+    def to_json(self) -> tuple[int, int | None, int]:
+        """The stored form."""
+        return self.chunk, self.low, self.high
+
+    @classmethod
+    def from_json(cls, stored: Sequence[Any]) -> "Piece":
+        """The inverse of `to_json`."""
+        chunk, low, high = stored
+        return cls(chunk, low, high)
+
+
 def plan_pieces(
     chunks: Iterable[tuple[int, int | None, int | None]], event_ts: int, question: RecallQuestion
 ) -> list[Piece]:
@@ -151,27 +175,32 @@ def plan_pieces(
     the question's range. start None: from the first row on; end None: the chunk is still open.
     """
     earliest = None if question.range is None else event_ts - question.range
+    question_range = TimeRange(earliest, event_ts)
     pieces: list[Piece] = []
     for chunk, start, end in chunks:
-        bounds = [bound for bound in (start, earliest) if bound is not None]
-        low = max(bounds, default=None)
-        high = event_ts
-        if end is not None:
-            high = min(end, event_ts)
-        if low is None or low < high:
-            pieces.append((chunk, low, high))
+        chunk_range = TimeRange(start, event_ts if end is None else end)
+        low, high = chunk_range.intersect(question_range)
+        piece = Piece(chunk, low, high)
+        if not piece.range.is_empty:
+            pieces.append(piece)
     if question.order != "oldest":
         pieces.reverse()
     return pieces
 
 
-def enclosing_range(pieces: Iterable[Piece]) -> tuple[int | None, int]:
-    """The range of time [low, high) that spans some pieces, of which there is at least one.
+def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
+    """The range of time that spans some pieces, of which there is at least one."""
+    ranges = [piece.range for piece in pieces]
+    return TimeRange(
+        _lowest_bound([time_range.start for time_range in ranges]),
+        max(time_range.end for time_range in ranges),
+    )
 
-    low None: from the first row on.
-    """
-    _, lows, highs = zip(*pieces, strict=True)
-    return _lowest_bound(lows), max(highs)
+
+def join_pieces(pieces: Sequence[Piece]) -> Piece:
+    """Some pieces, at least one, as one piece of the first one's chunk."""
+    low, high = enclosing_range(pieces)
+    return Piece(pieces[0].chunk, low, high)
 
 
 def _lowest_bound(lows: Sequence[int | None]) -> int | None:
@@ -220,9 +249,9 @@ def compute_coverage(
     # In the end the pieces that summaries rule out are covered as well.
     covered_pieces = ordered_pieces if is_final else ordered_pieces[skipped:pieces_done]
     return Coverage(
-        asked_from=_lowest_bound([low for _, low, _ in ordered_pieces]),
-        read_from=_lowest_bound([low for _, low, _ in covered_pieces]),
-        read_to=max((high for _, _, high in covered_pieces), default=None),
+        asked_from=_lowest_bound([piece.low for piece in ordered_pieces]),
+        read_from=_lowest_bound([piece.low for piece in covered_pieces]),
+        read_to=max((piece.high for piece in covered_pieces), default=None),
         read=pieces_done - failed - skipped,
         left=len(ordered_pieces) - pieces_done,
         failed=failed,

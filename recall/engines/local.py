@@ -89,7 +89,7 @@ class LocalEngine:
 
     def _register_events(self, number: int, query: PartialQuery) -> None:
         """Register the events of a query as a table under the number of the query."""
-        pending = [PendingEvent(event, low, high) for event, (_, low, high) in query.event_pieces]
+        pending = [PendingEvent(event, *piece.range) for event, piece in query.event_pieces]
         table = create_pending_table(pending, query.template.question.attributes)
         self._duck.register(f"_pending_{number}", table)
 
@@ -249,9 +249,8 @@ def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> boo
     """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
     if snapshot.rows:
         return False
-    _, lows, highs = zip(*pieces, strict=True)
-    latest_low = max((low for low in lows if low is not None), default=None)
-    earliest_high = min(highs)
+    latest_low = max((piece.low for piece in pieces if piece.low is not None), default=None)
+    earliest_high = min(piece.high for piece in pieces)
     for file in snapshot.all_files:
         if not file.has_exact_bounds or file.newest >= earliest_high:
             return False

@@ -121,7 +121,7 @@ class EngineRouter:
     def _cache_key(
         self, template: Template, parameters: Sequence[str], event: RecallEvent, piece: Piece
     ) -> Hashable:
-        _, low, high = piece
+        low, high = piece.range
         values = orjson.dumps([event.attributes.get(name) for name in parameters])
         return template.query_key, values, low, high, self.spark.list_files(template, low, high)
 

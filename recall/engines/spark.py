@@ -36,7 +36,7 @@ from recall.engines.template import (
 )
 from recall.query import sql_names
 from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
-from recall.requests import RecallEvent, SqlQuestion, enclosing_range
+from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 from recall.sandbox import validate_query
 
 # What a query reads of a stream: its name, and [low, high) in microseconds; low None: unbounded.
@@ -145,7 +145,7 @@ class SparkEngine:
         low, high = enclosing_range(map(itemgetter(1), event_pieces))
         if not self.list_files(template, low, high):
             return {}
-        pending = [PendingEvent(event, low, high) for event, (_, low, high) in event_pieces]
+        pending = [PendingEvent(event, *piece.range) for event, piece in event_pieces]
         self._register_events(pending, template.question)
         events = list(map(itemgetter(0), event_pieces))
         self._register_streams(template, events, low, high)
@@ -229,7 +229,7 @@ class SparkEngine:
         question = _typical_question(schema)
         attributes = dict.fromkeys(question.attributes, "")
         event = RecallEvent(UUID(int=0), 1 << 60, {}, attributes)
-        self.compute_partial(Template(question), [(event, (0, None, event.ts))], {})
+        self.compute_partial(Template(question), [(event, Piece(0, None, event.ts))], {})
 
     def _run_query(self, text: str) -> DataFrame:
         """Run a query over views.

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
+from archiver.time_range import TimeRange
 from recall.errors import LimitExceeded
 from recall.operators import MAX_ROWS, check_limits, merge_tables
 from recall.query import (
@@ -147,8 +148,8 @@ class PartialQuery:
         return list(map(itemgetter(1), self.event_pieces))
 
     @property
-    def range(self) -> tuple[int | None, int]:
-        """The event time that is read: [low, high) in microseconds; low None: unbounded."""
+    def range(self) -> TimeRange:
+        """The event time that is read."""
         return enclosing_range(self.pieces)
 
 

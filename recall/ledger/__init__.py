@@ -9,7 +9,14 @@ from recall.ledger.commands import (
     fetch_effect,
     submit_command,
 )
-from recall.ledger.records import Revision, SchedulingPolicy, Task, TurnResult
+from recall.ledger.records import (
+    Revision,
+    SchedulingPolicy,
+    Task,
+    TaskProgress,
+    TaskSpec,
+    TurnResult,
+)
 from recall.ledger.tasks import LEASE_DURATION, Ledger, retry_on_deadlock
 
 __all__ = [
@@ -22,6 +29,8 @@ __all__ = [
     "SchedulingPolicy",
     "Target",
     "Task",
+    "TaskProgress",
+    "TaskSpec",
     "TurnResult",
     "Verb",
     "fetch_effect",

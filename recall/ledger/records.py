@@ -7,17 +7,15 @@ from typing import Any
 from uuid import UUID
 
 from recall.requests import AnyQuestion, Coverage, Piece, RecallEvent, parse_question
+from recall.scheduling import TurnStatistics
 from sql import TaskRow
 
 
-@dataclass
-class Task:
-    """A task that this process has claimed.
+@dataclass(frozen=True, kw_only=True)
+class TaskSpec:
+    """What a task is about. It does not change while a process has the task.
 
-    `level` 0: interactive, 1: background. `pieces`: what it reads, in order; None until pinned.
-    `corpus`: the sequence number up to which events count. `next`: how many pieces are done,
-    `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
-    stored. `tries`: how often a process failed at the next piece. `fence`: the number of the claim.
+    `fence`: the number of the claim.
     """
 
     id: UUID
@@ -26,9 +24,23 @@ class Task:
     recall: str
     question: AnyQuestion
     event: RecallEvent
+    fence: int
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskProgress:
+    """How far a task is, and how it is scheduled.
+
+    `level` 0: interactive, 1: background. `pieces`: what it reads, in order; None until pinned.
+    `corpus`: the sequence number up to which events count. `next`: how many pieces are done,
+    `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
+    stored. `tries`: how often a process failed at the next piece.
+    """
+
     level: int
     tickets: int
-    pieces: list[Piece] | None
+    pieces: Sequence[Piece] | None
     corpus: int | None
     next: int
     failed: int
@@ -36,8 +48,18 @@ class Task:
     partial_answer: bytes | None
     revision: int
     tries: int
-    fence: int
-    created_at: datetime
+
+
+@dataclass(frozen=True)
+class Task:
+    """A task that this process has claimed, as it is at one time."""
+
+    spec: TaskSpec
+    progress: TaskProgress
+
+    @property
+    def id(self) -> UUID:
+        return self.spec.id
 
 
 @dataclass(frozen=True)
@@ -54,30 +76,41 @@ class Revision:
     comparable: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TurnResult:
     """The outcome of one turn of a task: its new cursor and partial answer, and a revision if due.
 
-    `rows`: rows of partial answers, or events compared; `results`: how many of them were new.
+    `state`: the new state of the task. `exceeded`: whether it was abandoned because it needs too
+    much memory or time. `append_counts`: appends of each stream that existed when SQL was run;
+    None: its pieces failed. `has_improved`: whether the best hits of a comparison have changed
+    since its last revision.
     """
 
-    task: Task
     next: int
     failed: int
     partial_answer: bytes | None
-    rows: int
-    results: int
-    seconds: float
-    """The task's share of the time that the query took."""
+    statistics: TurnStatistics
     state: str
     revision: Revision | None = None
     error: str | None = None
     exceeded: bool = False
-    """Whether the task was abandoned because it needs too much memory or time."""
     append_counts: Mapping[str, int] | None = None
-    """Appends of each stream that existed when SQL was run; None: its pieces failed."""
-    query_seconds: float = 0.0
-    """The time that the query took for all its tasks."""
+    has_improved: bool = False
+
+    @classmethod
+    def failure(
+        cls, progress: TaskProgress, error: str, *, exceeded: bool = False, seconds: float = 0.0
+    ) -> "TurnResult":
+        """A turn that ends its task without reading anything."""
+        return cls(
+            next=progress.next,
+            failed=progress.failed,
+            partial_answer=None,
+            statistics=TurnStatistics(pieces=0, rows=0, results=0, seconds=seconds),
+            state="failed",
+            error=error,
+            exceeded=exceeded,
+        )
 
 
 @dataclass(frozen=True)
@@ -105,14 +138,18 @@ def parse_task(row: TaskRow) -> Task:
     """Parse a row of the ledger. Raises what is wrong with a row of an incompatible version."""
     pieces: list[Piece] | None = None
     if row.pieces is not None:
-        pieces = [(chunk, low, high) for chunk, low, high in row.pieces]
-    return Task(
+        pieces = [Piece.from_json(stored) for stored in row.pieces]
+    spec = TaskSpec(
         id=row.id,
         rule=row.rule,
         version=row.version,
         recall=row.recall,
         question=parse_question(row.request),
         event=RecallEvent.from_json(row.eid, row.event),
+        fence=row.fence,
+        created_at=row.created_at,
+    )
+    progress = TaskProgress(
         level=row.level,
         tickets=row.tickets,
         pieces=pieces,
@@ -123,6 +160,5 @@ def parse_task(row: TaskRow) -> Task:
         partial_answer=None if row.held is None else bytes(row.held),
         revision=row.revision,
         tries=row.tries,
-        fence=row.fence,
-        created_at=row.created_at,
     )
+    return Task(spec, progress)

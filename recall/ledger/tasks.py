@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from datetime import timedelta
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import TypeVar
 from uuid import UUID
 
@@ -16,6 +16,8 @@ from recall.ledger.records import (
     Revision,
     SchedulingPolicy,
     Task,
+    TaskProgress,
+    TaskSpec,
     TurnResult,
     parse_task,
 )
@@ -139,86 +141,97 @@ class Ledger:
             claims[row.id] = ClaimState(row.fence, row.level, row.tickets)
         return claims
 
-    def pin_pieces(self, task: Task) -> None:
-        """Store which pieces the task reads, before it reads any of them."""
-        task.next = task.skipped
+    def pin_pieces(self, task: Task) -> Task:
+        """Store which pieces a task reads, before it reads any of them; returns it at its start."""
+        progress = task.progress
+        stored = None
+        if progress.pieces is not None:
+            stored = [piece.to_json() for piece in progress.pieces]
         self._tasks.pin_pieces(
-            task.id, task.fence, pieces=task.pieces, corpus=task.corpus, skipped=task.skipped
+            task.id,
+            task.spec.fence,
+            pieces=stored,
+            corpus=progress.corpus,
+            skipped=progress.skipped,
         )
+        return replace(task, progress=replace(progress, next=progress.skipped))
 
-    def mark_query_started(self, tasks: Iterable[Task]) -> None:
+    def mark_query_started(self, tasks: Collection[UUID]) -> None:
         """Record that a query for these tasks starts.
 
         If the process is killed before it ends, that counts as a failed attempt.
         """
-        ids = list(map(attrgetter("id"), tasks))
-        retry_on_deadlock(lambda: self._tasks.mark_query_started(ids, self._lease))
+        retry_on_deadlock(lambda: self._tasks.mark_query_started(tasks, self._lease))
 
-    def count_failed_attempt(self, tasks: Iterable[Task]) -> None:
+    def count_failed_attempt(self, tasks: Collection[UUID]) -> None:
         """Count a failed attempt at the next piece of these tasks."""
-        ids = list(map(attrgetter("id"), tasks))
-        retry_on_deadlock(lambda: self._tasks.count_failed_attempt(ids, self._lease))
+        retry_on_deadlock(lambda: self._tasks.count_failed_attempt(tasks, self._lease))
 
     def release_all(self) -> None:
         """Release all tasks of this process."""
         retry_on_deadlock(lambda: self._tasks.release_all(self._lease))
 
-    def lock_tasks(self, tasks: Iterable[Task]) -> None:
+    def lock_tasks(self, tasks: Collection[UUID]) -> None:
         """Lock tasks until the caller's transaction ends. Must be its first statement."""
-        self._tasks.lock(list(map(attrgetter("id"), tasks)))
+        self._tasks.lock(tasks)
 
-    def advance(self, result: TurnResult) -> str | None:
+    def advance(self, task: Task, result: TurnResult) -> tuple[str, TaskProgress] | None:
         """Store cursor, partial answer and revision of a turn in one transaction.
 
-        Updates the task. Returns its new state; None if this process has lost the task or the task
-        has ended: then nothing is stored.
+        Returns the task's new state and progress; None if this process has lost the task or the
+        task has ended: then nothing is stored.
         """
-        task, revision = result.task, result.revision
-        number = task.revision
+        revision = result.revision
+        number = task.progress.revision
         if revision is None:
             # A single statement needs no transaction of its own.
-            stored = self._store_progress(result, number)
+            stored = self._store_progress(task, result, number)
         else:
             number += 1
             with self._connection.transaction():
-                stored = self._store_progress(result, number)
+                stored = self._store_progress(task, result, number)
                 if stored is not None:
-                    self._store_revision(task, number, revision)
+                    self._store_revision(task.spec, number, revision)
         if stored is None:
             return None
-        task.next = result.next
-        task.failed = result.failed
-        task.partial_answer = result.partial_answer
-        task.revision = number
-        task.tries = 0
-        state, task.tickets = stored
-        return state
-
-    def _store_progress(self, result: TurnResult, number: int) -> tuple[str, int] | None:
-        """The task's new state and tickets; None: this process has lost it, or it has ended."""
-        task = result.task
-        price = result.results * self._policy.tickets_per_result
-        progress = sql.Progress(
-            id=task.id,
-            fence=task.fence,
-            expected_next=task.next,
+        state, tickets = stored
+        progress = replace(
+            task.progress,
             next=result.next,
-            reads=_describe_reads(result),
             failed=result.failed,
             partial_answer=result.partial_answer,
-            rows=result.rows,
-            results=result.results,
-            price=min(price, task.tickets),
-            seconds=result.seconds,
+            revision=number,
+            tries=0,
+            tickets=tickets,
+        )
+        return state, progress
+
+    def _store_progress(
+        self, task: Task, result: TurnResult, number: int
+    ) -> tuple[str, int] | None:
+        """The task's new state and tickets; None: this process has lost it, or it has ended."""
+        statistics = result.statistics
+        turn = sql.Progress(
+            id=task.id,
+            fence=task.spec.fence,
+            expected_next=task.progress.next,
+            next=result.next,
+            reads=_describe_reads(task, result),
+            failed=result.failed,
+            partial_answer=result.partial_answer,
+            rows=statistics.rows,
+            results=statistics.results,
+            price=statistics.price(self._policy.tickets_per_result, task.progress.tickets),
+            seconds=statistics.seconds,
             revision=number,
             state=result.state,
             error=result.error,
             exceeded=result.exceeded,
             feedback_timeout=self._policy.feedback_timeout,
         )
-        return self._tasks.advance(progress)
+        return self._tasks.advance(turn)
 
-    def _store_revision(self, task: Task, number: int, revision: Revision) -> None:
+    def _store_revision(self, task: TaskSpec, number: int, revision: Revision) -> None:
         if revision.coverage.final and isinstance(task.question, SimilarQuestion):
             comparable = match_probability(
                 self._connection, task.rule, task.version, task.recall, revision.answer
@@ -254,11 +267,13 @@ def retry_on_deadlock(operation: Callable[[], Result]) -> Result:
         return operation()
 
 
-def _describe_reads(result: TurnResult) -> list[tuple[int, int, Mapping[str, int] | None]]:
+def _describe_reads(
+    task: Task, result: TurnResult
+) -> list[tuple[int, int, Mapping[str, int] | None]]:
     """The provenance of an SQL turn: from piece, to piece, appends by stream. Else empty."""
-    task = result.task
-    if isinstance(task.question, SqlQuestion) and result.next > task.next:
-        return [(task.next, result.next, result.append_counts)]
+    first = task.progress.next
+    if isinstance(task.spec.question, SqlQuestion) and result.next > first:
+        return [(first, result.next, result.append_counts)]
     return []
 
 

@@ -68,16 +68,16 @@ def piece_seconds(pieces: Sequence[Piece]) -> list[float]:
 
     A piece without a beginning counts as the mean of the others.
     """
-    known_lengths = [(high - low) / 1e6 for _, low, high in pieces if low is not None]
+    known_lengths = [(piece.high - piece.low) / 1e6 for piece in pieces if piece.low is not None]
     mean = _DEFAULT_PIECE_SECONDS
     if known_lengths:
         mean = sum(known_lengths) / len(known_lengths)
     lengths = []
-    for _, low, high in pieces:
-        if low is None:
+    for piece in pieces:
+        if piece.low is None:
             lengths.append(mean)
         else:
-            lengths.append((high - low) / 1e6)
+            lengths.append((piece.high - piece.low) / 1e6)
     return lengths
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import sql
 from recall.corpora import Corpora
 from recall.replay.outcome import ReplayResult, not_reproducible
-from recall.requests import RecallEvent, SimilarQuestion, parse_question
+from recall.requests import Piece, RecallEvent, SimilarQuestion, parse_question
 from recall.similarity import Index, SimilarState
 
 # Scores that differ by less are equal.
@@ -63,9 +63,9 @@ def _replay_reads(
     # Pieces without a number of their own were read up to the number that the task pinned.
     sequence_numbers += [row.corpus] * (pieces_done - len(sequence_numbers))
     pieces = row.pieces[:pieces_done]
-    for (_, low, high), number in zip(pieces, sequence_numbers, strict=False):
+    for stored, number in zip(pieces, sequence_numbers, strict=False):
         state.record_piece(number)
-        index.score([state.comparison], [(low, high)])
+        index.score([state.comparison], [Piece.from_json(stored).range])
 
 
 def describe_difference(

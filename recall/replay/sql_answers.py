@@ -33,7 +33,14 @@ from recall.errors import QueryRejected, RecallError
 from recall.query import Unsupported
 from recall.replay.differences import describe_difference
 from recall.replay.outcome import ReplayResult, not_reproducible
-from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range, parse_question
+from recall.requests import (
+    Piece,
+    RecallEvent,
+    SqlQuestion,
+    enclosing_range,
+    join_pieces,
+    parse_question,
+)
 
 _READS_NOT_RECORDED = "it was answered by a version that did not record which rows it read"
 
@@ -180,10 +187,8 @@ def parse_reads(row: sql.RepeatableRow) -> Iterator[_PastRead]:
             raise _InputUnavailable(_READS_NOT_RECORDED)
         position = last
         if append_counts is not None:
-            pieces: list[Piece] = [
-                (chunk, low, high) for chunk, low, high in row.pieces[first:last]
-            ]
-            yield (pieces[0][0], *enclosing_range(pieces)), append_counts
+            pieces = [Piece.from_json(stored) for stored in row.pieces[first:last]]
+            yield join_pieces(pieces), append_counts
     if position != end:
         raise _InputUnavailable(_READS_NOT_RECORDED)
 

@@ -6,17 +6,31 @@ No I/O: times and loads are arguments.
 from recall.scheduling.chunk_order import interleave, rank_pieces
 from recall.scheduling.concurrency import CpuTimes, adjust_concurrency
 from recall.scheduling.forecast import RemainingWork, forecast_finishes
-from recall.scheduling.run_length import MAX_RUN_SECONDS, choose_run_length
+from recall.scheduling.statistics import TurnStatistics, share_query
 from recall.scheduling.stride import StrideScheduler
+from recall.scheduling.turn_plan import (
+    EngineSlots,
+    SchedulableTask,
+    TaskTurn,
+    Turn,
+    plan_turns,
+    shorten_turn,
+)
 
 __all__ = [
     "CpuTimes",
-    "MAX_RUN_SECONDS",
+    "EngineSlots",
     "RemainingWork",
+    "SchedulableTask",
     "StrideScheduler",
+    "TaskTurn",
+    "Turn",
+    "TurnStatistics",
     "adjust_concurrency",
-    "choose_run_length",
     "forecast_finishes",
     "interleave",
+    "plan_turns",
     "rank_pieces",
+    "share_query",
+    "shorten_turn",
 ]

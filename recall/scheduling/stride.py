@@ -7,7 +7,7 @@ neither credit nor debt. No I/O.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 TaskId = TypeVar("TaskId", bound=Hashable)
@@ -16,7 +16,7 @@ TaskId = TypeVar("TaskId", bound=Hashable)
 _STRIDE_SCALE = 1 << 20
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Entry:
     tickets: int
     level: int
@@ -40,6 +40,13 @@ class StrideScheduler(Generic[TaskId]):
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def copy(self) -> "StrideScheduler[TaskId]":
+        """A scheduler with the same tasks, to be changed separately."""
+        other: StrideScheduler[TaskId] = StrideScheduler()
+        other._entries = dict(self._entries)
+        other._level_pass = dict(self._level_pass)
+        return other
 
     def join(self, task: TaskId, tickets: int, level: int = 0) -> None:
         """Add a task, or change the tickets or level of a present one."""
@@ -84,10 +91,14 @@ class StrideScheduler(Generic[TaskId]):
 
     def charge_pieces(self, tasks: Mapping[TaskId, int]) -> None:
         """Advance tasks that were served together by the numbers of pieces that they were given."""
+        levels = set()
         for task, pieces in tasks.items():
             entry = self._entries.get(task)
             if entry is None:
                 continue
-            entry.pass_value += entry.stride * pieces
-            lowest = min(e.pass_value for e in self._entries.values() if e.level == entry.level)
-            self._level_pass[entry.level] = max(self._level_pass[entry.level], lowest)
+            pass_value = entry.pass_value + entry.stride * pieces
+            self._entries[task] = replace(entry, pass_value=pass_value)
+            levels.add(entry.level)
+        for level in levels:
+            lowest = min(e.pass_value for e in self._entries.values() if e.level == level)
+            self._level_pass[level] = max(self._level_pass[level], lowest)

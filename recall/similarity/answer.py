@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import orjson
 
+from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import ContextTables, EventKey, make_corpus_event
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 from recall.similarity.ranking import ScoreExplanation, TopK, explain_score
-from recall.similarity.spans import TimeSpan
 
 # Maximum number of terms shown for each hit, separately for shared terms and those of one side.
 _MAX_TERMS = 12
@@ -93,11 +93,11 @@ class SimilarState:
         else:
             self.seen_runs.append((1, sequence))
 
-    def pieces_without_matches(self, spans: Sequence[TimeSpan]) -> list[bool]:
+    def pieces_without_matches(self, spans: Sequence[TimeRange]) -> list[bool]:
         """For each piece of history, whether none of its events can score above 0."""
         return [bound == 0 for bound in self.index.score_bounds(self.comparison, spans)]
 
-    def count_hopeful_pieces(self, index: Index, spans: Sequence[TimeSpan]) -> int:
+    def count_hopeful_pieces(self, index: Index, spans: Sequence[TimeRange]) -> int:
         """The number of pieces of history that may still change the best hits.
 
         These are the pieces with an event that may reach the k-th score or, while there are fewer
@@ -157,7 +157,7 @@ def _score_shares(
 
 
 def compare(
-    index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+    index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
 ) -> list[tuple[int, bool]]:
     """Compare each event with the events of its piece of history, in one pass over the index.
 

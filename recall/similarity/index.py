@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from archiver.time_range import TimeRange
 from recall.similarity import kernel
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
@@ -29,7 +30,7 @@ from recall.similarity.pinned_counts import PinnedCounts, SearchQuery
 from recall.similarity.ranking import top_rows
 from recall.similarity.segment import MAX_SEGMENT_ROWS, SearchBuffers, Segment
 from recall.similarity.segment_merge import merge_segments
-from recall.similarity.spans import TimeSpan, max_by_span
+from recall.similarity.spans import max_by_span
 
 _MIN_CAPACITY = 1024  # terms
 
@@ -212,7 +213,7 @@ class Index:
     # Comparing
 
     def score(
-        self, comparisons: Sequence[Comparison], spans: Sequence[TimeSpan]
+        self, comparisons: Sequence[Comparison], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
         """Compare each event with the past events of its span of time, in one pass.
 
@@ -337,7 +338,7 @@ class Index:
 
     # Bounds of unread history
 
-    def score_bounds(self, comparison: Comparison, spans: Sequence[TimeSpan]) -> list[float]:
+    def score_bounds(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[float]:
         """For each span of time, an upper bound of the scores of its events; 0: no hits.
 
         Computed from the terms and bounds of segments alone. Events that are added later are not
@@ -347,7 +348,7 @@ class Index:
         bounds = [self._score_bound(segment, comparison, query) for segment in self.segments]
         return max_by_span(self.segments, bounds, spans, comparison.before_ts)
 
-    def expected_scores(self, comparison: Comparison, spans: Sequence[TimeSpan]) -> list[float]:
+    def expected_scores(self, comparison: Comparison, spans: Sequence[TimeRange]) -> list[float]:
         """For each span of time, an estimate of its best score, for ranking; not a bound."""
         context = self.vocabulary.encode(comparison.event.term_counts)
         query = comparison.pinned_counts.weighted_query(context)

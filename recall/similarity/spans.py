@@ -4,16 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from archiver.time_range import TimeRange
 from recall.similarity.segment import Segment
-
-# Event times from `low` (None: no limit) to before `high`, microseconds.
-TimeSpan = tuple[int | None, int]
 
 
 def max_by_span(
     segments: Sequence[Segment],
     scores: Sequence[float],
-    spans: Sequence[TimeSpan],
+    spans: Sequence[TimeRange],
     before_ts: int,
 ) -> list[float]:
     """For each span, the maximum of the positive scores of segments with events in it; 0: none.

@@ -1,5 +1,6 @@
 """Compiles the search once per installation: `python -m recall.similarity.warm_up`."""
 
+from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.events import CorpusEvent
 from recall.similarity.index import Index
@@ -28,8 +29,8 @@ def compile_kernels() -> None:
                 max_sequence=2,
             )
             for sequence in (3, 4):
-                index.score_bounds(comparison, [(None, 9)])
-                index.score([comparison], [(None, 9)])
+                index.score_bounds(comparison, [TimeRange(None, 9)])
+                index.score([comparison], [TimeRange(None, 9)])
                 index.add(1, [CorpusEvent(3, "c", sequence, {"x": 1}, {0: [3.0]})])
 
 

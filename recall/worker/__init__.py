@@ -1,11 +1,12 @@
 """The recall worker: active tasks, their history queries and comparisons, and the main loop."""
 
 from recall.worker.key_counts import KeyCounts
-from recall.worker.manager import RecallManager
+from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.run import RecallConfig, run_worker
 
 __all__ = [
     "KeyCounts",
+    "ManagerConfig",
     "RecallConfig",
     "RecallManager",
     "run_worker",

@@ -2,175 +2,221 @@
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from uuid import UUID
 
 from recall.corpora import Corpora
-from recall.ledger import Ledger, Revision, Task, TurnResult
+from recall.ledger import Revision, Task, TurnResult
 from recall.requests import SimilarQuestion, compute_coverage
-from recall.scheduling import rank_pieces
+from recall.scheduling import TurnStatistics, rank_pieces, share_query
 from recall.similarity import (
     EventKey,
     Index,
     SimilarState,
     compare,
 )
-from recall.worker.active_tasks import ActiveTask
+from recall.worker.active_tasks import ActiveTasks, TurnTask
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A turn of some tasks of one question whose comparisons are in memory.
+
+    `states` and `previous_hits`: by task, the latter before the turn. `incomplete`, `abandoned`:
+    chunks of the corpus, see `ComparisonRunner`. `began_at`: by the monotonic clock, in seconds.
+    """
+
+    turns: list[TurnTask]
+    states: list[SimilarState]
+    previous_hits: list[set[EventKey]]
+    index: Index
+    incomplete: Collection[int]
+    abandoned: Collection[int]
+    began_at: float
 
 
 class ComparisonRunner:
-    """Compares events with the corpora of their rules."""
+    """Compares events with the corpora of their rules, in the thread of the main loop."""
 
     def __init__(
         self,
         corpora: Corpora,
-        ledger: Ledger,
+        active_tasks: ActiveTasks,
+        *,
+        pin_pieces: Callable[[Task], Task],
         incomplete_chunks: Callable[[Task], Collection[int]],
         abandoned_chunks: Callable[[Task], Collection[int]],
     ) -> None:
-        """Both callables take a task and return chunks of the corpus of its rule.
+        """All callables take a task; the latter two return chunks of the corpus of its rule.
 
-        `incomplete_chunks`: whose events have not all been found yet. `abandoned_chunks`: those of
-        them that will never be complete.
+        `pin_pieces`: stores what a task reads, before it reads any. `incomplete_chunks`: whose
+        events have not all been found yet. `abandoned_chunks`: those of them that will never be
+        complete.
         """
         self._corpora = corpora
-        self._ledger = ledger
+        self._active_tasks = active_tasks
+        self._pin_pieces = pin_pieces
         self._incomplete_chunks = incomplete_chunks
         self._abandoned_chunks = abandoned_chunks
+        # Comparisons that have begun, by task ID: with the number of the claim.
+        self._states: dict[UUID, tuple[int, SimilarState]] = {}
 
-    def compare(self, active_tasks: Sequence[ActiveTask]) -> list[TurnResult]:
-        """Run one turn of some tasks of one question, in one pass over the corpus."""
-        began = time.monotonic()
-        task = active_tasks[0].task
-        assert isinstance(task.question, SimilarQuestion)
+    def begin(self, turns: Sequence[TurnTask]) -> Comparison:
+        """Load what a turn of some tasks of one question needs.
+
+        The first turn of a task pins what it reads: the turn may be of other pieces than planned.
+        """
+        began_at = time.monotonic()
+        task = turns[0].active_task.task
+        assert isinstance(task.spec.question, SimilarQuestion)
         # Read before the index is updated: events found in between are compared all the same.
         incomplete = self._incomplete_chunks(task)
         abandoned = self._abandoned_chunks(task)
-        index = self._corpora.load_index(task.rule, task.version, task.question)
-        previous_hits = [
-            self._begin_and_list_hits(active_task, index, incomplete)
-            for active_task in active_tasks
-        ]
-        event_counts = self._compare_pieces(active_tasks, index)
-        seconds = time.monotonic() - began
-        results = []
-        turns = zip(active_tasks, previous_hits, event_counts, strict=True)
-        for active_task, hits, event_count in turns:
-            result = self._build_result(
-                active_task,
-                index,
-                incomplete=incomplete,
-                abandoned=abandoned,
-                previous_hits=hits,
-                event_count=event_count,
-                seconds=seconds / len(active_tasks),
-            )
-            results.append(replace(result, query_seconds=seconds))
-        return results
+        index = self._corpora.load_index(task.spec.rule, task.spec.version, task.spec.question)
+        pinned_turns = []
+        states = []
+        for turn in turns:
+            state = self._find_state(turn, index)
+            if state is None:
+                turn, state = self._begin_task(turn, index, incomplete)
+                self._states[turn.spec.id] = turn.spec.fence, state
+            pinned_turns.append(turn)
+            states.append(state)
+        return Comparison(
+            turns=pinned_turns,
+            states=states,
+            previous_hits=[{hit.event for hit in state.top.hits} for state in states],
+            index=index,
+            incomplete=incomplete,
+            abandoned=abandoned,
+            began_at=began_at,
+        )
 
-    def _begin_and_list_hits(
-        self, active_task: ActiveTask, index: Index, incomplete: Collection[int]
-    ) -> set[EventKey]:
-        """The best hits so far. Starts or resumes the comparison if it is not in memory."""
-        comparison = active_task.comparison
-        if comparison is None or comparison.index is not index:
+    def _find_state(self, turn: TurnTask, index: Index) -> SimilarState | None:
+        """The comparison of a task if it is in memory."""
+        fence, state = self._states.get(turn.spec.id, (None, None))
+        if state is None or fence != turn.spec.fence or state.index is not index:
             # A different index: the old one was evicted, and term numbers have changed.
-            is_first_turn = active_task.task.next == 0
-            if is_first_turn:
-                # Its history is prepared now: all events settled by now count.
-                active_task.task.corpus = index.last_sequence
-            comparison = self._corpora.begin_comparison(active_task.task)
-            active_task.comparison = comparison
-            if is_first_turn:
-                self._skip_irrelevant_pieces(active_task, comparison, incomplete)
-        return {hit.event for hit in comparison.top.hits}
+            return None
+        return state
+
+    def _begin_task(
+        self, turn: TurnTask, index: Index, incomplete: Collection[int]
+    ) -> tuple[TurnTask, SimilarState]:
+        """Start or resume the comparison of a task, with its turn."""
+        task = turn.active_task.task
+        if task.progress.next > 0:
+            return turn, self._corpora.begin_comparison(task)
+        # Its history is prepared now: all events settled by now count.
+        task = replace(task, progress=replace(task.progress, corpus=index.last_sequence))
+        state = self._corpora.begin_comparison(task)
+        return self._skip_irrelevant_pieces(turn, task, state, incomplete), state
 
     def _skip_irrelevant_pieces(
-        self, active_task: ActiveTask, state: SimilarState, incomplete: Collection[int]
-    ) -> None:
+        self, turn: TurnTask, task: Task, state: SimilarState, incomplete: Collection[int]
+    ) -> TurnTask:
         """Skip the pieces without a possible match: they are moved to the front, unread.
 
         Pieces of incomplete chunks are never skipped. The turn is shortened to pieces that were
         prepared for it.
         """
-        task = active_task.task
-        assert task.pieces is not None
-        prepared = set(task.pieces[: active_task.turn_end])
-        spans = [(low, high) for _, low, high in task.pieces]
-        irrelevant = state.pieces_without_matches(spans)
+        pieces = turn.active_task.pieces
+        prepared = set(pieces[: turn.end])
+        irrelevant = state.pieces_without_matches([piece.range for piece in pieces])
         bounds: list[float | None] = []
-        for (chunk, _, _), is_irrelevant in zip(task.pieces, irrelevant, strict=True):
-            bounds.append(0.0 if is_irrelevant and chunk not in incomplete else None)
+        for piece, is_irrelevant in zip(pieces, irrelevant, strict=True):
+            can_skip = is_irrelevant and piece.chunk not in incomplete
+            bounds.append(0.0 if can_skip else None)
         # Bounds of 0 come first; the other pieces keep their order.
-        task.pieces, task.skipped = rank_pieces(task.pieces, bounds, "newest")
-        self._ledger.pin_pieces(task)
-        state.skip_pieces(task.skipped)
-        active_task.turn_end = task.next
-        for piece in task.pieces[task.skipped : task.skipped + len(prepared)]:
-            if piece not in prepared and piece[0] in incomplete:
+        ranked, skipped = rank_pieces(pieces, bounds, "newest")
+        progress = replace(task.progress, pieces=ranked, skipped=skipped)
+        task = self._pin_pieces(replace(task, progress=progress))
+        state.skip_pieces(skipped)
+        end = task.progress.next
+        for piece in ranked[skipped : skipped + len(prepared)]:
+            if piece not in prepared and piece.chunk in incomplete:
                 break
-            active_task.turn_end += 1
+            end += 1
+        return TurnTask(replace(turn.active_task, task=task), end)
 
-    def _compare_pieces(self, active_tasks: Sequence[ActiveTask], index: Index) -> list[int]:
-        """Compare piece by piece; returns the number of events compared for each task."""
-        event_counts = [0] * len(active_tasks)
-        turn_lengths = [
-            active_task.turn_end - active_task.task.next for active_task in active_tasks
-        ]
-        for step in range(max(turn_lengths)):
-            positions = []
-            spans = []
-            states = []
-            for position, active_task in enumerate(active_tasks):
-                pieces, comparison = active_task.task.pieces, active_task.comparison
-                if step < turn_lengths[position] and pieces and comparison is not None:
-                    positions.append(position)
-                    spans.append(pieces[active_task.task.next + step][1:])
-                    states.append(comparison)
-            compared = compare(index, states, spans)
-            for position, (event_count, improved) in zip(positions, compared, strict=True):
-                event_counts[position] += event_count
-                active_tasks[position].has_improved |= improved
-        return event_counts
-
-    def _build_result(
-        self,
-        active_task: ActiveTask,
-        index: Index,
-        *,
-        incomplete: Collection[int],
-        abandoned: Collection[int],
-        previous_hits: set[EventKey],
-        event_count: int,
-        seconds: float,
-    ) -> TurnResult:
-        task, state, turn_end = active_task.task, active_task.comparison, active_task.turn_end
-        assert task.pieces is not None and state is not None
-        failed = task.failed
-        for chunk, _, _ in task.pieces[task.next : turn_end]:
-            failed += chunk in abandoned
-        coverage = compute_coverage(task.pieces, turn_end, failed, task.skipped)
-        # While the first piece is being prepared, a turn may only have skipped pieces.
-        has_read = coverage.read + failed > 0
-        improved = active_task.has_improved and active_task.is_answer_due(time.monotonic())
-        revision = None
-        if coverage.final or (has_read and (task.revision == 0 or improved)):
-            spans_left = [
-                (low, high)
-                for chunk, low, high in task.pieces[turn_end:]
-                if chunk not in incomplete
-            ]
-            # Pieces of incomplete chunks may hold anything: each of them may change the answer.
-            unknown = len(task.pieces) - turn_end - len(spans_left)
-            hopeful = state.count_hopeful_pieces(index, spans_left) + unknown
-            revision = Revision(replace(coverage, hopeful=hopeful), state.build_answer(index))
-        return TurnResult(
-            task=task,
-            next=turn_end,
-            failed=failed,
-            partial_answer=None if coverage.final else state.dump(),
-            rows=event_count,
-            results=sum(hit.event not in previous_hits for hit in state.top.hits),
-            seconds=seconds,
-            state="done" if coverage.final else "running",
-            revision=revision,
+    def compare(self, comparison: Comparison) -> list[TurnResult]:
+        """Compare in one pass over the corpus."""
+        turns, states = comparison.turns, comparison.states
+        event_counts, improved = _compare_pieces(comparison)
+        query_seconds = time.monotonic() - comparison.began_at
+        new_hits = []
+        for state, previous_hits in zip(states, comparison.previous_hits, strict=True):
+            new_hits.append(sum(hit.event not in previous_hits for hit in state.top.hits))
+        statistics = share_query(
+            query_seconds,
+            pieces=[turn.end - turn.progress.next for turn in turns],
+            rows=event_counts,
+            results=new_hits,
         )
+        results = []
+        for number, turn in enumerate(turns):
+            has_improved = turn.active_task.has_improved or improved[number]
+            result = _build_result(comparison, number, statistics[number], has_improved)
+            results.append(result)
+        return results
+
+    def forget(self, turns: Sequence[TurnTask]) -> None:
+        """Resume comparisons from what is stored: some may have gone on further than others."""
+        for turn in turns:
+            self._states.pop(turn.spec.id, None)
+
+    def forget_inactive(self) -> None:
+        """Release the memory of tasks that are not active any more."""
+        for task_id in self._states.keys() - self._active_tasks.tasks.keys():
+            del self._states[task_id]
+
+
+def _compare_pieces(comparison: Comparison) -> tuple[list[int], list[bool]]:
+    """Compare piece by piece.
+
+    Returns for each task the number of events compared, and whether its best hits have changed.
+    """
+    turns = comparison.turns
+    event_counts = [0] * len(turns)
+    improved = [False] * len(turns)
+    for step in range(max(len(turn.pieces) for turn in turns)):
+        positions = [number for number, turn in enumerate(turns) if step < len(turn.pieces)]
+        spans = [turns[number].pieces[step].range for number in positions]
+        states = [comparison.states[number] for number in positions]
+        compared = compare(comparison.index, states, spans)
+        for position, (event_count, has_changed) in zip(positions, compared, strict=True):
+            event_counts[position] += event_count
+            improved[position] |= has_changed
+    return event_counts, improved
+
+
+def _build_result(
+    comparison: Comparison, number: int, statistics: TurnStatistics, has_improved: bool
+) -> TurnResult:
+    """The result of the task at a position. `has_improved`: since its last revision."""
+    turn, state, index = comparison.turns[number], comparison.states[number], comparison.index
+    progress, pieces = turn.progress, turn.active_task.pieces
+    failed = progress.failed
+    for piece in turn.pieces:
+        failed += piece.chunk in comparison.abandoned
+    coverage = compute_coverage(pieces, turn.end, failed, progress.skipped)
+    # While the first piece is being prepared, a turn may only have skipped pieces.
+    has_read = coverage.read + failed > 0
+    is_due = has_improved and turn.is_answer_due(time.monotonic())
+    revision = None
+    if coverage.final or (has_read and (progress.revision == 0 or is_due)):
+        unread = pieces[turn.end :]
+        spans_left = [piece.range for piece in unread if piece.chunk not in comparison.incomplete]
+        # Pieces of incomplete chunks may hold anything: each of them may change the answer.
+        unknown = len(unread) - len(spans_left)
+        hopeful = state.count_hopeful_pieces(index, spans_left) + unknown
+        revision = Revision(replace(coverage, hopeful=hopeful), state.build_answer(index))
+    return TurnResult(
+        next=turn.end,
+        failed=failed,
+        partial_answer=None if coverage.final else state.dump(),
+        statistics=statistics,
+        state="done" if coverage.final else "running",
+        revision=revision,
+        has_improved=has_improved and revision is None,
+    )

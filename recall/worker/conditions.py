@@ -9,10 +9,11 @@ import structlog
 
 from recall.engines import evaluate_condition
 from recall.errors import Cancelled, EngineLost, SparkRequired
-from recall.ledger import Ledger, Task
+from recall.ledger import Ledger, Task, TaskSpec
 from recall.requests import SqlQuestion
 from recall.worker.active_tasks import MAX_ATTEMPTS
 from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
+from recall.worker.turn_recorder import TurnRecorder
 
 _LOG = structlog.get_logger()
 
@@ -41,7 +42,7 @@ class _PendingCondition:
         """The verdict; None: there is no history to decide by."""
         try:
             return slot.engines.spark.evaluate_condition(
-                self.question, self.task.event, self.answers
+                self.question, self.task.spec.event, self.answers
             )
         except Exception as error:
             slot.raise_if_interrupted(error)
@@ -51,9 +52,11 @@ class _PendingCondition:
 class ConditionEvaluator:
     """Evaluates conditions: at once in this process where possible, else on an engine."""
 
-    def __init__(self, ledger: Ledger, workers: Workers) -> None:
+    def __init__(self, ledger: Ledger, recorder: TurnRecorder, workers: Workers) -> None:
         self.jobs: list[Job[bool | None]] = []
         self._ledger = ledger
+        self._recorder = recorder
+        self._tasks_by_job: dict[Job[bool | None], TaskSpec] = {}
         self._workers = workers
         self._pending: list[_PendingCondition] = []
         self._last_search = 0.0
@@ -65,15 +68,15 @@ class ConditionEvaluator:
 
     def _add_ended(self, task: Task, all_started: bool) -> None:
         """`all_started`: recalls of the event that do not exist yet never will."""
-        question = task.question
+        spec, question = task.spec, task.spec.question
         if not isinstance(question, SqlQuestion) or question.where is None:
             return
-        if task.tries >= MAX_ATTEMPTS:
-            self._record_failure(task, "needs too much memory or time")
+        if task.progress.tries >= MAX_ATTEMPTS:
+            self._record_failure(spec, "needs too much memory or time")
             return
-        latest_answers = self._ledger.latest_answers(task.event.eid)
+        latest_answers = self._ledger.latest_answers(spec.event.eid)
         if all_started and not question.judged.keys() <= latest_answers.keys():
-            self._record_failure(task, "a recall that it names was never started")
+            self._record_failure(spec, "a recall that it names was never started")
             return
         answers = {}
         for name, column_types in question.judged.items():
@@ -84,8 +87,8 @@ class ConditionEvaluator:
         try:
             if not self._workers.has_local_engine:
                 raise SparkRequired("the workspace uses Spark only")
-            verdict = evaluate_condition(question, task.event, answers)
-            self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[verdict])
+            verdict = evaluate_condition(question, spec.event, answers)
+            self._ledger.set_verdict(spec.rule, spec.event.eid, _VERDICTS[verdict])
         except SparkRequired:
             self._pending.append(_PendingCondition(task, question, answers))
 
@@ -104,18 +107,19 @@ class ConditionEvaluator:
             if not self._workers.background_slots and (self.jobs or waited < _LAST_SLOT_DELAY):
                 break
             del self._pending[0]
-            job = self._workers.start([condition.task], "condition", condition.evaluate)
+            job = self._workers.start([condition.task.id], "condition", condition.evaluate)
             self.jobs.append(job)
+            self._tasks_by_job[job] = condition.task.spec
         for job in self._workers.pop_finished(self.jobs):
             self.jobs.remove(job)
             self._record(job)
 
     def _record(self, job: Job[bool | None]) -> None:
-        (task,) = job.tasks
+        task = self._tasks_by_job.pop(job)
         try:
             verdict = job.future.result()
         except EngineLost:
-            self._workers.count_failed_attempt([task], job.description, "engine_lost")
+            self._recorder.count_failed_attempt([task.id], job.description, "engine_lost")
             raise
         except Cancelled:
             return  # the next search finds it again, until it has failed too often
@@ -124,6 +128,6 @@ class ConditionEvaluator:
             return
         self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[verdict])
 
-    def _record_failure(self, task: Task, error: str) -> None:
+    def _record_failure(self, task: TaskSpec, error: str) -> None:
         _LOG.error("condition failed", action="condition_failed", rule=task.rule, error=error)
         self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[None])

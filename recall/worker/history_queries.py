@@ -1,9 +1,11 @@
-"""History queries: read a piece of history for some tasks. Runs in worker threads."""
+"""History queries: read a piece of history for some tasks.
+
+Runs in worker threads, which take values and return values: tasks do not change here.
+"""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 import pyarrow as pa
 import structlog
@@ -17,10 +19,11 @@ from recall.engines import (
     merge_partials,
 )
 from recall.errors import LimitExceeded
-from recall.ledger import Revision, Task, TurnResult
+from recall.ledger import Revision, TurnResult
 from recall.operators import estimate_rows, piece_seconds
 from recall.requests import RecallEvent, compute_coverage
-from recall.worker.active_tasks import ActiveTask
+from recall.scheduling import TurnStatistics, share_query
+from recall.worker.active_tasks import TurnTask
 from recall.worker.query_slots import QuerySlot, summarise_error
 
 _LOG = structlog.get_logger()
@@ -33,25 +36,34 @@ class ReadBatch:
     `event_tables`: the rows of contexts and surroundings that the query names.
     """
 
-    active_tasks: list[ActiveTask]
+    turns: Sequence[TurnTask]
     event_tables: EventTables
 
     @property
     def template(self) -> Template:
         """The query of the tasks."""
-        template = self.active_tasks[0].template
+        template = self.turns[0].active_task.template
         assert template is not None
         return template
 
     @property
     def partial_query(self) -> PartialQuery:
         """What to read for the tasks that have pieces left."""
-        event_pieces = [
-            (active_task.task.event, active_task.turn_piece())
-            for active_task in self.active_tasks
-            if active_task.pieces_left
-        ]
+        event_pieces = [(turn.spec.event, turn.piece) for turn in self.turns if turn.pieces]
         return PartialQuery(self.template, event_pieces, self.event_tables)
+
+
+@dataclass(frozen=True)
+class _ReadTurn:
+    """What was read in the turn of a task, and its new partial answer; None: no matching rows.
+
+    `error`: why nothing could be read.
+    """
+
+    turn: TurnTask
+    partial: pa.Table | None
+    merged: pa.Table | None
+    error: str | None = None
 
 
 def read_batches(slot: QuerySlot, batches: Sequence[ReadBatch]) -> list[TurnResult]:
@@ -87,22 +99,17 @@ def _merge_partial_answers(
     began: float,
 ) -> list[TurnResult]:
     """Merge what was read into the partial answers of the tasks."""
-    partials: dict[UUID, pa.Table | None] = {}
-    merged: dict[UUID, pa.Table | None] = {}
+    reads = []
     try:
-        for active_task in batch.active_tasks:
-            task = active_task.task
-            partials[task.id] = partials_by_eid.get(str(task.event.eid))
-            merged[task.id] = merge_partials(
-                batch.template,
-                _deserialise(task.partial_answer),
-                partials[task.id],
-                _turn_seconds(active_task),
-            )
+        for turn in batch.turns:
+            partial = partials_by_eid.get(str(turn.spec.event.eid))
+            accumulator = _deserialise(turn.progress.partial_answer)
+            merged = merge_partials(batch.template, accumulator, partial, _turn_seconds(turn))
+            reads.append(_ReadTurn(turn, partial, merged))
     except Exception as error:
         slot.raise_if_interrupted(error)
         return _isolate_failure(slot, batch, error, began)
-    results = _build_results(slot, batch, partials, merged, began)
+    results = _build_results(slot, batch, reads, began)
     return [replace(result, append_counts=append_counts) for result in results]
 
 
@@ -110,61 +117,51 @@ def _isolate_failure(
     slot: QuerySlot, batch: ReadBatch, error: Exception, began: float
 ) -> list[TurnResult]:
     """Repeat a failed query for each task, then for one piece; then record the error."""
-    if len(batch.active_tasks) > 1:
+    if len(batch.turns) > 1:
         results = []
-        for active_task in batch.active_tasks:
-            results += read_batches(slot, [ReadBatch([active_task], batch.event_tables)])
+        for turn in batch.turns:
+            results += read_batches(slot, [replace(batch, turns=[turn])])
         return results
-    (active_task,) = batch.active_tasks
-    task = active_task.task
+    (turn,) = batch.turns
     if isinstance(error, LimitExceeded):
-        return [_limit_exceeded_result(task, error, time.monotonic() - began)]
-    if active_task.turn_end > task.next + 1:
-        active_task.turn_end = task.next + 1  # perhaps only one of the pieces fails
-        return read_batches(slot, [batch])
+        return [_limit_exceeded_result(turn, error, time.monotonic() - began)]
+    if len(turn.pieces) > 1:
+        # Perhaps only one of the pieces fails.
+        first_piece = replace(turn, end=turn.progress.next + 1)
+        return read_batches(slot, [replace(batch, turns=[first_piece])])
     message = summarise_error(error)
-    _LOG.error("history query failed", action="piece_failed", rule=task.rule, error=message)
-    unchanged = {task.id: _deserialise(task.partial_answer)}
-    return _build_results(slot, batch, {task.id: None}, unchanged, began, message)
+    _LOG.error("history query failed", action="piece_failed", rule=turn.spec.rule, error=message)
+    unchanged = _deserialise(turn.progress.partial_answer)
+    return _build_results(slot, batch, [_ReadTurn(turn, None, unchanged, message)], began)
 
 
 def _build_results(
-    slot: QuerySlot,
-    batch: ReadBatch,
-    partials: Mapping[UUID, pa.Table | None],
-    merged: Mapping[UUID, pa.Table | None],
-    began: float,
-    read_error: str | None = None,
+    slot: QuerySlot, batch: ReadBatch, reads: Sequence[_ReadTurn], began: float
 ) -> list[TurnResult]:
-    """The results of one query, by task ID: what was read, and the new partial answers."""
+    """The results of the tasks of one query."""
     now = time.monotonic()
-    due = [active_task.task for active_task in batch.active_tasks if active_task.is_answer_due(now)]
+    due = [read for read in reads if read.turn.is_answer_due(now)]
     answers, errors = _compute_answers(
         slot,
         batch.template,
-        [(task.event, merged[task.id]) for task in due],
+        [(read.turn.spec.event, read.merged) for read in due],
         batch.event_tables,
     )
-    seconds = time.monotonic() - began
-    due_ids = {task.id for task in due}
+    rows = [0 if read.partial is None else len(read.partial) for read in reads]
+    statistics = share_query(
+        time.monotonic() - began,
+        pieces=[len(read.turn.pieces) for read in reads],
+        rows=rows,
+        results=rows,
+    )
+    due_eids = {str(read.turn.spec.event.eid) for read in due}
     results = []
-    for active_task in batch.active_tasks:
-        task = active_task.task
-        eid = str(task.event.eid)
-        partial = partials[task.id]
+    for read, turn_statistics in zip(reads, statistics, strict=True):
+        eid = str(read.turn.spec.event.eid)
         answer: AnswerRows | None = None
-        if task.id in due_ids and eid not in errors:
+        if eid in due_eids and eid not in errors:
             answer = answers.get(eid, [])
-        result = _build_result(
-            active_task,
-            merged[task.id],
-            rows=0 if partial is None else len(partial),
-            seconds=seconds / len(batch.active_tasks),
-            answer=answer,
-            read_error=read_error,
-            answer_error=errors.get(eid),
-        )
-        results.append(replace(result, query_seconds=seconds))
+        results.append(_build_result(read, turn_statistics, answer, errors.get(eid)))
     return results
 
 
@@ -212,24 +209,21 @@ def _compute_answers(
 
 
 def _build_result(
-    active_task: ActiveTask,
-    partial_answer: pa.Table | None,
-    *,
-    rows: int,
-    seconds: float,
+    read: _ReadTurn,
+    statistics: TurnStatistics,
     answer: AnswerRows | None,
-    read_error: str | None,
     answer_error: str | None,
 ) -> TurnResult:
     """The result of one task. It fails if no piece could be read, or if the end has no answer."""
-    task, turn_end = active_task.task, active_task.turn_end
-    assert task.pieces is not None and active_task.template is not None
-    failed = task.failed
-    if read_error is not None:
-        failed += turn_end - task.next
-    coverage = compute_coverage(task.pieces, turn_end, failed, task.skipped)
-    error = read_error or answer_error
-    nothing_read = failed == len(task.pieces) - task.skipped
+    turn, progress, pieces = read.turn, read.turn.progress, read.turn.active_task.pieces
+    template = turn.active_task.template
+    assert template is not None
+    failed = progress.failed
+    if read.error is not None:
+        failed += len(turn.pieces)
+    coverage = compute_coverage(pieces, turn.end, failed, progress.skipped)
+    error = read.error or answer_error
+    nothing_read = failed == len(pieces) - progress.skipped
     state = "running"
     revision: Revision | None = None
     if coverage.final and error is not None and (answer is None or nothing_read):
@@ -240,56 +234,42 @@ def _build_result(
             state = "done"
         if answer is not None:
             estimates = estimate_rows(
-                active_task.template.split,
-                partial_answer,
+                template.split,
+                read.merged,
                 answer,
-                sum(piece_seconds(task.pieces)),
+                sum(piece_seconds(pieces)),
                 not coverage.partial,
             )
             revision = Revision(coverage, answer, estimates)
     return TurnResult(
-        task=task,
-        next=turn_end,
+        next=turn.end,
         failed=failed,
-        partial_answer=None if coverage.final else _serialise(partial_answer),
-        rows=rows,
-        results=rows,
-        seconds=seconds,
+        partial_answer=None if coverage.final else _serialise(read.merged),
+        statistics=statistics,
         state=state,
         revision=revision,
         error=error,
     )
 
 
-def _limit_exceeded_result(task: Task, error: LimitExceeded, seconds: float) -> TurnResult:
+def _limit_exceeded_result(turn: TurnTask, error: LimitExceeded, seconds: float) -> TurnResult:
     """The end of a task whose partial answer is too large: more pieces would only add to it."""
-    message = f"recall {task.recall} of rule {task.rule}: {error}"
+    spec = turn.spec
+    message = f"recall {spec.recall} of rule {spec.rule}: {error}"
     _LOG.error(
         "recall exceeds a limit",
         action="recall_limit_exceeded",
-        rule=task.rule,
-        recall=task.recall,
+        rule=spec.rule,
+        recall=spec.recall,
         error=message,
     )
-    return TurnResult(
-        task=task,
-        next=task.next,
-        failed=task.failed,
-        partial_answer=None,
-        rows=0,
-        results=0,
-        seconds=seconds,
-        state="failed",
-        error=message,
-        exceeded=True,
-    )
+    return TurnResult.failure(turn.progress, message, exceeded=True, seconds=seconds)
 
 
-def _turn_seconds(active_task: ActiveTask) -> float:
-    """How much event time the current turn covers, in seconds."""
-    task = active_task.task
-    assert task.pieces is not None
-    return sum(piece_seconds(task.pieces)[task.next : active_task.turn_end])
+def _turn_seconds(turn: TurnTask) -> float:
+    """How much event time the turn covers, in seconds."""
+    seconds = piece_seconds(turn.active_task.pieces)
+    return sum(seconds[turn.progress.next : turn.end])
 
 
 def _deserialise(stored: bytes | None) -> pa.Table | None:

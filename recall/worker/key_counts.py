@@ -72,8 +72,7 @@ class KeyCounts:
         self, stream: str, column: str, value: str | None, piece: Piece
     ) -> float | None:
         total = 0
-        chunk, low, high = piece
-        for file in self._reader.local_paths(stream, low, high, chunk):
+        for file in self._reader.local_paths(stream, *piece.range, piece.chunk):
             counts = self._counts_by_file.get((file, column))
             if counts is None:
                 return None

@@ -7,17 +7,18 @@ that a piece counts once even if the process is killed.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from psycopg import Connection
-
+import sql
 from recall.corpora import Corpora
 from recall.engines import EngineRouter
 from recall.ledger import LEASE_DURATION, CommandExecutor, Ledger
 from recall.scheduling import StrideScheduler
 from recall.worker.active_tasks import ActiveTasks
+from recall.worker.claims import TaskClaimer
 from recall.worker.comparisons import ComparisonRunner
 from recall.worker.conditions import ConditionEvaluator
 from recall.worker.dispatcher import Dispatcher
@@ -25,6 +26,7 @@ from recall.worker.key_counts import KeyCounts
 from recall.worker.load import LoadMonitor
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers, wait_for_any
+from recall.worker.turn_recorder import TurnRecorder
 
 # Between two rounds of an idle loop.
 _POLL_INTERVAL = 0.05  # seconds
@@ -38,56 +40,69 @@ _LOAD_INTERVAL = 2.0  # seconds
 _HEARTBEAT_INTERVAL = LEASE_DURATION.total_seconds() / 3  # seconds
 
 
-class RecallManager:
-    """The main loop of one process.
+@dataclass(frozen=True, kw_only=True)
+class ManagerConfig:
+    """The settings of a Recall Manager."""
 
-    `engines`: one for each history query that may run at once. `min_queries`: how many may run
-    however busy the machine is (None: all). `query_timeout`: seconds that a history query may take.
-    `background`: work on history apart from recalls.
-    """
+    engines: Sequence[EngineRouter]
+    """One for each history query that may run at once."""
+    query_timeout: float
+    """Seconds that a history query may take."""
+    min_queries: int | None = None
+    """How many history queries may run however busy the machine is; None: all."""
+    stride: StrideScheduler[UUID] = field(default_factory=StrideScheduler)
+    background: BackgroundWork | None = None
+    """Work on history apart from recalls."""
+
+
+class RecallManager:
+    """The main loop of one process."""
 
     def __init__(
         self,
-        connection: Connection[Any],
+        connection: sql.Connection,
         ledger: Ledger,
         corpora: Corpora,
+        *,
         key_counts: KeyCounts,
-        engines: list[EngineRouter],
-        query_timeout: float,
-        min_queries: int | None = None,
-        stride: StrideScheduler[UUID] | None = None,
-        background: BackgroundWork | None = None,
+        config: ManagerConfig,
     ) -> None:
         self._ledger = ledger
         self._key_counts = key_counts
-        self._workers = Workers(engines, ledger, query_timeout)
-        self._active_tasks = ActiveTasks(
+        self._workers = Workers(config.engines, config.query_timeout)
+        self._active_tasks = ActiveTasks(config.stride)
+        self._recorder = TurnRecorder(connection, ledger, self._active_tasks)
+        self._claimer = TaskClaimer(
             connection,
             ledger,
-            corpora,
+            active_tasks=self._active_tasks,
+            recorder=self._recorder,
+            corpora=corpora,
             key_counts=key_counts,
-            stride=stride if stride is not None else StrideScheduler(),
         )
-        self._preparation = HistoryPreparation(self._active_tasks, self._workers, background)
+        self._preparation = HistoryPreparation(
+            self._active_tasks, self._recorder, self._workers, config.background
+        )
         comparisons = ComparisonRunner(
             corpora,
-            ledger,
+            self._active_tasks,
+            pin_pieces=self._recorder.pin_pieces,
             incomplete_chunks=self._preparation.incomplete_chunks,
             abandoned_chunks=self._preparation.abandoned_chunks,
         )
         self._dispatcher = Dispatcher(
             connection,
-            ledger,
-            self._active_tasks,
+            active_tasks=self._active_tasks,
+            recorder=self._recorder,
             comparisons=comparisons,
             preparation=self._preparation,
             workers=self._workers,
         )
-        self._conditions = ConditionEvaluator(ledger, self._workers)
-        self._commands = CommandExecutor(connection, len(engines))
+        self._conditions = ConditionEvaluator(ledger, self._recorder, self._workers)
+        self._commands = CommandExecutor(connection, len(config.engines))
         self._load_monitor: LoadMonitor | None = None
-        if min_queries is not None:
-            self._load_monitor = LoadMonitor(connection, min_queries, len(engines))
+        if config.min_queries is not None:
+            self._load_monitor = LoadMonitor(connection, config.min_queries, len(config.engines))
         self._next_runs: dict[str, float] = {}
 
     def run(self, stop: threading.Event, heartbeat: Callable[[], None]) -> None:
@@ -121,12 +136,12 @@ class RecallManager:
             self._ledger.reclaim_abandoned()
             self._commands.finalize_without_feedback()
         if self._commands.execute_pending() or self._is_due("sync", _SYNC_INTERVAL):
-            self._active_tasks.sync_with_ledger()
+            self._claimer.sync_with_ledger()
             self._dispatcher.cancel_unwanted()
         if self._load_monitor is not None and self._is_due("load", _LOAD_INTERVAL):
             self._workers.concurrency = self._load_monitor.update_concurrency()
-        self._workers.enforce_timeouts(self._running_jobs())
-        self._active_tasks.claim()
+        self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
+        self._claimer.claim()
         self._preparation.collect_finished()
         self._conditions.add_ended(self._dispatcher.collect_finished())
         self._conditions.evaluate_pending()
@@ -137,6 +152,9 @@ class RecallManager:
                 break
             self._conditions.add_ended(ended_tasks)
         self._preparation.prepare_when_idle()
+
+    def _count_timeout(self, job: Job[Any]) -> None:
+        self._recorder.count_failed_attempt(job.task_ids, job.description, "query_timed_out")
 
     def _is_due(self, activity: str, interval: float) -> bool:
         """Whether an activity is due; if so, schedules it again after `interval` seconds."""

@@ -12,9 +12,10 @@ import structlog
 from pyspark.sql import SparkSession
 
 from recall.errors import EngineLost
-from recall.ledger import Task
+from recall.ledger import Task, TaskSpec
 from recall.worker.active_tasks import ActiveTask, ActiveTasks
 from recall.worker.query_slots import Job, QuerySlot, Workers, summarise_error
+from recall.worker.turn_recorder import TurnRecorder
 
 _LOG = structlog.get_logger()
 
@@ -51,58 +52,59 @@ class HistoryPreparation:
     """Schedules the background work. `background` None: there is nothing to prepare."""
 
     def __init__(
-        self, active_tasks: ActiveTasks, workers: Workers, background: BackgroundWork | None
+        self,
+        active_tasks: ActiveTasks,
+        recorder: TurnRecorder,
+        workers: Workers,
+        background: BackgroundWork | None,
     ) -> None:
         self.jobs: list[Job[None]] = []
         self.waiting_task_ids: set[UUID] = set()
         """Tasks that cannot have a turn until there is a slot to prepare their next piece."""
         self._active_tasks = active_tasks
+        self._recorder = recorder
         self._workers = workers
         self._background = background
-        self._current: ActiveTask | None = None
+        self._current: TaskSpec | None = None
 
     def incomplete_chunks(self, task: Task) -> Collection[int]:
         """The chunks that are not prepared for a task's comparison."""
         if self._background is None:
             return ()
-        return self._background.incomplete_chunks(task.rule, task.version)
+        return self._background.incomplete_chunks(task.spec.rule, task.spec.version)
 
     def abandoned_chunks(self, task: Task) -> Collection[int]:
         """The chunks that will never be prepared for a task's comparison."""
         if self._background is None:
             return ()
-        return self._background.abandoned_chunks(task.rule, task.version)
+        return self._background.abandoned_chunks(task.spec.rule, task.spec.version)
 
-    def prepare_next_piece(self, active_task: ActiveTask) -> bool:
-        """Whether the next piece of a comparison must be prepared first.
+    def find_required(self, active_task: ActiveTask, end: int) -> tuple[int, Any] | None:
+        """The first piece of a comparison, before the cursor `end`, that must be prepared first.
 
-        If so, that starts, or the task waits for a slot, as its turn. If a later piece of the turn
-        is not prepared, the turn ends before it.
+        Returns the number of the piece, and the work that prepares it.
         """
-        task = active_task.task
-        if self._background is None or not task.pieces:
-            return False
-        for number in range(task.next, active_task.turn_end):
-            chunk = task.pieces[number][0]
-            required = self._background.required_task(task.rule, task.version, chunk)
+        spec = active_task.spec
+        if self._background is None:
+            return None
+        for number in range(active_task.progress.next, end):
+            chunk = active_task.pieces[number].chunk
+            required = self._background.required_task(spec.rule, spec.version, chunk)
             if required is not None:
-                active_task.turn_end = number
-                if number > task.next:
-                    return False
-                self._begin_turn(active_task, required)
-                return True
-        return False
+                return number, required
+        return None
 
-    def _begin_turn(self, active_task: ActiveTask, required: Any) -> None:
+    def prepare(self, active_task: ActiveTask, required: Any) -> None:
+        """Prepare the next piece of a comparison as its turn, or let it wait for a slot."""
         slots = self._workers.free_slots
         if active_task.is_background:
             slots = self._workers.background_slots
         if self.jobs or not slots:
-            self.waiting_task_ids.add(active_task.task.id)
+            self.waiting_task_ids.add(active_task.spec.id)
             return
-        self._active_tasks.stride.charge_pieces({active_task.task.id: 1})
-        active_task.is_busy = True
-        self._current = active_task
+        self._active_tasks.stride.charge_pieces({active_task.spec.id: 1})
+        self._active_tasks.set_busy(active_task.spec, True)
+        self._current = active_task.spec
         self._start(required)
 
     def prepare_when_idle(self) -> None:
@@ -135,7 +137,7 @@ class HistoryPreparation:
         for job in list(self._workers.pop_finished(self.jobs)):
             self.jobs.remove(job)
             if self._current is not None:
-                self._active_tasks.requeue([self._current])
+                self._recorder.requeue([self._current])
                 self._current = None
             try:
                 job.future.result()

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
+from uuid import UUID
 
 import structlog
 
 from recall.engines import EngineRouter
 from recall.errors import Cancelled, EngineLost
-from recall.ledger import Ledger, Task
 
 Result = TypeVar("Result")
 
@@ -41,15 +41,19 @@ class QuerySlot:
             raise Cancelled from error
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Job(Generic[Result]):
-    """A running query for some tasks. `started_at`: by the monotonic clock, in seconds."""
+    """A running query for some tasks. `started_at`: by the monotonic clock, in seconds.
 
-    tasks: Sequence[Task]
+    Belongs to the thread of the main loop.
+    """
+
+    task_ids: Sequence[UUID]
     description: str
     slot: QuerySlot
     future: Future[Result]
     started_at: float = field(default_factory=time.monotonic)
+    has_timed_out: bool = False
 
     def cancel(self) -> None:
         """Cancel the query; it ends soon after."""
@@ -65,15 +69,12 @@ class Workers:
     most the number of engines; may be changed at any time.
     """
 
-    def __init__(
-        self, engines: Sequence[EngineRouter], ledger: Ledger, query_timeout: float
-    ) -> None:
+    def __init__(self, engines: Sequence[EngineRouter], query_timeout: float) -> None:
         self.concurrency = len(engines)
         self.has_local_engine = all(router.has_local_engine for router in engines)
         self.shared_scan_stream = engines[0].shared_scan_stream
         self._idle_engines = list(engines)
         self._engine_count = len(engines)
-        self._ledger = ledger
         self._query_timeout = query_timeout
         self._pool = ThreadPoolExecutor(len(engines), "history")
 
@@ -94,13 +95,11 @@ class Workers:
         return self.free_slots
 
     def start(
-        self, tasks: Sequence[Task], description: str, run_query: Callable[[QuerySlot], Result]
+        self, task_ids: Sequence[UUID], description: str, run_query: Callable[[QuerySlot], Result]
     ) -> Job[Result]:
         """Run a query on an idle engine, in a thread."""
-        if tasks:
-            self._ledger.mark_query_started(tasks)
         slot = QuerySlot(self._idle_engines.pop())
-        return Job(tasks, description, slot, self._pool.submit(run_query, slot))
+        return Job(task_ids, description, slot, self._pool.submit(run_query, slot))
 
     def pop_finished(self, jobs: Iterable[Job[Result]]) -> Iterator[Job[Result]]:
         """The finished ones of some jobs; frees their engines."""
@@ -109,15 +108,18 @@ class Workers:
             self._idle_engines.append(job.slot.engines)
             yield job
 
-    def enforce_timeouts(self, jobs: Iterable[Job[Result]]) -> None:
-        """Cancel queries that take too long.
+    def enforce_timeouts(
+        self, jobs: Iterable[Job[Result]], on_timeout: Callable[[Job[Result]], None]
+    ) -> None:
+        """Cancel queries that take too long, after `on_timeout`.
 
         Exits the process if a cancelled query does not end.
         """
         for job in jobs:
             overtime = time.monotonic() - job.started_at - self._query_timeout
             if overtime > 0 and not job.slot.cancelled.is_set():
-                self.count_failed_attempt(job.tasks, job.description, "query_timed_out")
+                job.has_timed_out = True
+                on_timeout(job)
                 job.cancel()
             elif overtime > _CANCEL_GRACE and job.slot.cancelled.is_set():
                 _LOG.error(
@@ -126,18 +128,6 @@ class Workers:
                     query=job.description,
                 )
                 os._exit(_EXIT_SOFTWARE_ERROR)
-
-    def count_failed_attempt(self, tasks: Iterable[Task], description: str, action: str) -> None:
-        """Count and log a failed attempt; the tasks are retried alone, a limited number of times.
-
-        `action`: `query_timed_out` or `engine_lost`.
-        """
-        tasks = list(tasks)
-        self._ledger.count_failed_attempt(tasks)
-        for task in tasks:
-            task.tries += 1
-        ids = [str(task.id) for task in tasks]
-        _LOG.error("query failed", action=action, query=description, recalls=ids)
 
     def close(self) -> None:
         """Start no more queries; the results of running ones are discarded."""

@@ -9,17 +9,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pyarrow as pa
 import structlog
 from deltalake.exceptions import DeltaError
-from psycopg import Connection
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+import sql
 from archiver.delta import StreamSchema
 from archiver.errors import ArchiverError
 from archiver.read import Reader
@@ -39,7 +37,7 @@ from recall.ledger import Ledger, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.worker.key_counts import KeyCounts
-from recall.worker.manager import RecallManager
+from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
 
 _LOG = structlog.get_logger()
@@ -84,7 +82,7 @@ class RecallConfig:
     """How much of their rows is cached in memory."""
     start_spark_eagerly: bool
     """Whether a question that needs Spark is likely."""
-    connect: Callable[[], Connection[Any]]
+    connect: Callable[[], sql.Connection]
     """Opens a database connection for a worker."""
     background: BackgroundWork
     """Work on history apart from recalls."""
@@ -92,7 +90,7 @@ class RecallConfig:
 
 def run_worker(
     config: RecallConfig,
-    connection: Connection[Any],
+    connection: sql.Connection,
     stop: threading.Event,
     heartbeat: Callable[[], None],
 ) -> None:
@@ -118,10 +116,12 @@ def run_worker(
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
         Corpora(connection, config.root),
         key_counts=KeyCounts(Reader(config.root, config.schemas)),
-        engines=engines,
-        query_timeout=config.query_timeout,
-        min_queries=config.min_history_queries,
-        background=config.background,
+        config=ManagerConfig(
+            engines=engines,
+            query_timeout=config.query_timeout,
+            min_queries=config.min_history_queries,
+            background=config.background,
+        ),
     )
     manager.run(stop, heartbeat)
     # A running query may delay this; the next process need not wait for it.
@@ -139,7 +139,7 @@ def _follow_present(config: RecallConfig, reader: Reader, stop: threading.Event)
     while not stop.wait(_PRESENT_REFRESH_INTERVAL):
         try:
             reader.refresh_present(config.present_chunks())
-        except (ArchiverError, DeltaError, OSError, psycopg.Error) as error:
+        except (ArchiverError, DeltaError, OSError, sql.DatabaseError) as error:
             _LOG.warning(
                 "present rows not refreshed", action="present_refresh_failed", error=str(error)
             )

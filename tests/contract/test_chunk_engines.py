@@ -32,7 +32,7 @@ from recall.engines.router import EngineRouter
 from recall.engines.spark import SparkEngine
 from recall.engines.template import PartialQuery, Template, merge_partials
 from recall.errors import SparkRequired
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 
 pytestmark = pytest.mark.spark
 
@@ -127,7 +127,7 @@ def answer(
     held: dict[UUID, pa.Table | None] = {event.eid: None for event in EVENTS}
     for low, high in reversed(list(pairwise(edges))):
         assert high is not None
-        shares = [(e, (0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
+        shares = [(e, Piece(0, low, min(high, e.ts))) for e in EVENTS if low is None or low < e.ts]
         partials = engine.compute_partial(asking, shares, {}) if shares else {}
         for event, _ in shares:
             held[event.eid] = merge_partials(asking, held[event.eid], partials.get(str(event.eid)))
@@ -288,7 +288,7 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
     at = to_micros(START + timedelta(minutes=border))
     whole_file = to_micros(START + timedelta(minutes=25)), to_micros(START + timedelta(minutes=50))
     for low, high in ((None, at), (at, 1 << 60), whole_file):
-        pieces = [(0, low, min(high, event.ts)) for event in EVENTS]
+        pieces = [Piece(0, low, min(high, event.ts)) for event in EVENTS]
         asks = [
             PartialQuery(asking, list(zip(EVENTS, pieces, strict=True))[place % 3 :], {})
             for place, asking in enumerate(served)
@@ -315,7 +315,7 @@ def test_unsupported_query_is_run_by_spark(
 ) -> None:
     """The local engine reports that it does not support the query."""
     with pytest.raises(SparkRequired):
-        engines[1].compute_partial(question(sql), [(EVENTS[0], (0, None, EVENTS[0].ts))], {})
+        engines[1].compute_partial(question(sql), [(EVENTS[0], Piece(0, None, EVENTS[0].ts))], {})
 
 
 def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngine]) -> None:
@@ -324,7 +324,7 @@ def test_common_queries_are_run_by_duckdb(engines: tuple[SparkEngine, LocalEngin
         "SELECT avg(s.v) AS mean, stddev(s.n) AS sd, count(*) AS n FROM s WHERE s.host = event.host"
     )
     found = engines[1].compute_partial(
-        asking, [(event, (0, None, event.ts)) for event in EVENTS], {}
+        asking, [(event, Piece(0, None, event.ts)) for event in EVENTS], {}
     )
     assert set(found) == {str(event.eid) for event in EVENTS[:3]}
 

@@ -36,7 +36,7 @@ from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Order, RecallEvent, RecallRequest, SqlQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
 from recall.worker.key_counts import KeyCounts
-from recall.worker.manager import RecallManager
+from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -122,12 +122,14 @@ class History:
             connection,
             Ledger(connection, Ledger.acquire_lease(connection), terms),
             Corpora(connection, root),
-            self.keys,
-            engines,
-            stuck,
-            least,
-            stride=stride,
-            background=background,
+            key_counts=self.keys,
+            config=ManagerConfig(
+                engines=engines,
+                query_timeout=stuck,
+                min_queries=least,
+                stride=StrideScheduler() if stride is None else stride,
+                background=background,
+            ),
         )
         try:
             yield manager

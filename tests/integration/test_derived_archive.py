@@ -31,7 +31,7 @@ from recall.engines.derived_streams import DerivedStreamReader, compute_derived_
 from recall.engines.local import LocalEngine
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.property.world import LOAD, Plan, World, definitions, workspace
 
 pytestmark = pytest.mark.spark
@@ -194,7 +194,7 @@ def _answers_are_the_same(
     template, archived = Template(question), DerivedStreamReader(connection, world.root, reader)
     engine = SparkEngine(lambda: session, archived.reader, lambda name: pytest.fail(name))
     shares = [
-        (RecallEvent(UUID(int=n), end, {}, {"host": f"h{n}", "v": 1.0}), (0, None, end))
+        (RecallEvent(UUID(int=n), end, {}, {"host": f"h{n}", "v": 1.0}), Piece(0, None, end))
         for n in range(3)
     ]
     raw = engine.compute_partial(template, shares, {})

@@ -29,8 +29,10 @@ from moirae.rules.model import Group
 from moirae.rules.rule_set import build_rules
 from moirae.runtime import database
 from recall.ledger.commands import CommandExecutor, Target, submit_command
-from recall.ledger.tasks import Ledger, Revision, Task, TurnResult
+from recall.ledger.records import Revision, Task, TaskProgress, TaskSpec, TurnResult
+from recall.ledger.tasks import Ledger
 from recall.requests import Coverage, RecallEvent, SimilarQuestion
+from recall.scheduling import TurnStatistics
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=7)
@@ -257,7 +259,7 @@ def _running(connection: Connection[Any]) -> Task:
     row = connection.execute("SELECT id, rule, version, recall, fence FROM tasks").fetchone()
     assert row is not None
     number, rule, version, recall, fence = row
-    return Task(
+    spec = TaskSpec(
         id=number,
         rule=rule,
         version=version,
@@ -266,6 +268,10 @@ def _running(connection: Connection[Any]) -> Task:
             None, 1.0, "newest", contexts=("why",), k=5, measure="attributes", gap=0
         ),
         event=RecallEvent(eid(EVENTS - 1), 0, {}, {}),
+        fence=fence,
+        created_at=START,
+    )
+    progress = TaskProgress(
         level=0,
         tickets=100,
         pieces=None,
@@ -276,9 +282,22 @@ def _running(connection: Connection[Any]) -> Task:
         partial_answer=None,
         revision=0,
         tries=0,
-        fence=fence,
-        created_at=START,
     )
+    return Task(spec, progress)
+
+
+def _advance(connection: Connection[Any], task: Task, state: str, revision: Revision) -> str | None:
+    """Store the revision as the result of a turn; returns the new state of the task."""
+    result = TurnResult(
+        next=1,
+        failed=0,
+        partial_answer=None,
+        statistics=TurnStatistics(pieces=1, rows=0, results=0, seconds=0.0),
+        state=state,
+        revision=revision,
+    )
+    advanced = Ledger(connection, 7).advance(task, result)
+    return None if advanced is None else advanced[0]
 
 
 def _revision(connection: Connection[Any], final: bool) -> Revision:
@@ -292,10 +311,7 @@ def test_final_answer_keeps_its_match_probability(learned: Connection[Any]) -> N
     (before,) = load_answers(learned, eid(EVENTS - 1))
     assert before.comparable is not None  # stored without it, and told by what is known now
     task, revision = _running(learned), _revision(learned, final=True)
-    assert (
-        Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "done", revision))
-        == "done"
-    )
+    assert _advance(learned, task, "done", revision) == "done"
     assert learned.execute("SELECT comparable FROM revisions").fetchone() == (before.comparable,)
     learned.execute("DELETE FROM calibrations")
     learned.execute("DELETE FROM alert_notes")
@@ -305,10 +321,7 @@ def test_final_answer_keeps_its_match_probability(learned: Connection[Any]) -> N
 
 def test_finalized_answer_keeps_its_match_probability(learned: Connection[Any]) -> None:
     task, revision = _running(learned), _revision(learned, final=False)
-    assert (
-        Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "running", revision))
-        == "running"
-    )
+    assert _advance(learned, task, "running", revision) == "running"
     assert learned.execute("SELECT comparable FROM revisions").fetchone() == (None,)
     assert (
         load_answers(learned, eid(EVENTS - 1))[0].comparable is None
@@ -326,8 +339,5 @@ def test_answer_is_stored_without_probability_if_calibration_is_unreadable(
 ) -> None:
     learned.execute("UPDATE calibrations SET model = '{}'")
     task, revision = _running(learned), _revision(learned, final=True)
-    assert (
-        Ledger(learned, 7).advance(TurnResult(task, 1, 0, None, 0, 0, 0.0, "done", revision))
-        == "done"
-    )
+    assert _advance(learned, task, "done", revision) == "done"
     assert learned.execute("SELECT final, comparable FROM revisions").fetchall() == [(True, None)]

@@ -201,7 +201,7 @@ def test_cached_partials_of_a_chunk_are_recomputed_after_late_rows(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other chunks are answered from the cache."""
-    monkeypatch.setattr("recall.worker.dispatcher.choose_run_length", lambda *_: 1)
+    monkeypatch.setattr("recall.scheduling.turn_plan.choose_run_length", lambda *_: 1)
     pieces_read: list[Piece] = []
     compute_partials = LocalEngine.compute_partials
 
@@ -223,4 +223,4 @@ def test_cached_partials_of_a_chunk_are_recomputed_after_late_rows(
     assert past.revisions(second)[-1]["answer"] == [
         {"n": before["n"] + 1, "total": before["total"] + 7}
     ]
-    assert [chunk for chunk, _, _ in pieces_read] == [1]
+    assert [piece.chunk for piece in pieces_read] == [1]

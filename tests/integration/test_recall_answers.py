@@ -18,7 +18,7 @@ from moirae.inspect.past_events import load_answers
 from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
 from recall.operators import limits
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.integration.history import History, go_on, history
 
 
@@ -126,7 +126,7 @@ def test_cancelled_spark_query_stops_at_once(spark: SparkSession) -> None:
 
     def ask() -> None:
         try:
-            engine.compute_partial(template, [(asked, (0, None, asked.ts))], {})
+            engine.compute_partial(template, [(asked, Piece(0, None, asked.ts))], {})
         except Exception as fault:
             faults.append(fault)
 

@@ -15,6 +15,7 @@ from psycopg.errors import DeadlockDetected
 import recall.worker.comparisons
 from archiver.errors import LogDamaged
 from archiver.read.reader import Reader
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
@@ -23,7 +24,7 @@ from recall.ledger.commands import Target, fetch_effect, submit_command
 from recall.ledger.tasks import Ledger, SchedulingPolicy, retry_on_deadlock
 from recall.requests import Order, RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, TimeSpan
+from recall.similarity.index import Index
 from recall.similarity.measure import TfIdfMeasure
 from recall.worker.active_tasks import MAX_ATTEMPTS
 from tests.integration.history import COUNT, HOSTS, START, History, go_on
@@ -328,7 +329,7 @@ def test_tasks_compared_together_fail_individually(
     first, odd, last = (task_id("g/r", "1", "similar", asked.eid) for asked in events)
 
     def compare(
-        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
         found = real(index, states, spans)
         if any(state.comparison.event.eid == str(events[1].eid) for state in states):
@@ -446,9 +447,9 @@ def test_transaction_aborted_by_a_deadlock_is_retried() -> None:
 def test_every_task_gets_a_first_answer_before_any_second(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("recall.worker.active_tasks._MAX_TASKS_PER_LEVEL", 6)
-    monkeypatch.setattr("recall.worker.active_tasks._MAX_TASKS_PER_RULE", 4)
-    monkeypatch.setattr("recall.worker.active_tasks._CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr("recall.worker.claims._MAX_TASKS_PER_LEVEL", 6)
+    monkeypatch.setattr("recall.worker.claims._MAX_TASKS_PER_RULE", 4)
+    monkeypatch.setattr("recall.worker.claims._CHECK_INTERVAL", 0.0)
     storm = [
         past.ask(number, f"{COUNT} AND h.v >= {number} - {number}", rule="g/storm")
         for number in range(1, 31)
@@ -480,7 +481,7 @@ def test_recall_that_repeatedly_exceeds_its_limits_is_quarantined(
     past: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recall.operators.limits.MAX_ROWS", 30)
-    monkeypatch.setattr("recall.worker.active_tasks._CHECK_INTERVAL", 0.0)
+    monkeypatch.setattr("recall.worker.claims._CHECK_INTERVAL", 0.0)
     groups = "SELECT h.ts AS t, count(*) AS n FROM past h GROUP BY h.ts"
     with past.manager() as manager:
         for number in range(1, 5):

@@ -1,6 +1,7 @@
 """Tasks that need the same history at the same time share one query, and do not affect each other."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -133,11 +134,12 @@ def test_background_task_finishes_when_all_pieces_are_read(past: History) -> Non
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", host=99, rule=f"g/r{n}") for n in (1, 2, 3)]
     past.connection.execute("UPDATE tasks SET level = 1")
     with past.manager() as manager:
-        manager._active_tasks.claim()
+        manager._claimer.claim()
         for task in tasks[:2]:
-            held = manager._active_tasks.tasks[task].task
-            assert held.pieces is not None
-            held.next = held.skipped = len(held.pieces)
+            active_task = manager._active_tasks.tasks[task]
+            done = len(active_task.pieces)
+            progress = replace(active_task.progress, next=done, skipped=done)
+            manager._active_tasks.update(active_task, progress)
         skipped = "next = jsonb_array_length(pieces), skipped = jsonb_array_length(pieces)"
         past.connection.execute(f"UPDATE tasks SET {skipped} WHERE id = ANY(%s)", (tasks[:2],))
         go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))

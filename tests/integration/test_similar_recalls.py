@@ -15,6 +15,7 @@ from psycopg.types.json import Jsonb
 
 import recall.corpora
 import recall.worker.comparisons
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
@@ -24,7 +25,7 @@ from recall.replay.similar_answers import SimilarReplayer
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, TimeSpan
+from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
 from tests.integration.history import START, History, go_on, history
 
@@ -104,7 +105,7 @@ def test_many_recalls_are_answered_exactly_with_bounds_for_unread_pieces(
     past: History, order: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "recall.worker.dispatcher.choose_run_length", lambda *_: 1
+        "recall.scheduling.turn_plan.choose_run_length", lambda *_: 1
     )  # so that there are answers on the way
     corpus = _Corpus(past, 1)
     corpus.settle(list(range(0, _END, 2)))
@@ -303,7 +304,7 @@ def test_inputs_of_a_comparison_are_prepared_before_other_work(
     real = recall.worker.comparisons.compare
 
     def compare(
-        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
         told.extend(("compared", span) for span in spans)
         return real(index, states, spans)

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 import recall.worker.comparisons
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.engines.local import LocalEngine
 from recall.engines.template import PartialQuery
@@ -17,7 +18,7 @@ from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Piece, RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.scheduling.concurrency import CpuTimes
 from recall.similarity.answer import SimilarState
-from recall.similarity.index import Index, TimeSpan
+from recall.similarity.index import Index
 from recall.similarity.measure import TfIdfMeasure
 from tests.integration.history import CHUNKS, COUNT, START, History, go_on
 
@@ -96,7 +97,7 @@ def test_competing_tasks_read_one_piece_per_turn(
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in (1, 2)]
     with past.manager(terms=SchedulingPolicy(tickets_per_result=0)) as manager:
         go_on(manager, lambda: _done(past, tasks))
-    pieces = {tuple(piece) for piece in past.task(tasks[0])["pieces"]}
+    pieces = {Piece.from_json(piece) for piece in past.task(tasks[0])["pieces"]}
     for number in (1, 2):
         mine = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
         assert set(mine) <= pieces and len(mine) == len(set(mine)) == CHUNKS
@@ -109,7 +110,7 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
     real = recall.worker.comparisons.compare
 
     def compare(
-        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeSpan]
+        index: Index, states: Sequence[SimilarState], spans: Sequence[TimeRange]
     ) -> list[tuple[int, bool]]:
         passes.append(len(states))
         return real(index, states, spans)

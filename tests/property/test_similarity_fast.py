@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from archiver.time_range import TimeRange
 from recall.similarity.comparison import Comparison, restore_top
 from recall.similarity.corpus import ContextVectors
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES, Measure
 from recall.similarity.ranking import TopK
-from recall.similarity.spans import TimeSpan
 
 # The measures that are searched in inverted lists.
 FAST_MEASURES = st.sampled_from([MEASURES["tfidf"], MEASURES["binary"]])
@@ -76,7 +76,7 @@ def _expected_hits(
     return [(hit.event, hit.score) for hit in top.hits]
 
 
-def _split_time(borders: list[int]) -> list[TimeSpan]:
+def _split_time(borders: list[int]) -> list[TimeRange]:
     return list(zip([None, *borders], [*borders, END_OF_TIME], strict=True))
 
 

@@ -35,7 +35,7 @@ from recall.engines.spark import SparkEngine
 from recall.engines.template import PENDING_TABLE, Template, merge_partials
 from recall.errors import SparkRequired
 from recall.query.lift import lift_query
-from recall.requests import RecallEvent, SqlQuestion
+from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.progress import Progress
 
 pytestmark = pytest.mark.spark
@@ -342,7 +342,7 @@ def answer_in_pieces(
         END,
     ]
     pieces = [
-        (replace(event, eid=UUID(int=100 + n)), (n, *piece))
+        (replace(event, eid=UUID(int=100 + n)), Piece(n, *piece))
         for n, piece in enumerate(pairwise(edges))
     ]
     _create_views(spark, rows, event)

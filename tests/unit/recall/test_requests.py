@@ -8,11 +8,13 @@ import pytest
 from recall.requests import (
     AnyQuestion,
     Order,
+    Piece,
     RecallEvent,
     SimilarQuestion,
     SqlQuestion,
     compute_coverage,
     enclosing_range,
+    join_pieces,
     parse_question,
     plan_pieces,
     task_id,
@@ -59,40 +61,52 @@ def test_task_id_does_not_change() -> None:
 @pytest.mark.parametrize(
     ("range_", "order", "pieces"),
     [
-        (None, "newest", [(3, 20, 25), (2, 10, 20), (1, None, 10)]),
-        (None, "oldest", [(1, None, 10), (2, 10, 20), (3, 20, 25)]),
-        (10, "newest", [(3, 20, 25), (2, 15, 20)]),
-        (18, "mixed", [(3, 20, 25), (2, 10, 20), (1, 7, 10)]),
+        (None, "newest", [Piece(3, 20, 25), Piece(2, 10, 20), Piece(1, None, 10)]),
+        (None, "oldest", [Piece(1, None, 10), Piece(2, 10, 20), Piece(3, 20, 25)]),
+        (10, "newest", [Piece(3, 20, 25), Piece(2, 15, 20)]),
+        (18, "mixed", [Piece(3, 20, 25), Piece(2, 10, 20), Piece(1, 7, 10)]),
     ],
 )
 def test_chunks_are_cut_to_the_requested_range(
-    range_: int | None, order: Order, pieces: list[tuple[int, int | None, int]]
+    range_: int | None, order: Order, pieces: list[Piece]
 ) -> None:
     assert plan_pieces(CHUNKS, 25, similar_question(range_, order)) == pieces
 
 
 def test_chunks_after_the_event_are_not_read() -> None:
-    assert plan_pieces(CHUNKS, 15, similar_question(None, "newest")) == [(2, 10, 15), (1, None, 10)]
+    assert plan_pieces(CHUNKS, 15, similar_question(None, "newest")) == [
+        Piece(2, 10, 15),
+        Piece(1, None, 10),
+    ]
 
 
 def test_enclosing_range_may_have_no_beginning() -> None:
-    assert enclosing_range([(3, 20, 25), (2, 10, 20)]) == (10, 25)
-    assert enclosing_range([(2, 10, 20), (1, None, 10)]) == (None, 20)
+    assert enclosing_range([Piece(3, 20, 25), Piece(2, 10, 20)]) == (10, 25)
+    assert enclosing_range([Piece(2, 10, 20), Piece(1, None, 10)]) == (None, 20)
 
 
 def test_coverage_of_an_intermediate_answer_is_what_was_read() -> None:
-    pieces = [(3, 20, 25), (2, 10, 20), (1, 0, 10)]
+    pieces = [Piece(3, 20, 25), Piece(2, 10, 20), Piece(1, 0, 10)]
     coverage = compute_coverage(pieces, pieces_done=2, failed=1)
     assert (coverage.asked_from, coverage.read_from, coverage.read_to) == (0, 10, 25)
-    assert (coverage.read, coverage.left, coverage.failed) == (1, 1, 1)
+    assert (coverage.read, coverage.left, coverage.failed) == Piece(1, 1, 1)
     assert coverage.partial
     assert not coverage.final
 
 
 def test_coverage_of_the_final_answer_includes_what_summaries_rule_out() -> None:
-    pieces = [(1, 0, 10), (3, 20, 25), (2, 10, 20)]
+    pieces = [Piece(1, 0, 10), Piece(3, 20, 25), Piece(2, 10, 20)]
     coverage = compute_coverage(pieces, pieces_done=3, failed=0, skipped=1)
     assert (coverage.read_from, coverage.read_to) == (0, 25)
     assert (coverage.read, coverage.by_summary) == (2, 1)
     assert coverage.final
     assert not coverage.partial
+
+
+def test_stored_piece_is_read_back() -> None:
+    assert Piece.from_json([3, None, 25]) == Piece(3, None, 25)
+    assert Piece(3, None, 25).to_json() == (3, None, 25)
+
+
+def test_joined_pieces_span_all_of_them() -> None:
+    assert join_pieces([Piece(3, 20, 25), Piece(2, 10, 20)]) == Piece(3, 10, 25)

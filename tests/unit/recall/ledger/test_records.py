@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from recall.ledger.records import parse_task
-from recall.requests import SimilarQuestion
+from recall.requests import Piece, SimilarQuestion
 from sql import TaskRow
 
 QUESTION = SimilarQuestion(None, 1.0, "newest", contexts=("near",), k=3, measure="tfidf", gap=0)
@@ -36,10 +36,10 @@ ROW: dict[str, Any] = {
 
 def test_task_is_parsed_from_its_row() -> None:
     task = parse_task(TaskRow(**ROW))
-    assert task.question == QUESTION
-    assert (task.event.eid, task.event.ts) == (UUID(int=2), 5)
-    assert task.pieces == [(1, None, 5)]
-    assert task.partial_answer == b"partial"
+    assert task.spec.question == QUESTION
+    assert (task.spec.event.eid, task.spec.event.ts) == (UUID(int=2), 5)
+    assert task.progress.pieces == [Piece(1, None, 5)]
+    assert task.progress.partial_answer == b"partial"
 
 
 def test_unknown_kind_of_question_raises() -> None:

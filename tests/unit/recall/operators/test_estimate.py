@@ -11,12 +11,17 @@ from recall.operators.estimate import (
     estimate_total,
     piece_seconds,
 )
+from recall.requests import Piece
 
 
 def test_piece_without_a_beginning_counts_as_the_mean_of_the_others() -> None:
-    pieces = [(3, 4_000_000, 8_000_000), (2, 2_000_000, 4_000_000), (1, None, 2_000_000)]
+    pieces = [
+        Piece(3, 4_000_000, 8_000_000),
+        Piece(2, 2_000_000, 4_000_000),
+        Piece(1, None, 2_000_000),
+    ]
     assert piece_seconds(pieces) == [4.0, 2.0, 3.0]
-    assert piece_seconds([(1, None, 2_000_000)]) == [1.0]
+    assert piece_seconds([Piece(1, None, 2_000_000)]) == [1.0]
 
 
 def test_total_is_extrapolated_by_time() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from recall.errors import RecallError
 from recall.replay.sql_answers import parse_reads
+from recall.requests import Piece
 from sql import RepeatableRow
 
 
@@ -34,12 +35,12 @@ def stored(seen: list[Any]) -> RepeatableRow:
 
 def test_pieces_of_one_query_are_one_read() -> None:
     reads = list(parse_reads(stored([(0, 2, {"past": 5}), (2, 3, {"past": 6})])))
-    assert reads == [((2, 10, 30), {"past": 5}), ((0, None, 10), {"past": 6})]
+    assert reads == [(Piece(2, 10, 30), {"past": 5}), (Piece(0, None, 10), {"past": 6})]
 
 
 def test_failed_read_is_left_out() -> None:
     reads = list(parse_reads(stored([(0, 1, None), (1, 3, {"past": 6})])))
-    assert reads == [((1, None, 20), {"past": 6})]
+    assert reads == [(Piece(1, None, 20), {"past": 6})]
 
 
 @pytest.mark.parametrize("seen", [[], [(0, 1, {"past": 5})], [(1, 3, {"past": 5})]])

@@ -1,0 +1,166 @@
+"""Claims tasks from the ledger, decides what they read, and follows what others do to them."""
+
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cachetools import LRUCache
+
+import sql
+from archiver.ingest import Catalog
+from recall.corpora import Corpora
+from recall.engines import Template
+from recall.ledger import Ledger, Task
+from recall.requests import SimilarQuestion, SqlQuestion, plan_pieces
+from recall.scheduling import interleave, rank_pieces
+from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks
+from recall.worker.key_counts import KeyCounts
+from recall.worker.query_slots import summarise_error
+from recall.worker.turn_recorder import TurnRecorder
+
+# Active tasks of each level, and of each rule.
+_MAX_TASKS_PER_LEVEL = 500
+_MAX_TASKS_PER_RULE = 250
+# Between two checks for a backlog of first answers, and for quarantined recalls.
+_CHECK_INTERVAL = 0.5  # seconds
+# Tasks of a recall in a row that exceed a limit before its tasks fail unread for an hour.
+_QUARANTINE_THRESHOLD = 3
+# Parsed queries in memory: one takes 60 kB and some ten milliseconds to create.
+_MAX_TEMPLATES = 1_000
+
+# A chunk: ID, from, to; microseconds, None: open.
+_ChunkRange = tuple[int, int | None, int | None]
+
+
+class TaskClaimer:
+    """Keeps as many tasks active as the limits allow."""
+
+    def __init__(
+        self,
+        connection: sql.Connection,
+        ledger: Ledger,
+        *,
+        active_tasks: ActiveTasks,
+        recorder: TurnRecorder,
+        corpora: Corpora,
+        key_counts: KeyCounts,
+    ) -> None:
+        self._connection = connection
+        self._ledger = ledger
+        self._active_tasks = active_tasks
+        self._recorder = recorder
+        self._corpora = corpora
+        self._key_counts = key_counts
+        self._templates: LRUCache[str, Template] = LRUCache(_MAX_TEMPLATES)
+        # By (rule, version, recall): when it was checked, and whether it is quarantined.
+        self._quarantine_checks: dict[tuple[str, str, str], tuple[float, bool]] = {}
+        self._last_backlog_check = 0.0
+
+    def claim(self) -> None:
+        """Claim free tasks up to the limits."""
+        for level in (0, 1):
+            tasks = self._claim_level(level)
+            chunks: list[_ChunkRange] = []
+            if any(task.progress.pieces is None for task in tasks):
+                chunks = self._unexpired_chunks()
+            for task in tasks:
+                try:
+                    self._activate(task, chunks)
+                except sql.DatabaseError:
+                    raise
+                except Exception as error:  # a fault of this task must not stop the others
+                    self._recorder.fail(task, summarise_error(error))
+
+    def _claim_level(self, level: int) -> list[Task]:
+        tasks_by_rule = Counter(
+            active_task.spec.rule
+            for active_task in self._active_tasks.tasks.values()
+            if active_task.is_background == (level > 0)
+        )
+        full_rules = [rule for rule, count in tasks_by_rule.items() if count >= _MAX_TASKS_PER_RULE]
+        limit = _MAX_TASKS_PER_LEVEL - tasks_by_rule.total()
+        if level == 0 and time.monotonic() - self._last_backlog_check > _CHECK_INTERVAL:
+            self._last_backlog_check = time.monotonic()
+            at_limit = limit <= 0 or bool(full_rules)
+            self._active_tasks.has_backlog = at_limit and self._ledger.has_unanswered()
+        if limit <= 0:
+            return []
+        return self._ledger.claim(level, limit, _MAX_TASKS_PER_RULE, full_rules)
+
+    def _unexpired_chunks(self) -> list[_ChunkRange]:
+        """The chunks of all of history, oldest first."""
+        return [
+            (chunk.id, chunk.from_ts, chunk.to_ts)
+            for chunk in Catalog(self._connection).chunks()
+            if chunk.state != "expired"
+        ]
+
+    def _activate(self, task: Task, chunks: Sequence[_ChunkRange]) -> None:
+        if task.progress.tries >= MAX_ATTEMPTS:
+            self._recorder.fail_after_attempts(task)
+            return
+        if self._is_quarantined(task):
+            self._recorder.fail(
+                task,
+                f"not started: the last {_QUARANTINE_THRESHOLD} tasks of this recall"
+                " needed too much memory or time",
+            )
+            return
+        question = task.spec.question
+        question_key = repr(question)
+        template: Template | None = None
+        if isinstance(question, SqlQuestion):
+            template = self._templates.get(question_key)
+            if template is None:
+                template = Template(question)
+                self._templates[question_key] = template
+        else:
+            question_key = f"{task.spec.rule} {task.spec.version} {question_key}"
+        if task.progress.pieces is None:
+            task = self._plan(task, template, chunks)
+            task = self._recorder.pin_pieces(task)
+        self._active_tasks.add(ActiveTask(task, template, question_key))
+
+    def _plan(self, task: Task, template: Template | None, chunks: Sequence[_ChunkRange]) -> Task:
+        """Decide which pieces a task reads, and in which order."""
+        spec, question = task.spec, task.spec.question
+        pieces = plan_pieces(chunks, spec.event.ts, question)
+        progress = replace(task.progress, pieces=pieces, skipped=0)
+        if isinstance(question, SimilarQuestion):
+            index = self._corpora.load_index(spec.rule, spec.version, question)
+            progress = replace(progress, corpus=index.last_sequence)
+            if question.order in ("promising", "mixed"):
+                ranked = self._corpora.rank_by_expected_score(replace(task, progress=progress))
+                if question.order == "mixed":
+                    ranked = interleave(pieces, ranked)
+                progress = replace(progress, pieces=ranked)
+        if template is not None:
+            bounds = self._key_counts.upper_bounds(template, spec.event, pieces)
+            ranked, skipped = rank_pieces(pieces, bounds, question.order)
+            progress = replace(progress, pieces=ranked, skipped=skipped)
+        return replace(task, progress=progress)
+
+    def _is_quarantined(self, task: Task) -> bool:
+        """Whether the latest tasks of a recall have all exceeded a limit; cached for a moment."""
+        recall = (task.spec.rule, task.spec.version, task.spec.recall)
+        now = time.monotonic()
+        for key, (checked_at, _) in list(self._quarantine_checks.items()):
+            if now - checked_at > _CHECK_INTERVAL:
+                del self._quarantine_checks[key]
+        if recall not in self._quarantine_checks:
+            quarantined = self._ledger.count_exceeded(*recall) >= _QUARANTINE_THRESHOLD
+            self._quarantine_checks[recall] = now, quarantined
+        return self._quarantine_checks[recall][1]
+
+    def sync_with_ledger(self) -> None:
+        """Apply the changes that commands, other processes and late events made to the tasks."""
+        claims = self._ledger.claimed_tasks()
+        for task_id, active_task in list(self._active_tasks.tasks.items()):
+            claim = claims.get(task_id)
+            if claim is None or claim.fence != active_task.spec.fence:
+                self._active_tasks.drop(task_id)
+                continue
+            progress = replace(active_task.progress, level=claim.level, tickets=claim.tickets)
+            if progress != active_task.progress:
+                self._active_tasks.update(active_task, progress)

@@ -1,0 +1,137 @@
+"""Records turns: the only module that changes tasks in the ledger while they have turns.
+
+It runs in the thread of the main loop.
+"""
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from uuid import UUID
+
+import structlog
+
+import sql
+from recall.ledger import Ledger, Task, TaskSpec, TurnResult, retry_on_deadlock
+from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTasks, TurnTask
+from recall.worker.query_slots import summarise_error
+
+_LOG = structlog.get_logger()
+
+
+class TurnRecorder:
+    """Writes the beginnings and results of turns to the ledger, and updates the active tasks."""
+
+    def __init__(
+        self, connection: sql.Connection, ledger: Ledger, active_tasks: ActiveTasks
+    ) -> None:
+        self._connection = connection
+        self._ledger = ledger
+        self._active_tasks = active_tasks
+
+    def pin_pieces(self, task: Task) -> Task:
+        """Store which pieces a task reads, before it reads any; returns the task at its start."""
+        pinned = self._ledger.pin_pieces(task)
+        active_task = self._active_tasks.find(task.spec)
+        if active_task is not None:
+            self._active_tasks.update(active_task, pinned.progress)
+        return pinned
+
+    def begin_query(self, tasks: Sequence[TaskSpec]) -> None:
+        """Record that a query for these tasks starts: they are busy until it is recorded."""
+        for task in tasks:
+            self._active_tasks.set_busy(task, True)
+        # If the process is killed before the query ends, that counts as a failed attempt.
+        self._ledger.mark_query_started([task.id for task in tasks])
+
+    def record(self, turns: Sequence[TurnTask], results: Sequence[TurnResult]) -> list[Task]:
+        """Store the results of one query in one transaction; returns the tasks that have ended."""
+        return retry_on_deadlock(lambda: self._record_in_transaction(turns, results))
+
+    def _record_in_transaction(
+        self, turns: Sequence[TurnTask], results: Sequence[TurnResult]
+    ) -> list[Task]:
+        ended = []
+        with self._connection.transaction():
+            if len(turns) > 1:
+                self._ledger.lock_tasks([turn.spec.id for turn in turns])
+            for turn, result in zip(turns, results, strict=True):
+                self._active_tasks.set_busy(turn.spec, False)
+                task = self._record_result(turn.spec, result)
+                if task is not None:
+                    ended.append(task)
+        return ended
+
+    def _record_result(self, spec: TaskSpec, result: TurnResult) -> Task | None:
+        """Store the result of a turn; returns the task if it has ended with it."""
+        active_task = self._active_tasks.find(spec)
+        if active_task is None:
+            return None
+        task = active_task.task
+        try:
+            advanced = self._ledger.advance(task, result)
+        except (TypeError, ValueError, sql.DataError, sql.ProgramLimitExceeded) as error:
+            self.fail(task, f"cannot store the answer: {summarise_error(error)}")
+            return None
+        if advanced is None:
+            self._active_tasks.drop(spec.id)
+            return None
+        state, progress = advanced
+        task = replace(task, progress=progress)
+        if state != "running":
+            self._active_tasks.drop(spec.id)
+            return None if state == "suspended" else task
+        if self._active_tasks.has_backlog and progress.revision > 0 and progress.level == 0:
+            # First answers of waiting tasks come before further revisions of this one.
+            self._ledger.defer([spec.id])
+            self._active_tasks.drop(spec.id)
+            return None
+        seconds_per_piece = result.statistics.seconds_per_piece
+        if seconds_per_piece is not None:
+            active_task = replace(active_task, seconds_per_piece=seconds_per_piece)
+        if result.revision is not None:
+            active_task = replace(active_task, revised_at=time.monotonic())
+        active_task = replace(active_task, has_improved=result.has_improved)
+        self._active_tasks.update(active_task, progress)
+        return None
+
+    def requeue(self, tasks: Iterable[TaskSpec]) -> None:
+        """Let tasks wait for another turn; those with too many failed attempts fail."""
+        for spec in tasks:
+            self._active_tasks.set_busy(spec, False)
+            active_task = self._active_tasks.find(spec)
+            if active_task is not None and active_task.progress.tries >= MAX_ATTEMPTS:
+                self.fail_after_attempts(active_task.task)
+
+    def fail(self, task: Task, reason: str, exceeded: bool = False) -> None:
+        """End a task as failed; `exceeded`: because it needs too much memory or time."""
+        _LOG.error(
+            "recall failed",
+            action="recall_failed",
+            rule=task.spec.rule,
+            recall=task.spec.recall,
+            error=reason,
+        )
+        self._ledger.advance(task, TurnResult.failure(task.progress, reason, exceeded=exceeded))
+        self._active_tasks.drop(task.id)
+
+    def fail_after_attempts(self, task: Task) -> None:
+        """End a task as failed because a process failed at one of its pieces too often."""
+        tries = task.progress.tries
+        reason = f"failed {tries} times at one piece: needs too much memory or time"
+        self.fail(task, reason, exceeded=True)
+
+    def count_failed_attempt(
+        self, task_ids: Collection[UUID], description: str, action: str
+    ) -> None:
+        """Count and log a failed attempt; the tasks are retried alone, a limited number of times.
+
+        `description`: of the query. `action`: `query_timed_out` or `engine_lost`.
+        """
+        self._ledger.count_failed_attempt(task_ids)
+        for task_id in task_ids:
+            active_task = self._active_tasks.tasks.get(task_id)
+            if active_task is not None:
+                progress = active_task.progress
+                self._active_tasks.update(active_task, replace(progress, tries=progress.tries + 1))
+        ids = list(map(str, task_ids))
+        _LOG.error("query failed", action=action, query=description, recalls=ids)
