@@ -1,4 +1,4 @@
-# Everything runs from .venv, made here from a lock file with hashes. Nothing but `setup` and `lock` needs a network.
+# Everything runs from .venv, which is created from a lock file with hashes. Only `setup`, `broker` and `lock` need a network.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -13,8 +13,8 @@ help:
 	@echo "make test       the tests"
 	@echo "make test-fast  unit and property tests without Spark, databases and servers; a minute"
 	@echo "make slow       longer tests: more seeds, more data"
-	@echo "make lint       style, types, directions of imports, schemas, reference pages"
-	@echo "make faults     kills and breaks things on purpose (slow)"
+	@echo "make lint       style, types, import directions, schemas, reference pages"
+	@echo "make faults     tests that kill processes and break connections (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
 
 prerequisites:
@@ -36,7 +36,7 @@ $(STAMP): requirements.lock pyproject.toml | prerequisites
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . >&2
 	@touch $@
 
-# Only for tests, and without it theirs are skipped.
+# A Kafka broker for tests; tests that need it are skipped if it cannot be installed.
 broker: setup
 	-@$(BIN)/python -m tests.broker.install
 

@@ -1,4 +1,5 @@
-"""A generated similarity scenario, and its answers by the plain formulas of docs/similarity.md in pure Python.
+"""A generated similarity scenario, and its answers in pure Python, by the formulas of
+docs/concepts/similarity.md.
 
 Nothing of Moirae is imported here: the answers are a reference that is independent of the code under test.
 """

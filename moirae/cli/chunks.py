@@ -55,7 +55,7 @@ def show(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """Show a chunk: its rows of each stream, and the maintenance that it has had."""
+    """Show a chunk: its rows of each stream and its completed maintenance."""
     from archiver.ingest import Catalog
 
     with open_workspace(workspace) as (settings, connection):

@@ -115,7 +115,7 @@ def server(
     log_format: LogFormatOption = LogFormat.AUTO,
     parent: Annotated[int | None, typer.Option("--parent", hidden=True)] = None,
 ) -> None:
-    """Run the HTTP server: dashboard, API and posted rows."""
+    """Run the HTTP server: API and posted rows."""
     from moirae.server import run_server
 
     configure_logging(log_format)

@@ -54,7 +54,7 @@ def compute_answers(
 
 
 def _direct_rows(tables: Sequence[pa.Table], outputs: Mapping[str, str]) -> dict[str, AnswerRows]:
-    """Merged values as answers; `outputs`: see `recall.query.Split.direct_columns`."""
+    """Merged values as answers; `outputs`: see `recall.query.split.Split.direct_columns`."""
     rows_by_event: dict[str, AnswerRows] = {}
     for table in tables:
         for values in table.to_pylist():

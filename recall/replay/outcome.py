@@ -37,11 +37,11 @@ class Replayer(Protocol):
 
 @dataclass(frozen=True)
 class ReplayedAnswer:
-    """The outcome for the last revision of a recall. `moirae repeat -o json` prints these fields.
+    """The outcome for the last revision of a recall.
 
-    `version` is that of the rule. `corpus`: the sequence number up to which events count for
-    E and C_k. `appends`: by stream, how many appends existed when pieces were read (lowest,
-    highest).
+    `moirae recalls repeat -o json` prints these fields. `version` is that of the rule. `corpus`:
+    the sequence number up to which events count for E and C_k. `appends`: by stream, how many
+    appends existed when pieces were read (lowest, highest).
     """
 
     task: UUID

@@ -262,7 +262,7 @@ class World:
         self.judge.detect_unsettled(self.judge.active_rules)
 
     def take(self, units: Sequence[SourceUnit], at_once: bool) -> None:
-        """As `moirae.live.run.Live` takes a micro-batch."""
+        """Process a micro-batch as `moirae.live.run.LiveProcess` does."""
         ingested = self.archive.ingest(units, NOW)
         left = self.judge.detect(ingested.on_time)
         self.judge.settle(include_filters=left or at_once)
@@ -279,7 +279,7 @@ class World:
             self.judge.settle(include_filters=True)
 
     def end(self) -> None:
-        """As `Live` does at the end of time."""
+        """End the input, as `LiveProcess` does at the end of a drain."""
         newest = [p.newest for p in self.archive.progress.values() if p.newest is not None]
         if newest:
             end = max(newest) + self.judge.reach() + 1
