@@ -19,6 +19,7 @@ from sql.loader import load
 from sql.migrate import migrate
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway, RevisionRow
+from sql.signals import SignalGateway, SignalListener
 from sql.tasks import NewTask, Progress, TaskGateway, TaskRow, TaskSummaryRow
 from sql.values import replace_nul
 
@@ -46,6 +47,8 @@ __all__ = [
     "ReplayGateway",
     "RevisionGateway",
     "RevisionRow",
+    "SignalGateway",
+    "SignalListener",
     "TaskGateway",
     "TaskRow",
     "TaskSummaryRow",
