@@ -54,6 +54,7 @@ from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway, Rev
 from sql.rule_errors import RuleErrorGateway
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
+from sql.signals import SignalGateway, SignalListener
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
 from sql.tasks import NewTask, Progress, TaskGateway, TaskRow, TaskSummaryRow
@@ -153,6 +154,8 @@ __all__ = [
     "ReplayGateway",
     "RevisionGateway",
     "RevisionRow",
+    "SignalGateway",
+    "SignalListener",
     "TaskGateway",
     "TaskRow",
     "TaskSummaryRow",

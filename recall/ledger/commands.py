@@ -81,6 +81,7 @@ def submit_command(
     commands = sql.CommandGateway(connection)
     number = commands.add(key, command, stored_target, author=author, min_age=min_age)
     if number is not None:
+        sql.SignalGateway(connection).notify_recall_processes()
         return number
     existing = commands.find_by_key(key)
     assert existing is not None

@@ -51,6 +51,7 @@ class Ledger:
         self._connection = connection
         self._tasks = sql.TaskGateway(connection)
         self._revisions = sql.RevisionGateway(connection)
+        self._signals = sql.SignalGateway(connection)
         # Lease numbers start at 1: without a lease, no task is this process's.
         self._lease = lease or 0
         self._policy = policy
@@ -65,6 +66,7 @@ class Ledger:
 
         The caller owns the transaction.
         """
+        has_added = False
         for request in requests:
             eid = request.event.eid
             task = sql.NewTask(
@@ -79,12 +81,16 @@ class Ledger:
                 tickets=DEFAULT_TICKETS,
             )
             self._tasks.add(task)
+            has_added = True
+        if has_added:
+            self._signals.notify_recall_processes()
 
     def restart_comparisons(self, changed_contexts: Collection[tuple[UUID, str]]) -> None:
         """Restart the comparisons of events whose contexts have changed: (eid, rule version)."""
         eids = list(map(itemgetter(0), changed_contexts))
         versions = list(map(itemgetter(1), changed_contexts))
         self._tasks.restart_comparisons(eids, versions)
+        self._signals.notify_recall_processes()
 
     def restart_incomplete_comparisons(self, rule: str, version: str, oldest: int) -> None:
         """Restart the comparisons that missed events added to a corpus.
@@ -92,6 +98,7 @@ class Ledger:
         `oldest`: the earliest time of the added events, in microseconds.
         """
         self._tasks.restart_incomplete_comparisons(rule, version, oldest)
+        self._signals.notify_recall_processes()
 
     def claim(
         self, level: int, limit: int, per_rule_limit: int, full_rules: Collection[str]

@@ -10,8 +10,8 @@ from recall.scheduling.statistics import TurnStatistics, share_query
 from recall.scheduling.stride import StrideScheduler
 from recall.scheduling.turn_plan import (
     EngineSlots,
+    PlannedTask,
     SchedulableTask,
-    TaskTurn,
     Turn,
     plan_turns,
     shorten_turn,
@@ -20,10 +20,10 @@ from recall.scheduling.turn_plan import (
 __all__ = [
     "CpuTimes",
     "EngineSlots",
+    "PlannedTask",
     "RemainingWork",
     "SchedulableTask",
     "StrideScheduler",
-    "TaskTurn",
     "Turn",
     "TurnStatistics",
     "adjust_concurrency",

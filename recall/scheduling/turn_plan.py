@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
+from itertools import islice, takewhile
 from types import MappingProxyType
 from uuid import UUID
 
@@ -48,6 +48,11 @@ class SchedulableTask:
     is_busy: bool = False
 
     @property
+    def is_answered(self) -> bool:
+        """Whether it has an answer, or is a background task."""
+        return self.is_background or self.has_answer
+
+    @property
     def pieces_left(self) -> int:
         """How many pieces the task has not read."""
         return len(self.pieces) - self.next
@@ -81,8 +86,8 @@ def _are_adjacent(first: Piece, second: Piece) -> bool:
 
 
 @dataclass(frozen=True)
-class TaskTurn:
-    """The part of a task in a turn: it reads its pieces up to the cursor `end`."""
+class PlannedTask:
+    """A task in a turn: it reads its pieces up to the cursor `end`."""
 
     task: SchedulableTask
     end: int
@@ -97,10 +102,10 @@ class TaskTurn:
 class Turn:
     """Tasks that read history together; `batches`: by question, first that of the first task."""
 
-    batches: tuple[tuple[TaskTurn, ...], ...]
+    batches: tuple[tuple[PlannedTask, ...], ...]
 
     @property
-    def first(self) -> TaskTurn:
+    def first(self) -> PlannedTask:
         """The task whose turn it is; the others join it."""
         return self.batches[0][0]
 
@@ -169,7 +174,7 @@ def plan_turns(
     scheduler = scheduler.copy()
     unavailable = {task.id for task in tasks if task.is_busy}
     unavailable.update(blocked)
-    are_all_answered = all(task.is_background or task.has_answer for task in tasks)
+    are_all_answered = all(task.is_answered for task in tasks)
     turns: list[Turn] = []
     while True:
         planner = _TurnPlanner(scheduler, slots, are_all_answered, scan_streams)
@@ -189,7 +194,7 @@ def shorten_turn(
 ) -> Turn:
     """A turn of comparisons whose first task reads only up to the cursor `end`."""
     ready = [task for task in tasks if not task.is_busy and task.id not in blocked]
-    return Turn((_join_same_question(TaskTurn(turn.first.task, end), ready),))
+    return Turn((_join_same_question(PlannedTask(turn.first.task, end), ready),))
 
 
 @dataclass(frozen=True)
@@ -220,7 +225,7 @@ class _TurnPlanner:
         is_alone = not self.slots.running and all(
             other.question == task.question for other in ready
         )
-        first = TaskTurn(task, self._turn_end(task, is_alone))
+        first = PlannedTask(task, self._turn_end(task, is_alone))
         if not task.needs_engine:
             return Turn((_join_same_question(first, ready),))
         if not self._may_start_query(task):
@@ -259,8 +264,8 @@ class _TurnPlanner:
         return not self.slots.runs_suspect and not (task.tries and self.slots.running)
 
     def _batch_questions(
-        self, first: TaskTurn, ready: Sequence[SchedulableTask]
-    ) -> tuple[tuple[TaskTurn, ...], ...]:
+        self, first: PlannedTask, ready: Sequence[SchedulableTask]
+    ) -> tuple[tuple[PlannedTask, ...], ...]:
         """What one query reads, by question: first for the tasks of the first task's question.
 
         Other questions about the same stream join if they wait for the same chunks and their turn
@@ -276,17 +281,20 @@ class _TurnPlanner:
         for candidate in ready:
             if self._can_join(first, candidate):
                 candidates.setdefault(candidate.question, candidate)
+        tasks_by_question: dict[Hashable, list[SchedulableTask]] = {}
+        for other in ready:
+            tasks_by_question.setdefault(other.question, []).append(other)
         share = math.ceil((1 + len(candidates)) / self.slots.free)
         expected_seconds = first.task.expected_seconds(first.end)
         for candidate in list(candidates.values())[: share - 1]:
-            joined = TaskTurn(candidate, candidate.run_end(pieces))
+            joined = PlannedTask(candidate, candidate.run_end(pieces))
             expected_seconds += candidate.expected_seconds(joined.end)
             if expected_seconds > MAX_RUN_SECONDS:
                 break
-            batches.append(_join_same_question(joined, ready))
+            batches.append(_join_same_question(joined, tasks_by_question[candidate.question]))
         return tuple(batches)
 
-    def _can_join(self, first: TaskTurn, candidate: SchedulableTask) -> bool:
+    def _can_join(self, first: PlannedTask, candidate: SchedulableTask) -> bool:
         """Whether a task of another question can be read together with the first task."""
         task = first.task
         if not candidate.needs_engine or candidate.tries or not candidate.pieces_left:
@@ -304,7 +312,9 @@ class _TurnPlanner:
         )
 
 
-def _join_same_question(first: TaskTurn, ready: Iterable[SchedulableTask]) -> tuple[TaskTurn, ...]:
+def _join_same_question(
+    first: PlannedTask, ready: Iterable[SchedulableTask]
+) -> tuple[PlannedTask, ...]:
     """The task, and others of the same question and level that wait for a chunk of its turn.
 
     At most one task of each event: a query tells its rows apart by event.
@@ -327,7 +337,7 @@ def _join_same_question(first: TaskTurn, ready: Iterable[SchedulableTask]) -> tu
             shared_pieces = _count_leading_pieces(candidate, chunks)
             if shared_pieces:
                 events.add(candidate.event)
-                parts.append(TaskTurn(candidate, candidate.run_end(shared_pieces)))
+                parts.append(PlannedTask(candidate, candidate.run_end(shared_pieces)))
     return tuple(parts[:MAX_TASKS_PER_QUERY])
 
 
@@ -349,5 +359,5 @@ def _background_priority(task: SchedulableTask) -> tuple[int, datetime]:
 
 def _count_leading_pieces(task: SchedulableTask, chunks: Collection[int]) -> int:
     """How many of the next pieces of a task are of some chunks, without a gap."""
-    next_chunks = task.next_chunks(task.pieces_left)
-    return sum(1 for _ in takewhile(chunks.__contains__, next_chunks))
+    unread = islice(task.pieces, task.next, None)
+    return sum(1 for _ in takewhile(lambda piece: piece.chunk in chunks, unread))

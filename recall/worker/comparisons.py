@@ -19,7 +19,7 @@ from recall.worker.active_tasks import ActiveTasks, TurnTask
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparisonTurn:
     """A turn of some tasks of one question whose comparisons are in memory.
 
     `states` and `previous_hits`: by task, the latter before the turn. `incomplete`, `abandoned`:
@@ -61,7 +61,7 @@ class ComparisonRunner:
         # Comparisons that have begun, by task ID: with the number of the claim.
         self._states: dict[UUID, tuple[int, SimilarState]] = {}
 
-    def begin(self, turns: Sequence[TurnTask]) -> Comparison:
+    def begin(self, turns: Sequence[TurnTask]) -> ComparisonTurn:
         """Load what a turn of some tasks of one question needs.
 
         The first turn of a task pins what it reads: the turn may be of other pieces than planned.
@@ -82,7 +82,7 @@ class ComparisonRunner:
                 self._states[turn.spec.id] = turn.spec.fence, state
             pinned_turns.append(turn)
             states.append(state)
-        return Comparison(
+        return ComparisonTurn(
             turns=pinned_turns,
             states=states,
             previous_hits=[{hit.event for hit in state.top.hits} for state in states],
@@ -139,7 +139,7 @@ class ComparisonRunner:
             end += 1
         return TurnTask(replace(turn.active_task, task=task), end)
 
-    def compare(self, comparison: Comparison) -> list[TurnResult]:
+    def compare(self, comparison: ComparisonTurn) -> list[TurnResult]:
         """Compare in one pass over the corpus."""
         turns, states = comparison.turns, comparison.states
         event_counts, improved = _compare_pieces(comparison)
@@ -171,7 +171,7 @@ class ComparisonRunner:
             del self._states[task_id]
 
 
-def _compare_pieces(comparison: Comparison) -> tuple[list[int], list[bool]]:
+def _compare_pieces(comparison: ComparisonTurn) -> tuple[list[int], list[bool]]:
     """Compare piece by piece.
 
     Returns for each task the number of events compared, and whether its best hits have changed.
@@ -191,7 +191,7 @@ def _compare_pieces(comparison: Comparison) -> tuple[list[int], list[bool]]:
 
 
 def _build_result(
-    comparison: Comparison, number: int, statistics: TurnStatistics, has_improved: bool
+    comparison: ComparisonTurn, number: int, statistics: TurnStatistics, has_improved: bool
 ) -> TurnResult:
     """The result of the task at a position. `has_improved`: since its last revision."""
     turn, state, index = comparison.turns[number], comparison.states[number], comparison.index

@@ -11,7 +11,14 @@ from recall.engines import EventTables, Template
 from recall.errors import Cancelled, EngineLost
 from recall.ledger import Task, TurnResult
 from recall.query import sql_names
-from recall.scheduling import EngineSlots, SchedulableTask, TaskTurn, Turn, plan_turns, shorten_turn
+from recall.scheduling import (
+    EngineSlots,
+    PlannedTask,
+    SchedulableTask,
+    Turn,
+    plan_turns,
+    shorten_turn,
+)
 from recall.worker.active_tasks import ActiveTasks, TurnTask
 from recall.worker.comparisons import ComparisonRunner
 from recall.worker.history_queries import ReadBatch, read_batches
@@ -69,8 +76,9 @@ class Dispatcher:
             except (sql.DatabaseError, EngineLost):
                 raise
             except Exception as error:  # a fault of this task must not stop the others
-                failed = self._active_tasks.tasks[turn.first.task.id]
-                self._recorder.fail(failed.task, summarise_error(error))
+                failed = self._active_tasks.tasks.get(turn.first.task.id)
+                if failed is not None:
+                    self._recorder.fail(failed.task, summarise_error(error))
                 break  # the plan of the other turns counted on this one
         return ended
 
@@ -95,6 +103,8 @@ class Dispatcher:
         streams: dict[Hashable, str] = {}
         if len(templates) < 2 or not self._workers.free_slots:
             return streams
+        if not all(task.schedulable.is_answered for task in self._active_tasks.tasks.values()):
+            return streams  # none joins: a first answer must not wait for what is found out here
         for question, template in templates.items():
             stream = self._find_scan_stream(template)
             if stream is not None:
@@ -126,7 +136,7 @@ class Dispatcher:
         self.jobs.append(job)
         self._turns_by_job[job] = all_turns
 
-    def _turn_tasks(self, parts: Sequence[TaskTurn]) -> list[TurnTask]:
+    def _turn_tasks(self, parts: Sequence[PlannedTask]) -> list[TurnTask]:
         tasks = self._active_tasks.tasks
         return [TurnTask(tasks[part.task.id], part.end) for part in parts]
 

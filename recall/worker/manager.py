@@ -25,11 +25,15 @@ from recall.worker.dispatcher import Dispatcher
 from recall.worker.key_counts import KeyCounts
 from recall.worker.load import LoadMonitor
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
-from recall.worker.query_slots import Job, Workers, wait_for_any
+from recall.worker.query_slots import Job, Workers
 from recall.worker.turn_recorder import TurnRecorder
 
-# Between two rounds of an idle loop.
-_POLL_INTERVAL = 0.05  # seconds
+# Between two rounds of an idle loop that is not woken: signals may get lost with a connection.
+_POLL_INTERVAL = 1.0  # seconds
+# Between two rounds while queries run, unless one of them ends.
+_BUSY_INTERVAL = 0.05  # seconds
+# Between two checks whether an idle loop is to stop.
+_STOP_CHECK_INTERVAL = 0.05  # seconds
 # Limit for turns without an engine in one round.
 _DISPATCH_TIME_LIMIT = 0.05  # seconds
 # Between two checks which claimed tasks have changed in the ledger.
@@ -69,7 +73,8 @@ class RecallManager:
     ) -> None:
         self._ledger = ledger
         self._key_counts = key_counts
-        self._workers = Workers(config.engines, config.query_timeout)
+        self._signals = sql.SignalListener(connection)
+        self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
         self._recorder = TurnRecorder(connection, ledger, self._active_tasks)
         self._claimer = TaskClaimer(
@@ -115,18 +120,32 @@ class RecallManager:
                 and not self._active_tasks.idle_task_ids()
                 and not self._key_counts.index_next_file()
             ):
-                stop.wait(_POLL_INTERVAL)
+                self._wait_for_signal(stop)
         self.shut_down()
         self._ledger.release_all()
 
     def wait_for_query(self) -> bool:
-        """Wait briefly for a running query to end; returns whether any is running."""
-        return wait_for_any(self._running_jobs(), _POLL_INTERVAL)
+        """Wait briefly for a running query to end; returns whether any is running.
+
+        New tasks and commands end the wait as well.
+        """
+        is_running = bool(self._running_jobs())
+        if is_running:
+            self._signals.wait(_BUSY_INTERVAL)
+        return is_running
+
+    def _wait_for_signal(self, stop: threading.Event) -> None:
+        """Wait for a task or a command, up to the poll interval."""
+        deadline = time.monotonic() + _POLL_INTERVAL
+        while not stop.is_set() and time.monotonic() < deadline:
+            if self._signals.wait(_STOP_CHECK_INTERVAL):
+                return
 
     def shut_down(self) -> None:
         """Start no more queries. Results of running ones are discarded and read again later."""
         self._preparation.shut_down()
         self._workers.close()
+        self._signals.close()
 
     def run_once(self) -> None:
         """One round of the loop."""

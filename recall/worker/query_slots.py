@@ -5,7 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import UUID
@@ -66,16 +66,22 @@ class Workers:
     """The engines and the thread pool of a process.
 
     `query_timeout`: seconds that a query may take. `concurrency`: queries that may run at once, at
-    most the number of engines; may be changed at any time.
+    most the number of engines; may be changed at any time. `on_query_end` is called in any thread.
     """
 
-    def __init__(self, engines: Sequence[EngineRouter], query_timeout: float) -> None:
+    def __init__(
+        self,
+        engines: Sequence[EngineRouter],
+        query_timeout: float,
+        on_query_end: Callable[[], None] = lambda: None,
+    ) -> None:
         self.concurrency = len(engines)
         self.has_local_engine = all(router.has_local_engine for router in engines)
         self.shared_scan_stream = engines[0].shared_scan_stream
         self._idle_engines = list(engines)
         self._engine_count = len(engines)
         self._query_timeout = query_timeout
+        self._on_query_end = on_query_end
         self._pool = ThreadPoolExecutor(len(engines), "history")
 
     @property
@@ -99,7 +105,9 @@ class Workers:
     ) -> Job[Result]:
         """Run a query on an idle engine, in a thread."""
         slot = QuerySlot(self._idle_engines.pop())
-        return Job(task_ids, description, slot, self._pool.submit(run_query, slot))
+        future = self._pool.submit(run_query, slot)
+        future.add_done_callback(lambda _: self._on_query_end())
+        return Job(task_ids, description, slot, future)
 
     def pop_finished(self, jobs: Iterable[Job[Result]]) -> Iterator[Job[Result]]:
         """The finished ones of some jobs; frees their engines."""
@@ -132,14 +140,6 @@ class Workers:
     def close(self) -> None:
         """Start no more queries; the results of running ones are discarded."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-
-def wait_for_any(jobs: Iterable[Job[Result]], seconds: float) -> bool:
-    """Wait for one of some queries to end, up to a time limit; returns whether there are any."""
-    futures = [job.future for job in jobs]
-    if futures:
-        wait(futures, timeout=seconds, return_when=FIRST_COMPLETED)
-    return bool(futures)
 
 
 def summarise_error(error: Exception) -> str:

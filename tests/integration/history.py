@@ -137,6 +137,10 @@ class History:
             manager.shut_down()
             connection.close()
 
+    def connect(self) -> Connection[Any]:
+        """A connection of another process."""
+        return database.connect_database(self.settings, "test")
+
     def task(self, task: UUID) -> dict[str, Any]:
         """A row of the ledger."""
         with self.connection.cursor(row_factory=dict_row) as cursor:

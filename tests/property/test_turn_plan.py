@@ -16,8 +16,8 @@ from recall.scheduling.stride import StrideScheduler
 from recall.scheduling.turn_plan import (
     MAX_TASKS_PER_QUERY,
     EngineSlots,
+    PlannedTask,
     SchedulableTask,
-    TaskTurn,
     Turn,
     plan_turns,
     shorten_turn,
@@ -90,7 +90,7 @@ def plan(
     return plan_turns(tasks, schedule(tasks, tickets), slots, scan_streams=SCAN_STREAMS)
 
 
-def parts_of(turn: Turn) -> list[TaskTurn]:
+def parts_of(turn: Turn) -> list[PlannedTask]:
     return [part for batch in turn.batches for part in batch]
 
 
@@ -241,7 +241,7 @@ def test_shortened_turn_is_part_of_the_turn(
         if first.end > first.task.next:
             end = data.draw(st.integers(first.task.next + 1, first.end))
             shortened = shorten_turn(turn, end, tasks)
-            assert shortened.first == TaskTurn(first.task, end)
+            assert shortened.first == PlannedTask(first.task, end)
             if len(turn.charges) < MAX_TASKS_PER_QUERY:
                 assert shortened.charges.keys() <= turn.charges.keys()
 

@@ -89,7 +89,7 @@ def test_coverage_of_an_intermediate_answer_is_what_was_read() -> None:
     pieces = [Piece(3, 20, 25), Piece(2, 10, 20), Piece(1, 0, 10)]
     coverage = compute_coverage(pieces, pieces_done=2, failed=1)
     assert (coverage.asked_from, coverage.read_from, coverage.read_to) == (0, 10, 25)
-    assert (coverage.read, coverage.left, coverage.failed) == Piece(1, 1, 1)
+    assert (coverage.read, coverage.left, coverage.failed) == (1, 1, 1)
     assert coverage.partial
     assert not coverage.final
 

@@ -1,0 +1,142 @@
+"""What becomes of active tasks when their turns are recorded."""
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from recall.ledger.records import Revision, Task, TaskProgress, TurnResult
+from recall.requests import compute_coverage
+from recall.scheduling.statistics import TurnStatistics
+from recall.scheduling.stride import StrideScheduler
+from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks, TurnTask
+from recall.worker.turn_recorder import TurnRecorder
+from tests.unit.recall.worker.test_active_tasks import active_task
+
+TASK_ID = UUID(int=1)
+
+
+class FakeConnection:
+    def transaction(self) -> Any:
+        return nullcontext()
+
+
+@dataclass
+class FakeLedger:
+    """Accepts every result; `state`: the next state of the task, None: it is lost."""
+
+    state: str | None = "running"
+    error: Exception | None = None
+    results: list[TurnResult] = field(default_factory=list)
+    deferred: list[UUID] = field(default_factory=list)
+
+    def advance(self, task: Task, result: TurnResult) -> tuple[str, TaskProgress] | None:
+        if self.error is not None and result.state != "failed":
+            raise self.error
+        self.results.append(result)
+        if self.state is None:
+            return None
+        revision = task.progress.revision + (result.revision is not None)
+        progress = replace(task.progress, next=result.next, revision=revision, tries=0, tickets=90)
+        return self.state, progress
+
+    def defer(self, tasks: list[UUID]) -> None:
+        self.deferred += tasks
+
+    def count_failed_attempt(self, tasks: list[UUID]) -> None:
+        """Counted in the database."""
+
+    def mark_query_started(self, tasks: list[UUID]) -> None:
+        """Marked in the database."""
+
+
+class Setup:
+    def __init__(self, ledger: FakeLedger, **changes: Any) -> None:
+        self.ledger = ledger
+        self.tasks = ActiveTasks(StrideScheduler())
+        self.before = active_task(**changes)
+        self.tasks.add(self.before)
+        self.recorder = TurnRecorder(FakeConnection(), ledger, self.tasks)  # type: ignore[arg-type]
+
+    @property
+    def now(self) -> ActiveTask | None:
+        return self.tasks.tasks.get(TASK_ID)
+
+    def record(self, result: TurnResult) -> list[Task]:
+        return self.recorder.record([TurnTask(self.before, result.next)], [result])
+
+
+def result(revision: bool = False, **changes: Any) -> TurnResult:
+    coverage = compute_coverage([], 0, 0)
+    turn_result = TurnResult(
+        next=2,
+        failed=0,
+        partial_answer=None,
+        statistics=TurnStatistics(pieces=2, rows=1, results=1, seconds=0.5, query_seconds=1.0),
+        state="running",
+        revision=Revision(coverage, []) if revision else None,
+    )
+    return replace(turn_result, **changes)
+
+
+def test_recorded_turn_moves_the_task_and_frees_it() -> None:
+    setup = Setup(FakeLedger())
+    setup.recorder.begin_query([setup.before.spec])
+    assert setup.now is not None and setup.now.is_busy
+    assert setup.record(result(has_improved=True)) == []
+    assert setup.now is not None
+    assert (setup.now.progress.next, setup.now.progress.tickets) == (2, 90)
+    assert (setup.now.seconds_per_piece, setup.now.has_improved) == (0.5, True)
+    assert not setup.now.is_busy
+    assert setup.before.progress.next == 0
+
+
+@pytest.mark.parametrize(
+    ("state", "has_ended"), [("done", True), ("failed", True), ("suspended", False), (None, False)]
+)
+def test_task_that_does_not_run_any_more_is_dropped(state: str | None, has_ended: bool) -> None:
+    setup = Setup(FakeLedger(state))
+    ended = setup.record(result())
+    assert [task.id for task in ended] == ([TASK_ID] if has_ended else [])
+    assert setup.now is None
+
+
+def test_result_under_an_earlier_claim_is_ignored() -> None:
+    setup = Setup(FakeLedger())
+    claimed_again = active_task(fence=9)
+    setup.tasks.add(claimed_again)
+    assert setup.record(result()) == []
+    assert setup.ledger.results == []
+    assert setup.now is claimed_again
+
+
+def test_answered_task_makes_room_for_first_answers() -> None:
+    setup = Setup(FakeLedger())
+    setup.tasks.has_backlog = True
+    setup.record(result())
+    assert setup.now is not None
+    setup.record(result(revision=True))
+    assert setup.ledger.deferred == [TASK_ID]
+    assert setup.now is None
+
+
+def test_answer_that_cannot_be_stored_fails_the_task() -> None:
+    setup = Setup(FakeLedger(error=ValueError("no JSON")))
+    assert setup.record(result(revision=True)) == []
+    (failure,) = setup.ledger.results
+    assert failure.error == "cannot store the answer: no JSON"
+    assert setup.now is None
+
+
+def test_task_with_too_many_failed_attempts_fails_when_it_is_requeued() -> None:
+    setup = Setup(FakeLedger(), tries=MAX_ATTEMPTS - 2)
+    setup.recorder.count_failed_attempt([TASK_ID], "history query", "query_timed_out")
+    setup.recorder.requeue([setup.before.spec])
+    assert setup.now is not None
+    setup.recorder.count_failed_attempt([TASK_ID], "history query", "query_timed_out")
+    setup.recorder.requeue([setup.before.spec])
+    (failure,) = setup.ledger.results
+    assert failure.exceeded
+    assert setup.now is None
