@@ -22,5 +22,7 @@ def choose_run_length(
         return 1
     run_length = _RUN_GROWTH * pieces_read
     if seconds_per_piece > 0:
-        run_length = min(run_length, int(MAX_RUN_SECONDS / seconds_per_piece))
+        # The quotient may be infinite.
+        longest = min(MAX_RUN_SECONDS / seconds_per_piece, float(pieces_left))
+        run_length = min(run_length, int(longest))
     return min(max(run_length, 1), pieces_left)

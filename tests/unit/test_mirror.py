@@ -41,7 +41,8 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
     "integration/test_recall_manager.py": """
-        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run""",
+        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run
+        recall.worker.claims recall.worker.dispatcher""",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.stored_rules""",
@@ -57,6 +58,7 @@ MODULES_BY_TEST = {
         sql.pool moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run
         moirae.server.tokens""",
+    "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_turns.py": "recall.worker.load",

@@ -26,3 +26,8 @@ def test_runs_grow_up_to_a_second(
 
 def test_run_is_one_piece_while_other_tasks_are_ready() -> None:
     assert choose_run_length(7, 100, 0.0, is_alone=False) == 1
+
+
+def test_pieces_that_take_no_measurable_time_are_read_without_a_limit_of_seconds() -> None:
+    assert choose_run_length(10, 50, 5e-324, is_alone=True) == 50
+    assert choose_run_length(10, 70, 0.0, is_alone=True) == 60
