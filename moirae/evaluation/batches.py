@@ -12,15 +12,17 @@ from cachetools import LRUCache
 from sqlglot import exp
 
 from archiver.delta import ARROW_TYPES
-from moirae.evaluation.plan import ActiveRule, input_view
+from moirae.evaluation.plan import ActiveRule, input_view, relation_view
 from moirae.evaluation.statements import build_batch_branch, build_branches
 from recall.errors import NotPlain
+from recall.query import sql_names
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
 # Which rules are evaluated together varies from one batch of rows to the next.
 _MAX_RULE_SETS = 64  # sets of rules whose batches are cached
 
 ColumnsByStream = Mapping[str, Mapping[str, str]]  # types by column, by stream
+ColumnsByRelation = Mapping[str, Mapping[str, str]]  # types by column, by relation
 _RuleKey = tuple[str, str]  # name and version
 
 
@@ -62,8 +64,15 @@ class RuleBatches:
 class RuleBatcher:
     """Groups rules into batches. Caches the batches of rule sets and the queries of rules."""
 
-    def __init__(self, columns: ColumnsByStream) -> None:
+    def __init__(
+        self, columns: ColumnsByStream, relations: ColumnsByRelation | None = None
+    ) -> None:
+        """`columns`: the declared columns of streams; `relations`: of relations."""
         self._columns = {input_view(stream): types for stream, types in columns.items()}
+        self._relations: dict[str, Mapping[str, str]] = {}
+        validity = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
+        for relation, types in (relations or {}).items():
+            self._relations[relation_view(relation)] = {**types, **validity}
         self._plain_queries: dict[_RuleKey, _PlainQueries | None] = {}
         self._event_queries: dict[_RuleKey, exp.Query] = {}
         self._batches_by_rules: LRUCache[tuple[ActiveRule, ...], RuleBatches]
@@ -166,6 +175,6 @@ class RuleBatcher:
         query = self._event_query(rule)
         types = rule.definition.types
         return _PlainQueries(
-            duckdb_query=to_plain(query, self._columns, types, DuckDBDialect()),
-            spark_query=to_plain(query, self._columns, types, SparkDialect()),
+            duckdb_query=to_plain(query, self._columns, types, DuckDBDialect(), self._relations),
+            spark_query=to_plain(query, self._columns, types, SparkDialect(), self._relations),
         )

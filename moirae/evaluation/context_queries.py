@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from moirae.errors import StatementTimeout
 from moirae.evaluation.guard import Guard
-from moirae.evaluation.plan import ActiveRule
+from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
 from recall.engines import JSON_OPTIONS, PendingEvent, create_pending_frame
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
@@ -93,7 +93,7 @@ class ContextQueries:
         for stream in rule.tables.streams:
             tables[stream] = f"around_{stream}"
         for relation in rule.tables.relations:
-            tables[relation] = f"relation_{relation}"
+            tables[relation] = relation_view(relation)
         definition = rule.definition
         queries: list[LiftedContextQuery] = []
         for context_query, pending_view in zip(

@@ -18,12 +18,18 @@ from pyspark.sql import DataFrame, SparkSession
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.errors import StatementTimeout
-from moirae.evaluation.batches import ColumnsByStream, RuleBatch, RuleBatcher, RuleBatches
+from moirae.evaluation.batches import (
+    ColumnsByRelation,
+    ColumnsByStream,
+    RuleBatch,
+    RuleBatcher,
+    RuleBatches,
+)
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view
+from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
@@ -48,13 +54,17 @@ class RuleEvaluator:
         rows: LiveStreamRows,
         guard: Guard,
         columns: ColumnsByStream,
+        relations: ColumnsByRelation,
         allow_local: bool,
     ) -> None:
-        """`allow_local`: evaluate plain rules in this process."""
+        """`columns`: the declared columns of streams; `relations`: of relations.
+
+        `allow_local`: evaluate plain rules in this process.
+        """
         self._spark = spark
         self._rows = rows
         self._guard = guard
-        self._batcher = RuleBatcher(columns)
+        self._batcher = RuleBatcher(columns, relations)
         self._local: LocalEvaluator | None = None
         self._panes: PaneCache | None = None
         if allow_local:
@@ -68,6 +78,12 @@ class RuleEvaluator:
             self._local.clear_constants()
         if self._panes is not None:
             self._panes.remove_inactive(active_rules)
+
+    def set_relation(self, name: str, versions: pa.Table) -> None:
+        """Replace a relation in all engines. `versions`: all row versions, with their validity."""
+        self._rows.to_frame(versions).createOrReplaceTempView(relation_view(name))
+        if self._local is not None:
+            self._local.set_relation(name, versions)
 
     def evaluate_slice(self, rule_slice: RuleSlice) -> EvaluationResult:
         """The event rows of the rules of a slice with ts in the slice."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
-from moirae.evaluation.plan import input_view
+from moirae.evaluation.plan import input_view, relation_view
 from recall.engines import connect_duckdb, fetch_table
 
 RuleEventRows = list[tuple[int, EventRow]]
@@ -34,6 +34,10 @@ class LocalEvaluator:
     def __init__(self) -> None:
         self._duckdb = connect_duckdb()
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
+
+    def set_relation(self, name: str, versions: pa.Table) -> None:
+        """Replace a relation. `versions`: all row versions, with their validity."""
+        self._duckdb.register(relation_view(name), versions)
 
     def evaluate(
         self, batches: Sequence[RuleBatch], rows: Mapping[str, pa.Table]

@@ -38,7 +38,7 @@ class ActiveRule:
         """The event query over the views of the evaluation, see `input_view`."""
         views = {name: input_view(name) for name in self.tables.streams}
         for name in self.tables.relations:
-            views[name] = f"relation_{name}"
+            views[name] = relation_view(name)
         event_sql = build_event_sql(self.definition.rule, self.tables)
         return bind_query(event_sql, self.tables, PhysicalTables(views))
 
@@ -46,6 +46,11 @@ class ActiveRule:
 def input_view(stream: str) -> str:
     """The table or view that holds the rows of a stream while rules are evaluated."""
     return f"in_{stream}"
+
+
+def relation_view(relation: str) -> str:
+    """The table or view that holds all row versions of a relation."""
+    return f"relation_{relation}"
 
 
 RuleGroup = tuple[Sequence[ActiveRule], int | None]

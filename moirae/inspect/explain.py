@@ -68,7 +68,8 @@ def _explain_evaluation(
     settings: Settings, rules: Sequence[ActiveRule], rule: ActiveRule
 ) -> dict[str, Any]:
     columns = {name: stream.columns for name, stream in settings.streams.items()}
-    batcher = RuleBatcher(columns)
+    relations = {name: relation.columns for name, relation in settings.relations.items()}
+    batcher = RuleBatcher(columns, relations)
     # Rules are settled together if they read the same time range of their streams.
     cohort = [member for member in rules if _cohort_key(member) == _cohort_key(rule)]
     index = cohort.index(rule)

@@ -19,7 +19,6 @@ from moirae.errors import MoiraeError
 from moirae.evaluation import (
     ActiveRule,
     Guard,
-    LiveStreamRows,
     RuleCohort,
     RuleEvaluator,
     advance_cohorts,
@@ -42,7 +41,6 @@ class ActiveRules:
         relations: Relations,
         admission: RuleAdmission,
         guard: Guard,
-        rows: LiveStreamRows,
         evaluator: RuleEvaluator,
     ) -> None:
         self._archive = archive
@@ -54,7 +52,6 @@ class ActiveRules:
         relations.forget_undeclared()
         self._admission = admission
         self._guard = guard
-        self._rows = rows
         self._evaluator = evaluator
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._relation_names: frozenset[str] = frozenset()
@@ -107,8 +104,7 @@ class ActiveRules:
                     relation=name,
                     error=str(error),
                 )
-            frame = self._rows.to_frame(self._relations.table(name))
-            frame.createOrReplaceTempView(f"relation_{name}")
+            self._evaluator.set_relation(name, self._relations.table(name))
             self._relation_names |= {name}
         revision = self._rules.revision()
         if revision == self._revision:

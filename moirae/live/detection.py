@@ -61,14 +61,20 @@ class Detector:
         self._alerts = sql.AlertGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         columns = {name: table.schema.columns for name, table in archive.tables.items()}
-        self._evaluator = RuleEvaluator(spark, self._rows, guard, columns, local)
+        self._evaluator = RuleEvaluator(
+            spark=spark,
+            rows=self._rows,
+            guard=guard,
+            columns=columns,
+            relations=relations.columns,
+            allow_local=local,
+        )
         self._active_rules = ActiveRules(
             archive=archive,
             connection=connection,
             relations=relations,
             admission=admission,
             guard=guard,
-            rows=self._rows,
             evaluator=self._evaluator,
         )
         self._settled_at = 0.0

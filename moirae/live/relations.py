@@ -52,6 +52,11 @@ class Relations:
             name: _make_reader(name, relation) for name, relation in declared.items()
         }
 
+    @property
+    def columns(self) -> dict[str, Mapping[str, str]]:
+        """The declared columns of each relation, with their types."""
+        return {name: relation.columns for name, relation in self._declared.items()}
+
     def changed_relations(self) -> list[str]:
         """The relations that were never read, or whose source may have changed since."""
         return [name for name, reader in self._readers.items() if reader.has_changed()]

@@ -23,7 +23,7 @@ from archiver.times import micros_column, to_micros
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
-from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view
+from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
@@ -73,6 +73,53 @@ def _rows() -> pa.Table:
 
 ROWS = _rows()
 
+RELATION_COLUMNS = {
+    "host": "string",
+    "site": "string",
+    "level": "int",
+    "rate": "double",
+    "since": "timestamp",
+    "day": "date",
+}
+
+
+def _relation() -> pa.Table:
+    """Row versions of a relation with several rows for a host.
+
+    Versions begin before, during and after the rows, some at the very time of a row; some overlap,
+    are valid at no time or follow after a gap. Any value may be NULL.
+    """
+    rng = random.Random(11)
+    times = ROWS["ts"].to_pylist()
+    begin, end = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, tzinfo=UTC)
+    columns: dict[str, list[Any]] = {name: [] for name in RELATION_COLUMNS}
+    valid_from: list[datetime] = []
+    valid_to: list[datetime] = []
+    for number in range(24):
+        columns["host"].append(rng.choice(["a", "b", "d'", "é", None, "missing"]))
+        columns["site"].append(rng.choice(["x", "y", None]))
+        columns["level"].append(rng.choice([None, 0, 2, 5, 7]))
+        columns["rate"].append(rng.choice([None, math.nan, -0.0, 3.0, 9.5, math.inf]))
+        columns["since"].append(rng.choice([None, *times[:3]]))
+        columns["day"].append(None)
+        bounds = sorted(rng.choices(times, k=2))
+        if number % 3 == 0:
+            bounds[0] = begin
+        if number % 4 == 0:
+            bounds[1] = end
+        if number % 7 == 0:
+            bounds[1] = bounds[0]
+        valid_from.append(bounds[0])
+        valid_to.append(bounds[1])
+    types = {name: ARROW_TYPES[RELATION_COLUMNS[name]] for name in RELATION_COLUMNS}
+    arrays = {name: pa.array(values, types[name]) for name, values in columns.items()}
+    arrays["_valid_from"] = pa.array(valid_from, ARROW_TYPES["timestamp"])
+    arrays["_valid_to"] = pa.array(valid_to, ARROW_TYPES["timestamp"])
+    return pa.table(arrays)
+
+
+RELATION = _relation()
+
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
@@ -82,11 +129,10 @@ def session(spark: SparkSession) -> SparkSession:
     made.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     for name in ("s", input_view("s")):
         made.createDataFrame(ROWS).createOrReplaceTempView(name)
-    for name in ("r", "relation_r"):
-        made.sql(
-            "SELECT 'a' AS host, 'x' AS site, timestamp'1900-01-01' AS _valid_from, "
-            "timestamp'2999-01-01' AS _valid_to"
-        ).createOrReplaceTempView(name)
+    made.createDataFrame(
+        RELATION.drop_columns(["_valid_from", "_valid_to"])
+    ).createOrReplaceTempView("r")
+    made.createDataFrame(RELATION).createOrReplaceTempView(relation_view("r"))
     for name, text in DERIVED.items():
         made.sql(text).createOrReplaceTempView(name)
     return made
@@ -107,7 +153,7 @@ Finds = dict[int, list[tuple[int, dict[str, Any]]]]
 
 def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     """Spark on each rule as it stands."""
-    sharing = RuleBatcher({"s": COLUMNS})
+    sharing = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
     parts = [
         part
         for i, rule in enumerate(rules)
@@ -118,7 +164,7 @@ def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
 
 def by_spark(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     """Spark on shared queries."""
-    sharing = RuleBatcher({"s": COLUMNS})
+    sharing = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
     shares = sharing.batch(rules)
     for group in shares.batches:
         session.createDataFrame(group.constants).createOrReplaceTempView(group.constants_table)
@@ -127,8 +173,12 @@ def by_spark(session: SparkSession, rules: list[ActiveRule]) -> Finds:
 
 def here(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
     """This process; and which rules it served."""
-    shares, found, served = RuleBatcher({"s": COLUMNS}).batch(rules), {}, set()
-    for group, finds in LocalEvaluator().evaluate(shares.batches, {"s": ROWS}):
+    shares, found, served = (
+        RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules),
+        {},
+        set(),
+    )
+    for group, finds in _local().evaluate(shares.batches, {"s": ROWS}):
         served |= set(group.rule_indexes)
         for place, one in finds:
             found.setdefault(place, []).append((one.ts, dict(one.attributes)))
@@ -137,13 +187,23 @@ def here(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
 
 def by_panes(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
     """This process, windows that slide merged of panes; and which rules it served so."""
-    shares, found, served = RuleBatcher({"s": COLUMNS}).batch(rules), {}, set()
+    shares, found, served = (
+        RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules),
+        {},
+        set(),
+    )
     whole = RuleSlice(tuple(rules), None, END, None, END)
-    for group, finds in PaneCache(LocalEvaluator(), Halves()).evaluate(whole, shares):
+    for group, finds in PaneCache(_local(), Halves()).evaluate(whole, shares):
         served |= set(group.rule_indexes)
         for place, one in finds:
             found.setdefault(place, []).append((one.ts, dict(one.attributes)))
     return found, served
+
+
+def _local() -> LocalEvaluator:
+    local = LocalEvaluator()
+    local.set_relation("r", RELATION)
+    return local
 
 
 class Halves:
@@ -292,6 +352,76 @@ def windows(draw: st.DrawFn) -> str:
     )
 
 
+JOIN_CONDITIONS = st.one_of(
+    st.sampled_from(
+        [
+            "x.host = y.host",
+            "x.n = y.level",
+            "x.i <= y.level AND x.host = y.host",
+            "x.v = y.rate",
+            "x.host = y.host AND x.v > y.rate",
+            "x.host <> y.host AND y.level IS NOT NULL",
+            "x.ts > y.since",
+        ]
+    ),
+    st.builds("x.host = y.host AND y.level > {}".format, SMALL),
+    st.builds("x.host = y.host AND (x.n > {} OR y.site = 'x')".format, SMALL),
+)
+RELATION_OUTPUTS = st.sampled_from(
+    [
+        "y.site",
+        "y.level",
+        "y.rate",
+        "y.level + x.n",
+        "y.site IS NULL",
+        "y.since",
+        "site",
+        "rate * 2",
+    ]
+)
+STREAM_OUTPUTS = st.sampled_from(["x.host", "x.v", "x.n * 2", "v", "x.ok", "x.ts"])
+JOIN_FILTERS = st.one_of(
+    st.builds("x.n > {}".format, SMALL),
+    st.builds("x.v > {}".format, FRACTION),
+    st.builds("x.host = {}".format, TEXT),
+)
+JOINED_STREAMS = st.sampled_from(
+    ["s AS x", "(SELECT ts, host, v, n, i, ok FROM s WHERE n > 2) AS x"]
+)
+
+
+@st.composite
+def joins(draw: st.DrawFn) -> str:
+    """A rule that joins rows with a relation as of their time."""
+    stream, condition = draw(JOINED_STREAMS), draw(JOIN_CONDITIONS)
+    kind = draw(
+        st.sampled_from(["JOIN", "LEFT JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN", "first", ","])
+    )
+    where = draw(st.lists(JOIN_FILTERS, max_size=1))
+    if kind == "first":
+        source = f"r AS y JOIN {stream} ON {condition}"
+    elif kind == ",":
+        source = f"{stream}, r AS y"
+        where.append(condition)
+    else:
+        source = f"{stream} {kind} r AS y ON {condition}"
+    outputs = draw(st.lists(STREAM_OUTPUTS, max_size=2))
+    if kind not in ("LEFT SEMI JOIN", "LEFT ANTI JOIN"):
+        outputs += draw(st.lists(RELATION_OUTPUTS, max_size=2))
+        where += draw(st.lists(st.builds("y.level > {}".format, SMALL), max_size=1))
+    listed = [f"{one} AS o{number}" for number, one in enumerate(outputs)]
+    tail = f" WHERE {' AND '.join(where)}" if where else ""
+    if not draw(st.booleans()):
+        return f"SELECT {', '.join(['x.ts', *listed])} FROM {source}{tail}"
+    key = "x.host"
+    if kind not in ("LEFT SEMI JOIN", "LEFT ANTI JOIN"):
+        key = draw(st.sampled_from(["x.host", "y.site", "y.level"]))
+    return (
+        f"SELECT window.end AS ts, {key} AS k, count(*) AS c, avg(x.n) AS a FROM {source}{tail} "
+        f"GROUP BY {key}, window(x.ts, {draw(WINDOWS)}) HAVING count(*) > {draw(SMALL)}"
+    )
+
+
 EXAMPLES = [
     [
         f"SELECT host, ts, v * {k} AS w FROM s WHERE v > {k}.5 AND n % 10 <> {k}"
@@ -343,6 +473,53 @@ def test_common_rules_are_evaluated_by_duckdb_like_by_spark(session: SparkSessio
     )[1] == {0, 1, 2}
 
 
+JOIN_EXAMPLES = [
+    *[
+        f"SELECT x.host, x.ts, x.v, y.site FROM s x JOIN r y ON x.host = y.host WHERE x.v > {k}"
+        for k in (1, 2)
+    ],
+    "SELECT host, ts, site FROM s JOIN r USING (host)",
+    "SELECT s.*, r.site FROM (SELECT ts, host, n FROM s) AS s LEFT JOIN r ON r.host = s.host",
+    "SELECT x.ts, y.site, z.level FROM s x JOIN r y ON x.host = y.host "
+    "LEFT JOIN r z ON y.site = z.site AND z.level > 1",
+    "SELECT x.ts, x.host, x.v, y.site FROM load x JOIN r y ON x.host = y.host WHERE x.n > 2",
+    "SELECT ts, host FROM (SELECT x.ts, x.host, y.level FROM s x JOIN r y ON x.host = y.host) AS z "
+    "WHERE level > 1",
+    "SELECT window.end AS ts, site, count(*) AS c FROM "
+    "(SELECT x.ts, y.site FROM s x JOIN r y ON x.host = y.host) AS z "
+    "GROUP BY site, window(ts, '3 minutes', '1 minute')",
+    "SELECT x.ts, x.c, y.site FROM (SELECT window.end AS ts, host, count(*) AS c FROM s "
+    "GROUP BY host, window(ts, '3 minutes', '1 minute')) AS x JOIN r AS y ON x.host = y.host",
+]
+
+
+def test_rows_are_joined_with_relations_as_of_their_time(session: SparkSession) -> None:
+    rules = [running(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)]
+    expected = as_written(session, rules)
+    assert set(expected) == set(range(len(rules))), "each rule has events"
+    assert _agree(session, JOIN_EXAMPLES) == set(range(len(rules)))
+    batches = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules).batches
+    assert batches[0].rule_indexes == (0, 1)
+
+
+def test_panes_do_not_outlive_the_relation_that_they_were_joined_with(
+    session: SparkSession,
+) -> None:
+    """Windows over a join are computed from rows; windows that are joined may come from panes."""
+    rules = [running(session, f"R{number}", text) for number, text in enumerate(JOIN_EXAMPLES)]
+    assert by_panes(rules)[1] == {8}
+
+
+@settings(
+    max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+)
+@given(st.lists(joins(), min_size=4, max_size=8))
+def test_all_engines_agree_on_a_join_with_a_relation(
+    session: SparkSession, texts: list[str]
+) -> None:
+    assert _agree(session, texts) == set(range(len(texts)))
+
+
 @settings(
     max_examples=4, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
 )
@@ -362,7 +539,7 @@ PROGRESS = Progress("sets of rules", 10)
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
 )
-@given(st.lists(st.one_of(filters(), windows()), min_size=4, max_size=8))
+@given(st.lists(st.one_of(filters(), windows(), joins()), min_size=4, max_size=8))
 def test_all_engines_agree_on_many_rules(session: SparkSession, texts: list[str]) -> None:
     _agree(session, texts)
     PROGRESS.step()
@@ -373,7 +550,7 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
     text = "SELECT host, ts, v FROM s WHERE host = '{}' AND v > {}"
     rules = [running(session, f"R{k}", text.format("abc"[k % 3], k / 7)) for k in range(50)]
     rules.append(running(session, "Other", "SELECT host, ts, v FROM s WHERE host = 'a' AND v >= 3"))
-    shares = RuleBatcher({"s": COLUMNS}).batch(rules)
+    shares = RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS}).batch(rules)
     assert [len(group.rule_indexes) for group in shares.batches] == [50, 1]
     assert shares.unbatched == ()
 
@@ -389,14 +566,21 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
         "SELECT host, ts, n FROM s WHERE n > 2.5",
         "SELECT host, ts, 1.5 AS d FROM s",
         "SELECT host, ts FROM s WHERE host = 'a\\\\b'",
-        "SELECT s.host, s.ts FROM s JOIN r ON s.host = r.host",
+        "SELECT s.host, s.ts, r.day FROM s JOIN r ON s.host = r.host",
+        "SELECT s.ts, r.site FROM s JOIN r ON upper(s.host) = r.host",
+        "SELECT s.ts, t.n FROM s JOIN s AS t ON s.host = t.host AND s.ts = t.ts",
         "SELECT window.end AS ts, stddev(v) AS d FROM s GROUP BY window(ts, '1 minute')",
         "SELECT DISTINCT host, ts FROM s",
         "SELECT host, ts FROM s WHERE ts > '2026-01-01'",
     ],
 )
 def test_unsupported_rule_is_evaluated_by_spark(session: SparkSession, text: str) -> None:
-    assert RuleBatcher({"s": COLUMNS}).batch([running(session, "R", text)]).batches == ()
+    assert (
+        RuleBatcher({"s": COLUMNS}, {"r": RELATION_COLUMNS})
+        .batch([running(session, "R", text)])
+        .batches
+        == ()
+    )
 
 
 def test_rule_that_fails_in_duckdb_is_evaluated_by_spark(session: SparkSession) -> None:

@@ -1,8 +1,9 @@
 """Event queries in a subset of SQL that means the same in Spark and in DuckDB.
 
 A query of this subset is one SELECT over one stream, or over another such SELECT, that filters and
-projects, or groups by windows and columns. It uses plain types, comparisons, AND, OR, NOT, IN,
-BETWEEN, IS NULL, + - * / %, and the common aggregates. The query is rewritten with every name
+projects, or groups by windows and columns. It may join relations, as of the time of the row. It
+uses plain types, comparisons, AND, OR, NOT, IN, BETWEEN, IS NULL, + - * / %, and the common
+aggregates. The query is rewritten with every name
 qualified and every type explicit. The constants of its outermost SELECT move to a table, so that
 queries which differ only in constants have one text. Sliding windows are also written in two steps:
 rows into panes, panes into windows. `tests/contract/test_live_engines.py` compares both engines
@@ -33,16 +34,17 @@ def to_plain(
     tables: Mapping[str, Mapping[str, str]],
     output_types: Mapping[str, str],
     dialect: SqlDialect,
+    relations: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PlainQuery:
     """Write a query in an engine's dialect. Raises `NotPlain`.
 
-    `tables`: the types of the physical tables' columns. `output_types`: the types of the query's
-    attributes (all outputs but `ts`) as Spark determined them; if an attribute would have another
-    type here, the query is not plain.
+    `tables`: the types of the columns of the streams' physical tables; `relations`: of those of the
+    relations. `output_types`: the types of the query's attributes (all outputs but `ts`) as Spark
+    determined them; if an attribute would have another type here, the query is not plain.
     """
     if not isinstance(query, exp.Select):
         raise NotPlain("it is not one SELECT")
-    writer = SelectWriter(dialect, tables, parameterized=True)
+    writer = SelectWriter(dialect, tables, relations or {}, parameterized=True)
     rendered = writer.write(query)
     outputs = _check_outputs(rendered, output_types)
     columns = [f"{outputs['ts'].sql} AS ts"]

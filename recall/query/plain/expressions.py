@@ -39,19 +39,19 @@ _MAX_QUOTED_SQL_LENGTH = 80  # characters of a query in a message
 
 
 class ExpressionWriter:
-    """Writes the expressions of one SELECT over a table with typed columns.
+    """Writes the expressions of one SELECT over tables with typed columns.
 
-    `constants`: the types and values found so far. If `parameterized`, they are written as columns
-    of the table of constants, which is named `constants_alias`. All methods raise `NotPlain`.
+    `tables`: the columns of each table by its alias as written, in the order of FROM.
+    `shared_columns`: names of columns that USING makes one, in lower case. `constants`: the types
+    and values found so far. If `parameterized`, they are written as columns of the table of
+    constants, which is named `constants_alias`. All methods raise `NotPlain`.
     """
 
-    def __init__(
-        self, dialect: SqlDialect, alias: str, columns: ColumnTypes, parameterized: bool
-    ) -> None:
+    def __init__(self, dialect: SqlDialect, parameterized: bool) -> None:
         self._dialect = dialect
         self._parameterized = parameterized
-        self.alias = alias
-        self.columns = columns
+        self.tables: dict[str, ColumnTypes] = {}
+        self.shared_columns: set[str] = set()
         self.constants: list[tuple[PlainType, Any]] = []
         self.constants_alias = "_c"
         self._group_values: dict[str, TypedExpression] | None = None
@@ -101,18 +101,28 @@ class ExpressionWriter:
             raise NotPlain("a condition that is not boolean")
         return value.sql
 
-    def resolve_column(self, name: str) -> TypedExpression:
-        """A column of the table."""
-        column_type = self.columns.get(name.lower())
-        if column_type is None:
+    def resolve_column(self, name: str, table: str = "") -> TypedExpression:
+        """A column of a table by its alias; without alias, of the only table that has it."""
+        column = name.lower()
+        aliases = self.matching_aliases(table)
+        if not aliases:
+            raise NotPlain("a column of another table")
+        owners = [alias for alias in aliases if column in self.tables[alias]]
+        if not owners:
             raise NotPlain(f"column {name} is of another type")
-        sql = f"{self._dialect.quote(self.alias)}.{self._dialect.quote(name.lower())}"
-        return TypedExpression(sql, column_type)
+        if len(owners) > 1 and column not in self.shared_columns:
+            raise NotPlain(f"column {name} is ambiguous")
+        sql = f"{self._dialect.quote(owners[0])}.{self._dialect.quote(column)}"
+        return TypedExpression(sql, self.tables[owners[0]][column])
+
+    def matching_aliases(self, table: str) -> list[str]:
+        """The aliases that a qualifier names, in any case; all without qualifier."""
+        return [alias for alias in self.tables if table.lower() in ("", alias.lower())]
 
     def _write_column(self, node: exp.Column) -> TypedExpression:
-        if node.db or (node.table and node.table.lower() != self.alias.lower()):
+        if node.db:
             raise NotPlain("a column of another table")
-        return self.resolve_column(node.name)
+        return self.resolve_column(node.name, node.table)
 
     def _write_in_group(
         self, node: exp.Expr, group_values: dict[str, TypedExpression]
@@ -122,7 +132,7 @@ class ExpressionWriter:
             return group_values[normalized_text(node)]
         if not isinstance(node, exp.Column):
             return None
-        if node.table.lower() == "window" and self.alias.lower() != "window":
+        if node.table.lower() == "window" and not self.matching_aliases("window"):
             return self._write_window_bound(node.name.lower())
         key = group_values.get(self._write_column(node).sql)
         if key is None:

@@ -107,7 +107,8 @@ class PlainQuery:
 
     `text`: three parts. Between the first two belongs the source, between the last two the table of
     constants, which has the columns `rule` and `p<n>` for each constant. The result has the columns
-    `rule`, `ts` and `c<n>` for the attributes `output_names`.
+    `rule`, `ts` and `c<n>` for the attributes `output_names`. Relations are part of the text, under
+    their physical names.
     """
 
     text: tuple[str, str, str]

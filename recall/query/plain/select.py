@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from recall.errors import NotPlain
 from recall.query.parsing import Unsupported
-from recall.query.parts import clauses_of
+from recall.query.parts import clauses_of, joins_of
 from recall.query.plain.expressions import AGGREGATES, ExpressionWriter, normalized_text
 from recall.query.plain.model import (
     PLAIN_TYPES,
@@ -25,7 +25,20 @@ from recall.query.windows import is_window, parse_window, window_arguments
 # Outputs by name, in the order of the SELECT list.
 Outputs = list[tuple[str, TypedExpression]]
 
-_SUPPORTED_CLAUSES = {"expressions", "from_", "where", "group", "having"}
+_SUPPORTED_CLAUSES = {"expressions", "from_", "joins", "where", "group", "having"}
+# By side and kind as parsed. Both engines read these keywords alike.
+_JOIN_KEYWORDS = {
+    ("", ""): "JOIN",
+    ("", "INNER"): "JOIN",
+    ("", "CROSS"): "JOIN",
+    ("LEFT", ""): "LEFT JOIN",
+    ("LEFT", "OUTER"): "LEFT JOIN",
+    ("LEFT", "SEMI"): "SEMI JOIN",
+    ("", "SEMI"): "SEMI JOIN",
+    ("LEFT", "ANTI"): "ANTI JOIN",
+    ("", "ANTI"): "ANTI JOIN",
+}
+_FILTERING_JOINS = ("SEMI JOIN", "ANTI JOIN")  # the relation's columns are visible in ON only
 
 
 @dataclass(frozen=True)
@@ -37,6 +50,7 @@ class PlainSource:
     streams: frozenset[str]
     is_query: bool = False
     has_windows: bool = False
+    has_relations: bool = False
     paned_query: PanedQuery | None = None
 
 
@@ -52,19 +66,27 @@ class RenderedSelect:
     text_parts: tuple[str, str, str]
     source: PlainSource
     has_windows: bool
+    has_relations: bool
     paned_query: PanedQuery | None
 
 
 class SelectWriter:
-    """Writes one SELECT. `parameterized`: its constants are columns of a table."""
+    """Writes one SELECT over a stream. `parameterized`: its constants are columns of a table."""
 
     def __init__(
-        self, dialect: SqlDialect, tables: Mapping[str, Mapping[str, str]], parameterized: bool
+        self,
+        dialect: SqlDialect,
+        tables: Mapping[str, Mapping[str, str]],
+        relations: Mapping[str, Mapping[str, str]],
+        parameterized: bool,
     ) -> None:
         self._dialect = dialect
         self._tables = tables
+        self._relations = relations
         self._parameterized = parameterized
-        self._expressions = ExpressionWriter(dialect, "", {}, parameterized)
+        self._expressions = ExpressionWriter(dialect, parameterized)
+        self._source_alias = ""
+        self._joins = ""
         self.rule_column = "_c.rule"
 
     @property
@@ -75,11 +97,16 @@ class SelectWriter:
     def write(self, select: exp.Select) -> RenderedSelect:
         """Write the SELECT. Raises `NotPlain`."""
         if clauses_of(select) - _SUPPORTED_CLAUSES:
-            raise NotPlain("it has other clauses than SELECT, FROM, WHERE, GROUP BY and HAVING")
+            raise NotPlain(
+                "it has other clauses than SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING"
+            )
+        if self._is_relation(select.args["from_"].this):
+            select = self._put_stream_first(select)
         table = select.args["from_"].this
         source = self._write_source(table)
-        self._expressions.alias = table.alias_or_name
-        self._expressions.columns = source.columns
+        self._source_alias = table.alias_or_name
+        self._expressions.tables[self._source_alias] = source.columns
+        self._joins = "".join(map(self._write_join, joins_of(select)))
         if select.args.get("group") is not None:
             return self._write_aggregation(select, source)
         if select.args.get("having") is not None:
@@ -92,15 +119,85 @@ class SelectWriter:
         if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
             return self._write_subquery(table.this)
         if isinstance(table, exp.Table) and table.name in self._tables:
-            columns: dict[str, PlainType] = {}
-            for name, column_type in self._tables[table.name].items():
-                if column_type in PLAIN_TYPES:
-                    columns[name.lower()] = column_type  # type: ignore[assignment]
+            columns = _plain_columns(self._tables[table.name])
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
         raise NotPlain("it reads something else than one stream")
 
+    def _is_relation(self, table: exp.Expr) -> bool:
+        return isinstance(table, exp.Table) and table.name in self._relations
+
+    def _put_stream_first(self, select: exp.Select) -> exp.Select:
+        """A SELECT whose FROM is a relation, with FROM of the stream that is joined to it."""
+        select = select.copy()
+        relations = [select.args["from_"].this]
+        streams: list[exp.Expr] = []
+        conditions: list[exp.Expr] = []
+        for join in joins_of(select):
+            is_inner = _JOIN_KEYWORDS.get((join.side, join.kind)) == "JOIN"
+            if not is_inner or clauses_of(join) - {"this", "side", "kind", "on"}:
+                raise NotPlain("a relation in FROM with another join than an inner one with ON")
+            condition = join.args.get("on")
+            if condition is not None:
+                conditions.append(condition)
+            if self._is_relation(join.this):
+                relations.append(join.this)
+            else:
+                streams.append(join.this)
+        if len(streams) != 1:
+            raise NotPlain("it reads something else than one stream")
+        select.set("from_", exp.From(this=streams[0]))
+        select.set("joins", [exp.Join(this=relation, kind="CROSS") for relation in relations])
+        if conditions:
+            select.where(*conditions, copy=False)
+        return select
+
+    def _write_join(self, join: exp.Join) -> str:
+        """A join of a relation; its columns are visible from now on."""
+        keyword = _JOIN_KEYWORDS.get((join.side, join.kind))
+        if keyword is None or clauses_of(join) - {"this", "side", "kind", "on", "using"}:
+            raise NotPlain("it has another join than INNER, CROSS, LEFT, SEMI and ANTI")
+        if not self._is_relation(join.this):
+            raise NotPlain("it joins streams")
+        expressions = self._expressions
+        alias = join.this.alias_or_name
+        if expressions.matching_aliases(alias):
+            raise NotPlain("tables with the same name")
+        earlier_aliases = list(expressions.tables)
+        expressions.tables[alias] = _plain_columns(self._relations[join.this.name])
+        relation = f"{self._dialect.quote(join.this.name)} AS {self._dialect.quote(alias)}"
+        conditions: list[str] = []
+        for name in join.args.get("using") or ():
+            conditions.append(self._write_using(name.name, earlier_aliases, alias))
+        on = join.args.get("on")
+        if on is not None:
+            conditions.append(expressions.write_condition(on))
+        if keyword in _FILTERING_JOINS:
+            del expressions.tables[alias]
+        if conditions:
+            return f" {keyword} {relation} ON {' AND '.join(conditions)}"
+        if keyword != "JOIN":
+            raise NotPlain("an outer join without a condition")
+        return f" CROSS JOIN {relation}"
+
+    def _write_using(self, name: str, earlier_aliases: Sequence[str], alias: str) -> str:
+        """The condition of USING for one column, which is one column from now on."""
+        expressions = self._expressions
+        column = name.lower()
+        owners = [owner for owner in earlier_aliases if column in expressions.tables[owner]]
+        if not owners:
+            raise NotPlain(f"column {name} is of another type")
+        if len(owners) > 1 and column not in expressions.shared_columns:
+            raise NotPlain(f"column {name} is ambiguous")
+        equality = exp.EQ(
+            this=exp.column(name, table=owners[0]), expression=exp.column(name, table=alias)
+        )
+        condition = expressions.write_condition(equality)
+        expressions.shared_columns.add(column)
+        return condition
+
     def _write_subquery(self, select: exp.Select) -> PlainSource:
-        rendered = SelectWriter(self._dialect, self._tables, parameterized=False).write(select)
+        writer = SelectWriter(self._dialect, self._tables, self._relations, parameterized=False)
+        rendered = writer.write(select)
         types: dict[str, PlainType] = {}
         columns = []
         for name, value in rendered.outputs:
@@ -120,6 +217,7 @@ class SelectWriter:
             streams=source.streams,
             is_query=True,
             has_windows=rendered.has_windows,
+            has_relations=rendered.has_relations,
             paned_query=paned_query,
         )
 
@@ -128,8 +226,8 @@ class SelectWriter:
     def _write_filter(self, select: exp.Select, source: PlainSource) -> RenderedSelect:
         where = self._write_where(select.args.get("where"))
         outputs = self._write_outputs(select)
-        before_constants, after_constants = self._join_constants(where)
-        alias = self._dialect.quote(self._expressions.alias)
+        before_constants, after_constants = self._join_constants(f"{self._joins}{where}")
+        alias = self._dialect.quote(self._source_alias)
         from_ = f" AS {alias}{before_constants}"
         paned_query = source.paned_query
         if paned_query is not None:
@@ -138,7 +236,14 @@ class SelectWriter:
                 merge = ("".join(merge),)
             paned_query = replace(paned_query, merge=merge)
         text_parts = (" FROM ", from_, after_constants)
-        return RenderedSelect(outputs, text_parts, source, source.has_windows, paned_query)
+        return RenderedSelect(
+            outputs=outputs,
+            text_parts=text_parts,
+            source=source,
+            has_windows=source.has_windows,
+            has_relations=source.has_relations or bool(self._joins),
+            paned_query=paned_query,
+        )
 
     def _write_where(self, clause: exp.Expr | None) -> str:
         """WHERE with the condition of a WHERE or HAVING clause."""
@@ -151,10 +256,12 @@ class SelectWriter:
         outputs: Outputs = []
         for node in select.expressions:
             if isinstance(node, exp.Star):
-                if expressions.is_grouped or any(node.args.values()):
-                    raise NotPlain("* with groups or exceptions")
-                for name in expressions.columns:
-                    outputs.append((name, expressions.resolve_column(name)))
+                if expressions.is_grouped or self._joins or any(node.args.values()):
+                    raise NotPlain("* with groups, joins or exceptions")
+                outputs += self._all_columns(self._source_alias)
+                continue
+            if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
+                outputs += self._write_qualified_star(node)
                 continue
             value = expressions.write(node.unalias())
             if value.literal is not None:
@@ -163,6 +270,19 @@ class SelectWriter:
                 value = TypedExpression(expressions.cast_to(value, value.type), value.type)
             outputs.append((node.alias_or_name, value))
         return outputs
+
+    def _write_qualified_star(self, node: exp.Column) -> Outputs:
+        """The columns of the stream for `alias.*`. A relation has hidden columns."""
+        is_source = node.table.lower() == self._source_alias.lower() and not node.db
+        if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
+            raise NotPlain("* of a relation, with groups or exceptions")
+        return self._all_columns(self._source_alias)
+
+    def _all_columns(self, alias: str) -> Outputs:
+        expressions = self._expressions
+        return [
+            (name, expressions.resolve_column(name, alias)) for name in expressions.tables[alias]
+        ]
 
     def _join_constants(self, text: str) -> tuple[str, str]:
         """A text with the table of constants joined before it, if there is one.
@@ -179,6 +299,7 @@ class SelectWriter:
         group = select.args["group"]
         having_clause = select.args.get("having")
         time, window = self._parse_window(group)
+        has_relations = source.has_relations or bool(self._joins)
         where = self._write_where(select.args.get("where"))
         keys = self._write_keys(group)
         aggregate_nodes: list[exp.Expr] = []
@@ -200,11 +321,12 @@ class SelectWriter:
                 constant_columns.append(f"p{number}")
         groups = WindowGroups(
             dialect=self._dialect,
-            alias=self._dialect.quote(self._expressions.alias),
+            alias=self._dialect.quote(self._source_alias),
             time=self._dialect.quote(time),
             window=window,
             keys=[key.sql for key in keys],
             aggregates=aggregates,
+            joins=self._joins,
             where=where,
             constant_columns=constant_columns,
         )
@@ -218,12 +340,18 @@ class SelectWriter:
             after_constants = suffix[1]
         text_parts = (f" FROM ({before_source}", before_constants, after_constants)
         paned_query = None
-        if not source.has_windows:
+        # Panes outlive the versions of a relation that they were computed with.
+        if not source.has_windows and not has_relations:
             paned_query = write_panes(
                 groups, min(source.streams), source.sql, suffix, self._parameterized
             )
         return RenderedSelect(
-            outputs, text_parts, source, has_windows=True, paned_query=paned_query
+            outputs=outputs,
+            text_parts=text_parts,
+            source=source,
+            has_windows=True,
+            has_relations=has_relations,
+            paned_query=paned_query,
         )
 
     def _parse_window(self, group: exp.Expr) -> tuple[str, Window]:
@@ -240,6 +368,12 @@ class SelectWriter:
             raise NotPlain("an unsupported window") from error
         if self._expressions.write(time).type != "timestamp":
             raise NotPlain("a window over something else than a timestamp")
+        source_columns = self._expressions.tables[self._source_alias]
+        is_in_source = isinstance(time, exp.Column) and (
+            time.table.lower() in ("", self._source_alias.lower())
+        )
+        if not is_in_source or time.name.lower() not in source_columns:
+            raise NotPlain("a window over something else than a column of the stream")
         return time.name.lower(), window
 
     def _write_keys(self, group: exp.Expr) -> list[TypedExpression]:
@@ -269,3 +403,12 @@ class SelectWriter:
             text = normalized_text(aggregate_nodes[number])
             values[text] = TypedExpression(f"_g.a{number}", aggregate.expression.type)
         self._expressions.enter_groups(values, window)
+
+
+def _plain_columns(types: Mapping[str, str]) -> ColumnTypes:
+    """The columns of plain types, by name in lower case."""
+    columns: dict[str, PlainType] = {}
+    for name, column_type in types.items():
+        if column_type in PLAIN_TYPES:
+            columns[name.lower()] = column_type  # type: ignore[assignment]
+    return columns

@@ -18,8 +18,9 @@ class WindowGroups:
     """Rows of a source grouped by windows and keys.
 
     The groups have columns `_w` for the start of the window, `k<n>` for `keys` and `a<n>` for
-    `aggregates`. `alias` and `time`: of the source, quoted. `constant_columns`: the columns of the
-    table of constants that each group carries, if constants are needed before grouping.
+    `aggregates`. `alias` and `time`: of the source, quoted. `joins`: of relations, after the source
+    and the table of constants. `constant_columns`: the columns of the table of constants that each
+    group carries, if constants are needed before grouping.
     """
 
     dialect: SqlDialect
@@ -28,6 +29,7 @@ class WindowGroups:
     window: Window
     keys: Sequence[str]
     aggregates: Sequence[PlainAggregate]
+    joins: str
     where: str
     constant_columns: Sequence[str]
 
@@ -75,7 +77,7 @@ class WindowGroups:
         select_list = ", ".join([*constants, f"{window_key} AS _w", *keys, *values])
         group_by = ", ".join([*constants, window_key, *self.keys])
         head = f"SELECT {select_list} FROM {before_source}"
-        tail = f"{self.where} GROUP BY {group_by}"
+        tail = f"{self.joins}{self.where} GROUP BY {group_by}"
         if not constants:
             return head, after_source, tail
         return head, f"{after_source} CROSS JOIN ", f" AS _c{tail}"

@@ -65,7 +65,14 @@ def _evaluator(guard: FakeGuard, allow_local: bool) -> RuleEvaluator:
     rows.read_range.return_value = make_rows(1.0, 2.0, 3.0)
     rows.estimate_count.return_value = 3
     any_guard: Any = guard
-    return RuleEvaluator(spark, rows, any_guard, {"s": COLUMNS}, allow_local)
+    return RuleEvaluator(
+        spark=spark,
+        rows=rows,
+        guard=any_guard,
+        columns={"s": COLUMNS},
+        relations={},
+        allow_local=allow_local,
+    )
 
 
 def _upper(name: str) -> ActiveRule:

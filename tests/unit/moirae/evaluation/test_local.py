@@ -1,11 +1,22 @@
 """Plain rules over rows in memory, by DuckDB."""
 
 import math
+from datetime import timedelta
+from typing import Any
 
+import pyarrow as pa
+
+from archiver.delta.schema import ARROW_TYPES
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
+from moirae.evaluation.plan import ActiveRule
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
+from recall.query.shape import Tables, infer_shape
 from tests.unit.moirae.evaluation.builders import (
     COLUMNS,
+    START,
     START_MICROS,
     make_filter,
     make_rows,
@@ -42,6 +53,32 @@ def test_rule_without_attributes_has_event_rows() -> None:
     batches = RuleBatcher({"s": COLUMNS}).batch([rule]).batches
     ((_, event_rows),) = LocalEvaluator().evaluate(batches, {"s": make_rows(1.0, 2.0, 3.0)})
     assert [dict(row.attributes) for _, row in event_rows] == [{}, {}]
+
+
+def test_row_is_joined_with_the_version_of_a_relation_at_its_time() -> None:
+    expr = "SELECT s.ts, h.site FROM s JOIN hosts h ON s.host = h.host"
+    tables = Tables({"s": "ts"}, frozenset({"hosts"}))
+    definition = Definition(Rule("g", AlertSpec(alert="A", expr=expr)), {"site": "string"}, (), ())
+    rule = ActiveRule(definition, tables, infer_shape(expr, tables))
+    columns = {"host": "string", "site": "string"}
+    batches = RuleBatcher({"s": COLUMNS}, {"hosts": columns}).batch([rule]).batches
+    local = LocalEvaluator()
+
+    def sites(*sites: str) -> list[Any]:
+        """The joined sites if the host moves to each of some sites, second by second."""
+        times = [START + timedelta(seconds=number) for number in range(len(sites) + 1)]
+        versions = {
+            "host": ["a"] * len(sites),
+            "site": list(sites),
+            "_valid_from": pa.array(times[:-1], ARROW_TYPES["timestamp"]),
+            "_valid_to": pa.array(times[1:], ARROW_TYPES["timestamp"]),
+        }
+        local.set_relation("hosts", pa.table(versions))
+        ((_, event_rows),) = local.evaluate(batches, {"s": make_rows(1.0, 2.0, 3.0)})
+        return sorted((row.ts - START_MICROS, row.attributes["site"]) for _, row in event_rows)
+
+    assert sites("x", "y") == [(0, "x"), (SECOND, "y")]
+    assert sites("x", "z", "y") == [(0, "x"), (SECOND, "z"), (2 * SECOND, "y")]
 
 
 def test_batch_that_fails_is_left_out() -> None:

@@ -16,8 +16,11 @@ TABLES = {
 }
 
 
+RELATIONS = {"hosts": {"host": "string", "site": "string", "day": "date"}}
+
+
 def write(sql: str, **output_types: str) -> PlainQuery:
-    return to_plain(parse(sql), TABLES, output_types, DuckDBDialect())
+    return to_plain(parse(sql), TABLES, output_types, DuckDBDialect(), RELATIONS)
 
 
 def test_queries_that_differ_in_constants_are_equal() -> None:
@@ -50,6 +53,29 @@ def test_sliding_windows_are_cut_into_panes() -> None:
     assert 'sum("cpu"."cpu") AS a0_0, count("cpu"."cpu") AS a0_1' in query.paned_query.partial[0]
 
 
+def test_relation_is_joined_after_the_table_of_constants() -> None:
+    query = write(
+        "SELECT c.ts, h.site FROM cpu c LEFT JOIN hosts h ON c.host = h.host AND h.site <> 'x'",
+        site="string",
+    )
+    assert query.streams == {"cpu"}
+    assert query.sql("constants") == (
+        'SELECT _c.rule AS rule, "c"."ts" AS ts, "h"."site" AS c0  FROM "cpu" AS "c" '
+        'CROSS JOIN constants AS _c LEFT JOIN "hosts" AS "h" ON '
+        '(("c"."host" = "h"."host") AND ("h"."site" <> _c.p0))'
+    )
+
+
+def test_windows_over_a_join_have_no_panes() -> None:
+    query = write(
+        "SELECT window.end AS ts, site, count(*) AS n FROM cpu JOIN hosts USING (host) "
+        "GROUP BY site, window(ts, '10 minutes', '4 minutes')",
+        site="string",
+        n="bigint",
+    )
+    assert query.paned_query is None
+
+
 def test_spark_keeps_no_panes() -> None:
     sql = "SELECT max(ts) AS ts FROM cpu GROUP BY window(ts, '10 minutes', '4 minutes')"
     assert to_plain(parse(sql), TABLES, {}, SparkDialect()).paned_query is None
@@ -61,6 +87,18 @@ def test_spark_keeps_no_panes() -> None:
         ("SELECT host, ts FROM cpu WHERE host LIKE 'a%'", "left to Spark"),
         ("SELECT host, ts FROM cpu ORDER BY ts", "other clauses"),
         ("SELECT host, ts FROM ping", "something else than one stream"),
+        ("SELECT a.host, a.ts FROM cpu a JOIN cpu b ON a.ts = b.ts", "joins streams"),
+        ("SELECT c.host, c.ts FROM cpu c RIGHT JOIN hosts h ON c.host = h.host", "another join"),
+        ("SELECT c.host, c.ts FROM hosts h LEFT JOIN cpu c ON c.host = h.host", "inner one"),
+        ("SELECT host, ts FROM cpu JOIN hosts ON host = site", "ambiguous"),
+        ("SELECT * FROM cpu JOIN hosts ON site = 'x'", "joins or exceptions"),
+        ("SELECT c.host, c.ts FROM cpu c JOIN hosts h ON h.day = c.ts", "of another type"),
+        ("SELECT a.host, a.ts FROM cpu a JOIN hosts A ON site = 'x'", "same name"),
+        (
+            "SELECT max(c.ts) AS ts FROM cpu c JOIN hosts h ON h.host = c.host "
+            "GROUP BY window(h.ts, '1 minute')",
+            "of another type",
+        ),
         ("SELECT host, ts FROM cpu WHERE d > 5", "of another type"),
         ("SELECT host, ts FROM cpu WHERE 1 = 1", "constants only"),
         ("SELECT host, ts FROM cpu WHERE host = 'it\\'s'", "escapes"),
