@@ -75,7 +75,7 @@ class RuleEvaluator:
         """Drop what is cached for rules that are no longer active."""
         self._batcher.remove_inactive(active_rules)
         if self._local is not None:
-            self._local.clear_constants()
+            self._local.reset()
         if self._panes is not None:
             self._panes.remove_inactive(active_rules)
 

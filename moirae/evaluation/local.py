@@ -19,10 +19,14 @@ from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.plan import input_view, relation_view
 from recall.engines import connect_duckdb, fetch_table
+from recall.query.plain import PlainQuery
 
 RuleEventRows = list[tuple[int, EventRow]]
 """Event rows of several rules, each with the position of its rule."""
 
+# A join may return far more rows than it reads. Spark evaluates what takes longer, with time limits
+# that the rule is charged for.
+_JOIN_TIME_LIMIT = 2.0  # seconds of a statement
 _SOURCE_PREFIX = "_rows_"
 # Which rules are evaluated together varies, and each set of rules has tables of its own.
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
@@ -31,9 +35,11 @@ _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
 class LocalEvaluator:
     """Evaluates plain queries on a DuckDB connection of its own, on one thread."""
 
-    def __init__(self) -> None:
+    def __init__(self, join_time_limit: float = _JOIN_TIME_LIMIT) -> None:
         self._duckdb = connect_duckdb()
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
+        self._join_time_limit = join_time_limit
+        self._slow_queries: set[PlainQuery] = set()
 
     def set_relation(self, name: str, versions: pa.Table) -> None:
         """Replace a relation. `versions`: all row versions, with their validity."""
@@ -44,7 +50,8 @@ class LocalEvaluator:
     ) -> list[tuple[RuleBatch, RuleEventRows]]:
         """The event rows of each batch in the rows of streams; batches that fail are left out.
 
-        A subquery that is the source of several batches is computed once.
+        So are batches whose query exceeded its time limit since the last `reset`. A subquery that
+        is the source of several batches is computed once.
         """
         for stream, table in rows.items():
             self._duckdb.register(input_view(stream), table)
@@ -58,14 +65,16 @@ class LocalEvaluator:
             for batch in batches:
                 query = batch.duckdb_query
                 source = query.source
+                if query in self._slow_queries:
+                    continue
                 try:
                     if source_counts[source] > 1 and source not in table_by_source:
                         table_by_source[source] = f"{_SOURCE_PREFIX}{len(table_by_source)}"
-                        source_rows = fetch_table(self._duckdb, f"SELECT * FROM {source}")
+                        source_rows = self._fetch(query, f"SELECT * FROM {source}")
                         self._duckdb.register(table_by_source[source], source_rows)
                     constants = self.register_constants(batch)
                     sql = query.sql(constants, table_by_source.get(source))
-                    results.append((batch, parse_event_rows(batch, fetch_table(self._duckdb, sql))))
+                    results.append((batch, parse_event_rows(batch, self._fetch(query, sql))))
                 except (duckdb.Error, pa.ArrowException):
                     continue  # Spark evaluates the rules of this batch and reports the error
         finally:
@@ -74,22 +83,41 @@ class LocalEvaluator:
         return results
 
     def query(
-        self, sql: str, tables: Mapping[str, pa.Table], parameters: Mapping[str, int]
+        self,
+        query: PlainQuery,
+        sql: str,
+        tables: Mapping[str, pa.Table],
+        parameters: Mapping[str, int],
     ) -> pa.Table:
-        """The result of a query over some tables. `parameters`: values of its $names.
+        """The result of a step of a query over some tables. `parameters`: values of its $names.
 
         Raises `duckdb.Error`.
         """
         for name, table in tables.items():
             self._duckdb.register(name, table)
         try:
-            return fetch_table(self._duckdb, sql, parameters)
+            return self._fetch(query, sql, parameters)
         finally:
             for name in tables:
                 self._duckdb.unregister(name)
 
-    def clear_constants(self) -> None:
-        """Unregister all tables of constants."""
+    def _fetch(
+        self, query: PlainQuery, sql: str, parameters: Mapping[str, int] | None = None
+    ) -> pa.Table:
+        """The result of a step of a query, within the time limit of joins."""
+        if not query.has_relations:
+            return fetch_table(self._duckdb, sql, parameters)
+        if query in self._slow_queries:
+            raise duckdb.InterruptException("exceeded its time limit before")
+        try:
+            return fetch_table(self._duckdb, sql, parameters, self._join_time_limit)
+        except duckdb.InterruptException:
+            self._slow_queries.add(query)
+            raise
+
+    def reset(self) -> None:
+        """Unregister all tables of constants; try queries again that exceeded their time limit."""
+        self._slow_queries.clear()
         for table in self._constant_tables.values():
             self._duckdb.unregister(table)
         self._constant_tables.clear()

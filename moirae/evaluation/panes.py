@@ -214,7 +214,7 @@ class PaneCache:
         query = request.paned_query
         sql = self._local.register_constants(request.batch).join(query.partial)
         try:
-            partials = self._local.query(sql, {query.stream: rows}, {})
+            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows}, {})
         except (duckdb.Error, pa.ArrowException) as error:
             self._evict(request.key, request.until, str(error))
             return
@@ -249,7 +249,9 @@ class PaneCache:
             first_start = _round_up(request.since, slide, offset)
         bounds = {"low": first_start, "high": request.until - size}
         sql = self._local.register_constants(request.batch).join(query.merge)
-        windows = self._local.query(sql, {sql_names.PANES_TABLE: tables[0]}, bounds)
+        windows = self._local.query(
+            request.batch.duckdb_query, sql, {sql_names.PANES_TABLE: tables[0]}, bounds
+        )
         return parse_event_rows(request.batch, windows)
 
 

@@ -1,5 +1,6 @@
 """DuckDB inside this process: one thread, times in UTC, results as Arrow tables."""
 
+import threading
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -19,7 +20,22 @@ def connect_duckdb() -> duckdb.DuckDBPyConnection:
 
 
 def fetch_table(
-    duck: duckdb.DuckDBPyConnection, query: str, parameters: Mapping[str, Any] | None = None
+    duck: duckdb.DuckDBPyConnection,
+    query: str,
+    parameters: Mapping[str, Any] | None = None,
+    time_limit: float | None = None,
 ) -> pa.Table:
-    """The result of a query. `parameters`: values of its $names. Raises `duckdb.Error`."""
-    return duck.execute(query, None if parameters is None else dict(parameters)).to_arrow_table()
+    """The result of a query. `parameters`: values of its $names. Raises `duckdb.Error`.
+
+    A query that takes longer than `time_limit` seconds raises `duckdb.InterruptException`.
+    """
+    values = None if parameters is None else dict(parameters)
+    if time_limit is None:
+        return duck.execute(query, values).to_arrow_table()
+    timer = threading.Timer(time_limit, duck.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        return duck.execute(query, values).to_arrow_table()
+    finally:
+        timer.cancel()

@@ -69,6 +69,7 @@ def to_plain(
         output_types=tuple(written_types),
         constants=tuple(value for _, value in writer.constants),
         paned_query=paned_query,
+        has_relations=rendered.has_relations,
     )
 
 

@@ -120,6 +120,7 @@ class PlainQuery:
     output_types: tuple[PlainType, ...]
     constants: tuple[Any, ...] = field(compare=False)
     paned_query: PanedQuery | None = None
+    has_relations: bool = False
 
     def sql(self, constants: str, source: str | None = None) -> str:
         """The query over a table of constants.

@@ -1,13 +1,14 @@
 """Plain rules over rows in memory, by DuckDB."""
 
 import math
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from archiver.delta.schema import ARROW_TYPES
-from moirae.evaluation.batches import RuleBatcher
+from moirae.evaluation.batches import RuleBatch, RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.plan import ActiveRule
 from moirae.rules.definition import Definition
@@ -55,13 +56,35 @@ def test_rule_without_attributes_has_event_rows() -> None:
     assert [dict(row.attributes) for _, row in event_rows] == [{}, {}]
 
 
-def test_row_is_joined_with_the_version_of_a_relation_at_its_time() -> None:
+def _batch_join() -> Sequence[RuleBatch]:
+    """A rule that joins rows with the relation `hosts`."""
     expr = "SELECT s.ts, h.site FROM s JOIN hosts h ON s.host = h.host"
     tables = Tables({"s": "ts"}, frozenset({"hosts"}))
     definition = Definition(Rule("g", AlertSpec(alert="A", expr=expr)), {"site": "string"}, (), ())
     rule = ActiveRule(definition, tables, infer_shape(expr, tables))
     columns = {"host": "string", "site": "string"}
-    batches = RuleBatcher({"s": COLUMNS}, {"hosts": columns}).batch([rule]).batches
+    return RuleBatcher({"s": COLUMNS}, {"hosts": columns}).batch([rule]).batches
+
+
+def test_join_that_exceeds_its_time_limit_is_left_out_until_reset() -> None:
+    local = LocalEvaluator(join_time_limit=0.01)
+    rows = make_rows(*[1.0] * 3_000)
+    versions = rows.select(["host"]).append_column("site", rows["host"])
+    for column in ("_valid_from", "_valid_to"):
+        time = START + timedelta(days=0 if column == "_valid_from" else 1)
+        times = pa.array([time] * len(rows), ARROW_TYPES["timestamp"])
+        versions = versions.append_column(column, times)
+    local.set_relation("hosts", versions)
+    assert local.evaluate(_batch_join(), {"s": rows}) == []
+    local.set_relation("hosts", versions.slice(0, 1))
+    assert local.evaluate(_batch_join(), {"s": rows.slice(0, 1)}) == []
+    local.reset()
+    ((_, event_rows),) = local.evaluate(_batch_join(), {"s": rows.slice(0, 1)})
+    assert len(event_rows) == 1
+
+
+def test_row_is_joined_with_the_version_of_a_relation_at_its_time() -> None:
+    batches = _batch_join()
     local = LocalEvaluator()
 
     def sites(*sites: str) -> list[Any]:
