@@ -19,11 +19,26 @@ from moirae.errors import StatementTimeout
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
-from recall.engines import JSON_OPTIONS, PendingEvent, create_pending_frame
+from recall.engines import (
+    JSON_OPTIONS,
+    PendingEvent,
+    create_pending_frame,
+    run_isolated,
+    split_in_halves,
+)
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent
 
 _LOG = structlog.get_logger()
+
+_QUERY_ERRORS = (
+    PySparkException,
+    Py4JJavaError,
+    StatementTimeout,
+    pa.ArrowException,
+    LookupError,
+    ValueError,
+)
 
 _RuleEvents = tuple[ActiveRule, Sequence[RecallEvent]]
 _TextsByName = dict[str, list[str]]  # rows as JSON, by name of the context
@@ -200,27 +215,14 @@ class ContextEvaluator:
     def _compute_group(self, group: Sequence[_RuleEvents]) -> dict[tuple[str, UUID], EventContexts]:
         """As `compute`; if the statement fails, its parts are computed one by one."""
         contexts: dict[tuple[str, UUID], EventContexts] = {}
-        try:
-            texts_by_event = self._query_with_limit(group)
-        except (
-            PySparkException,
-            Py4JJavaError,
-            StatementTimeout,
-            pa.ArrowException,
-            LookupError,
-            ValueError,
-        ) as error:
-            parts = _split(group, error)
-            if len(parts) > 1:
-                for part in parts:
-                    contexts |= self._compute_group(part)
-                return contexts
-            self._report_failure(group[0][0], error)
-            return {}
-        for rule, events in group:
-            for event in events:
-                texts = texts_by_event.get((rule.name, str(event.eid)), {})
-                contexts[rule.name, event.eid] = self.parse_contexts(rule, texts)
+        for part, outcome in run_isolated(group, self._query_with_limit, _QUERY_ERRORS, _split):
+            if isinstance(outcome, Exception):
+                self._report_failure(part[0][0], outcome)
+                continue
+            for rule, events in part:
+                for event in events:
+                    texts = outcome.get((rule.name, str(event.eid)), {})
+                    contexts[rule.name, event.eid] = self.parse_contexts(rule, texts)
         return contexts
 
     def _report_failure(self, rule: ActiveRule, error: Exception) -> None:
@@ -370,6 +372,4 @@ def _split(group: Sequence[_RuleEvents], error: Exception) -> list[list[_RuleEve
     if isinstance(error, StatementTimeout):
         return []
     rule, events = group[0]
-    middle = len(events) // 2
-    parts = filter(None, (events[:middle], events[middle:]))
-    return [[(rule, part)] for part in parts]
+    return [[(rule, part)] for part in split_in_halves(events, error)]

@@ -32,6 +32,9 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
+from recall.engines import run_isolated, split_in_halves
+
+_STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
 _Inputs = Mapping[str, pa.Table | DataFrame]  # rows by stream
 _EventRowsByIndex = dict[int, list[EventRow]]  # by the position of the rule
@@ -200,11 +203,26 @@ class RuleEvaluator:
     ) -> set[int]:
         """Evaluate the rules at some positions with Spark; add to `event_rows`.
 
-        Returns the positions of rules that failed. If a statement fails, each half of its rules is
-        evaluated again. If it exceeds its time limit, each rule is evaluated alone, as the slow one
-        would take the whole limit each time.
+        Returns the positions of rules that failed.
         """
-        selected = [rules[index] for index in indexes]
+
+        def run(part: Sequence[int]) -> pa.Table:
+            return self._run_rules([rules[index] for index in part], row_count)
+
+        failed: set[int] = set()
+        for part, outcome in run_isolated(indexes, run, _STATEMENT_ERRORS, _split_rules):
+            if isinstance(outcome, Exception):
+                (index,) = part
+                self._record_failure(rules[index], outcome, inputs)
+                failed.add(index)
+                continue
+            for number, ts, attributes in _read_result(outcome):
+                event_row = EventRow(ts, orjson.loads(attributes))
+                event_rows.setdefault(part[number], []).append(event_row)
+        return failed
+
+    def _run_rules(self, selected: Sequence[ActiveRule], row_count: int) -> pa.Table:
+        """The result of one statement for some rules; `rule` is the position of the rule."""
         batches = self._batcher.batch(selected)
         constants_by_table: dict[str, pa.Table] = {}
         for batch in batches.batches:
@@ -214,26 +232,10 @@ class RuleEvaluator:
             self._rows.to_frame(constants).createOrReplaceTempView(name)
         try:
             statement = self._batcher.build_statement(selected, batches)
-            table = self._run_statement(selected, row_count, statement)
-        except (PySparkException, Py4JJavaError, StatementTimeout) as error:
-            if len(indexes) == 1:
-                self._record_failure(selected[0], error, inputs)
-                return set(indexes)
-            part_size = 1
-            if not isinstance(error, StatementTimeout):
-                part_size = len(indexes) // 2
-            failed: set[int] = set()
-            for first in range(0, len(indexes), part_size):
-                part = indexes[first : first + part_size]
-                failed |= self._evaluate_with_spark(rules, part, event_rows, inputs, row_count)
-            return failed
+            return self._run_statement(selected, row_count, statement)
         finally:
             for name in constants_by_table:
                 self._spark.catalog.dropTempView(name)
-        for number, ts, attributes in _read_result(table):
-            event_row = EventRow(ts, orjson.loads(attributes))
-            event_rows.setdefault(indexes[number], []).append(event_row)
-        return set()
 
     def _run_statement(
         self, rules: Sequence[ActiveRule], row_count: int, statement: str
@@ -278,6 +280,13 @@ class RuleEvaluator:
             return None
         values = failing_row.to_pylist()[0]
         return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
+
+
+def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[int]]:
+    """Halves; after a timeout each rule, as the slow one would take the whole limit each time."""
+    if isinstance(error, StatementTimeout):
+        return [[index] for index in indexes]
+    return split_in_halves(indexes, error)
 
 
 def find_archived_event_rows(

@@ -7,6 +7,7 @@ from recall.engines.answers import AnswerRows
 from recall.engines.condition import evaluate_condition
 from recall.engines.cost_model import EngineCosts
 from recall.engines.duckdb_session import connect_duckdb, fetch_table
+from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.local import LocalEngine
 from recall.engines.partial_cache import PartialCache
 from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
@@ -33,4 +34,6 @@ __all__ = [
     "explain_engine",
     "fetch_table",
     "merge_partials",
+    "run_isolated",
+    "split_in_halves",
 ]
