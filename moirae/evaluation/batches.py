@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from archiver.delta import ARROW_TYPES
 from moirae.evaluation.plan import ActiveRule, input_view, relation_view
+from moirae.evaluation.shared_sources import SharedSources
 from moirae.evaluation.statements import build_batch_branch, build_branches
 from recall.errors import NotPlain
 from recall.query import sql_names
@@ -27,10 +28,14 @@ _RuleKey = tuple[str, str]  # name and version
 
 
 class _PlainQueries(NamedTuple):
-    """A rule's event query for each engine."""
+    """A rule's event query for each engine.
+
+    `source_sql`: the subquery in FROM as written; None if it reads a table.
+    """
 
     duckdb_query: PlainQuery
     spark_query: PlainQuery
+    source_sql: str | None
 
 
 @dataclass(frozen=True)
@@ -38,13 +43,15 @@ class RuleBatch:
     """Rules that are evaluated by one query.
 
     `rule_indexes`: positions in the sequence of rules from which the batch was built.
-    `constants`: a row for each rule, with its position in the column `rule`.
+    `constants`: a row for each rule, with its position in the column `rule`. `source_sql`: the
+    subquery in FROM as the first rule has it; None if it reads a table.
     """
 
     number: int
     rule_indexes: tuple[int, ...]
     duckdb_query: PlainQuery
     spark_query: PlainQuery
+    source_sql: str | None
     constants: pa.Table
 
     @property
@@ -59,6 +66,14 @@ class RuleBatches:
 
     batches: tuple[RuleBatch, ...]
     unbatched: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class SparkStatement:
+    """A statement, and the SQL of the temporary views that it reads, in the order of creation."""
+
+    text: str
+    views: Mapping[str, str]
 
 
 class RuleBatcher:
@@ -122,28 +137,43 @@ class RuleBatcher:
             rule_indexes=indexes,
             duckdb_query=first_queries.duckdb_query,
             spark_query=first_queries.spark_query,
+            source_sql=first_queries.source_sql,
             constants=pa.table(constants),
         )
 
-    def build_statement(self, rules: Sequence[ActiveRule], batches: RuleBatches) -> str:
+    def build_statement(self, rules: Sequence[ActiveRule], batches: RuleBatches) -> SparkStatement:
         """A Spark statement for all rules, over the tables of constants of the larger batches.
 
         The only rule of a batch is evaluated by its query as written.
         """
         single_rules = list(batches.unbatched)
-        batch_branches: list[str] = []
+        larger_batches: list[RuleBatch] = []
         for batch in batches.batches:
             if len(batch.rule_indexes) == 1:
                 single_rules.append(batch.rule_indexes[0])
             else:
-                query = batch.spark_query
-                batch_branches.append(
-                    build_batch_branch(query.sql(batch.constants_table), query.output_names)
-                )
+                larger_batches.append(batch)
+        single_rules.sort()
+        sources = SharedSources()
+        for index in single_rules:
+            sources.add(self._event_query(rules[index]))
+        for batch in larger_batches:
+            if batch.source_sql is not None:
+                sources.add_source(batch.source_sql)
         bound_queries: list[tuple[int, ActiveRule, exp.Query]] = []
-        for index in sorted(single_rules):
-            bound_queries.append((index, rules[index], self._event_query(rules[index])))
-        return " UNION ALL ".join(build_branches(bound_queries) + batch_branches)
+        for index in single_rules:
+            query = sources.rewrite(self._event_query(rules[index]))
+            bound_queries.append((index, rules[index], query))
+        batch_branches: list[str] = []
+        for batch in larger_batches:
+            view = None
+            if batch.source_sql is not None:
+                view = sources.view_of(batch.source_sql)
+            plain_query = batch.spark_query
+            sql = plain_query.sql(batch.constants_table, view)
+            batch_branches.append(build_batch_branch(sql, plain_query.output_names))
+        text = " UNION ALL ".join(build_branches(bound_queries) + batch_branches)
+        return SparkStatement(text, sources.views)
 
     def _event_query(self, rule: ActiveRule) -> exp.Query:
         key = rule.key
@@ -174,7 +204,12 @@ class RuleBatcher:
         """Raises `NotPlain`."""
         query = self._event_query(rule)
         types = rule.definition.types
+        source_sql = None
+        source = query.args["from_"].this if isinstance(query, exp.Select) else None
+        if isinstance(source, exp.Subquery):
+            source_sql = source.this.sql(dialect="spark")
         return _PlainQueries(
+            source_sql=source_sql,
             duckdb_query=to_plain(query, self._columns, types, DuckDBDialect(), self._relations),
             spark_query=to_plain(query, self._columns, types, SparkDialect(), self._relations),
         )

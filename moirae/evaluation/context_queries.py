@@ -1,7 +1,8 @@
 """Contexts and surroundings of events: the queries of several rules as one Spark statement."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count, repeat
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
@@ -40,7 +41,8 @@ _QUERY_ERRORS = (
     ValueError,
 )
 
-_RuleEvents = tuple[ActiveRule, Sequence[RecallEvent]]
+_Events = Sequence[RecallEvent]
+_RuleEvents = tuple[ActiveRule, _Events]
 _TextsByName = dict[str, list[str]]  # rows as JSON, by name of the context
 
 
@@ -74,6 +76,28 @@ class LiftedContextQuery:
     pending_view: str
     columns: tuple[str, ...]
     types: Mapping[str, str]
+
+    @cached_property
+    def sharing_key(self) -> Hashable:
+        """Equal for queries that return the same rows of the same event, in whichever rule."""
+        query = self.lifted.query.copy()
+        for table in query.find_all(exp.Table):
+            if table.name == self.pending_view:
+                table.set("this", exp.to_identifier("pending"))
+        columns = {column.name.lower() for column in query.find_all(exp.Column)}
+        used_types: list[tuple[str, str]] = []
+        for name, type_name in self.types.items():
+            if sql_names.attribute_column(name).lower() in columns:
+                used_types.append((name, type_name))
+        context_query = self.context_query
+        return (
+            query.sql(dialect="spark"),
+            context_query.within,
+            context_query.delay,
+            context_query.is_compared,
+            self.columns,
+            frozenset(used_types),
+        )
 
     @property
     def streams(self) -> frozenset[str]:
@@ -257,29 +281,37 @@ class ContextEvaluator:
         return self._guard.run([rule for rule, _ in group], 0, lambda: self._query(group))
 
     def _query(self, group: Sequence[_RuleEvents]) -> dict[tuple[str, str], _TextsByName]:
-        """The rows of all contexts as JSON texts, by rule name and event ID."""
-        branches: list[str] = []
+        """The rows of all contexts as JSON texts, by rule name and event ID.
+
+        Equal queries of several rules run once, for the events of all of them.
+        """
+        shared_queries: dict[Hashable, _SharedQuery] = {}
         queries: list[tuple[LiftedContextQuery, Sequence[RecallEvent]]] = []
-        for number, (rule, events) in enumerate(group):
-            pending_events = [PendingEvent(event, event.ts, event.ts) for event in events]
-            frame = create_pending_frame(self._spark, pending_events, rule.definition.types)
+        for rule, events in group:
             for query in self.queries_of(rule):
-                _create_pending_view(frame, query)
-                branches.append(_build_context_branch(number, query))
+                shared = shared_queries.setdefault(query.sharing_key, _SharedQuery(query))
+                shared.add(rule, query, events)
                 queries.append((query, events))
+        frames: dict[Hashable, DataFrame] = {}
+        branches: list[str] = []
+        for number, shared in enumerate(shared_queries.values()):
+            if shared.frame_key not in frames:
+                frames[shared.frame_key] = shared.create_frame(self._spark)
+            _create_pending_view(frames[shared.frame_key], shared.query)
+            branches.append(_build_context_branch(number, shared.query))
         self._create_stream_views(queries)
         table = self._spark.sql(" UNION ALL ".join(branches)).toArrow()
+        readers_by_number = [shared.readers for shared in shared_queries.values()]
         texts_by_event: dict[tuple[str, str], _TextsByName] = {}
-        for number, name, eid, row in zip(
-            table["rule"].to_pylist(),
-            table["name"].to_pylist(),
+        for number, eid, row in zip(
+            table["query"].to_pylist(),
             table["_eid"].to_pylist(),
             table["row"].to_pylist(),
             strict=True,
         ):
-            rule, _ = group[number]
-            texts = texts_by_event.setdefault((rule.name, eid), {})
-            texts.setdefault(name, []).append(row)
+            for rule_name, name in readers_by_number[number][eid]:
+                texts = texts_by_event.setdefault((rule_name, eid), {})
+                texts.setdefault(name, []).append(row)
         return texts_by_event
 
     def _create_stream_views(
@@ -297,6 +329,45 @@ class ContextEvaluator:
             allowed_values = _allowed_values(stream, self._rows.columns(stream), readers)
             frame = self._rows.rows_near(stream, time_ranges, allowed_values)
             frame.createOrReplaceTempView(f"around_{stream}")
+
+
+@dataclass
+class _SharedQuery:
+    """A context query, the events of the rules that have it, and what each event's rows are for.
+
+    `types`: the attributes that all of the rules have in common. `readers`: rule name and name of
+    the context, by event ID, which is different for events of different rules.
+    """
+
+    query: LiftedContextQuery
+    types: dict[str, str] = field(init=False)
+    events: dict[str, RecallEvent] = field(default_factory=dict)
+    readers: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.types = dict(self.query.types)
+
+    def add(self, rule: ActiveRule, query: LiftedContextQuery, events: _Events) -> None:
+        """Add a rule's equal query for some events."""
+        self.types = {
+            name: type_name
+            for name, type_name in self.types.items()
+            if query.types.get(name) == type_name
+        }
+        for event in events:
+            eid = str(event.eid)
+            self.events[eid] = event
+            self.readers.setdefault(eid, []).append((rule.name, query.context_query.name))
+
+    @property
+    def frame_key(self) -> Hashable:
+        """Equal for queries whose events have the same table."""
+        return frozenset(self.events), frozenset(self.types.items())
+
+    def create_frame(self, spark: SparkSession) -> DataFrame:
+        """The table of the events."""
+        pending_events = [PendingEvent(event, event.ts, event.ts) for event in self.events.values()]
+        return create_pending_frame(spark, pending_events, self.types)
 
 
 def _allowed_values(
@@ -346,7 +417,10 @@ def _create_pending_view(frame: DataFrame, query: LiftedContextQuery) -> None:
 
 
 def _build_context_branch(number: int, query: LiftedContextQuery) -> str:
-    """The rows of a context as JSON. Compared values become text, by Spark's casts."""
+    """The rows of a context as JSON, with the number of the query.
+
+    Compared values become text, by Spark's casts.
+    """
     fields: list[str] = []
     for column in query.columns:
         name = exp.Literal.string(column).sql("spark")
@@ -357,7 +431,7 @@ def _build_context_branch(number: int, query: LiftedContextQuery) -> str:
     time_format = JSON_OPTIONS["timestampFormat"]
     options = f"map('ignoreNullFields', 'false', 'timestampFormat', \"{time_format}\")"
     return (
-        f"SELECT {number} AS rule, '{query.context_query.name}' AS name, _eid, "
+        f"SELECT {number} AS query, _eid, "
         f"to_json(named_struct({', '.join(fields)}), {options}) AS row FROM ({query.lifted.sql})"
     )
 

@@ -24,6 +24,7 @@ from moirae.evaluation.batches import (
     RuleBatch,
     RuleBatcher,
     RuleBatches,
+    SparkStatement,
 )
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
@@ -238,9 +239,22 @@ class RuleEvaluator:
                 self._spark.catalog.dropTempView(name)
 
     def _run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: str
+        self, rules: Sequence[ActiveRule], row_count: int, statement: SparkStatement
     ) -> pa.Table:
-        return self._guard.run(rules, row_count, lambda: self._spark.sql(statement).toArrow())
+        return self._guard.run(rules, row_count, lambda: self._execute(statement))
+
+    def _execute(self, statement: SparkStatement) -> pa.Table:
+        """The result of a statement. Its views are computed once, by the first branch that reads."""
+        frames: dict[str, DataFrame] = {}
+        try:
+            for name, sql in statement.views.items():
+                frames[name] = self._spark.sql(sql).persist()
+                frames[name].createOrReplaceTempView(name)
+            return self._spark.sql(statement.text).toArrow()
+        finally:
+            for name, frame in frames.items():
+                self._spark.catalog.dropTempView(name)
+                frame.unpersist()
 
     def _record_failure(self, rule: ActiveRule, error: Exception, inputs: _Inputs) -> None:
         """Record the failure of a rule, with the row over which it fails if there is one."""

@@ -168,7 +168,17 @@ def by_spark(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     shares = sharing.batch(rules)
     for group in shares.batches:
         session.createDataFrame(group.constants).createOrReplaceTempView(group.constants_table)
-    return _read(session, sharing.build_statement(rules, shares))
+    statement = sharing.build_statement(rules, shares)
+    frames = {}
+    for name, text in statement.views.items():
+        frames[name] = session.sql(text).persist()
+        frames[name].createOrReplaceTempView(name)
+    try:
+        return _read(session, statement.text)
+    finally:
+        for name, frame in frames.items():
+            session.catalog.dropTempView(name)
+            frame.unpersist()
 
 
 def here(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:

@@ -29,11 +29,11 @@ def test_statement_evaluates_a_single_rule_by_its_query_as_written() -> None:
     batcher = RuleBatcher({"s": COLUMNS})
     rules = [make_filter("A", 1.5), make_filter("B", 2.5), make_rule("C", UPPER)]
     batches = batcher.batch(rules)
-    statement = batcher.build_statement(rules, batches)
+    statement = batcher.build_statement(rules, batches).text
     assert statement.count(" UNION ALL ") == 1
     assert batches.batches[0].constants_table in statement
     alone = batcher.batch(rules[:1])
-    statement = batcher.build_statement(rules[:1], alone)
+    statement = batcher.build_statement(rules[:1], alone).text
     assert "1.5" in statement
     assert alone.batches[0].constants_table not in statement
 

@@ -1,0 +1,94 @@
+"""Subqueries in FROM that several queries of one statement have in common. No I/O.
+
+Derived streams are such subqueries. Each is read as a view, which is computed once.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from sqlglot import exp
+
+
+class SharedSources:
+    """First all queries of a statement are added, then each is rewritten.
+
+    `views`: the SQL of shared subqueries by the name of their view, in the order in which they can
+    be created.
+    """
+
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._name_by_sql: dict[str, str] = {}
+        self.views: dict[str, str] = {}
+
+    def add(self, query: exp.Expr) -> None:
+        """Count the subqueries of a query; those inside of equal ones count once."""
+        for subquery in _closed_subqueries(query):
+            sql = _inner_sql(subquery)
+            self._counts[sql] += 1
+            if self._counts[sql] == 1:
+                self.add(subquery.this)
+
+    def add_source(self, sql: str) -> None:
+        """Count a subquery that is known by its SQL only."""
+        self._counts[sql] += 1
+
+    def rewrite(self, query: exp.Query) -> exp.Query:
+        """The query over views of shared subqueries. The original does not change."""
+        if max(self._counts.values(), default=0) < 2:
+            return query
+        copy = query.copy()
+        self._rewrite_in_place(copy)
+        return copy
+
+    def view_of(self, sql: str) -> str | None:
+        """The name of the view of a subquery that is known by its SQL; None if it is not shared."""
+        if self._counts[sql] < 2:
+            return None
+        if sql not in self._name_by_sql:
+            self._create_view(sql, sql)
+        return self._name_by_sql[sql]
+
+    def _create_view(self, sql: str, rewritten_sql: str) -> None:
+        name = f"shared_{len(self._name_by_sql)}"
+        self._name_by_sql[sql] = name
+        self.views[name] = rewritten_sql
+
+    def _rewrite_in_place(self, query: exp.Expr) -> None:
+        for subquery in list(_closed_subqueries(query)):
+            sql = _inner_sql(subquery)
+            if sql not in self._name_by_sql:
+                # Views of subqueries inside of this one are created before its own.
+                self._rewrite_in_place(subquery.this)
+                if self._counts[sql] < 2:
+                    continue
+                self._create_view(sql, _inner_sql(subquery))
+            table = exp.to_table(self._name_by_sql[sql])
+            table.set("alias", subquery.args.get("alias"))
+            subquery.replace(table)
+
+
+def _inner_sql(subquery: exp.Subquery) -> str:
+    sql: str = subquery.this.sql(dialect="spark")
+    return sql
+
+
+def _closed_subqueries(query: exp.Expr) -> Iterator[exp.Subquery]:
+    """The outermost subqueries in FROM and JOIN that read no CTE from outside."""
+    cte_names = _cte_names(query)
+    for node in query.walk(prune=_is_source):
+        if isinstance(node, exp.Subquery) and _is_source(node):
+            outer_names = cte_names - _cte_names(node)
+            if not any(table.name.lower() in outer_names for table in node.find_all(exp.Table)):
+                yield node
+
+
+def _cte_names(node: exp.Expr) -> Counter[str]:
+    return Counter(cte.alias.lower() for cte in node.find_all(exp.CTE))
+
+
+def _is_source(node: exp.Expr) -> bool:
+    if not isinstance(node, exp.Subquery) or not isinstance(node.parent, exp.From | exp.Join):
+        return False
+    clauses = {name for name, value in node.args.items() if value}
+    return clauses <= {"this", "alias"}
