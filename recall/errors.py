@@ -5,9 +5,8 @@ RecallError
 ├── CommandKeyConflict   a command's idempotency key was used for another command
 ├── EngineLost           the JVM has exited
 ├── LimitExceeded        an answer is larger than the limit of a recall
-├── NotPlain             a query is outside the part of SQL evaluated in this process
 ├── QueryRejected        a query is not allowed
-├── SparkRequired        the local engine cannot answer; Spark can
+├── SparkRequired        a query, or a part of it, cannot run in this process; Spark can
 └── Unsupported          a query cannot be split: see `recall.query.shape`
 """
 
@@ -19,11 +18,10 @@ class RecallError(Exception):
 
 
 class SparkRequired(RecallError):
-    """The local engine cannot answer; Spark can. The message is the reason."""
+    """A query, or a part of it, is not known to have the same result in DuckDB as in Spark.
 
-
-class NotPlain(RecallError):
-    """A query, or a part of it, that is left to Spark."""
+    The message is the reason.
+    """
 
 
 class LimitExceeded(RecallError):

@@ -15,7 +15,7 @@ from archiver.delta import ARROW_TYPES
 from moirae.evaluation.plan import ActiveRule, input_view, relation_view
 from moirae.evaluation.shared_sources import SharedSources
 from moirae.evaluation.statements import build_batch_branch, build_branches
-from recall.errors import NotPlain
+from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
@@ -188,7 +188,7 @@ class RuleBatcher:
             try:
                 self._plain_queries[key] = self._translate(rule)
                 del self._event_queries[key]  # a large tree that is rarely needed again
-            except NotPlain:
+            except SparkRequired:
                 self._plain_queries[key] = None
         return self._plain_queries[key]
 
@@ -196,12 +196,12 @@ class RuleBatcher:
         """Why a rule is not plain; None if it is."""
         try:
             self._translate(rule)
-        except NotPlain as error:
+        except SparkRequired as error:
             return f"not plain: {error}"
         return None
 
     def _translate(self, rule: ActiveRule) -> _PlainQueries:
-        """Raises `NotPlain`."""
+        """Raises `SparkRequired`."""
         query = self._event_query(rule)
         types = rule.definition.types
         source_sql = None

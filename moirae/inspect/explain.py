@@ -139,7 +139,10 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
         return {"windows": "each aggregated from all its rows: evaluated by spark"}
     paned_query = local_query.paned_query
     if paned_query is None:
-        return {"windows": "each aggregated from all its rows: it reads another window"}
+        reason = "it reads another window"
+        if local_query.has_relations:
+            reason = "it joins a relation"
+        return {"windows": f"each aggregated from all its rows: {reason}"}
     length = paned_query.pane_length
     size, _, _ = paned_query.window
     return {

@@ -7,7 +7,7 @@ aggregates. The query is rewritten with every name
 qualified and every type explicit. The constants of its outermost SELECT move to a table, so that
 queries which differ only in constants have one text. Sliding windows are also written in two steps:
 rows into panes, panes into windows. `tests/contract/test_live_engines.py` compares both engines
-with Spark's reading of the original rules. What is not listed here raises `NotPlain`. No I/O.
+with Spark's reading of the original rules. What is not listed here raises `SparkRequired`. No I/O.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from recall.errors import NotPlain
+from recall.errors import SparkRequired
 from recall.query.plain.model import PanedQuery, PlainQuery, SqlDialect, TypedExpression
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
 from recall.query.plain.select import RenderedSelect, SelectWriter
@@ -36,14 +36,14 @@ def to_plain(
     dialect: SqlDialect,
     relations: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PlainQuery:
-    """Write a query in an engine's dialect. Raises `NotPlain`.
+    """Write a query in an engine's dialect. Raises `SparkRequired`.
 
     `tables`: the types of the columns of the streams' physical tables; `relations`: of those of the
     relations. `output_types`: the types of the query's attributes (all outputs but `ts`) as Spark
     determined them; if an attribute would have another type here, the query is not plain.
     """
     if not isinstance(query, exp.Select):
-        raise NotPlain("it is not one SELECT")
+        raise SparkRequired("it is not one SELECT")
     writer = SelectWriter(dialect, tables, relations or {}, parameterized=True)
     rendered = writer.write(query)
     outputs = _check_outputs(rendered, output_types)
@@ -76,15 +76,15 @@ def to_plain(
 def _check_outputs(
     rendered: RenderedSelect, output_types: Mapping[str, str]
 ) -> dict[str, TypedExpression]:
-    """The outputs by name in lower case: `ts` and the attributes. Raises `NotPlain`."""
+    """The outputs by name in lower case: `ts` and the attributes. Raises `SparkRequired`."""
     outputs = {name.lower(): value for name, value in rendered.outputs}
     expected_types = {name.lower(): output_type for name, output_type in output_types.items()}
     expected_types["ts"] = "timestamp"
     if len(outputs) != len(rendered.outputs) or outputs.keys() != expected_types.keys():
-        raise NotPlain("an output without a unique name")
+        raise SparkRequired("an output without a unique name")
     for name, expected_type in expected_types.items():
         if outputs[name].type != expected_type:
-            raise NotPlain(
+            raise SparkRequired(
                 "outputs of other types than int, bigint, double, string, boolean and timestamp"
             )
     return outputs

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from recall.errors import NotPlain
+from recall.errors import SparkRequired
 from recall.query.parsing import Unsupported
 from recall.query.parts import clauses_of, joins_of
 from recall.query.plain.expressions import AGGREGATES, ExpressionWriter, normalized_text
@@ -95,9 +95,9 @@ class SelectWriter:
         return self._expressions.constants
 
     def write(self, select: exp.Select) -> RenderedSelect:
-        """Write the SELECT. Raises `NotPlain`."""
+        """Write the SELECT. Raises `SparkRequired`."""
         if clauses_of(select) - _SUPPORTED_CLAUSES:
-            raise NotPlain(
+            raise SparkRequired(
                 "it has other clauses than SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING"
             )
         if self._is_relation(select.args["from_"].this):
@@ -110,7 +110,7 @@ class SelectWriter:
         if select.args.get("group") is not None:
             return self._write_aggregation(select, source)
         if select.args.get("having") is not None:
-            raise NotPlain("HAVING without GROUP BY")
+            raise SparkRequired("HAVING without GROUP BY")
         return self._write_filter(select, source)
 
     # FROM
@@ -121,7 +121,7 @@ class SelectWriter:
         if isinstance(table, exp.Table) and table.name in self._tables:
             columns = _plain_columns(self._tables[table.name])
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
-        raise NotPlain("it reads something else than one stream")
+        raise SparkRequired("it reads something else than one stream")
 
     def _is_relation(self, table: exp.Expr) -> bool:
         return isinstance(table, exp.Table) and table.name in self._relations
@@ -135,7 +135,9 @@ class SelectWriter:
         for join in joins_of(select):
             is_inner = _JOIN_KEYWORDS.get((join.side, join.kind)) == "JOIN"
             if not is_inner or clauses_of(join) - {"this", "side", "kind", "on"}:
-                raise NotPlain("a relation in FROM with another join than an inner one with ON")
+                raise SparkRequired(
+                    "a relation in FROM with another join than an inner one with ON"
+                )
             condition = join.args.get("on")
             if condition is not None:
                 conditions.append(condition)
@@ -144,7 +146,7 @@ class SelectWriter:
             else:
                 streams.append(join.this)
         if len(streams) != 1:
-            raise NotPlain("it reads something else than one stream")
+            raise SparkRequired("it reads something else than one stream")
         select.set("from_", exp.From(this=streams[0]))
         select.set("joins", [exp.Join(this=relation, kind="CROSS") for relation in relations])
         if conditions:
@@ -155,13 +157,13 @@ class SelectWriter:
         """A join of a relation; its columns are visible from now on."""
         keyword = _JOIN_KEYWORDS.get((join.side, join.kind))
         if keyword is None or clauses_of(join) - {"this", "side", "kind", "on", "using"}:
-            raise NotPlain("it has another join than INNER, CROSS, LEFT, SEMI and ANTI")
+            raise SparkRequired("it has another join than INNER, CROSS, LEFT, SEMI and ANTI")
         if not self._is_relation(join.this):
-            raise NotPlain("it joins streams")
+            raise SparkRequired("it joins streams")
         expressions = self._expressions
         alias = join.this.alias_or_name
         if expressions.matching_aliases(alias):
-            raise NotPlain("tables with the same name")
+            raise SparkRequired("tables with the same name")
         earlier_aliases = list(expressions.tables)
         expressions.tables[alias] = _plain_columns(self._relations[join.this.name])
         relation = f"{self._dialect.quote(join.this.name)} AS {self._dialect.quote(alias)}"
@@ -176,7 +178,7 @@ class SelectWriter:
         if conditions:
             return f" {keyword} {relation} ON {' AND '.join(conditions)}"
         if keyword != "JOIN":
-            raise NotPlain("an outer join without a condition")
+            raise SparkRequired("an outer join without a condition")
         return f" CROSS JOIN {relation}"
 
     def _write_using(self, name: str, earlier_aliases: Sequence[str], alias: str) -> str:
@@ -185,9 +187,9 @@ class SelectWriter:
         column = name.lower()
         owners = [owner for owner in earlier_aliases if column in expressions.tables[owner]]
         if not owners:
-            raise NotPlain(f"column {name} is of another type")
+            raise SparkRequired(f"column {name} is of another type")
         if len(owners) > 1 and column not in expressions.shared_columns:
-            raise NotPlain(f"column {name} is ambiguous")
+            raise SparkRequired(f"column {name} is ambiguous")
         equality = exp.EQ(
             this=exp.column(name, table=owners[0]), expression=exp.column(name, table=alias)
         )
@@ -204,7 +206,7 @@ class SelectWriter:
             types[name.lower()] = value.type
             columns.append(f"{value.sql} AS {self._dialect.quote(name)}")
         if len(types) != len(rendered.outputs) or "" in types:
-            raise NotPlain("an output without a unique name")
+            raise SparkRequired("an output without a unique name")
         select_list = f"SELECT {', '.join(columns)}"
         source = rendered.source
         before_source, before_constants, after_constants = rendered.text_parts
@@ -257,7 +259,7 @@ class SelectWriter:
         for node in select.expressions:
             if isinstance(node, exp.Star):
                 if expressions.is_grouped or self._joins or any(node.args.values()):
-                    raise NotPlain("* with groups, joins or exceptions")
+                    raise SparkRequired("* with groups, joins or exceptions")
                 outputs += self._all_columns(self._source_alias)
                 continue
             if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -266,7 +268,7 @@ class SelectWriter:
             value = expressions.write(node.unalias())
             if value.literal is not None:
                 if value.type == "decimal":
-                    raise NotPlain("a decimal as output")
+                    raise SparkRequired("a decimal as output")
                 value = TypedExpression(expressions.cast_to(value, value.type), value.type)
             outputs.append((node.alias_or_name, value))
         return outputs
@@ -275,7 +277,7 @@ class SelectWriter:
         """The columns of the stream for `alias.*`. A relation has hidden columns."""
         is_source = node.table.lower() == self._source_alias.lower() and not node.db
         if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
-            raise NotPlain("* of a relation, with groups or exceptions")
+            raise SparkRequired("* of a relation, with groups or exceptions")
         return self._all_columns(self._source_alias)
 
     def _all_columns(self, alias: str) -> Outputs:
@@ -357,23 +359,23 @@ class SelectWriter:
     def _parse_window(self, group: exp.Expr) -> tuple[str, Window]:
         """The name of the time column, and the one window of GROUP BY."""
         if clauses_of(group) - {"expressions"}:
-            raise NotPlain("grouping sets")
+            raise SparkRequired("grouping sets")
         windows = list(filter(is_window, group.expressions))
         if len(windows) != 1:
-            raise NotPlain("groups without one window")
+            raise SparkRequired("groups without one window")
         time, *intervals = window_arguments(windows[0])
         try:
             window = parse_window(windows[0], intervals)
         except Unsupported as error:
-            raise NotPlain("an unsupported window") from error
+            raise SparkRequired("an unsupported window") from error
         if self._expressions.write(time).type != "timestamp":
-            raise NotPlain("a window over something else than a timestamp")
+            raise SparkRequired("a window over something else than a timestamp")
         source_columns = self._expressions.tables[self._source_alias]
         is_in_source = isinstance(time, exp.Column) and (
             time.table.lower() in ("", self._source_alias.lower())
         )
         if not is_in_source or time.name.lower() not in source_columns:
-            raise NotPlain("a window over something else than a column of the stream")
+            raise SparkRequired("a window over something else than a column of the stream")
         return time.name.lower(), window
 
     def _write_keys(self, group: exp.Expr) -> list[TypedExpression]:
@@ -384,7 +386,7 @@ class SelectWriter:
                 continue
             key = self._expressions.write(node)
             if key.literal is not None or key.type == "double":
-                raise NotPlain("groups by constants or fractions")
+                raise SparkRequired("groups by constants or fractions")
             keys.append(key)
         return keys
 

@@ -135,6 +135,11 @@ def test_derived_stream_of_a_recall_is_archived(settings: Settings) -> None:
             "each aggregated from all its rows: it reads another window",
         ),
         (
+            f"{SLIDING} FROM cpu JOIN hosts USING (host) "
+            "GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "each aggregated from all its rows: it joins a relation",
+        ),
+        (
             f"{SLIDING}, stddev(cpu) AS sd FROM cpu "
             "GROUP BY host, window(ts, '1 hour', '1 minute')",
             "each aggregated from all its rows: evaluated by spark",
@@ -170,12 +175,19 @@ def test_approximate_aggregates_state_error_bounds(settings: Settings) -> None:
     assert "error_bounds" not in explanation["recalls"]["exactly"]
 
 
-def test_spark_evaluates_joins_with_a_reason(settings: Settings) -> None:
+def test_live_process_evaluates_joins_with_relations(settings: Settings) -> None:
     joined = "SELECT c.host, c.ts, c.cpu FROM cpu c JOIN hosts h ON c.host = h.host"
     explanation = explain_rule(settings, [rule("A", joined)], "g/A")
-    assert explanation["evaluation"]["engine"] == "spark"
-    assert explanation["evaluation"]["reason"].startswith("not plain: ")
+    assert explanation["evaluation"]["engine"].startswith("live process")
+    assert "relation_hosts" in explanation["evaluation"]["query"]
     assert explanation["reads"] == {"streams": ["cpu"], "relations": ["hosts"]}
+
+
+def test_spark_evaluates_joins_of_streams_with_a_reason(settings: Settings) -> None:
+    joined = "SELECT c.host, c.ts, d.cpu FROM cpu c JOIN cpu d ON c.host = d.host AND c.ts = d.ts"
+    explanation = explain_rule(settings, [rule("A", joined)], "g/A")
+    assert explanation["evaluation"]["engine"] == "spark"
+    assert explanation["evaluation"]["reason"] == "not plain: it joins streams"
 
 
 def test_disabled_rule_has_no_engine(settings: Settings) -> None:

@@ -2,8 +2,9 @@
 
 import pytest
 
+from recall.errors import SparkRequired
 from recall.query.parsing import parse
-from recall.query.plain import DuckDBDialect, NotPlain, PlainQuery, SparkDialect, to_plain
+from recall.query.plain import DuckDBDialect, PlainQuery, SparkDialect, to_plain
 
 TABLES = {
     "cpu": {
@@ -108,5 +109,5 @@ def test_spark_keeps_no_panes() -> None:
     ],
 )
 def test_other_queries_are_left_to_spark(sql: str, message: str) -> None:
-    with pytest.raises(NotPlain, match=message):
+    with pytest.raises(SparkRequired, match=message):
         write(sql, host="string")
