@@ -26,7 +26,7 @@ RuleEventRows = list[tuple[int, EventRow]]
 
 # A join may return far more rows than it reads. Spark evaluates what takes longer, with time limits
 # that the rule is charged for.
-_JOIN_TIME_LIMIT = 2.0  # seconds of a statement
+_JOIN_TIME_LIMIT = 2.0  # seconds of processor time of a statement
 _SOURCE_PREFIX = "_rows_"
 # Which rules are evaluated together varies, and each set of rules has tables of its own.
 _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered

@@ -13,7 +13,7 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 # listed.
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
-        recall.engines.duckdb_session recall.engines.local recall.engines.spark""",
+        recall.engines.local recall.engines.spark""",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": " moirae.demo.report moirae.demo.run",
