@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,8 @@ ENDS = 30.0
 
 @pytest.fixture
 def run(public_folder: Path) -> Iterator[Run]:
-    made = Run(public_folder / "demo")
+    # A directory of its own: a log of an earlier run is not to be taken for this one's.
+    made = Run(public_folder / f"demo-{uuid.uuid4().hex}")
     yield made
     left = made.left(ENDS)
     made.kill()
