@@ -120,7 +120,7 @@ def decode_slices(
         if is_refused.any():
             too_new = f"timestamp more than {schema.future} in the future"
             open_unit.add_refused(_refuse(decoded, is_future, "quarantined", too_new))
-            too_old = "timestamp older than the retention period"
+            too_old = "its chunk has expired"
             open_unit.add_refused(_refuse(decoded, is_expired, "expired", too_old))
             decoded = _select(decoded, ~is_refused)
             ts = ts[~is_refused]
