@@ -4,6 +4,9 @@ Modules of this folder import other parts of Moirae inside functions, so that a 
 what it needs: `moirae --help` takes as long as its imports.
 """
 
+from importlib.metadata import version as get_distribution_version
+from typing import Annotated
+
 import typer
 
 from moirae.cli import (
@@ -35,11 +38,30 @@ __all__ = [
 
 app = typer.Typer(
     name="moirae",
-    help="History-enhanced monitoring: alert rules over live streams and their archive.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        print(f"moirae {get_distribution_version('moirae')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _handle_global_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """History-enhanced monitoring: alert rules over live streams and their archive."""
+
+
 app.command("demo")(processes.demo)
 app.command("init")(init.init)
 app.command("up")(processes.up)
