@@ -59,10 +59,10 @@ def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[d
 def format_progress(progress: dict[str, Any]) -> str:
     """The progress of one rule as text: `1 of 3 chunks, 63 events`."""
     counts = progress["chunks"].values()
-    found = sum(count["found"] for count in counts)
+    found_chunks = sum(count["found"] for count in counts)
     chunks = sum(count["chunks"] for count in counts)
     failed = sum(count["failed"] for count in counts)
-    text = f"{found:,} of {_format_count(chunks, 'chunk')}"
+    text = f"{found_chunks:,} of {_format_count(chunks, 'chunk')}"
     if failed:
         text += f" ({failed:,} failed)"
     return f"{text}, {_format_count(progress['events'], 'event')}"
