@@ -5,9 +5,10 @@ what it needs: `moirae --help` takes as long as its imports.
 """
 
 from importlib.metadata import version as get_distribution_version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from moirae.cli import (
     alerts,
@@ -29,6 +30,7 @@ from moirae.cli import (
     streams,
     tokens,
 )
+from moirae.cli.options import describe_invalid_value
 from moirae.cli.processes import EXIT_INTERNAL_ERROR
 
 __all__ = [
@@ -36,8 +38,21 @@ __all__ = [
     "app",
 ]
 
+
+class _MoiraeGroup(TyperGroup):
+    """The root command. Invalid values of options are reported in the words of Moirae."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = describe_invalid_value(error.message)
+            raise
+
+
 app = typer.Typer(
     name="moirae",
+    cls=_MoiraeGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

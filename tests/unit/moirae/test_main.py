@@ -64,3 +64,19 @@ def test_command_line_loads_no_heavy_library() -> None:
 def test_version_is_the_one_of_the_distribution() -> None:
     result = CliRunner().invoke(app, ["--version"])
     assert (result.exit_code, result.stdout) == (0, f"moirae {version('moirae')}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--output", "yaml", "must be table or json"),
+        ("--limit", "x", "must be an integer"),
+        ("--limit", "0", "must be at least 1"),
+    ],
+)
+def test_invalid_option_is_a_usage_error(option: str, value: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["alerts", "list", option, value])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Input should" not in result.stderr
+    assert "Value error" not in result.stderr
