@@ -234,7 +234,7 @@ class DemoReport:
         account = result["accounting"]
         self._console.print(
             f"\n{account['read']:,} records read: {account['archived']:,} archived, "
-            f"{account['duplicates']:,} duplicates, {account['dead_lettered']:,} dead-lettered; "
+            f"{account['duplicates']:,} duplicates, {account['dead_lettered']:,} dead letters; "
             f"{result['events']:,} events, {result['alerts']:,} alerts."
         )
         delay = result["latency_ms"]["event_to_alert"]
