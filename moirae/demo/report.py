@@ -253,7 +253,7 @@ class DemoReport:
             )
         self._console.print(
             f"To look further: cd {directory}; moirae status; moirae alerts list; "
-            "moirae similar ALERT; moirae recalls list"
+            "moirae similar ID; moirae recalls list"
         )
 
     def _print_latency(self, label: str, latency: Mapping[str, Any]) -> None:
