@@ -51,7 +51,8 @@ def init(
         typer.Option(
             "--data",
             metavar="PATH",
-            help="Folder that holds the example's data folder, such as planetlab.",
+            help="Folder that holds the example's data folder, such as planetlab. "
+            f"Default: {_DATA_FOLDERS[0]} or {_DATA_FOLDERS[1]} of the current folder.",
         ),
     ] = None,
     days: Annotated[
@@ -89,7 +90,7 @@ def _find_example_data(example: ExampleWorkspace, data: Path | None) -> list[Pat
     data_files = sorted((folder / example).glob(pattern))
     if not data_files:
         raise MoiraeError(
-            f"{folder / example}: no files {pattern}; "
+            f"{folder / example}: no file {pattern}; "
             f"name the folder that holds {example}/ with --data PATH"
         )
     return data_files

@@ -82,11 +82,14 @@ class ChildProcess:
             self.restart_delay = min(self.restart_delay * 2, _MAX_RESTART_DELAY)
         self.restart_at = now + self.restart_delay
         self.process = None
+        details = {"exit_code": code}
+        if code < 0:
+            details["signal"] = -code  # that killed the process
         _LOG.error(
             "process exited, restarting",
             action="process_exited",
             process=self.name,
-            exit_code=code,
+            **details,
             restart_seconds=self.restart_delay,
         )
 

@@ -35,7 +35,7 @@ MODULES_BY_TEST = {
     "integration/test_lift.py": "recall.engines.pending_events",
     "integration/test_list_commands.py": """
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
-        moirae.history.plan moirae.history.progress moirae.history.store""",
+        moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": """

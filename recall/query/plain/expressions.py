@@ -98,20 +98,20 @@ class ExpressionWriter:
         """An expression of type boolean."""
         value = self.write(node)
         if value.type != "boolean":
-            raise NotPlain("a condition that is not boolean")
+            raise NotPlain("condition that is not boolean")
         return value.sql
 
     def resolve_column(self, name: str) -> TypedExpression:
         """A column of the table."""
         column_type = self.columns.get(name.lower())
         if column_type is None:
-            raise NotPlain(f"column {name} is of another type")
+            raise NotPlain(f"column {name} of an unsupported type")
         sql = f"{self._dialect.quote(self.alias)}.{self._dialect.quote(name.lower())}"
         return TypedExpression(sql, column_type)
 
     def _write_column(self, node: exp.Column) -> TypedExpression:
         if node.db or (node.table and node.table.lower() != self.alias.lower()):
-            raise NotPlain("a column of another table")
+            raise NotPlain("column of another table")
         return self.resolve_column(node.name)
 
     def _write_in_group(
@@ -126,7 +126,7 @@ class ExpressionWriter:
             return self._write_window_bound(node.name.lower())
         key = group_values.get(self._write_column(node).sql)
         if key is None:
-            raise NotPlain("a column that is not grouped by")
+            raise NotPlain("column that is not in GROUP BY")
         return key
 
     def _write_window_bound(self, side: str) -> TypedExpression:
@@ -162,14 +162,14 @@ class ExpressionWriter:
             if value.literal is None:
                 return f"({value.sql} IS NULL)"
         sql = node.sql(dialect="spark")
-        raise NotPlain(f"{sql[:_MAX_QUOTED_SQL_LENGTH]} is left to Spark")
+        raise NotPlain(f"unsupported expression {sql[:_MAX_QUOTED_SQL_LENGTH]}")
 
     def _write_comparison(self, left_node: exp.Expr, operator: str, right_node: exp.Expr) -> str:
         left_value = self.write(left_node)
         right_value = self.write(right_node)
         common_type = _common_type(left_value, right_value)
         if common_type == "boolean" and operator not in ("=", "<>"):
-            raise NotPlain("an order of booleans")
+            raise NotPlain("comparison of booleans by < or >")
         left_sql = self.cast_to(left_value, common_type)
         right_sql = self.cast_to(right_value, common_type)
         return f"({left_sql} {operator} {right_sql})"
@@ -189,21 +189,21 @@ class ExpressionWriter:
         if operator == "/":
             result_type = "double"
         elif operator == "%" and result_type == "double":
-            raise NotPlain("remainders of fractions")
+            raise NotPlain("remainder of a non-integer")
         left_sql = self.cast_to(left_value, result_type)
         right_sql = self.cast_to(right_value, result_type)
         if operator in "/%":
             # Spark raises an error on division by zero.
             if right_value.literal is None:
-                raise NotPlain("a divisor that may be zero")
+                raise NotPlain("divisor that may be zero")
             if float(right_value.literal) == 0:
-                raise NotPlain("a divisor of zero")
+                raise NotPlain("divisor of zero")
         return TypedExpression(f"({left_sql} {operator} {right_sql})", result_type)
 
     def _write_number(self, node: exp.Expr) -> TypedExpression:
         value = self.write(node)
         if value.type not in (*_NUMERIC_TYPES, "decimal"):
-            raise NotPlain("arithmetic on something else than numbers")
+            raise NotPlain("arithmetic on a non-numeric value")
         return value
 
     # Aggregates
@@ -211,17 +211,17 @@ class ExpressionWriter:
     def write_aggregate(self, node: exp.Expr) -> PlainAggregate:
         """One of `AGGREGATES`, over rows."""
         if clauses_of(node) - {"this", "big_int"}:
-            raise NotPlain("an aggregate with further arguments")
+            raise NotPlain("aggregate with further arguments")
         if isinstance(node, exp.Count):
             return self._write_count(node.this)
         operand = self.write(node.this)
         if operand.literal is not None or operand.type == "decimal":
-            raise NotPlain("an aggregate of a constant")
+            raise NotPlain("aggregate of a constant")
         if isinstance(node, exp.Min | exp.Max):
             value = TypedExpression(f"{node.key}({operand.sql})", operand.type)
             return PlainAggregate(node.key, operand.sql, value)
         if operand.type not in _NUMERIC_TYPES:
-            raise NotPlain("a sum or average of something else than numbers")
+            raise NotPlain("sum or average of a non-numeric value")
         if isinstance(node, exp.Avg):
             number = self.cast_to(operand, "double")
             return PlainAggregate("avg", number, TypedExpression(f"avg({number})", "double"))
@@ -238,16 +238,16 @@ class ExpressionWriter:
             return self._write_distinct_count(argument)
         operand = self.write(argument)
         if operand.literal is not None:
-            raise NotPlain("an aggregate of a constant")
+            raise NotPlain("aggregate of a constant")
         value = TypedExpression(f"count({operand.sql})", "bigint")
         return PlainAggregate("count", operand.sql, value)
 
     def _write_distinct_count(self, distinct: exp.Distinct) -> PlainAggregate:
         if len(distinct.expressions) != 1:
-            raise NotPlain("distinct values of several columns")
+            raise NotPlain("DISTINCT of several columns")
         operand = self.write(distinct.expressions[0])
         if operand.literal is not None or operand.type == "double":
-            raise NotPlain("distinct fractions")
+            raise NotPlain("DISTINCT of a constant or a floating-point number")
         value = TypedExpression(f"count(DISTINCT {operand.sql})", "bigint")
         return PlainAggregate("count_distinct", operand.sql, value)
 
@@ -273,7 +273,7 @@ def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
     text = sign + node.this
     if node.is_string:
         if not set("\\'\0").isdisjoint(text):
-            raise NotPlain("a string with escapes")
+            raise NotPlain("string with escapes")
         return TypedExpression("", "string", text)
     if not node.is_int:
         has_exponent = "e" in text.lower()
@@ -283,7 +283,7 @@ def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
         return TypedExpression("", "int", text)
     if -(1 << 63) <= number < 1 << 63:
         return TypedExpression("", "bigint", text)
-    raise NotPlain("an integer beyond bigint")
+    raise NotPlain("integer out of range for bigint")
 
 
 def _python_value(text: str, constant_type: PlainType) -> int | float | str:
@@ -297,7 +297,7 @@ def _python_value(text: str, constant_type: PlainType) -> int | float | str:
 def _common_type(a: TypedExpression, b: TypedExpression) -> PlainType:
     """The type in which two values are compared or computed; at most one of them is a constant."""
     if a.literal is not None and b.literal is not None:
-        raise NotPlain("an operation on constants only")
+        raise NotPlain("operation on constants only")
     types = {a.type, b.type}
     if types == {"decimal", "double"}:
         return "double"
@@ -305,7 +305,7 @@ def _common_type(a: TypedExpression, b: TypedExpression) -> PlainType:
         return max(types, key=_NUMERIC_TYPES.index)
     if len(types) == 1 and "decimal" not in types:
         return a.type
-    raise NotPlain("an operation on values of different types")
+    raise NotPlain("operation on values of different types")
 
 
 def normalized_text(node: exp.Expr) -> str:

@@ -26,6 +26,18 @@ from recall.query.windows import is_window, parse_window, window_arguments
 Outputs = list[tuple[str, TypedExpression]]
 
 _SUPPORTED_CLAUSES = {"expressions", "from_", "where", "group", "having"}
+# Clauses whose name in the parser is not the one in SQL.
+_CLAUSE_NAMES = {
+    "joins": "JOIN",
+    "order": "ORDER BY",
+    "with_": "WITH",
+    "laterals": "LATERAL VIEW",
+    "windows": "WINDOW",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "operation_modifiers": "modifier of SELECT",
+}
 
 
 @dataclass(frozen=True)
@@ -74,8 +86,9 @@ class SelectWriter:
 
     def write(self, select: exp.Select) -> RenderedSelect:
         """Write the SELECT. Raises `NotPlain`."""
-        if clauses_of(select) - _SUPPORTED_CLAUSES:
-            raise NotPlain("it has other clauses than SELECT, FROM, WHERE, GROUP BY and HAVING")
+        other_clauses = clauses_of(select) - _SUPPORTED_CLAUSES
+        if other_clauses:
+            raise NotPlain(", ".join(sorted(map(_format_clause, other_clauses))))
         table = select.args["from_"].this
         source = self._write_source(table)
         self._expressions.alias = table.alias_or_name
@@ -97,7 +110,7 @@ class SelectWriter:
                 if column_type in PLAIN_TYPES:
                     columns[name.lower()] = column_type  # type: ignore[assignment]
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
-        raise NotPlain("it reads something else than one stream")
+        raise NotPlain("FROM of anything but one stream")
 
     def _write_subquery(self, select: exp.Select) -> PlainSource:
         rendered = SelectWriter(self._dialect, self._tables, parameterized=False).write(select)
@@ -107,7 +120,7 @@ class SelectWriter:
             types[name.lower()] = value.type
             columns.append(f"{value.sql} AS {self._dialect.quote(name)}")
         if len(types) != len(rendered.outputs) or "" in types:
-            raise NotPlain("an output without a unique name")
+            raise NotPlain("output column without a unique name")
         select_list = f"SELECT {', '.join(columns)}"
         source = rendered.source
         before_source, before_constants, after_constants = rendered.text_parts
@@ -152,14 +165,14 @@ class SelectWriter:
         for node in select.expressions:
             if isinstance(node, exp.Star):
                 if expressions.is_grouped or any(node.args.values()):
-                    raise NotPlain("* with groups or exceptions")
+                    raise NotPlain("* with GROUP BY or EXCEPT")
                 for name in expressions.columns:
                     outputs.append((name, expressions.resolve_column(name)))
                 continue
             value = expressions.write(node.unalias())
             if value.literal is not None:
                 if value.type == "decimal":
-                    raise NotPlain("a decimal as output")
+                    raise NotPlain("output column of type decimal")
                 value = TypedExpression(expressions.cast_to(value, value.type), value.type)
             outputs.append((node.alias_or_name, value))
         return outputs
@@ -232,14 +245,14 @@ class SelectWriter:
             raise NotPlain("grouping sets")
         windows = list(filter(is_window, group.expressions))
         if len(windows) != 1:
-            raise NotPlain("groups without one window")
+            raise NotPlain("GROUP BY without exactly one window")
         time, *intervals = window_arguments(windows[0])
         try:
             window = parse_window(windows[0], intervals)
         except Unsupported as error:
-            raise NotPlain("an unsupported window") from error
+            raise NotPlain("unsupported window") from error
         if self._expressions.write(time).type != "timestamp":
-            raise NotPlain("a window over something else than a timestamp")
+            raise NotPlain("window over a column that is not a timestamp")
         return time.name.lower(), window
 
     def _write_keys(self, group: exp.Expr) -> list[TypedExpression]:
@@ -250,7 +263,7 @@ class SelectWriter:
                 continue
             key = self._expressions.write(node)
             if key.literal is not None or key.type == "double":
-                raise NotPlain("groups by constants or fractions")
+                raise NotPlain("GROUP BY of a constant or a floating-point number")
             keys.append(key)
         return keys
 
@@ -269,3 +282,8 @@ class SelectWriter:
             text = normalized_text(aggregate_nodes[number])
             values[text] = TypedExpression(f"_g.a{number}", aggregate.expression.type)
         self._expressions.enter_groups(values, window)
+
+
+def _format_clause(name: str) -> str:
+    """A clause as SQL writes it; `name`: of the parser."""
+    return _CLAUSE_NAMES.get(name, name.strip("_").upper())

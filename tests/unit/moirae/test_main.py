@@ -2,9 +2,13 @@
 
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from moirae.cli import app
 
 HEAVY_MODULES = ("pyspark", "numba", "sklearn", "scipy", "duckdb", "deltalake", "pyarrow")
 # The work of the process: a thread that blocks for minutes, then the failure.
@@ -55,3 +59,24 @@ def test_command_line_loads_no_heavy_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert process.stdout.split() == []
+
+
+def test_version_is_the_one_of_the_distribution() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"moirae {version('moirae')}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--output", "yaml", "must be table or json"),
+        ("--limit", "x", "must be an integer"),
+        ("--limit", "0", "must be at least 1"),
+    ],
+)
+def test_invalid_option_is_a_usage_error(option: str, value: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["alerts", "list", option, value])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Input should" not in result.stderr
+    assert "Value error" not in result.stderr

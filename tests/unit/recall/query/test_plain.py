@@ -58,14 +58,18 @@ def test_spark_keeps_no_panes() -> None:
 @pytest.mark.parametrize(
     ("sql", "message"),
     [
-        ("SELECT host, ts FROM cpu WHERE host LIKE 'a%'", "left to Spark"),
-        ("SELECT host, ts FROM cpu ORDER BY ts", "other clauses"),
-        ("SELECT host, ts FROM ping", "something else than one stream"),
-        ("SELECT host, ts FROM cpu WHERE d > 5", "of another type"),
+        ("SELECT host, ts FROM cpu WHERE host LIKE 'a%'", "unsupported expression host LIKE"),
+        ("SELECT host, ts FROM cpu ORDER BY ts", "^ORDER BY$"),
+        ("SELECT a.host, a.ts FROM cpu a JOIN cpu b ON a.host = b.host LIMIT 3", "^JOIN, LIMIT$"),
+        ("SELECT DISTINCT host, ts FROM cpu", "^DISTINCT$"),
+        ("SELECT host, ts FROM cpu WHERE d % 2 = 1", "of an unsupported type"),
+        ("SELECT host, ts FROM cpu WHERE cpu % 2 = 1", "remainder of a non-integer"),
+        ("SELECT host, ts FROM ping", "FROM of anything but one stream"),
+        ("SELECT host, ts FROM cpu WHERE d > 5", "column d of an unsupported type"),
         ("SELECT host, ts FROM cpu WHERE 1 = 1", "constants only"),
         ("SELECT host, ts FROM cpu WHERE host = 'it\\'s'", "escapes"),
         ("SELECT host, ts FROM cpu WHERE 5 / n > 1", "may be zero"),
-        ("SELECT n AS host, ts FROM cpu", "outputs of other types"),
+        ("SELECT n AS host, ts FROM cpu", "output column of a type other than"),
         ("SELECT host, ts, n FROM cpu", "unique name"),
     ],
 )
