@@ -23,7 +23,7 @@ from moirae.cli.options import (
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import Signals
-from moirae.runtime.logs import LogFormat, configure_logging
+from moirae.runtime.logs import LogFormat, configure_logging, prints_plain_messages
 
 _LOG = structlog.get_logger()
 
@@ -62,8 +62,15 @@ def up(
     configure_logging(log_format)
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
-    if not drain:
-        print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
+    if prints_plain_messages():
+        if not drain:
+            print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
+    else:
+        _LOG.info(
+            "workspace is starting",
+            action="workspace_starting",
+            workspace=str(settings.file.parent),
+        )
     try:
         code = run_supervisor(
             settings,
