@@ -370,8 +370,12 @@ def _capture_output() -> list[str]:
 
 
 def _find_reason(output: list[str]) -> str:
-    """The last error that PostgreSQL's programs state; empty if none."""
-    reasons = _ERROR_LINE.findall("\n".join(output))
+    """The last error that PostgreSQL's programs state; empty if none. A full disk comes first."""
+    text = "\n".join(output)
+    full_disk = os.strerror(errno.ENOSPC)
+    if full_disk in text:
+        return full_disk  # later errors are its consequences
+    reasons = _ERROR_LINE.findall(text)
     if not reasons:
         return ""
     return str(reasons[-1]).strip()

@@ -44,7 +44,13 @@ def test_read_only_file_system_is_reported_with_the_path(
     assert embedded_database.release_embedded_database(tmp_path)
 
 
+def test_full_disk_is_the_reason_even_if_other_errors_follow() -> None:
+    output = _INITDB_OUTPUT + "PANIC:  cannot abort transaction 1, it was already committed\n"
+    assert embedded_database._find_reason([output]) == "No space left on device"
+
+
 def test_reason_of_a_failed_start_is_the_last_error_in_the_output() -> None:
-    reason = embedded_database._find_reason(["an earlier one: error: x\n", _INITDB_OUTPUT])
-    assert reason == 'could not write to file "pg_wal/x": No space left on device'
+    output = _INITDB_OUTPUT.replace("No space left on device", "Input/output error")
+    reason = embedded_database._find_reason(["initdb: error: x\n", output])
+    assert reason == 'could not write to file "pg_wal/x": Input/output error'
     assert embedded_database._find_reason([]) == ""
