@@ -71,11 +71,19 @@ def init(
         data_files = _find_example_data(example, data)[:days]
     try:
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
-            shutil.copytree(template, directory, dirs_exist_ok=True)
-        if example is None:
-            _write_sample(directory / "landing", datetime.now(UTC))
-        else:
-            _link_files(data_files, directory / "landing")
+            ignored = shutil.ignore_patterns(FILE_NAME)
+            shutil.copytree(template, directory, ignore=ignored, dirs_exist_ok=True)
+            if example is None:
+                _write_sample(directory / "landing", datetime.now(UTC))
+            else:
+                _link_files(data_files, directory / "landing")
+            # Last and at once: without this file, `init` can be repeated after a failure.
+            incomplete = directory / f".{FILE_NAME}.incomplete"
+            shutil.copy2(template / FILE_NAME, incomplete)
+            incomplete.rename(directory / FILE_NAME)
+    except shutil.Error as error:  # of `copytree`: (source, target, reason) of each file
+        _, path, reason = error.args[0][0]
+        raise MoiraeError(f"{path}: cannot create workspace: {reason}") from error
     except OSError as error:
         path = error.filename or directory
         raise MoiraeError(f"{path}: cannot create workspace: {error.strerror or error}") from error

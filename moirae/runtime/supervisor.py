@@ -190,6 +190,8 @@ class _Supervisor:
         code = self._supervise()
         if self._drain and code == 0 and not self._stop.is_set():
             code = self._drain_recalls()
+        if self._stop.is_set():
+            _LOG.info("stopping", action="stopping")
         return code
 
     def _supervise(self) -> int:

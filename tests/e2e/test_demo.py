@@ -115,7 +115,7 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
     )
     os.close(theirs)
     log = run.directory / "up.log"
-    shown = _read_while(ours, lambda: not _has_line(log, b"moirae: running"), 300)
+    shown = _read_while(ours, lambda: not _has_line(log, b"workspace is running"), 300)
     assert b"up.log" in shown
     os.write(ours, b"\x03")
     time.sleep(0.5)
@@ -129,7 +129,7 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
     assert shown.count(b"Interrupted") == 1
     assert b"Traceback" not in shown
     # The terminal shows the demo's own lines only; those of its processes are in the log file.
-    assert b"moirae: running" not in shown
+    assert b"workspace is running" not in shown
     assert b"INFO" not in shown
     assert b"INFO" in log.read_bytes()
     assert not run.left(0.0)

@@ -16,7 +16,7 @@ MODULES_BY_TEST = {
         recall.engines.duckdb_session recall.engines.local recall.engines.spark""",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
-    "e2e/test_demo.py": " moirae.demo.report moirae.demo.run",
+    "e2e/test_demo.py": " moirae.demo.report",
     "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
@@ -26,7 +26,6 @@ MODULES_BY_TEST = {
         moirae.cli.processes""",
     "integration/test_derived_archive.py": """
         moirae.history.lock moirae.history.finder moirae.rules.requests""",
-    "integration/test_embedded_database.py": "moirae.runtime.embedded_database",
     "integration/test_evaluation.py": """
         moirae.cli.feedback moirae.feedback.calibration_task moirae.feedback.workspace
         recall.confidence""",
