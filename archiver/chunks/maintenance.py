@@ -33,7 +33,7 @@ _LOG = structlog.get_logger()
 
 # Niceness of the maintenance thread: live processing takes precedence.
 _NICENESS = 10
-# Appends of late rows to a closed chunk after which its files are clustered again.
+# Appends of late rows to a closed chunk that make maintenance re-cluster its files.
 _RECLUSTER_AFTER = 20
 # Longest time between two runs of the vacuum.
 _VACUUM_INTERVAL = 30.0  # seconds
