@@ -14,7 +14,7 @@ help:
 	@echo "make test-fast  unit and property tests without Spark, databases and servers; a minute"
 	@echo "make slow       longer tests: more seeds, more data"
 	@echo "make lint       style, types, import directions, schemas, reference pages"
-	@echo "make faults     tests that kill processes and break connections (slow)"
+	@echo "make faults     fault tests (slow)"
 	@echo "make bench      benchmarks; GOALS=G10 for some"
 
 prerequisites:

@@ -9,6 +9,14 @@ import numpy.typing as npt
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
+_UNITS = {
+    "d": timedelta(days=1),
+    "h": timedelta(hours=1),
+    "m": timedelta(minutes=1),
+    "s": timedelta(seconds=1),
+    "ms": timedelta(milliseconds=1),
+}
+
 # The longest duration a user may set: beyond any archive, and below what overflows dates and SQL
 # intervals.
 MAX_DURATION = timedelta(days=36_500)
@@ -27,6 +35,16 @@ def from_micros(micros: int) -> datetime:
 def duration_to_micros(duration: timedelta) -> int:
     """Convert a duration to microseconds, rounded down."""
     return duration // _MICROSECOND
+
+
+def format_duration(duration: timedelta) -> str:
+    """The text of a duration as in configuration files, such as `5m` or `1h30m`."""
+    parts: list[str] = []
+    for name, unit in _UNITS.items():
+        count, duration = divmod(duration, unit)
+        if count:
+            parts.append(f"{count}{name}")
+    return "".join(parts) or "0s"
 
 
 def optional_micros(moment: datetime | None) -> int | None:

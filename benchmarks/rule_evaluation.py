@@ -29,7 +29,7 @@ from benchmarks.timing import measure_seconds, time_noise_kernel
 from moirae.config import load_settings_from_environment, stream_schema
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import Guard
-from moirae.live import Detector, Relations
+from moirae.live import Relations, build_detection
 from moirae.rules import Definition, Rule, RuleAdmission
 from moirae.rules.model import AlertSpec
 from moirae.runtime import database
@@ -327,10 +327,10 @@ def _live_workspace(
                 connection=connection,
                 fence=lambda: None,
             )
-            detector = Detector(
-                spark.newSession(),
-                archive,
-                connection,
+            detector, follow_up = build_detection(
+                spark=spark.newSession(),
+                archive=archive,
+                connection=connection,
                 relations=Relations(connection, settings.relations),
                 admission=RuleAdmission(spark, settings),
                 guard=Guard(spark, settings, connection),
@@ -341,6 +341,6 @@ def _live_workspace(
             def ingest(unit: SourceUnit) -> None:
                 include_filters = detector.detect(archive.ingest([unit], _NOW).on_time)
                 detector.settle(include_filters=include_filters)
-                detector.follow_up()
+                follow_up.run()
 
             yield ingest

@@ -1,10 +1,11 @@
 """The recall process of a workspace: builds the configuration of the worker and runs it."""
 
 import threading
-import time
+from functools import partial
 from pathlib import Path
 
 import sql
+from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleRegistry
@@ -28,19 +29,12 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
     root = open_storage(settings)
     config = _build_config(settings, connection, root)
-    last_heartbeat = 0.0
-
-    def heartbeat() -> None:
-        nonlocal last_heartbeat
-        if time.monotonic() - last_heartbeat > _HEARTBEAT_INTERVAL:
-            last_heartbeat = time.monotonic()
-            role.heartbeat("running")
-
+    heartbeat = Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(role.heartbeat, "running"))
     calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
     try:
         with record_failure(role):
-            run_worker(config, connection, stop, heartbeat)
+            run_worker(config, connection, stop, heartbeat.run_if_due)
     finally:
         calibration.stop()
     role.heartbeat("ended")

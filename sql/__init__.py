@@ -20,10 +20,9 @@ from sql.connection import Connection, connect
 from sql.contexts import (
     ContextGateway,
     ContextRow,
-    MissingContextRow,
     NewContextRow,
+    RecallEventRow,
     UnrequestedEventRow,
-    UnsettledContextRow,
 )
 from sql.corpora import CorpusGateway
 from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
@@ -50,7 +49,7 @@ from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
-from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway, RevisionRow
+from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway
 from sql.rule_errors import RuleErrorGateway
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
@@ -123,10 +122,9 @@ __all__ = [
     "ContextGateway",
     "ContextRow",
     "CorpusGateway",
-    "MissingContextRow",
     "NewContextRow",
+    "RecallEventRow",
     "UnrequestedEventRow",
-    "UnsettledContextRow",
     # Feedback
     "CalibrationGateway",
     "FeedbackStateRow",
@@ -153,7 +151,6 @@ __all__ = [
     "RepeatableRow",
     "ReplayGateway",
     "RevisionGateway",
-    "RevisionRow",
     "SignalGateway",
     "SignalListener",
     "TaskGateway",

@@ -72,20 +72,13 @@ class AlertLifetimeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenAlertRow:
-    """An alert that has not ended. Its columns are those of `AlertLifetimeRow`."""
+class OpenAlertRow(AlertLifetimeRow):
+    """An alert that has not ended."""
 
     id: UUID
     eid: UUID
     fingerprint: str
     key: Mapping[str, Any]
-    state: str
-    starts_at: datetime
-    fired_at: datetime | None
-    last_at: datetime
-    ends_at: datetime | None
-    events: int
-    settled: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,38 +46,33 @@ class NewContextRow:
 
 
 @dataclass(frozen=True, slots=True)
-class MissingContextRow:
-    """An event without a context. `ts`: event time in microseconds."""
+class RecallEventRow:
+    """An event that recalls are about. `ts`: event time in microseconds."""
 
     eid: UUID
     ts: int
     key: Mapping[str, Any]
     attributes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MissingContextRow(RecallEventRow):
+    """An event without a context."""
+
     settled: bool
 
 
 @dataclass(frozen=True, slots=True)
-class UnsettledContextRow:
-    """A settled event with a context that is not settled. `ts`: event time in microseconds."""
+class UnsettledContextRow(RecallEventRow):
+    """A settled event with a context that is not settled."""
 
-    eid: UUID
-    ts: int
-    key: Mapping[str, Any]
-    attributes: Mapping[str, Any]
     contexts: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class UnrequestedEventRow:
-    """An event without tasks of a recall.
+class UnrequestedEventRow(RecallEventRow):
+    """An event without tasks of a recall. `background`: it is too old to be interactive."""
 
-    `ts`: event time in microseconds. `background`: whether it is so old that nobody waits.
-    """
-
-    eid: UUID
-    ts: int
-    key: Mapping[str, Any]
-    attributes: Mapping[str, Any]
     background: bool
 
 

@@ -26,7 +26,7 @@ class RefusedRecord(Protocol):
 class DeadLetterRow:
     """A dead letter. `id`: ledger id of the unit and line, as `17:3`. `source`: name of the unit.
 
-    `at`: when it was stored, by the clock. `retry`: whether it is marked for retry.
+    `at`: when it was stored. `retry`: whether it is marked for retry.
     """
 
     id: str

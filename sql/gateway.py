@@ -16,7 +16,7 @@ Record = TypeVar("Record")
 class Gateway:
     """The statements of one file in `queries/`, on one connection.
 
-    The caller owns the transaction: without one, each statement commits by itself. Methods raise
+    The caller owns the transaction; outside one, each statement is committed. Methods raise
     psycopg's errors (`sql.DatabaseError`).
     """
 

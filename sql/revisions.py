@@ -14,18 +14,6 @@ from sql.values import replace_nul
 AnswerJson = Sequence[Mapping[str, Any]]
 
 
-@dataclass(frozen=True, slots=True)
-class RevisionRow:
-    """A numbered answer. `estimates`: None if it has none."""
-
-    number: int
-    final: bool
-    coverage: Mapping[str, Any]
-    answer: AnswerJson
-    estimates: AnswerJson | None
-    at: datetime
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastAnswerRow:
     """A task with its last answer; `number` and what follows are None without one.
@@ -105,10 +93,6 @@ class RevisionGateway(Gateway):
             estimates=Jsonb(replace_nul(estimates)) if estimates else None,
             comparable=comparable,
         )
-
-    def list_since(self, task: UUID, number: int) -> list[RevisionRow]:
-        """The answers of a task after a number, in order."""
-        return self._records(RevisionRow, "list_since", task=task, after=number)
 
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""

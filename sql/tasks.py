@@ -14,7 +14,7 @@ from sql.values import replace_nul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
-    """A claimed or ended task. `held`: its partial answer, as Arrow or JSON bytes."""
+    """A claimed or ended task. `partial_answer`: as Arrow or JSON bytes."""
 
     id: UUID
     eid: UUID
@@ -30,7 +30,7 @@ class TaskRow:
     next: int
     failed: int
     skipped: int
-    held: bytes | None
+    partial_answer: bytes | None
     revision: int
     tries: int
     fence: int
@@ -343,7 +343,7 @@ class TaskGateway(Gateway):
 
     def count(self, *, eid: UUID | None, rule: str | None, states: Sequence[str] | None) -> int:
         """The number of tasks that `list_newest` lists without a limit."""
-        return int(self._value("count", eid=eid, rule=rule, states=states))
+        return self._count("list_newest", eid=eid, rule=rule, states=states, limit=None)
 
     def list_remaining_work(self, ids: Sequence[UUID]) -> list[RemainingWorkRow]:
         """What the waiting and running tasks, and these, have left to read."""

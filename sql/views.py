@@ -1,11 +1,12 @@
 """Views: the past of a version of a rule in one chunk."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
+from sql.alerts import AlertDescriptionRow, AlertLifetimeRow
 from sql.contexts import NewContextRow
+from sql.events import NewEventRow
 from sql.gateway import Gateway
 from sql.values import replace_nul
 
@@ -102,13 +103,16 @@ class ViewGateway(Gateway):
             seconds=seconds,
         )
 
-    def insert_events(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Store past events that are not stored. Each is given by its columns."""
-        self._execute_many("insert_event", events)
+    def insert_events(self, events: Iterable[NewEventRow]) -> None:
+        """Store past events that are not stored."""
+        self._execute_many("insert_event", [event.parameters() for event in events])
 
-    def insert_alerts(self, alerts: Iterable[Mapping[str, Any]]) -> None:
-        """Store past alerts that are not stored. Each is given by its columns."""
-        self._execute_many("insert_alert", alerts)
+    def insert_alerts(self, alerts: Iterable[tuple[AlertDescriptionRow, AlertLifetimeRow]]) -> None:
+        """Store past alerts that are not stored."""
+        rows = []
+        for description, lifetime in alerts:
+            rows.append({**description.parameters(), **lifetime.parameters()})
+        self._execute_many("insert_alert", rows)
 
     def extend_alerts(
         self,

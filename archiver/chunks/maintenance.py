@@ -11,14 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from queue import SimpleQueue
 
 import structlog
-from apscheduler.executors.pool import ThreadPoolExecutor
-from apscheduler.schedulers.background import BackgroundScheduler
 from deltalake.exceptions import DeltaError
 
+from archiver.background import BackgroundRunner
 from archiver.chunks.lifecycle import (
     CLUSTER,
     COUNT_ROWS,
@@ -28,13 +26,14 @@ from archiver.chunks.lifecycle import (
 )
 from archiver.delta import SequencedTable, StreamSchema, StreamTable, TableSpec, Vacuum
 from archiver.errors import ArchiverError, CommitConflict
+from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 
 _LOG = structlog.get_logger()
 
 # Niceness of the maintenance thread: live processing takes precedence.
 _NICENESS = 10
-# Appends of late rows to a closed chunk after which its files are clustered again.
+# Appends of late rows to a closed chunk that make maintenance re-cluster its files.
 _RECLUSTER_AFTER = 20
 # Longest time between two runs of the vacuum.
 _VACUUM_INTERVAL = 30.0  # seconds
@@ -75,7 +74,6 @@ class ChunkMaintenance:
     ) -> None:
         self._tables = [StreamTable(root, schema) for schema in schemas]
         self._sequenced_tables = [SequencedTable(root, spec) for spec in sequenced_tables]
-        self._file_retention = file_retention
         clustering = Requirement(CLUSTER, frozenset({"recent", "old"}), _RECLUSTER_AFTER)
         self._handlers = {CLUSTER: MaintenanceHandler(clustering, self._cluster_chunk)}
         self.requirements = [handler.requirement for handler in self._handlers.values()]
@@ -83,11 +81,9 @@ class ChunkMaintenance:
         self._queued: set[MaintenanceTask] = set()
         self._queue_changed = threading.Condition()
         self._vacuum = Vacuum(file_retention)
-        self._scheduler = BackgroundScheduler(
-            executors={"default": ThreadPoolExecutor(1)}, timezone="UTC"
-        )
-        self._scheduler.start()
-        self._schedule_vacuum()
+        interval = min(_VACUUM_INTERVAL, file_retention / 4)
+        self._vacuum_task = Periodic("vacuum", interval, self._run_vacuum, first_after=interval)
+        self._runner = BackgroundRunner([self._vacuum_task])
 
     def submit(self, tasks: Iterable[MaintenanceTask]) -> None:
         """Queue the tasks that are not queued already."""
@@ -96,7 +92,7 @@ class ChunkMaintenance:
                 if task in self._queued:
                     continue
                 self._queued.add(task)
-            self._scheduler.add_job(self._run, args=[task], misfire_grace_time=None)
+            self._runner.submit(self._run, task)
 
     def collect_results(self) -> list[MaintenanceResult]:
         """The tasks finished since the last call."""
@@ -112,7 +108,7 @@ class ChunkMaintenance:
 
     def stop(self) -> None:
         """Start no further task, without waiting for the running one."""
-        self._scheduler.shutdown(wait=False)
+        self._runner.stop()
 
     def _run(self, task: MaintenanceTask) -> None:
         with suppress(OSError):
@@ -156,12 +152,6 @@ class ChunkMaintenance:
                 rows_by_unit[table.schema.name, unit] = rows
         return rows_by_unit
 
-    def _schedule_vacuum(self) -> None:
-        delay = timedelta(seconds=min(_VACUUM_INTERVAL, self._file_retention / 4))
-        self._scheduler.add_job(
-            self._run_vacuum, "date", run_date=datetime.now(UTC) + delay, misfire_grace_time=None
-        )
-
     def _run_vacuum(self) -> None:
         """Compact the sequenced tables, delete unreferenced files, and checkpoint the logs."""
         try:
@@ -171,4 +161,4 @@ class ChunkMaintenance:
         except _RECOVERABLE_ERRORS as error:
             _LOG.warning("vacuum failed", action="vacuum_failed", error=str(error))
         finally:
-            self._schedule_vacuum()
+            self._vacuum_task.restart()  # a long vacuum leaves time for other tasks

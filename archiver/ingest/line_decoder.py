@@ -125,7 +125,10 @@ def _parse_records(
 
 
 def _parse_json(line: bytes) -> dict[str, Any]:
-    value = orjson.loads(line)
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise _InvalidValue(_describe_json_error(error, line)) from error
     if type(value) is not dict:
         raise _InvalidValue("the line is not a JSON object")
     if b"[" in line or line.count(b"{") > 1:
@@ -136,11 +139,23 @@ def _parse_json(line: bytes) -> dict[str, Any]:
     return value
 
 
+def _describe_json_error(error: orjson.JSONDecodeError, line: bytes) -> str:
+    """The fact and the column, without the characters that the parser expected instead."""
+    try:
+        line.decode("utf-8")
+    except UnicodeDecodeError:
+        return "not UTF-8 text"
+    return f"not JSON: {error.msg.partition(',')[0]} in column {error.colno}"
+
+
 def _csv_parser(header: Sequence[str]) -> Callable[[bytes], dict[str, Any]]:
     width = len(header)
 
     def parse(line: bytes) -> dict[str, Any]:
-        text = line.decode("utf-8")
+        try:
+            text = line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise _InvalidValue("not UTF-8 text") from error
         # Splitting is much faster than csv.reader, with the same result for lines without quotes.
         fields = text.split(",") if '"' not in text else next(csv.reader([text], strict=True))
         if len(fields) != width:
@@ -341,6 +356,8 @@ def _is_valid_time(micros: int) -> bool:
 
 def _abbreviate(value: Any) -> str:
     text = repr(value)
+    if isinstance(value, bool | dict | list):
+        text = orjson.dumps(value).decode()  # as the record spells it
     if len(text) <= _MAX_QUOTED_LENGTH:
         return text
     return text[: _MAX_QUOTED_LENGTH - 3] + "..."

@@ -23,7 +23,7 @@ from archiver.ingest.classify import (
 from archiver.ingest.line_decoder import DecodedRows, RefusalReason, RefusedLine
 from archiver.ingest.source_units import SourceUnit, read_batches
 from archiver.ingest.watermarks import PartitionProgress
-from archiver.times import duration_to_micros, micros_column
+from archiver.times import duration_to_micros, format_duration, micros_column
 
 COUNTER_BY_REASON = {
     "malformed": "malformed",
@@ -118,9 +118,9 @@ def decode_slices(
             is_expired = ts < expired_before
         is_refused = is_future | is_expired
         if is_refused.any():
-            too_new = f"timestamp more than {schema.future} in the future"
+            too_new = f"timestamp more than {format_duration(schema.future)} in the future"
             open_unit.add_refused(_refuse(decoded, is_future, "quarantined", too_new))
-            too_old = "timestamp older than the retention period"
+            too_old = "its chunk has expired"
             open_unit.add_refused(_refuse(decoded, is_expired, "expired", too_old))
             decoded = _select(decoded, ~is_refused)
             ts = ts[~is_refused]

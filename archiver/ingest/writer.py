@@ -76,7 +76,7 @@ class IngestResult:
 
 
 class ArchiveWriter:
-    """The only writer of a workspace's archive.
+    """The only writer of a workspace's stream tables.
 
     `fence` is called before each write, and raises when another process has taken over.
     """

@@ -8,15 +8,18 @@ import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from archiver.errors import NotInstalled
 from archiver.spark.paths import CLASS_ARCHIVE, JARS
 from archiver.spark.scratch import scratch_folder
+
+_JVM_LOG = logging.getLogger("spark.jvm")
 
 StartupProfile = Literal["serve", "short"]
 
@@ -93,11 +96,13 @@ def start_session(
     for name in CONFLICTING_VARIABLES:
         os.environ.pop(name, None)
     os.environ.update(launcher_environment(master))
-    # Errors that it logs are also raised as exceptions.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
+    # Errors that these log are also raised as exceptions.
+    for logger in ("SQLQueryContextLogger", "py4j"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL + 1)
     builder = SparkSession.builder.appName(app).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
+    _launch_jvm(settings, app, master)
     # In the main thread Spark puts a handler of its own in the place of the process's: a Ctrl-C
     # would then call the JVM in the midst of whatever the main thread does, perhaps of another call
     # to the JVM.
@@ -106,6 +111,31 @@ def start_session(
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, interrupt)
     return session
+
+
+def _launch_jvm(settings: Mapping[str, str], app: str, master: str) -> None:
+    """Launch the JVM of this process, unless it runs, and log what it writes to standard error."""
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf().setAppName(app).setMaster(master).setAll(list(settings.items()))
+    reader, writer = os.pipe()
+    threading.Thread(
+        target=_log_jvm_output, args=(os.fdopen(reader, "rb"),), daemon=True, name="JVM output"
+    ).start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": writer})  # type: ignore[no-untyped-call]
+    finally:
+        os.close(writer)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _log_jvm_output(pipe: IO[bytes]) -> None:
+    """Log each line until the JVM exits."""
+    for line in iter(pipe.readline, b""):
+        text = line.decode("utf-8", "replace").rstrip()
+        # Spark's launcher always adds this module, and Java always reports it.
+        if text and not text.startswith("WARNING: Using incubator modules:"):
+            _JVM_LOG.warning(text)
 
 
 def jvm_process() -> subprocess.Popen[bytes] | None:

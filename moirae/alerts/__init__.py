@@ -5,7 +5,7 @@ from moirae.alerts.event import Event, EventRow, canonical_json, deduplicate
 from moirae.alerts.lifecycle import AlertLifetime, AlertTiming, Occurrence, fold_events
 from moirae.alerts.lookup import find_event, find_event_or_recall
 from moirae.alerts.notes import NoteKind, add_note
-from moirae.alerts.store import AlertStore, describe_alert, make_event_row
+from moirae.alerts.store import AlertStore, describe_alert, make_event_row, make_lifetime_row
 
 __all__ = [
     "AlertLifetime",
@@ -25,4 +25,5 @@ __all__ = [
     "fold_events",
     "make_alerting_rule",
     "make_event_row",
+    "make_lifetime_row",
 ]

@@ -119,7 +119,7 @@ class AlertStore:
     ) -> None:
         unmatched = list(stored)
         for alert in desired:
-            lifetime = _make_lifetime_row(alert)
+            lifetime = make_lifetime_row(alert.displayed, alert.state, alert.settled)
             open_alert = _match_open_alert(unmatched, alert)
             if open_alert is not None:
                 unmatched.remove(open_alert)
@@ -216,13 +216,15 @@ def describe_alert(alerting_rule: AlertingRule, event: Event) -> sql.AlertDescri
     )
 
 
-def _make_lifetime_row(alert: _DesiredAlert) -> sql.AlertLifetimeRow:
-    lifetime = alert.displayed
+def make_lifetime_row(
+    lifetime: AlertLifetime, state: str, settled_lifetime: AlertLifetime | None = None
+) -> sql.AlertLifetimeRow:
+    """A lifetime as it is stored, with that by settled events alone; None if there is none."""
     settled = None
-    if alert.settled is not None:
-        settled = _lifetime_to_json(alert.settled)
+    if settled_lifetime is not None:
+        settled = _lifetime_to_json(settled_lifetime)
     return sql.AlertLifetimeRow(
-        state=alert.state,
+        state=state,
         starts_at=from_micros(lifetime.starts),
         fired_at=optional_datetime(lifetime.fired),
         last_at=from_micros(lifetime.last),

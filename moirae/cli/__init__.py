@@ -4,7 +4,11 @@ Modules of this folder import other parts of Moirae inside functions, so that a 
 what it needs: `moirae --help` takes as long as its imports.
 """
 
+from importlib.metadata import version as get_distribution_version
+from typing import Annotated, Any
+
 import typer
+from typer.core import TyperGroup
 
 from moirae.cli import (
     alerts,
@@ -26,6 +30,7 @@ from moirae.cli import (
     streams,
     tokens,
 )
+from moirae.cli.options import describe_invalid_value
 from moirae.cli.processes import EXIT_INTERNAL_ERROR
 
 __all__ = [
@@ -33,13 +38,45 @@ __all__ = [
     "app",
 ]
 
+
+class _MoiraeGroup(TyperGroup):
+    """The root command. Invalid values of options are reported in the words of Moirae."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = describe_invalid_value(error.message)
+            raise
+
+
 app = typer.Typer(
     name="moirae",
-    help="History-enhanced monitoring: alert rules over live streams and their archive.",
+    cls=_MoiraeGroup,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
+        print(f"moirae {get_distribution_version('moirae')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _handle_global_options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """History-enhanced monitoring: alert rules over live streams and their archive."""
+
+
 app.command("demo")(processes.demo)
 app.command("init")(init.init)
 app.command("up")(processes.up)

@@ -52,7 +52,7 @@ _VERDICT_DESCRIPTIONS = {
 }
 
 AlertArgument = Annotated[
-    str, typer.Argument(metavar="ALERT", help="Alert or event ID, or a unique prefix of it.")
+    str, typer.Argument(metavar="ID", help="Alert or event ID, or a unique prefix of it.")
 ]
 NoteTextArgument = Annotated[str, typer.Argument(help="Text of the note.")]
 AlertStateOption = Annotated[
@@ -191,7 +191,7 @@ def _find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
         raise UsageError(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
     if len(alerts) > 1:
         raise UsageError(
-            f"{prefix!r} is ambiguous: this prefix matches several alerts; add more characters"
+            f"ambiguous: {prefix!a} matches several alerts; give more characters of the ID"
         )
     return alerts[0]
 

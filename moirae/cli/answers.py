@@ -136,7 +136,9 @@ def _format_outcome(past: Mapping[str, Any]) -> str:
     end = past["ends_at"] or past["last_at"]
     minutes = (end - past["starts_at"]).total_seconds() / 60
     outcome = f"  lasted {minutes:.0f} min"
-    if past["again"]:
+    if past["again"] == 1:
+        outcome += ", recurred once within a week"
+    elif past["again"]:
         outcome += f", recurred {past['again']} times within a week"
     return outcome
 

@@ -44,10 +44,10 @@ _HELP_MEASURE = "Measure whose probabilities are tested. Default: the rule's mea
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
 JudgedEventArgument = Annotated[
-    str, typer.Argument(metavar="EID", help="New event or its alert, or a unique prefix of an ID.")
+    str, typer.Argument(metavar="ID", help="New event or its alert, or a unique prefix of an ID.")
 ]
 PastEventArgument = Annotated[
-    str, typer.Argument(metavar="PAST", help="Past event, as `moirae similar` shows it.")
+    str, typer.Argument(metavar="PAST_ID", help="Past event, as `moirae similar` shows it.")
 ]
 
 

@@ -4,7 +4,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -68,7 +68,8 @@ def ingest(
 ) -> None:
     """Copy files into a stream.
 
-    The data is durable when the command ends, and archived while `moirae up` runs.
+    The data is durable when the command ends, and archived while `moirae up` runs. Dead letters do
+    not change the exit code.
     """
     settings = load_settings_from_environment(workspace)
     if stream not in settings.streams:
@@ -86,9 +87,18 @@ def ingest(
     size = format_size(sum(batch["bytes"] for batch in batches))
     print(f"queued for {stream}: {format_count(len(batches), 'file')}, {size}")
     if accounting is not None:
-        print(
-            ", ".join(f"{count:,} {name}" for name, count in accounting.items()).replace("_", " ")
-        )
+        print(_format_accounting(accounting, stream))
+
+
+def _format_accounting(accounting: Mapping[str, int], stream: str) -> str:
+    text = (
+        f"{accounting['read']:,} read, {accounting['archived']:,} archived, "
+        f"{format_count(accounting['duplicates'], 'duplicate')}, "
+        f"{format_count(accounting['dead_lettered'], 'dead letter')}"
+    )
+    if accounting["dead_lettered"]:
+        text += f" (see `moirae dead-letters list --stream {stream}`)"
+    return text
 
 
 def _batch_suffix(name: str, input_format: InputFormat | None) -> str:

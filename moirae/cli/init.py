@@ -51,7 +51,8 @@ def init(
         typer.Option(
             "--data",
             metavar="PATH",
-            help="Folder that holds the example's data folder, such as planetlab.",
+            help="Folder that holds the example's data folder, such as planetlab. "
+            f"Default: {_DATA_FOLDERS[0]} or {_DATA_FOLDERS[1]} of the current folder.",
         ),
     ] = None,
     days: Annotated[
@@ -70,11 +71,19 @@ def init(
         data_files = _find_example_data(example, data)[:days]
     try:
         with as_file(files("moirae") / "examples" / (example or "first")) as template:
-            shutil.copytree(template, directory, dirs_exist_ok=True)
-        if example is None:
-            _write_sample(directory / "landing", datetime.now(UTC))
-        else:
-            _link_files(data_files, directory / "landing")
+            ignored = shutil.ignore_patterns(FILE_NAME)
+            shutil.copytree(template, directory, ignore=ignored, dirs_exist_ok=True)
+            if example is None:
+                _write_sample(directory / "landing", datetime.now(UTC))
+            else:
+                _link_files(data_files, directory / "landing")
+            # Last and at once: without this file, `init` can be repeated after a failure.
+            incomplete = directory / f".{FILE_NAME}.incomplete"
+            shutil.copy2(template / FILE_NAME, incomplete)
+            incomplete.rename(directory / FILE_NAME)
+    except shutil.Error as error:  # of `copytree`: (source, target, reason) of each file
+        _, path, reason = error.args[0][0]
+        raise MoiraeError(f"{path}: cannot create workspace: {reason}") from error
     except OSError as error:
         path = error.filename or directory
         raise MoiraeError(f"{path}: cannot create workspace: {error.strerror or error}") from error
@@ -89,7 +98,7 @@ def _find_example_data(example: ExampleWorkspace, data: Path | None) -> list[Pat
     data_files = sorted((folder / example).glob(pattern))
     if not data_files:
         raise MoiraeError(
-            f"{folder / example}: no files {pattern}; "
+            f"{folder / example}: no file {pattern}; "
             f"name the folder that holds {example}/ with --data PATH"
         )
     return data_files

@@ -47,9 +47,18 @@ AuthorOption = Annotated[
     str | None, typer.Option("--author", help="Name of the author. Default: your login name.")
 ]
 EventArgument = Annotated[
-    str, typer.Argument(metavar="EID", help="Event, alert or recall ID, or a unique prefix of it.")
+    str, typer.Argument(metavar="ID", help="Event, alert or recall ID, or a unique prefix of it.")
 ]
 DEFAULT_WORKSPACE = Path("moirae.yaml")
+
+_NOT_A_CHOICE = re.compile(r" is not one of (.+)\.$")
+# Beginnings of pydantic's messages, and what replaces them.
+_INVALID_VALUES = {
+    "Input should be a valid integer": "must be an integer",
+    "Input should be a valid number": "must be a number",
+    "Input should be greater than or equal to": "must be at least",
+    "Input should be less than or equal to": "must be at most",
+}
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -63,6 +72,19 @@ def open_workspace(workspace: Path) -> Iterator[tuple[Settings, sql.Connection]]
     settings = load_settings_from_environment(workspace)
     with connect_database(settings, "cli") as connection:
         yield settings, connection
+
+
+def describe_invalid_value(message: str) -> str:
+    """A message of pydantic about an option's value, as `must be table or json`."""
+    message = message.removeprefix("Value error, ")
+    choices = _NOT_A_CHOICE.search(message)
+    if choices is not None:
+        *first, last = choices[1].replace("'", "").split(", ")
+        return f"must be {', '.join(first)} or {last}" if first else f"must be {last}"
+    for start, replacement in _INVALID_VALUES.items():
+        if message.startswith(start):
+            return replacement + message.removeprefix(start).partition(",")[0]
+    return message
 
 
 def check_choices(kind: str, values: Iterable[str], choices: Collection[str]) -> None:

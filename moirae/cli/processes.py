@@ -1,6 +1,7 @@
 """`moirae up`, `run` and `demo`: run the processes of a workspace."""
 
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -22,10 +23,15 @@ from moirae.cli.options import (
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
 from moirae.runtime import Signals
-from moirae.runtime.logs import LogFormat, configure_logging
+from moirae.runtime.logs import LogFormat, configure_logging, prints_plain_messages
+
+_LOG = structlog.get_logger()
 
 # Internal software error, EX_SOFTWARE of sysexits.h.
 EXIT_INTERNAL_ERROR = 70
+# Seconds after an error in which the JVM counts as its cause: connections to it break before its
+# exit is visible.
+_JVM_EXIT_TIMEOUT = 1.0
 
 run_app = typer.Typer(
     help="Run one process of a workspace, as `moirae up` does.", no_args_is_help=True
@@ -56,8 +62,15 @@ def up(
     configure_logging(log_format)
     settings = load_settings_from_environment(workspace)
     print_warnings(settings.warnings)
-    if not drain:
-        print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
+    if prints_plain_messages():
+        if not drain:
+            print(f"starting {settings.file.parent}; press Ctrl-C to stop", file=sys.stderr)
+    else:
+        _LOG.info(
+            "workspace is starting",
+            action="workspace_starting",
+            workspace=str(settings.file.parent),
+        )
     try:
         code = run_supervisor(
             settings,
@@ -159,13 +172,53 @@ def _exit_without_cleanup(process: str) -> Iterator[None]:
     except MoiraeError:
         raise
     except StorageFailed as error:
-        with suppress(OSError):
-            print(f"moirae: {error}", file=sys.stderr)
-            sys.stderr.flush()
-            sys.stdout.flush()
+        _LOG.error(
+            f"object storage unavailable, {process} process exits",
+            action="storage_unavailable",
+            process=process,
+            error=str(error),
+        )
+        os._exit(Unreachable.exit_code)
+    except (sql.OperationalError, sql.InterfaceError) as error:
+        _LOG.error(
+            f"PostgreSQL unavailable, {process} process exits",
+            action="database_unavailable",
+            process=process,
+            error=_first_line(error),
+        )
         os._exit(Unreachable.exit_code)
     except Exception:
-        structlog.get_logger().exception(f"{process} process crashed", action="process_crashed")
+        if _has_jvm_exited():
+            _LOG.error(
+                f"{process} process exits: its JVM ended unexpectedly, perhaps out of memory",
+                action="jvm_exited",
+                process=process,
+            )
+        else:
+            _LOG.exception(f"{process} process crashed", action="process_crashed")
         os._exit(EXIT_INTERNAL_ERROR)
     sys.stdout.flush()
     os._exit(0)
+
+
+def _first_line(error: Exception) -> str:
+    """The first line of the error's message, or the name of its class."""
+    lines = str(error).strip().splitlines()
+    if not lines:
+        return type(error).__name__
+    return lines[0]
+
+
+def _has_jvm_exited() -> bool:
+    """Whether the JVM of this process has ended, or ends within a moment."""
+    if "pyspark" not in sys.modules:
+        return False
+    from archiver.spark import jvm_process
+
+    process = jvm_process()
+    if process is None:
+        return False
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_JVM_EXIT_TIMEOUT)
+        return True
+    return False

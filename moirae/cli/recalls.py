@@ -87,7 +87,7 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     eid: Annotated[
         str | None,
-        typer.Option("--event", metavar="EID", help="Show only recalls of this event."),
+        typer.Option("--event", metavar="ID", help="Show only recalls of this event."),
     ] = None,
     rule: RuleOption = None,
     state: RecallStateOption = None,

@@ -4,6 +4,7 @@ import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,12 +18,13 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
+    format_count,
     open_workspace,
     print_json,
     print_table,
     print_warnings,
 )
-from moirae.config import Settings, load_settings_from_environment
+from moirae.config import Settings, format_duration, load_settings_from_environment
 from moirae.errors import Problem, ProblemsError, UsageError
 
 if TYPE_CHECKING:
@@ -34,6 +36,18 @@ app = typer.Typer(help="Check, apply and inspect rules.", no_args_is_help=True)
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3
 _EXIT_CHANGES = 3
+
+# Keys of an explanation whose values are durations in seconds.
+_DURATION_KEYS = frozenset({"reach", "lag", "before", "after", "within", "delay"})
+# Engines of an explanation as the table names them.
+_ENGINE_NAMES = {
+    "spark": "Spark",
+    "recall process": "DuckDB",
+    "recall process or spark": "DuckDB or Spark",
+    "live process, or spark for rows that are not in memory": (
+        "DuckDB, or Spark for rows that are not in memory"
+    ),
+}
 
 RuleFilesArgument = Annotated[
     list[Path] | None,
@@ -63,8 +77,8 @@ def check(
     else:
         print_warnings(messages)
         if not has_errors:
-            note = f", {len(messages)} warnings" if messages else ""
-            print(f"{len(definitions)} rules OK{note}")
+            note = f", {format_count(len(messages), 'warning')}" if messages else ""
+            print(f"{format_count(len(definitions), 'rule')} OK{note}")
     if has_errors:
         raise typer.Exit(_EXIT_ERRORS)
     if problems:
@@ -144,7 +158,8 @@ def list_(
         print_json(rows)
         return
     columns = ["rule", "version", "state", "settled to", "error", "history"]
-    print_table(columns, map(_format_row, rows), "no rules applied: run `moirae rules apply`")
+    empty_message = "no rules applied: run `moirae rules apply` or `moirae up`"
+    print_table(columns, map(_format_row, rows), empty_message)
 
 
 @app.command()
@@ -190,7 +205,10 @@ def explain(
     with open_workspace(workspace) as (settings, connection):
         definitions = RuleRegistry(connection).desired_rules()
     name = _find_definition(definitions, rule).name
-    _print_details(explain_rule(settings, definitions, name), output)
+    explanation = explain_rule(settings, definitions, name)
+    if output is OutputFormat.TABLE:
+        explanation = format_explanation(explanation)
+    _print_details(explanation, output)
 
 
 @app.command()
@@ -215,6 +233,37 @@ def resume(
             print(f"{name}: not in quarantine")
 
 
+def format_explanation(explanation: Mapping[str, Any]) -> dict[str, Any]:
+    """An explanation for readers: durations with units, and engines by their names."""
+    formatted: dict[str, Any] = _format_durations(explanation)
+    parts = [formatted["evaluation"]]
+    for recall in formatted.get("recalls", {}).values():
+        if recall["kind"] == "sql":
+            parts.append(recall)
+    for part in parts:
+        part["engine"] = _ENGINE_NAMES.get(part["engine"], part["engine"])
+    return formatted
+
+
+def _format_durations(value: Any) -> Any:
+    """A copy in which the durations, numbers of seconds, are text such as `5m`."""
+    if not isinstance(value, Mapping):
+        return value
+    formatted: dict[str, Any] = {}
+    for name, item in value.items():
+        if name in _DURATION_KEYS and isinstance(item, int | float):
+            formatted[name] = _format_seconds(item)
+        else:
+            formatted[name] = _format_durations(item)
+    return formatted
+
+
+def _format_seconds(seconds: float) -> str:
+    # Some durations are a microsecond shorter than a window.
+    text = format_duration(timedelta(milliseconds=round(abs(seconds) * 1000)))
+    return f"-{text}" if seconds < 0 else text
+
+
 def _load_deployments(connection: sql.Connection) -> dict[str, sql.DeploymentRow]:
     """The versions that run or are quarantined, by rule."""
     deployments = sql.DeploymentGateway(connection).list_active()
@@ -235,7 +284,7 @@ def _find_definition(definitions: Sequence["Definition"], rule: str) -> "Definit
         suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, definitions)], n=1)
         if suggestions:
             raise UsageError(f"no rule {rule!r}, did you mean {suggestions[0]}?")
-        raise UsageError(f"no rule {rule!r}")
+        raise UsageError(f"no rule {rule!r}: see `moirae rules list`")
     return matches[0]
 
 

@@ -74,7 +74,8 @@ def _print_report(report: Mapping[str, Any]) -> None:
     for line in _summarize(report):
         print(line)
     print()
-    print_table(_PROCESS_COLUMNS, map(_format_process, report["processes"]), "no process has run")
+    processes = [_format_process(process, report) for process in report["processes"]]
+    print_table(_PROCESS_COLUMNS, processes, "no process has run")
 
 
 def _summarize(report: Mapping[str, Any]) -> Iterator[str]:
@@ -135,13 +136,15 @@ def _format_stream(name: str, stream: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _format_process(process: Mapping[str, Any]) -> list[Any]:
+def _format_process(process: Mapping[str, Any], report: Mapping[str, Any]) -> list[Any]:
+    from moirae.inspect import describe_liveness
+
     first_line = (process["error"] or "").partition("\n")[0]
     return [
         process["role"],
         str(process["pid"]),
         process["state"],
-        process["alive"],
+        describe_liveness(process, report),
         process["started_at"],
         first_line,
     ]

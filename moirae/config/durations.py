@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, PlainSerializer, PlainValidator, WithJsonSchema
 
+import archiver.times
 from archiver.times import MAX_DURATION
 
 _UNITS = {
@@ -49,12 +50,7 @@ def format_duration(duration: timedelta) -> str:
     """
     if duration < timedelta(0) or duration % _UNITS["ms"]:
         raise ValueError(f"{duration!r} is not a non-negative number of milliseconds")
-    parts = []
-    for name, unit in list(_UNITS.items())[1:]:
-        count, duration = divmod(duration, unit)
-        if count:
-            parts.append(f"{count}{name}")
-    return "".join(parts) or "0s"
+    return archiver.times.format_duration(duration)
 
 
 def _sum_units(match: re.Match[str]) -> timedelta:

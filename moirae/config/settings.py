@@ -401,7 +401,7 @@ def load_settings(path: Path, environ: Mapping[str, str]) -> Settings:
     if path.is_dir():
         file = path / FILE_NAME
     if not file.is_file():
-        raise UsageError(f"{file.name}: no such workspace file; create one with `moirae init DIR`")
+        raise UsageError(f"{file}: no such workspace file; create one with `moirae init DIR`")
     file = file.absolute()
     document, problems = read_document(file, empty_message="no workspace: the file is empty")
     if document is None:

@@ -234,7 +234,7 @@ class DemoReport:
         account = result["accounting"]
         self._console.print(
             f"\n{account['read']:,} records read: {account['archived']:,} archived, "
-            f"{account['duplicates']:,} duplicates, {account['dead_lettered']:,} dead-lettered; "
+            f"{account['duplicates']:,} duplicates, {account['dead_lettered']:,} dead letters; "
             f"{result['events']:,} events, {result['alerts']:,} alerts."
         )
         delay = result["latency_ms"]["event_to_alert"]
@@ -253,7 +253,7 @@ class DemoReport:
             )
         self._console.print(
             f"To look further: cd {directory}; moirae status; moirae alerts list; "
-            "moirae similar ALERT; moirae recalls list"
+            "moirae similar ID; moirae recalls list"
         )
 
     def _print_latency(self, label: str, latency: Mapping[str, Any]) -> None:

@@ -7,12 +7,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from rich.console import Console
@@ -33,6 +33,9 @@ from moirae.runtime import (
     release_embedded_database,
 )
 from moirae.runtime.logs import LogFormat, effective_log_format
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 _EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 _LOG_FILE_NAME = "up.log"  # in the demo's workspace
@@ -134,6 +137,7 @@ class _Demo:
         self._log_format = log_format
         self._console = console
         self._stop = stop
+        self._progress: Progress | None = None  # the bar that is drawn now
         self._history_days = phases.history.days
         self._start = datetime.now(UTC)  # planned start of the live phase
         self._end = self._start + (phases.live_played or phases.live)
@@ -155,7 +159,7 @@ class _Demo:
                 self._await_history(connection, up, file_count)
                 live_from = self._play_live(connection, up)
             if drain:
-                self._drain()
+                self._drain(connection)
             shift = live_from - self._start
             return compute_summary(connection, live_from, self._testbed.failures, shift)
 
@@ -171,7 +175,7 @@ class _Demo:
         )
         self._console.print(f"Logs are written to {self._log_file}.", soft_wrap=True)
         file_count = 0
-        with open_progress_bar(self._console) as progress:
+        with self._open_progress_bar() as progress:
             total = len(STREAMS) * (self._history_days + 1)
             task = progress.add_task("writing history", total=total)
             for _ in write_history(self._testbed, self._directory / "landing"):
@@ -186,7 +190,7 @@ class _Demo:
     def _await_history(self, connection: sql.Connection, up: UpProcess, file_count: int) -> None:
         """Wait until all history files are archived and all rules are evaluated over them."""
         deadline = time.monotonic() + _HISTORY_TIMEOUT
-        with open_progress_bar(self._console) as progress:
+        with self._open_progress_bar() as progress:
             task = progress.add_task("archiving and evaluating history", total=file_count + 1)
             while time.monotonic() < deadline:
                 up.check_running()
@@ -239,8 +243,10 @@ class _Demo:
                 name = f"live-{since:%Y%m%dT%H%M%S.%f}.jsonl"
                 write_rows(self._directory / "landing" / stream / name, rows)
 
-    def _drain(self) -> None:
+    def _drain(self, connection: sql.Connection) -> None:
         """Run the workspace until all recalls have ended."""
+        tasks = sql.TaskGateway(connection)
+        self._console.print(f"\nFinishing {tasks.count_open():,} recalls, which takes minutes …")
         with self._run_up("--drain") as up:
             while not up.has_succeeded():
                 self._wait(_DRAIN_POLL)
@@ -248,8 +254,20 @@ class _Demo:
     def _wait(self, seconds: float) -> None:
         """Raises `_Interrupted` when the demo is interrupted, after a message."""
         if self._stop.wait(seconds):
+            if self._progress is not None:
+                self._progress.stop()  # otherwise the bar is drawn again below the message
             print("Interrupted: stopping the demo's processes …", file=sys.stderr, flush=True)
             raise _Interrupted
+
+    @contextmanager
+    def _open_progress_bar(self) -> Iterator[Progress]:
+        """A progress bar that an interrupt erases before its message."""
+        with open_progress_bar(self._console) as progress:
+            self._progress = progress
+            try:
+                yield progress
+            finally:
+                self._progress = None
 
 
 def _shift_time(ts: str, shift: timedelta) -> str:

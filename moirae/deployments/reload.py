@@ -85,7 +85,10 @@ class RuleFileLoader:
         steps = self._registry.apply(definitions)
         for step in steps:
             _LOG.info("rule applied", action=f"rule_{step.action}", rule=step.rule)
+        was_rejected = bool(self._rule_files.get_state().problems)
         self._rule_files.record_check(request, digest, None)
+        if was_rejected:
+            _LOG.info("rule files accepted", action="rules_accepted", rules=len(definitions))
         return steps
 
     def _check(self) -> tuple[list[Definition], list[Problem]]:

@@ -7,6 +7,7 @@ is evaluated again, until the failing rule is isolated.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import orjson
@@ -274,26 +275,28 @@ class RuleEvaluator:
         self, rule: ActiveRule, stream: str, rows: pa.Table
     ) -> dict[str, Any] | None:
         """The row over which a stateless rule fails, with its stream, as JSON values."""
-        statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
-
-        def has_failure(part: pa.Table) -> bool:
-            self._create_input_view(stream, part)
-            try:
-                self._run_statement([rule], len(part), statement)
-            except (PySparkException, Py4JJavaError):
-                return True
-            except StatementTimeout:
-                return False
-            return False
-
-        failing_row = rows
+        failing_row: pa.Table | None = rows
         if len(rows) != 1:
+            statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
+            has_failure = partial(self._has_failure, rule, stream, statement)
             failing_row = find_failing_row(rows, has_failure)
-        self._create_input_view(stream, rows)
+            self._create_input_view(stream, rows)
         if failing_row is None:
             return None
         values = failing_row.to_pylist()[0]
         return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
+
+    def _has_failure(
+        self, rule: ActiveRule, stream: str, statement: SparkStatement, rows: pa.Table
+    ) -> bool:
+        self._create_input_view(stream, rows)
+        try:
+            self._run_statement([rule], len(rows), statement)
+        except (PySparkException, Py4JJavaError):
+            return True
+        except StatementTimeout:
+            return False
+        return False
 
 
 def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[int]]:

@@ -108,7 +108,7 @@ class LocalEvaluator:
         if not query.has_relations:
             return fetch_table(self._duckdb, sql, parameters)
         if query in self._slow_queries:
-            raise duckdb.InterruptException("exceeded its time limit before")
+            raise duckdb.InterruptException("the query has exceeded its time limit before")
         try:
             return fetch_table(self._duckdb, sql, parameters, self._join_time_limit)
         except duckdb.InterruptException:

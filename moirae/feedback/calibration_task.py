@@ -4,9 +4,10 @@ from collections.abc import Callable
 from contextlib import closing
 
 import structlog
-from apscheduler.schedulers.background import BackgroundScheduler
 
 import sql
+from archiver.background import BackgroundRunner
+from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
 from moirae.feedback.training import build_training_cases
 from moirae.feedback.workspace import load_judged_corpora
@@ -14,7 +15,7 @@ from recall.relevance import fit_calibration
 
 _LOG = structlog.get_logger()
 
-_CHECK_INTERVAL = 60  # seconds between two checks for new feedback
+_CHECK_INTERVAL = 60.0  # seconds between two checks for new feedback
 
 
 def calibrate(connection: sql.Connection, storage: StorageRoot) -> int:
@@ -45,15 +46,14 @@ class CalibrationTask:
         self._storage = storage
         # The feedback at the last run.
         self._last_feedback: sql.FeedbackStateRow | None = None
-        self._scheduler = BackgroundScheduler(timezone="UTC")
-        self._scheduler.add_job(
-            self._run_once, "interval", seconds=_CHECK_INTERVAL, max_instances=1, coalesce=True
+        check = Periodic(
+            "calibration", _CHECK_INTERVAL, self._run_once, first_after=_CHECK_INTERVAL
         )
-        self._scheduler.start()
+        self._runner = BackgroundRunner([check])
 
     def stop(self) -> None:
         """Stop checking. Does not wait for a run in progress."""
-        self._scheduler.shutdown(wait=False)
+        self._runner.stop()
 
     def _run_once(self) -> None:
         try:

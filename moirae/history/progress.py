@@ -57,14 +57,16 @@ def list_index_progress(connection: sql.Connection, root: StorageRoot) -> list[d
 
 
 def format_progress(progress: dict[str, Any]) -> str:
-    """The progress of one rule as one line of text."""
-    parts: list[str] = []
-    for state in ("present", "recent", "old"):
-        chunks = progress["chunks"].get(state)
-        if chunks is None:
-            continue
-        part = f"{chunks['found']} of {chunks['chunks']} {state}"
-        if chunks["failed"]:
-            part += f", {chunks['failed']} failed"
-        parts.append(part)
-    return f"{'; '.join(parts)} chunks: {progress['events']:,} events"
+    """The progress of one rule as text: `1 of 3 chunks, 63 events`."""
+    counts = progress["chunks"].values()
+    found_chunks = sum(count["found"] for count in counts)
+    chunks = sum(count["chunks"] for count in counts)
+    failed = sum(count["failed"] for count in counts)
+    text = f"{found_chunks:,} of {_format_count(chunks, 'chunk')}"
+    if failed:
+        text += f" ({failed:,} failed)"
+    return f"{text}, {_format_count(progress['events'], 'event')}"
+
+
+def _format_count(count: int, noun: str) -> str:
+    return f"1 {noun}" if count == 1 else f"{count:,} {noun}s"

@@ -5,12 +5,18 @@ view is marked complete last, so that it is computed again after a crash.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 import sql
 from archiver.times import from_micros, optional_datetime
-from moirae.alerts import AlertingRule, Event, describe_alert, make_event_row
+from moirae.alerts import (
+    AlertingRule,
+    Event,
+    describe_alert,
+    make_event_row,
+    make_lifetime_row,
+)
 from moirae.evaluation import EventContexts
 from moirae.history.plan import DecidedPast, PastAlert, View, ViewTask
 
@@ -56,16 +62,14 @@ class ViewStore:
     def put_events(self, alerting_rule: AlertingRule, past: DecidedPast) -> None:
         """Store the events and alerts of a range."""
         for events in _split_batches(past.events):
-            rows = [
-                make_event_row(alerting_rule, event, settled=True).parameters() for event in events
-            ]
+            rows = [make_event_row(alerting_rule, event, settled=True) for event in events]
             with self._connection.transaction():
                 self._corpora.lock_numbering()
                 self._views.insert_events(rows)
         for alerts in _split_batches(past.alerts):
-            rows = [_alert_values(alerting_rule, alert) for alert in alerts]
+            alert_rows = [_make_alert_rows(alerting_rule, alert) for alert in alerts]
             with self._connection.transaction():
-                self._views.insert_alerts(rows)
+                self._views.insert_alerts(alert_rows)
 
     def put_contexts(
         self,
@@ -132,13 +136,8 @@ def _view_key(task: ViewTask) -> tuple[str, str, int]:
     return task.rule, task.version, task.chunk
 
 
-def _alert_values(alerting_rule: AlertingRule, alert: PastAlert) -> dict[str, Any]:
-    lifetime = alert.lifetime
-    return {
-        **describe_alert(alerting_rule, alert.first_event).parameters(),
-        "starts_at": from_micros(lifetime.starts),
-        "fired_at": optional_datetime(lifetime.fired),
-        "last_at": from_micros(lifetime.last),
-        "ends_at": optional_datetime(lifetime.ended),
-        "events": lifetime.events,
-    }
+def _make_alert_rows(
+    alerting_rule: AlertingRule, alert: PastAlert
+) -> tuple[sql.AlertDescriptionRow, sql.AlertLifetimeRow]:
+    description = describe_alert(alerting_rule, alert.first_event)
+    return description, make_lifetime_row(alert.lifetime, "resolved")

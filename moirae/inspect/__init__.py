@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from moirae.inspect.accounting import DEAD_LETTER_COUNTERS, sum_accounting
     from moirae.inspect.doctor import run_checks
     from moirae.inspect.explain import explain_rule
-    from moirae.inspect.health import assess_health, is_live_available, list_problems
+    from moirae.inspect.health import (
+        assess_health,
+        describe_liveness,
+        is_live_available,
+        list_problems,
+    )
     from moirae.inspect.past_events import (
         RecallAnswer,
         SimilarEvent,
@@ -28,6 +33,7 @@ __all__ = [
     "assess_health",
     "collect_status",
     "describe_coverage",
+    "describe_liveness",
     "explain_rule",
     "is_live_available",
     "list_problems",
@@ -42,7 +48,7 @@ _MODULES = {
     "past_events": ("RecallAnswer", "SimilarEvent", "describe_coverage", "load_answers"),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
-    "health": ("assess_health", "is_live_available", "list_problems"),
+    "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),
     "status": ("collect_status", "print_summary"),
 }
 

@@ -9,7 +9,7 @@ DEAD_LETTER_COUNTERS = ("malformed", "quarantined", "conflicts", "expired")
 
 
 def sum_accounting(counts: Sequence[RecordCounts]) -> dict[str, int]:
-    """Sums of records read, archived, duplicate and dead-lettered."""
+    """Sums of records read, archived, duplicates and dead letters."""
     totals = {"read": 0, "archived": 0, "duplicates": 0, "dead_lettered": 0}
     for record_counts in counts:
         for name in totals:

@@ -39,6 +39,20 @@ def is_live_available(connection: sql.Connection) -> bool:
     return "live" in processes and _may_be_running(processes["live"])
 
 
+def describe_liveness(process: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """`yes`, `no`, or `late`: without a heartbeat, which is not a problem yet."""
+    if process["alive"]:
+        return "yes"
+    has_ended = process["state"] in ("ended", "failed")
+    if has_ended or _has_failed(process, status["processes"]):
+        return "no"
+    processes = _by_role(status["processes"])
+    if process["role"] == "live" and not _may_be_running(process):
+        return "no"
+    expected_with = "live" if process["role"] == "up" else "up"
+    return "late" if _is_alive(processes.get(expected_with)) else "no"
+
+
 def _find_problems(status: Mapping[str, Any]) -> Iterator[str]:
     if not is_balanced(status["accounting"]):
         yield (
@@ -116,8 +130,16 @@ def _assess_live_process(status: Mapping[str, Any]) -> tuple[bool, str]:
             "start `moirae up`, or check its log"
         )
     if _may_be_running(live):
-        return True, f"live process {live['state']}, no heartbeat for {silent:.0f} s"
+        return True, _describe_silent_process(live, silent)
     return False, f"no heartbeat from the live process for {silent:.0f} s: check its log"
+
+
+def _describe_silent_process(live: Mapping[str, Any], silent: float) -> str:
+    """A live process that may be busy. `silent`: seconds since its last heartbeat."""
+    if live["state"] == "starting":
+        # Its only heartbeat was at the start.
+        return f"live process starting since {silent:.0f} s"
+    return f"live process {live['state']}, no heartbeat for {silent:.0f} s"
 
 
 def _assess_ended(

@@ -18,13 +18,13 @@ from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
 from moirae.evaluation import (
     ActiveRule,
-    Guard,
     RuleCohort,
-    RuleEvaluator,
     advance_cohorts,
     build_cohorts,
 )
 from moirae.history import undecided_duration
+from moirae.live.evaluators import Evaluators
+from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
 from moirae.rules import Definition, RuleAdmission, build_rule_tables, infer_event_shape
 
@@ -36,12 +36,12 @@ class ActiveRules:
 
     def __init__(
         self,
+        *,
         archive: ArchiveWriter,
         connection: sql.Connection,
         relations: Relations,
         admission: RuleAdmission,
-        guard: Guard,
-        evaluator: RuleEvaluator,
+        evaluators: Evaluators,
     ) -> None:
         self._archive = archive
         self._connection = connection
@@ -51,8 +51,7 @@ class ActiveRules:
         self._relations = relations
         relations.forget_undeclared()
         self._admission = admission
-        self._guard = guard
-        self._evaluator = evaluator
+        self._evaluators = evaluators
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._relation_names: frozenset[str] = frozenset()
         self._revision: int | None = None
@@ -63,7 +62,7 @@ class ActiveRules:
     @property
     def cohorts(self) -> list[RuleCohort]:
         """Active rules by progress, without quarantined rules."""
-        quarantined = self._guard.quarantined
+        quarantined = self._evaluators.guard.quarantined
         if not quarantined:
             return self._cohorts
         cohorts: list[RuleCohort] = []
@@ -77,11 +76,6 @@ class ActiveRules:
     def rules(self) -> list[ActiveRule]:
         """Active rules, without quarantined rules."""
         return list(chain.from_iterable(map(attrgetter("rules"), self.cohorts)))
-
-    def watermarks(self) -> dict[str, int | None]:
-        """The watermark of each stream (microseconds); None for a stream without rows."""
-        streams = self._archive.tables.keys()
-        return dict(zip(streams, map(self._archive.watermark, streams), strict=True))
 
     # Reconciliation with the desired rules
 
@@ -104,7 +98,7 @@ class ActiveRules:
                     relation=name,
                     error=str(error),
                 )
-            self._evaluator.set_relation(name, self._relations.table(name))
+            self._evaluators.rules.set_relation(name, self._relations.table(name))
             self._relation_names |= {name}
         revision = self._rules.revision()
         if revision == self._revision:
@@ -173,7 +167,7 @@ class ActiveRules:
 
         A rule that cannot be read starts at the lowest watermark of all streams.
         """
-        watermarks = self.watermarks()
+        watermarks = get_watermarks(self._archive)
         if definition is not None:
             with suppress(Exception):  # the definition of a refused rule may be invalid
                 return self._get_or_make_rule(definition).shape.horizon(watermarks)
@@ -184,7 +178,7 @@ class ActiveRules:
         active_rules: list[ActiveRule] = []
         groups: list[tuple[Sequence[ActiveRule], int | None]] = []
         deployments = self._deployments.list_active()
-        self._guard.reset_quarantine(
+        self._evaluators.guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
         )
         for deployment in deployments:
@@ -196,7 +190,7 @@ class ActiveRules:
             zip(map(attrgetter("name"), active_rules), active_rules, strict=True)
         )
         self._cohorts = build_cohorts(groups)
-        self._evaluator.set_active_rules(active_rules)
+        self._evaluators.rules.set_active_rules(active_rules)
         # A thousand rules are a hundred thousand long-lived objects: a collection that scans them
         # takes as long as a batch.
         gc.unfreeze()
@@ -245,4 +239,6 @@ class ActiveRules:
         self._archive.fence()
         with self._connection.transaction():
             for settled_to, versions in versions_by_time.items():
-                self._registry.record_settled(versions, settled_to, self._guard.rules_over_limit)
+                self._registry.record_settled(
+                    versions, settled_to, self._evaluators.guard.rules_over_limit
+                )

@@ -236,5 +236,5 @@ def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str
     return [rule.name for rule in filter(_recalls_every_event, active_rules)]
 
 
-def _to_event(row: sql.MissingContextRow | sql.UnsettledContextRow) -> RecallEvent:
+def _to_event(row: sql.RecallEventRow) -> RecallEvent:
     return RecallEvent(row.eid, row.ts, row.key, row.attributes)

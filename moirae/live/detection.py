@@ -7,29 +7,24 @@ from itertools import chain
 from operator import attrgetter, itemgetter
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 import sql
 from archiver.ingest import ArchiveWriter
+from archiver.periodic import Periodic, Timer
 from archiver.times import duration_to_micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import (
     ActiveRule,
-    ContextEvaluator,
-    Guard,
-    LiveStreamRows,
     RuleCohort,
-    RuleEvaluator,
     RuleSlice,
     due_slices,
 )
 from moirae.history import undecided_duration
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
-from moirae.live.follow_up import AlertFollowUp
-from moirae.live.relations import Relations
-from moirae.rules import RuleAdmission
+from moirae.live.evaluators import Evaluators
+from moirae.live.event_time import get_watermarks
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of stateless rules
@@ -41,44 +36,27 @@ class Detector:
 
     def __init__(
         self,
-        spark: SparkSession,
+        *,
         archive: ArchiveWriter,
         connection: sql.Connection,
-        relations: Relations,
-        admission: RuleAdmission,
-        guard: Guard,
-        local: bool = True,
+        active_rules: ActiveRules,
+        evaluators: Evaluators,
+        contexts: AlertContexts,
     ) -> None:
-        """`local`: evaluate portable rules in this process instead of in Spark."""
-        self._rows = LiveStreamRows(spark, archive)
-        self._guard = guard
-        self._contexts = AlertContexts(ContextEvaluator(spark, self._rows, guard), connection)
-        self._follow_up = AlertFollowUp(connection, self._contexts)
+        """`contexts`: tell which rows future contexts need."""
+        self._rows = evaluators.rows
+        self._guard = evaluators.guard
+        self._evaluator = evaluators.rules
+        self._contexts = contexts
         self._archive = archive
         self._connection = connection
         self._registry = RuleRegistry(connection)
         self._store = AlertStore(connection)
         self._alerts = sql.AlertGateway(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
-        columns = {name: table.schema.columns for name, table in archive.tables.items()}
-        self._evaluator = RuleEvaluator(
-            spark=spark,
-            rows=self._rows,
-            guard=guard,
-            columns=columns,
-            relations=relations.columns,
-            allow_local=local,
-        )
-        self._active_rules = ActiveRules(
-            archive=archive,
-            connection=connection,
-            relations=relations,
-            admission=admission,
-            guard=guard,
-            evaluator=self._evaluator,
-        )
-        self._settled_at = 0.0
-        self._saved_at = 0.0
+        self._active_rules = active_rules
+        self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
+        self._save_task = Periodic("save progress", _SAVE_INTERVAL, active_rules.save_progress)
 
     @property
     def active_rules(self) -> list[ActiveRule]:
@@ -92,10 +70,6 @@ class Detector:
         """
         self.detect_unsettled(self._active_rules.reload(now))
 
-    def watermarks(self) -> dict[str, int | None]:
-        """The watermark of each stream (microseconds); None for a stream without rows."""
-        return self._active_rules.watermarks()
-
     # Detection
 
     def detect(self, on_time: Mapping[str, pa.Table]) -> bool:
@@ -104,7 +78,7 @@ class Detector:
         Rows before the horizon of every rule are not evaluated: they can be settled right away.
         Returns whether there were such rows.
         """
-        watermarks = self.watermarks()
+        watermarks = get_watermarks(self._archive)
         cohorts = [cohort for cohort in self._active_rules.cohorts if cohort.shape.is_stateless]
         horizons = {cohort.shape: cohort.shape.horizon(watermarks) for cohort in cohorts}
         has_settleable = False
@@ -178,48 +152,30 @@ class Detector:
 
     # Settling
 
-    def settle(self, include_filters: bool = False) -> int:
-        """Settle what is due; return the number of evaluated slices.
+    def settle(self, include_filters: bool = False) -> None:
+        """Settle what is due.
 
         `include_filters`: settle stateless rules too, however recently they were settled.
         """
         now = time.monotonic()
-        include_filters = include_filters or now - self._settled_at >= _SETTLE_INTERVAL
+        include_filters = include_filters or self._settle_timer.is_due(now)
         cohorts = self._active_rules.cohorts
         if include_filters:
-            self._settled_at = now
+            self._settle_timer.restart(now)
         else:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
-        slices = due_slices(cohorts, self.watermarks())
+        slices = due_slices(cohorts, get_watermarks(self._archive))
         for rule_slice in slices:
             assert rule_slice.high is not None
             self._settle_slice(rule_slice, rule_slice.high, silent_until=rule_slice.high)
         if slices and include_filters:
             self._evict_rows()
-        if now - self._saved_at >= _SAVE_INTERVAL:
-            self._saved_at = now
-            self._active_rules.save_progress()
-        return len(slices)
-
-    # Contexts and recalls
-
-    def follow_up(self) -> None:
-        """Process the contexts and recalls of changed alerts."""
-        self._follow_up.run(self.active_rules, self.watermarks(), self.newest_event_time())
-
-    def follow_up_to_end(self) -> None:
-        """Process all contexts and recalls, once the input has ended."""
-        self._follow_up.run_to_end(self.active_rules, self.watermarks(), self.newest_event_time())
-
-    def newest_event_time(self) -> int | None:
-        """The newest event time in the archive (microseconds); None: the archive is empty."""
-        newest = map(attrgetter("newest"), self._archive.progress.values())
-        return max(_present(newest), default=None)
+        self._save_task.run_if_due(now)
 
     def _evict_rows(self) -> None:
         """Drop the rows in memory that neither a rule nor a context will read again."""
         recalling = [rule for rule in self.active_rules if rule.definition.has_questions]
-        context_needs = self._contexts.oldest_needed(recalling, self.watermarks())
+        context_needs = self._contexts.oldest_needed(recalling, get_watermarks(self._archive))
         for stream, recent_rows in self._archive.recent_rows.items():
             oldest = self._oldest_needed(stream)
             if oldest is not None:

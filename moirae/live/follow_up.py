@@ -1,12 +1,15 @@
 """Follow-up of alerts: the contexts and recalls of alerts that have changed."""
 
-import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import sql
+from archiver.ingest import ArchiveWriter
+from archiver.periodic import Timer
 from moirae.evaluation import ActiveRule
+from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
+from moirae.live.event_time import get_watermarks, newest_event_time
 from moirae.live.recall_requests import RecallRequests
 
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of contexts
@@ -22,55 +25,47 @@ _MAX_ROUNDS = 10_000
 class AlertFollowUp:
     """Runs contexts and recalls of the active rules, on the connection of the live process."""
 
-    def __init__(self, connection: sql.Connection, contexts: AlertContexts) -> None:
+    def __init__(
+        self,
+        *,
+        archive: ArchiveWriter,
+        connection: sql.Connection,
+        active_rules: ActiveRules,
+        contexts: AlertContexts,
+    ) -> None:
+        self._archive = archive
+        self._active_rules = active_rules
         self._alerts = sql.AlertGateway(connection)
         self._contexts = contexts
         self._recall_requests = RecallRequests(connection)
         self._changed_since: datetime | None = None
         self._last_change: datetime | None = None
-        self._settled_at = 0.0
+        self._settle_timer = Timer(_SETTLE_INTERVAL)
 
-    def run(
-        self,
-        active_rules: Sequence[ActiveRule],
-        watermarks: Mapping[str, int | None],
-        newest: int | None,
-    ) -> None:
-        """Run what is due. `newest`: the newest event time of the archive, in microseconds."""
-        recalling = _recalling_rules(active_rules)
+    def run(self) -> None:
+        """Process the contexts and recalls of changed alerts; settle contexts at intervals."""
+        recalling = self._recalling_rules()
         if not recalling:
             return
-        self._process_changed(recalling, watermarks, newest)
-        if time.monotonic() - self._settled_at >= _SETTLE_INTERVAL:
-            self.settle(recalling, watermarks)
+        watermarks = get_watermarks(self._archive)
+        self._process_changed(recalling, watermarks)
+        if self._settle_timer.is_due():
+            self._settle_timer.restart()
+            self._contexts.settle(recalling, watermarks)
 
-    def settle(
-        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
-    ) -> bool:
-        """Settle the contexts that every stream has passed; return whether there were any."""
-        self._settled_at = time.monotonic()
-        return self._contexts.settle(_recalling_rules(active_rules), watermarks)
-
-    def run_to_end(
-        self,
-        active_rules: Sequence[ActiveRule],
-        watermarks: Mapping[str, int | None],
-        newest: int | None,
-    ) -> None:
-        """Run until nothing is due, once the input has ended."""
-        recalling = _recalling_rules(active_rules)
+    def run_to_end(self) -> None:
+        """Process all contexts and recalls, once the input has ended."""
+        recalling = self._recalling_rules()
         if not recalling:
             return
+        watermarks = get_watermarks(self._archive)
         for _ in range(_MAX_ROUNDS):
-            has_more = self._process_changed(recalling, watermarks, newest)
-            if not self.settle(recalling, watermarks) and not has_more:
+            has_more = self._process_changed(recalling, watermarks)
+            if not self._contexts.settle(recalling, watermarks) and not has_more:
                 break
 
     def _process_changed(
-        self,
-        recalling: Sequence[ActiveRule],
-        watermarks: Mapping[str, int | None],
-        newest: int | None,
+        self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
     ) -> bool:
         """Run contexts and recalls of changed alerts; return whether there may be more of them."""
         last_change = self._alerts.last_change([rule.name for rule in recalling])
@@ -78,6 +73,7 @@ class AlertFollowUp:
             return False
         round_start = self._alerts.time_before(_OVERLAP)
         since = self._changed_since
+        newest = newest_event_time(self._archive)
         has_more = [
             self._recall_requests.add_missing(recalling, since, newest, with_context=False),
             self._contexts.compute_missing(recalling, watermarks, since),
@@ -89,6 +85,5 @@ class AlertFollowUp:
         self._last_change = last_change
         return False
 
-
-def _recalling_rules(active_rules: Sequence[ActiveRule]) -> list[ActiveRule]:
-    return [rule for rule in active_rules if rule.definition.has_questions]
+    def _recalling_rules(self) -> list[ActiveRule]:
+        return [rule for rule in self._active_rules.rules if rule.definition.has_questions]

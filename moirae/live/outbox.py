@@ -6,7 +6,8 @@ their chunk is closed.
 """
 
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from operator import attrgetter
 from typing import Any
@@ -18,6 +19,7 @@ import sql
 from archiver.chunks import Chunk, locate
 from archiver.delta import COMMIT_ROWS, CONTEXTS, EVENTS, SequencedTable, TableSpec, should_commit
 from archiver.errors import CommitConflict
+from archiver.ingest import ArchiveWriter
 from archiver.storage import StorageRoot
 from archiver.times import from_micros, micros_column
 
@@ -89,6 +91,25 @@ class Outbox:
         for name in self._columns:
             columns[name] = list(map(_to_json, map(attrgetter(name), rows)))
         return pa.table(columns)
+
+
+class ArchivedTables:
+    """The tables that are archived from PostgreSQL, each by its outbox."""
+
+    def __init__(self, outboxes: Mapping[str, Outbox], archive: ArchiveWriter) -> None:
+        self._outboxes = outboxes
+        self._archive = archive
+
+    def flush_if_due(self) -> None:
+        """Archive the settled rows of the tables where they are worth a commit."""
+        now = time.monotonic()
+        for outbox in self._outboxes.values():
+            outbox.flush_if_due(self._archive.chunks, now)
+
+    def flush(self) -> None:
+        """Archive all settled rows."""
+        for outbox in self._outboxes.values():
+            outbox.flush(self._archive.chunks)
 
 
 def open_outboxes(connection: sql.Connection, storage: StorageRoot) -> dict[str, Outbox]:

@@ -15,20 +15,18 @@ def connect_database(settings: Settings, name: str, options: str = "") -> sql.Co
     such as `-c statement_timeout=10s`. Raises `Unreachable`, and `MoiraeError` if a newer version
     has used the database.
     """
-    connection = None
+    dsn = database_dsn(settings)
     try:
-        connection = sql.connect(
-            database_dsn(settings), application_name=f"moirae {name}", options=options
-        )
-        sql.migrate(connection)
-    except sql.OperationalError as error:
-        if connection is not None:
+        connection = sql.connect(dsn, application_name=f"moirae {name}", options=options)
+        try:
+            sql.migrate(connection)
+        except BaseException:
             connection.close()
+            raise
+    except sql.OperationalError as error:
         reason = str(error).strip().splitlines()[0]
         raise Unreachable(f"cannot connect to PostgreSQL: {reason}") from error
     except sql.SchemaTooNew as error:
-        if connection is not None:
-            connection.close()
         raise MoiraeError(str(error)) from error
     return connection
 

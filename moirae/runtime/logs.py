@@ -1,6 +1,7 @@
 """Logging: one line on standard error for each event, as text or JSON."""
 
 import json
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, MutableMapping
@@ -22,6 +23,9 @@ class LogFormat(StrEnum):
 
 # Prints one log line in place of standard error while a progress bar is on the same terminal.
 _print_line: Callable[[str], None] | None = None
+
+# The format of this process's log lines.
+_log_format = LogFormat.TEXT
 
 # Keys of an event that a text line does not repeat as key=value.
 _TEXT_LINE_KEYS = frozenset({"timestamp", "level", "event", "action", "exception"})
@@ -99,21 +103,67 @@ def effective_log_format(log_format: LogFormat) -> LogFormat:
     return LogFormat.JSON
 
 
+def prints_plain_messages() -> bool:
+    """Whether messages to the user, which are not log events, may be printed on standard error.
+
+    It is a terminal, and log lines are text.
+    """
+    return _log_format is LogFormat.TEXT and sys.stderr.isatty()
+
+
 def configure_logging(log_format: LogFormat = LogFormat.AUTO) -> None:
-    """Write log events to standard error. Control characters are escaped in both formats."""
+    """Write log events to standard error. Control characters are escaped in both formats.
+
+    Libraries that use the standard `logging` are logged from WARNING on, without tracebacks.
+    """
+    global _log_format
+    _log_format = effective_log_format(log_format)
     renderer: structlog.typing.Processor = structlog.processors.JSONRenderer()
-    if effective_log_format(log_format) is LogFormat.TEXT:
+    if _log_format is LogFormat.TEXT:
         renderer = _render_text
+    level_and_time: list[structlog.typing.Processor] = [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    # One write for each line: processes that share a terminal or file do not mix their lines.
+    stream = cast(TextIO, _LogStream(sys.stderr))
     structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
-        # One write for each line: processes that share a terminal or file do not mix their lines.
-        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _LogStream(sys.stderr))),
+        processors=[*level_and_time, structlog.processors.format_exc_info, renderer],
+        logger_factory=structlog.WriteLoggerFactory(stream),
     )
+    handler = _LibraryHandler(stream)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[_describe_library_record, *level_and_time],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    for previous in root.handlers.copy():
+        if isinstance(previous, _LibraryHandler):
+            root.removeHandler(previous)
+    root.addHandler(handler)
+
+
+class _LibraryHandler(logging.StreamHandler[TextIO]):
+    """Writes what libraries log by the standard `logging`, from WARNING on."""
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.setLevel(logging.WARNING)
+
+
+def _describe_library_record(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Add action and logger; replace the traceback of an exception by its message."""
+    event["action"] = "library_message"
+    event["logger"] = event["_record"].name
+    exception_info = event.pop("exc_info", None)
+    if exception_info and exception_info[1] is not None:
+        error = exception_info[1]
+        event["error"] = f"{type(error).__name__}: {error}"
+    return event
 
 
 @contextmanager

@@ -9,15 +9,18 @@ from functools import partial
 from operator import attrgetter
 from typing import IO, TYPE_CHECKING
 
+import structlog
 from rich.console import Console
 from rich.text import Text
 
 import sql
-from moirae.runtime.logs import print_logs_with
+from moirae.runtime.logs import print_logs_with, prints_plain_messages
 from moirae.runtime.roles import list_processes
 
 if TYPE_CHECKING:
     from rich.progress import Progress
+
+_LOG = structlog.get_logger()
 
 _FIRST_INTERVAL = 3.0  # seconds between the first two lines
 _MAX_INTERVAL = 30.0  # seconds
@@ -71,7 +74,10 @@ class ProgressReporter:
         self._last_line = ""
 
     def report(self, connection: sql.Connection) -> None:
-        """Print a line if one is due and differs from the last; none if the database fails."""
+        """Print or log a line if one is due and differs from the last.
+
+        Skipped if the database fails.
+        """
         now = time.monotonic()
         if now < self._next_report_at:
             return
@@ -81,11 +87,19 @@ class ProgressReporter:
         except sql.DatabaseError:
             return
         if line and line != self._last_line:
-            with suppress(OSError):  # standard error may be closed
-                print(f"moirae: {line}", file=sys.stderr, flush=True)
+            self._print(line)
             self._last_line = line
         if self._drain:
             self._interval = min(self._interval * _INTERVAL_GROWTH, _MAX_INTERVAL)
+
+    def _print(self, line: str) -> None:
+        if prints_plain_messages():
+            with suppress(OSError):  # standard error may be closed
+                print(f"moirae: {line}", file=sys.stderr, flush=True)
+        elif self._drain:
+            _LOG.info("drain progress", action="drain_progress", progress=line)
+        else:
+            _LOG.info("workspace is running", action="workspace_running")
 
     def _startup_line(self, connection: sql.Connection) -> str:
         """Empty until the live process of this start is running."""

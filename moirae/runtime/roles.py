@@ -39,7 +39,8 @@ class Role:
         deadline = time.monotonic() + timeout
         while not self._processes.try_lock(self._role):
             if time.monotonic() > deadline:
-                raise RoleTaken(f"another {self._role} process of this workspace is running")
+                command = "`moirae up`" if self._role == "up" else f"the {self._role} process"
+                raise RoleTaken(f"{command} already runs in this workspace: stop it first")
             time.sleep(_LOCK_POLL)
 
     @classmethod

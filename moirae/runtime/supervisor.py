@@ -14,6 +14,7 @@ from functools import partial
 import structlog
 
 import sql
+from archiver.periodic import Periodic
 from moirae.config import Settings
 from moirae.runtime import database, storage
 from moirae.runtime.logs import LogFormat
@@ -82,11 +83,14 @@ class ChildProcess:
             self.restart_delay = min(self.restart_delay * 2, _MAX_RESTART_DELAY)
         self.restart_at = now + self.restart_delay
         self.process = None
+        details = {"exit_code": code}
+        if code < 0:
+            details["signal"] = -code  # that killed the process
         _LOG.error(
             "process exited, restarting",
             action="process_exited",
             process=self.name,
-            exit_code=code,
+            **details,
             restart_seconds=self.restart_delay,
         )
 
@@ -187,11 +191,18 @@ class _Supervisor:
         code = self._supervise()
         if self._drain and code == 0 and not self._stop.is_set():
             code = self._drain_recalls()
+        if self._stop.is_set():
+            _LOG.info("stopping", action="stopping")
         return code
 
     def _supervise(self) -> int:
         """Returns 0 when a drain has settled all input, or on a stop."""
-        last_heartbeat = time.monotonic()
+        heartbeat = Periodic(
+            "heartbeat",
+            _HEARTBEAT_INTERVAL,
+            partial(self._report, "running"),
+            first_after=_HEARTBEAT_INTERVAL,
+        )
         while not self._stop.is_set():
             _forward_reload(self._reload, self._request_reload, self._role.connection)
             live = self._children[0].process
@@ -200,10 +211,7 @@ class _Supervisor:
             code = _restart_exited(self._children)
             if code is not None:
                 return code
-            if time.monotonic() - last_heartbeat > _HEARTBEAT_INTERVAL:
-                last_heartbeat = time.monotonic()
-                self._role.heartbeat("running")
-                self._progress.report(self._role.connection)
+            heartbeat.run_if_due()
             self._stop.wait(_CHILD_POLL)
         return 0
 
@@ -213,10 +221,14 @@ class _Supervisor:
             code = _restart_exited(self._children[1:])
             if code is not None:
                 return code
-            self._role.heartbeat("draining")
-            self._progress.report(self._role.connection)
+            self._report("draining")
             self._stop.wait(_DRAIN_POLL)
         return 0
+
+    def _report(self, state: str) -> None:
+        """Store the state of this process, and print the progress of a drain."""
+        self._role.heartbeat(state)
+        self._progress.report(self._role.connection)
 
 
 def _forward_reload(

@@ -4,13 +4,13 @@ import errno
 import ipaddress
 import socket
 import threading
-import time
 from contextlib import suppress
 from functools import partial
 
 import structlog
 import uvicorn
 
+from archiver.periodic import Periodic
 from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
 from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
@@ -63,19 +63,23 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     address = "{}:{}".format(*listening_socket.getsockname()[:2])
     _LOG.info("server listens", action="server_listens", address=address)
     role.heartbeat(f"listening on {address}")
-    keys_deleted_at = float("-inf")
+    key_expiry = Periodic(
+        "key expiry", _KEY_EXPIRY_INTERVAL, partial(_delete_expired_keys, ingest_handler)
+    )
     try:
         while not stop.wait(_HEARTBEAT_INTERVAL) and thread.is_alive():
             role.heartbeat(f"listening on {address}")
-            if time.monotonic() - keys_deleted_at > _KEY_EXPIRY_INTERVAL:
-                keys_deleted_at = time.monotonic()
-                with suppress(Unreachable, RequestRejected):  # the next interval will do
-                    ingest_handler.delete_expired_keys()
+            key_expiry.run_if_due()
     finally:
         server.should_exit = True
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
         pool.close()
         role.mark_ended()
+
+
+def _delete_expired_keys(ingest_handler: IngestHandler) -> None:
+    with suppress(Unreachable, RequestRejected):  # the next interval will do
+        ingest_handler.delete_expired_keys()
 
 
 def _http_streams(settings: Settings) -> list[str]:

@@ -157,7 +157,7 @@ def parse_task(row: TaskRow) -> Task:
         next=row.next,
         failed=row.failed,
         skipped=row.skipped,
-        partial_answer=None if row.held is None else bytes(row.held),
+        partial_answer=None if row.partial_answer is None else bytes(row.partial_answer),
         revision=row.revision,
         tries=row.tries,
     )

@@ -7,6 +7,11 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 
 from recall.errors import QueryRejected
 
+_UNKNOWN_COLUMN = re.compile(
+    r"\[UNRESOLVED_COLUMN\.\w+\] .*? with name (?P<name>`.+?`) cannot be resolved\."
+    r"(?: Did you mean one of the following\? \[(?P<suggestion>[^,\]]+))?"
+)
+
 
 def line_and_column(sql: str, offset: int) -> tuple[int, int]:
     """Line and column (from 1) of a character, by its offset in the text."""
@@ -19,7 +24,7 @@ def from_spark_error(error: PySparkException, sql: str) -> QueryRejected:
     message = str(error)
     if isinstance(error, AnalysisException):
         message = error.getMessage() or message
-    summary = message.strip().splitlines()[0].split(" SQLSTATE:")[0]
+    summary = _simplify(message.strip().splitlines()[0].split(" SQLSTATE:")[0])
     if isinstance(error, AnalysisException):
         contexts = error.getQueryContext()
         if contexts:
@@ -30,6 +35,21 @@ def from_spark_error(error: PySparkException, sql: str) -> QueryRejected:
         line, column = _parse_error_position(str(error))
         return QueryRejected(summary, line, column)
     return QueryRejected(summary)
+
+
+def _simplify(message: str) -> str:
+    """A shorter text for an unknown column, the most frequent mistake."""
+    match = _UNKNOWN_COLUMN.match(message)
+    if match is None:
+        return message
+    text = f"unknown column '{_unquote(match['name'])}'"
+    if match["suggestion"] is not None:
+        text += f", did you mean '{_unquote(match['suggestion'])}'?"
+    return text
+
+
+def _unquote(name: str) -> str:
+    return name.replace("`", "")
 
 
 def _parse_error_position(message: str) -> tuple[int, int]:

@@ -195,7 +195,7 @@ def _user_cast_tag(session: SparkSession) -> Any:
 
 
 def _check_comparisons(root: Any, user_cast_tag: Any, sql: str) -> None:
-    """Reject comparisons of a number with text that is no number: they fail when evaluated."""
+    """Reject comparisons of a number with text that is not a number: evaluation fails."""
     for comparison in _comparisons_in(root):
         for side in iterate_scala(comparison.children()):
             if _is_implicit_number(side, user_cast_tag):

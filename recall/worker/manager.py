@@ -9,10 +9,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import sql
+from archiver.periodic import Periodic, Schedule
 from recall.corpora import Corpora
 from recall.engines import EngineRouter
 from recall.ledger import LEASE_DURATION, CommandExecutor, Ledger
@@ -105,10 +107,18 @@ class RecallManager:
         )
         self._conditions = ConditionEvaluator(ledger, self._recorder, self._workers)
         self._commands = CommandExecutor(connection, len(config.engines))
-        self._load_monitor: LoadMonitor | None = None
+        self._lease_tasks = Schedule(
+            [
+                Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
+                Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
+            ]
+        )
+        self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
+        self._load_tasks = Schedule([])
         if config.min_queries is not None:
-            self._load_monitor = LoadMonitor(connection, config.min_queries, len(config.engines))
-        self._next_runs: dict[str, float] = {}
+            monitor = LoadMonitor(connection, config.min_queries, len(config.engines))
+            update = partial(self._update_concurrency, monitor)
+            self._load_tasks = Schedule([Periodic("load", _LOAD_INTERVAL, update)])
 
     def run(self, stop: threading.Event, heartbeat: Callable[[], None]) -> None:
         """Run until `stop` is set. `heartbeat` is called in every round."""
@@ -149,16 +159,12 @@ class RecallManager:
 
     def run_once(self) -> None:
         """One round of the loop."""
-        if self._is_due("renew lease", _HEARTBEAT_INTERVAL):
-            self._ledger.renew_lease()
-        if self._is_due("reclaim", _RECLAIM_INTERVAL):
-            self._ledger.reclaim_abandoned()
-            self._commands.finalize_without_feedback()
-        if self._commands.execute_pending() or self._is_due("sync", _SYNC_INTERVAL):
-            self._claimer.sync_with_ledger()
-            self._dispatcher.cancel_unwanted()
-        if self._load_monitor is not None and self._is_due("load", _LOAD_INTERVAL):
-            self._workers.concurrency = self._load_monitor.update_concurrency()
+        self._lease_tasks.run_due()
+        if self._commands.execute_pending():
+            self._sync()
+        else:
+            self._sync_task.run_if_due()
+        self._load_tasks.run_due()
         self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
         self._claimer.claim()
         self._preparation.collect_finished()
@@ -175,13 +181,18 @@ class RecallManager:
     def _count_timeout(self, job: Job[Any]) -> None:
         self._recorder.count_failed_attempt(job.task_ids, job.description, "query_timed_out")
 
-    def _is_due(self, activity: str, interval: float) -> bool:
-        """Whether an activity is due; if so, schedules it again after `interval` seconds."""
-        now = time.monotonic()
-        if now < self._next_runs.get(activity, 0.0):
-            return False
-        self._next_runs[activity] = now + interval
-        return True
+    def _reclaim(self) -> None:
+        """Take over abandoned tasks; finalize those whose feedback is overdue."""
+        self._ledger.reclaim_abandoned()
+        self._commands.finalize_without_feedback()
+
+    def _sync(self) -> None:
+        """Follow changes of the claimed tasks in the ledger."""
+        self._claimer.sync_with_ledger()
+        self._dispatcher.cancel_unwanted()
+
+    def _update_concurrency(self, monitor: LoadMonitor) -> None:
+        self._workers.concurrency = monitor.update_concurrency()
 
     def _running_jobs(self) -> list[Job[Any]]:
         return [*self._dispatcher.jobs, *self._conditions.jobs, *self._preparation.jobs]

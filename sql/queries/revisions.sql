@@ -3,10 +3,6 @@
 INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
 VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
 
--- list_since --
--- The answers of a task after a number, in order.
-SELECT number, final, coverage, answer, estimates, at FROM revisions WHERE task = %(task)s AND number > %(after)s ORDER BY number
-
 -- list_last_of_event --
 -- The last answer of each recall of an event.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,

@@ -37,8 +37,8 @@ WHERE id IN (
         WHERE level = %(level)s AND state = 'waiting' AND rule = r.rule AND rule <> ALL(%(full_rules)s)
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
     ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
-RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped, held,
-    revision, tries, fence, created_at
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
+    held AS partial_answer, revision, tries, fence, created_at
 
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
@@ -202,13 +202,6 @@ WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
   AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
 ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s
 
--- count --
--- Number of recalls that `list_newest` lists without a limit.
-SELECT count(*) FROM tasks t
-WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
-  AND (%(rule)s::text IS NULL OR t.rule = %(rule)s OR t.rule LIKE '%%/' || %(rule)s)
-  AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
-
 -- count_by_state --
 -- Number of tasks by state.
 SELECT state, count(*) FROM tasks GROUP BY state
@@ -237,7 +230,7 @@ WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 -- Ended tasks with a condition whose alert has no verdict, and that can be decided: no recall of the event is open,
 -- and those that the condition names exist, or will not be created since the version is stopped.
 SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
-    t.failed, t.skipped, t.held, t.revision, t.tries, t.fence, t.created_at
+    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.fence, t.created_at
 FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
 WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
   AND a.state <> 'withdrawn'

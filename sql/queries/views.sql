@@ -44,7 +44,7 @@ ON CONFLICT (rule, version, eid) DO NOTHING
 -- Store a past alert, unless it is stored.
 INSERT INTO alerts (id, eid, rule, version, fingerprint, key, labels, annotations, state, starts_at, fired_at, last_at,
     ends_at, events, past)
-VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(fingerprint)s, %(key)s, %(labels)s, %(annotations)s, 'resolved',
+VALUES (%(id)s, %(eid)s, %(rule)s, %(version)s, %(fingerprint)s, %(key)s, %(labels)s, %(annotations)s, %(state)s,
     %(starts_at)s, %(fired_at)s, %(last_at)s, %(ends_at)s, %(events)s, true)
 ON CONFLICT (id) DO NOTHING
 

@@ -7,6 +7,7 @@ import select
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,8 @@ ENDS = 30.0
 
 @pytest.fixture
 def run(public_folder: Path) -> Iterator[Run]:
-    made = Run(public_folder / "demo")
+    # A directory of its own: a log of an earlier run is not to be taken for this one's.
+    made = Run(public_folder / f"demo-{uuid.uuid4().hex}")
     yield made
     left = made.left(ENDS)
     made.kill()
@@ -113,7 +115,7 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
     )
     os.close(theirs)
     log = run.directory / "up.log"
-    shown = _read_while(ours, lambda: not _has_line(log, b"moirae: running"), 300)
+    shown = _read_while(ours, lambda: not _has_line(log, b"workspace is running"), 300)
     assert b"up.log" in shown
     os.write(ours, b"\x03")
     time.sleep(0.5)
@@ -127,7 +129,7 @@ def test_ctrl_c_ends_the_demo_with_one_line(run: Run) -> None:
     assert shown.count(b"Interrupted") == 1
     assert b"Traceback" not in shown
     # The terminal shows the demo's own lines only; those of its processes are in the log file.
-    assert b"moirae: running" not in shown
+    assert b"workspace is running" not in shown
     assert b"INFO" not in shown
     assert b"INFO" in log.read_bytes()
     assert not run.left(0.0)

@@ -19,7 +19,7 @@ def test_second_instance_refuses_to_start_and_sigterm_stops_the_first() -> None:
         made.up()
         made.producer.start()
         made.wait(lambda: made.archived_units() > 0, 90)
-        made.wait(lambda: made.log.read_text().count("moirae: running") == 1, 20)
+        made.wait(lambda: made.log.read_text().count("workspace is running") == 1, 20)
         second = subprocess.run(
             [sys.executable, "-m", "moirae", "up", "--workspace", str(made.root / "moirae.yaml")],
             capture_output=True,
@@ -28,7 +28,7 @@ def test_second_instance_refuses_to_start_and_sigterm_stops_the_first() -> None:
             check=False,
         )
         assert second.returncode == 1
-        assert "another up process of this workspace is running" in second.stderr
+        assert "`moirae up` already runs in this workspace: stop it first" in second.stderr
         live, jvm = made.live(), made.jvm()
         assert live is not None
         assert jvm is not None

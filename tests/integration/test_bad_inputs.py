@@ -240,7 +240,7 @@ COMMANDS = {
         ["recalls", "list", "--from", "2026-02-01", "--to", "2026-01-01"],
         "No such option: --from",
     ),
-    "--stride -1": (["recalls", "list", "--limit", "-1"], "greater than or equal to 1"),
+    "--stride -1": (["recalls", "list", "--limit", "-1"], "must be at least 1"),
 }
 
 

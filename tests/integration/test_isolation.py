@@ -64,9 +64,9 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
         asked.append(len(rules))
         return written(self, rules, shares)
 
-    def noted(self: RuleRegistry, rule: str, *rest: Any) -> bool:
-        charged.append(rule)
-        return fail(self, rule, *rest)
+    def noted(self: RuleRegistry, **failure: Any) -> bool:
+        charged.append(failure["rule"])
+        return fail(self, **failure)
 
     monkeypatch.setattr(RuleBatcher, "build_statement", counted)
     monkeypatch.setattr(RuleRegistry, "record_failure", noted)

@@ -69,7 +69,7 @@ REFUSED = {
     "SELECT ts, current_timestamp() AS x FROM events": "not allowed",
     "SELECT ts, uuid() AS x FROM events": "",
     "SELECT ts, input_file_name() AS x FROM events": "",
-    "SELECT host, ts, cp FROM events": "`cp`",
+    "SELECT host, ts, cp FROM events": "unknown column 'cp'",
     "SELECT host FROM events": "AS ts",
     "SELECT host, CAST(ts AS STRING) AS ts FROM events": "ts must be",
     "SELECT host, count(*) AS n FROM events GROUP BY host": "window",

@@ -68,7 +68,7 @@ def test_warnings_of_the_workspace_file_leave_the_exit_code_as_it_is(
     result = CliRunner().invoke(app, ["rules", "check", "--workspace", str(root / "moirae.yaml")])
     assert result.exit_code == 0
     assert result.stderr.startswith(_places(root)[0])
-    assert result.stdout == "0 rules OK, 1 warnings\n"
+    assert result.stdout == "0 rules OK, 1 warning\n"
 
 
 def test_status_and_doctor_warn_and_keep_their_exit_code(root: Path) -> None:

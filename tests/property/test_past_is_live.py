@@ -145,7 +145,7 @@ def _drive(
             world.judge.reload(START)
         world.take(batch, at_once=rng.random() < 0.5)
     world.end()
-    world.judge.follow_up_to_end()
+    world.follow_up.run_to_end()
 
 
 def _make_views(

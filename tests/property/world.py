@@ -22,7 +22,8 @@ from moirae.config.settings import Settings, load_settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
 from moirae.evaluation.guard import Guard
-from moirae.live.detection import Detector
+from moirae.live.composition import build_detection
+from moirae.live.event_time import get_watermarks
 from moirae.live.relations import Relations
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
@@ -255,21 +256,26 @@ class World:
         policy = CutPolicy(40, duration_to_micros(timedelta(minutes=5)))
         self.archive = ArchiveWriter(self.root, schemas, policy, self.connection, lambda: None)
         relations = Relations(self.connection, self.settings.relations)
-        self.judge = Detector(
-            self.spark, self.archive, self.connection, relations, self.admission, self.guard
+        self.judge, self.follow_up = build_detection(
+            spark=self.spark,
+            archive=self.archive,
+            connection=self.connection,
+            relations=relations,
+            admission=self.admission,
+            guard=self.guard,
         )
         self.judge.reload(START)
         self.judge.detect_unsettled(self.judge.active_rules)
 
     def take(self, units: Sequence[SourceUnit], at_once: bool) -> None:
-        """Process a micro-batch as `moirae.live.run.LiveProcess` does."""
+        """Process a micro-batch as `moirae.live.ingest.Ingest` does."""
         ingested = self.archive.ingest(units, NOW)
         left = self.judge.detect(ingested.on_time)
         self.judge.settle(include_filters=left or at_once)
 
     def idle(self) -> None:
         """All streams but the furthest are silent."""
-        marks = {name: mark for name, mark in self.judge.watermarks().items() if mark is not None}
+        marks = {n: mark for n, mark in get_watermarks(self.archive).items() if mark is not None}
         if marks:
             furthest = max(marks.values())
             behind = {
@@ -279,7 +285,7 @@ class World:
             self.judge.settle(include_filters=True)
 
     def end(self) -> None:
-        """End the input, as `LiveProcess` does at the end of a drain."""
+        """End the input, as `moirae.live.end_of_input` does."""
         newest = [p.newest for p in self.archive.progress.values() if p.newest is not None]
         if newest:
             end = max(newest) + self.judge.reach() + 1

@@ -16,7 +16,11 @@ MODULES_BY_TEST = {
         recall.engines.local recall.engines.spark""",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
-    "e2e/test_demo.py": " moirae.demo.report moirae.demo.run",
+    "e2e/test_demo.py": "moirae.demo.report",
+    "e2e/test_up.py": """
+        moirae.live.chunk_states moirae.live.end_of_input moirae.live.idle_sources
+        moirae.live.ingest moirae.live.initial_rules moirae.live.loop moirae.live.run
+        moirae.live.source_queries moirae.live.streaming_queries""",
     "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
@@ -26,7 +30,6 @@ MODULES_BY_TEST = {
         moirae.cli.processes""",
     "integration/test_derived_archive.py": """
         moirae.history.lock moirae.history.finder moirae.rules.requests""",
-    "integration/test_embedded_database.py": "moirae.runtime.embedded_database",
     "integration/test_evaluation.py": """
         moirae.cli.feedback moirae.feedback.calibration_task moirae.feedback.workspace
         recall.confidence""",
@@ -35,7 +38,7 @@ MODULES_BY_TEST = {
     "integration/test_lift.py": "recall.engines.pending_events",
     "integration/test_list_commands.py": """
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
-        moirae.history.plan moirae.history.progress moirae.history.store""",
+        moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": """
@@ -72,9 +75,9 @@ MODULES_BY_TEST = {
         sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
-        moirae.live.active_rules moirae.live.alert_contexts moirae.live.detection
-        moirae.live.follow_up moirae.live.recall_requests moirae.live.run
-        moirae.live.streaming_queries""",
+        moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition
+        moirae.live.detection moirae.live.evaluators moirae.live.event_time
+        moirae.live.follow_up moirae.live.recall_requests""",
     "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",

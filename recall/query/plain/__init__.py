@@ -43,7 +43,7 @@ def to_plain(
     determined them; if an attribute would have another type here, the query is not plain.
     """
     if not isinstance(query, exp.Select):
-        raise SparkRequired("it is not one SELECT")
+        raise SparkRequired("not a single SELECT")
     writer = SelectWriter(dialect, tables, relations or {}, parameterized=True)
     rendered = writer.write(query)
     outputs = _check_outputs(rendered, output_types)
@@ -81,10 +81,11 @@ def _check_outputs(
     expected_types = {name.lower(): output_type for name, output_type in output_types.items()}
     expected_types["ts"] = "timestamp"
     if len(outputs) != len(rendered.outputs) or outputs.keys() != expected_types.keys():
-        raise SparkRequired("an output without a unique name")
+        raise SparkRequired("output column without a unique name")
     for name, expected_type in expected_types.items():
         if outputs[name].type != expected_type:
             raise SparkRequired(
-                "outputs of other types than int, bigint, double, string, boolean and timestamp"
+                "output column of a type other than int, bigint, double, string, boolean and "
+                "timestamp"
             )
     return outputs

@@ -98,7 +98,7 @@ class ExpressionWriter:
         """An expression of type boolean."""
         value = self.write(node)
         if value.type != "boolean":
-            raise SparkRequired("a condition that is not boolean")
+            raise SparkRequired("condition that is not boolean")
         return value.sql
 
     def resolve_column(self, name: str, table: str = "") -> TypedExpression:
@@ -106,12 +106,12 @@ class ExpressionWriter:
         column = name.lower()
         aliases = self.matching_aliases(table)
         if not aliases:
-            raise SparkRequired("a column of another table")
+            raise SparkRequired("column of another table")
         owners = [alias for alias in aliases if column in self.tables[alias]]
         if not owners:
-            raise SparkRequired(f"column {name} is of another type")
+            raise SparkRequired(f"column {name} of an unsupported type")
         if len(owners) > 1 and column not in self.shared_columns:
-            raise SparkRequired(f"column {name} is ambiguous")
+            raise SparkRequired(f"ambiguous column {name}")
         sql = f"{self._dialect.quote(owners[0])}.{self._dialect.quote(column)}"
         return TypedExpression(sql, self.tables[owners[0]][column])
 
@@ -121,7 +121,7 @@ class ExpressionWriter:
 
     def _write_column(self, node: exp.Column) -> TypedExpression:
         if node.db:
-            raise SparkRequired("a column of another table")
+            raise SparkRequired("column of another table")
         return self.resolve_column(node.name, node.table)
 
     def _write_in_group(
@@ -136,7 +136,7 @@ class ExpressionWriter:
             return self._write_window_bound(node.name.lower())
         key = group_values.get(self._write_column(node).sql)
         if key is None:
-            raise SparkRequired("a column that is not grouped by")
+            raise SparkRequired("column that is not in GROUP BY")
         return key
 
     def _write_window_bound(self, side: str) -> TypedExpression:
@@ -172,14 +172,14 @@ class ExpressionWriter:
             if value.literal is None:
                 return f"({value.sql} IS NULL)"
         sql = node.sql(dialect="spark")
-        raise SparkRequired(f"{sql[:_MAX_QUOTED_SQL_LENGTH]} is left to Spark")
+        raise SparkRequired(f"unsupported expression {sql[:_MAX_QUOTED_SQL_LENGTH]}")
 
     def _write_comparison(self, left_node: exp.Expr, operator: str, right_node: exp.Expr) -> str:
         left_value = self.write(left_node)
         right_value = self.write(right_node)
         common_type = _common_type(left_value, right_value)
         if common_type == "boolean" and operator not in ("=", "<>"):
-            raise SparkRequired("an order of booleans")
+            raise SparkRequired("comparison of booleans by < or >")
         left_sql = self.cast_to(left_value, common_type)
         right_sql = self.cast_to(right_value, common_type)
         return f"({left_sql} {operator} {right_sql})"
@@ -199,21 +199,21 @@ class ExpressionWriter:
         if operator == "/":
             result_type = "double"
         elif operator == "%" and result_type == "double":
-            raise SparkRequired("remainders of fractions")
+            raise SparkRequired("remainder of a non-integer")
         left_sql = self.cast_to(left_value, result_type)
         right_sql = self.cast_to(right_value, result_type)
         if operator in "/%":
             # Spark raises an error on division by zero.
             if right_value.literal is None:
-                raise SparkRequired("a divisor that may be zero")
+                raise SparkRequired("divisor that may be zero")
             if float(right_value.literal) == 0:
-                raise SparkRequired("a divisor of zero")
+                raise SparkRequired("divisor of zero")
         return TypedExpression(f"({left_sql} {operator} {right_sql})", result_type)
 
     def _write_number(self, node: exp.Expr) -> TypedExpression:
         value = self.write(node)
         if value.type not in (*_NUMERIC_TYPES, "decimal"):
-            raise SparkRequired("arithmetic on something else than numbers")
+            raise SparkRequired("arithmetic on a non-numeric value")
         return value
 
     # Aggregates
@@ -221,17 +221,17 @@ class ExpressionWriter:
     def write_aggregate(self, node: exp.Expr) -> PlainAggregate:
         """One of `AGGREGATES`, over rows."""
         if clauses_of(node) - {"this", "big_int"}:
-            raise SparkRequired("an aggregate with further arguments")
+            raise SparkRequired("aggregate with further arguments")
         if isinstance(node, exp.Count):
             return self._write_count(node.this)
         operand = self.write(node.this)
         if operand.literal is not None or operand.type == "decimal":
-            raise SparkRequired("an aggregate of a constant")
+            raise SparkRequired("aggregate of a constant")
         if isinstance(node, exp.Min | exp.Max):
             value = TypedExpression(f"{node.key}({operand.sql})", operand.type)
             return PlainAggregate(node.key, operand.sql, value)
         if operand.type not in _NUMERIC_TYPES:
-            raise SparkRequired("a sum or average of something else than numbers")
+            raise SparkRequired("sum or average of a non-numeric value")
         if isinstance(node, exp.Avg):
             number = self.cast_to(operand, "double")
             return PlainAggregate("avg", number, TypedExpression(f"avg({number})", "double"))
@@ -248,16 +248,16 @@ class ExpressionWriter:
             return self._write_distinct_count(argument)
         operand = self.write(argument)
         if operand.literal is not None:
-            raise SparkRequired("an aggregate of a constant")
+            raise SparkRequired("aggregate of a constant")
         value = TypedExpression(f"count({operand.sql})", "bigint")
         return PlainAggregate("count", operand.sql, value)
 
     def _write_distinct_count(self, distinct: exp.Distinct) -> PlainAggregate:
         if len(distinct.expressions) != 1:
-            raise SparkRequired("distinct values of several columns")
+            raise SparkRequired("DISTINCT of several columns")
         operand = self.write(distinct.expressions[0])
         if operand.literal is not None or operand.type == "double":
-            raise SparkRequired("distinct fractions")
+            raise SparkRequired("DISTINCT of a constant or a floating-point number")
         value = TypedExpression(f"count(DISTINCT {operand.sql})", "bigint")
         return PlainAggregate("count_distinct", operand.sql, value)
 
@@ -283,7 +283,7 @@ def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
     text = sign + node.this
     if node.is_string:
         if not set("\\'\0").isdisjoint(text):
-            raise SparkRequired("a string with escapes")
+            raise SparkRequired("string with escapes")
         return TypedExpression("", "string", text)
     if not node.is_int:
         has_exponent = "e" in text.lower()
@@ -293,7 +293,7 @@ def _parse_literal(node: exp.Literal, sign: str) -> TypedExpression:
         return TypedExpression("", "int", text)
     if -(1 << 63) <= number < 1 << 63:
         return TypedExpression("", "bigint", text)
-    raise SparkRequired("an integer beyond bigint")
+    raise SparkRequired("integer out of range for bigint")
 
 
 def _python_value(text: str, constant_type: PlainType) -> int | float | str:
@@ -307,7 +307,7 @@ def _python_value(text: str, constant_type: PlainType) -> int | float | str:
 def _common_type(a: TypedExpression, b: TypedExpression) -> PlainType:
     """The type in which two values are compared or computed; at most one of them is a constant."""
     if a.literal is not None and b.literal is not None:
-        raise SparkRequired("an operation on constants only")
+        raise SparkRequired("operation on constants only")
     types = {a.type, b.type}
     if types == {"decimal", "double"}:
         return "double"
@@ -315,7 +315,7 @@ def _common_type(a: TypedExpression, b: TypedExpression) -> PlainType:
         return max(types, key=_NUMERIC_TYPES.index)
     if len(types) == 1 and "decimal" not in types:
         return a.type
-    raise SparkRequired("an operation on values of different types")
+    raise SparkRequired("operation on values of different types")
 
 
 def normalized_text(node: exp.Expr) -> str:

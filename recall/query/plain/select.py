@@ -39,6 +39,17 @@ _JOIN_KEYWORDS = {
     ("", "ANTI"): "ANTI JOIN",
 }
 _FILTERING_JOINS = ("SEMI JOIN", "ANTI JOIN")  # the relation's columns are visible in ON only
+# Clauses whose name in the parser is not the one in SQL.
+_CLAUSE_NAMES = {
+    "order": "ORDER BY",
+    "with_": "WITH",
+    "laterals": "LATERAL VIEW",
+    "windows": "WINDOW",
+    "sort": "SORT BY",
+    "cluster": "CLUSTER BY",
+    "distribute": "DISTRIBUTE BY",
+    "operation_modifiers": "modifier of SELECT",
+}
 
 
 @dataclass(frozen=True)
@@ -96,10 +107,9 @@ class SelectWriter:
 
     def write(self, select: exp.Select) -> RenderedSelect:
         """Write the SELECT. Raises `SparkRequired`."""
-        if clauses_of(select) - _SUPPORTED_CLAUSES:
-            raise SparkRequired(
-                "it has other clauses than SELECT, FROM, JOIN, WHERE, GROUP BY and HAVING"
-            )
+        other_clauses = clauses_of(select) - _SUPPORTED_CLAUSES
+        if other_clauses:
+            raise SparkRequired(", ".join(sorted(map(_format_clause, other_clauses))))
         if self._is_relation(select.args["from_"].this):
             select = self._put_stream_first(select)
         table = select.args["from_"].this
@@ -121,7 +131,7 @@ class SelectWriter:
         if isinstance(table, exp.Table) and table.name in self._tables:
             columns = _plain_columns(self._tables[table.name])
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
-        raise SparkRequired("it reads something else than one stream")
+        raise SparkRequired("FROM of anything but one stream")
 
     def _is_relation(self, table: exp.Expr) -> bool:
         return isinstance(table, exp.Table) and table.name in self._relations
@@ -135,9 +145,7 @@ class SelectWriter:
         for join in joins_of(select):
             is_inner = _JOIN_KEYWORDS.get((join.side, join.kind)) == "JOIN"
             if not is_inner or clauses_of(join) - {"this", "side", "kind", "on"}:
-                raise SparkRequired(
-                    "a relation in FROM with another join than an inner one with ON"
-                )
+                raise SparkRequired("FROM of a relation with a join other than INNER JOIN with ON")
             condition = join.args.get("on")
             if condition is not None:
                 conditions.append(condition)
@@ -146,7 +154,7 @@ class SelectWriter:
             else:
                 streams.append(join.this)
         if len(streams) != 1:
-            raise SparkRequired("it reads something else than one stream")
+            raise SparkRequired("FROM of anything but one stream")
         select.set("from_", exp.From(this=streams[0]))
         select.set("joins", [exp.Join(this=relation, kind="CROSS") for relation in relations])
         if conditions:
@@ -157,9 +165,9 @@ class SelectWriter:
         """A join of a relation; its columns are visible from now on."""
         keyword = _JOIN_KEYWORDS.get((join.side, join.kind))
         if keyword is None or clauses_of(join) - {"this", "side", "kind", "on", "using"}:
-            raise SparkRequired("it has another join than INNER, CROSS, LEFT, SEMI and ANTI")
+            raise SparkRequired("join other than INNER, CROSS, LEFT, SEMI and ANTI")
         if not self._is_relation(join.this):
-            raise SparkRequired("it joins streams")
+            raise SparkRequired("join of streams")
         expressions = self._expressions
         alias = join.this.alias_or_name
         if expressions.matching_aliases(alias):
@@ -178,7 +186,7 @@ class SelectWriter:
         if conditions:
             return f" {keyword} {relation} ON {' AND '.join(conditions)}"
         if keyword != "JOIN":
-            raise SparkRequired("an outer join without a condition")
+            raise SparkRequired("outer join without condition")
         return f" CROSS JOIN {relation}"
 
     def _write_using(self, name: str, earlier_aliases: Sequence[str], alias: str) -> str:
@@ -187,9 +195,9 @@ class SelectWriter:
         column = name.lower()
         owners = [owner for owner in earlier_aliases if column in expressions.tables[owner]]
         if not owners:
-            raise SparkRequired(f"column {name} is of another type")
+            raise SparkRequired(f"column {name} of an unsupported type")
         if len(owners) > 1 and column not in expressions.shared_columns:
-            raise SparkRequired(f"column {name} is ambiguous")
+            raise SparkRequired(f"ambiguous column {name}")
         equality = exp.EQ(
             this=exp.column(name, table=owners[0]), expression=exp.column(name, table=alias)
         )
@@ -206,7 +214,7 @@ class SelectWriter:
             types[name.lower()] = value.type
             columns.append(f"{value.sql} AS {self._dialect.quote(name)}")
         if len(types) != len(rendered.outputs) or "" in types:
-            raise SparkRequired("an output without a unique name")
+            raise SparkRequired("output column without a unique name")
         select_list = f"SELECT {', '.join(columns)}"
         source = rendered.source
         before_source, before_constants, after_constants = rendered.text_parts
@@ -259,7 +267,7 @@ class SelectWriter:
         for node in select.expressions:
             if isinstance(node, exp.Star):
                 if expressions.is_grouped or self._joins or any(node.args.values()):
-                    raise SparkRequired("* with groups, joins or exceptions")
+                    raise SparkRequired("* with GROUP BY, JOIN or EXCEPT")
                 outputs += self._all_columns(self._source_alias)
                 continue
             if isinstance(node, exp.Column) and isinstance(node.this, exp.Star):
@@ -268,7 +276,7 @@ class SelectWriter:
             value = expressions.write(node.unalias())
             if value.literal is not None:
                 if value.type == "decimal":
-                    raise SparkRequired("a decimal as output")
+                    raise SparkRequired("output column of type decimal")
                 value = TypedExpression(expressions.cast_to(value, value.type), value.type)
             outputs.append((node.alias_or_name, value))
         return outputs
@@ -277,7 +285,7 @@ class SelectWriter:
         """The columns of the stream for `alias.*`. A relation has hidden columns."""
         is_source = node.table.lower() == self._source_alias.lower() and not node.db
         if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
-            raise SparkRequired("* of a relation, with groups or exceptions")
+            raise SparkRequired("* of a relation with GROUP BY or EXCEPT")
         return self._all_columns(self._source_alias)
 
     def _all_columns(self, alias: str) -> Outputs:
@@ -362,20 +370,20 @@ class SelectWriter:
             raise SparkRequired("grouping sets")
         windows = list(filter(is_window, group.expressions))
         if len(windows) != 1:
-            raise SparkRequired("groups without one window")
+            raise SparkRequired("GROUP BY without exactly one window")
         time, *intervals = window_arguments(windows[0])
         try:
             window = parse_window(windows[0], intervals)
         except Unsupported as error:
-            raise SparkRequired("an unsupported window") from error
+            raise SparkRequired("unsupported window") from error
         if self._expressions.write(time).type != "timestamp":
-            raise SparkRequired("a window over something else than a timestamp")
+            raise SparkRequired("window over a column that is not a timestamp")
         source_columns = self._expressions.tables[self._source_alias]
         is_in_source = isinstance(time, exp.Column) and (
             time.table.lower() in ("", self._source_alias.lower())
         )
         if not is_in_source or time.name.lower() not in source_columns:
-            raise SparkRequired("a window over something else than a column of the stream")
+            raise SparkRequired("window over a column of a relation")
         return time.name.lower(), window
 
     def _write_keys(self, group: exp.Expr) -> list[TypedExpression]:
@@ -386,7 +394,7 @@ class SelectWriter:
                 continue
             key = self._expressions.write(node)
             if key.literal is not None or key.type == "double":
-                raise SparkRequired("groups by constants or fractions")
+                raise SparkRequired("GROUP BY of a constant or a floating-point number")
             keys.append(key)
         return keys
 
@@ -414,3 +422,8 @@ def _plain_columns(types: Mapping[str, str]) -> ColumnTypes:
         if column_type in PLAIN_TYPES:
             columns[name.lower()] = column_type  # type: ignore[assignment]
     return columns
+
+
+def _format_clause(name: str) -> str:
+    """A clause as SQL writes it; `name`: of the parser."""
+    return _CLAUSE_NAMES.get(name, name.strip("_").upper())

@@ -1,48 +1,107 @@
-"""The program `moirae`: start-up time, and exit after a storage failure."""
+"""The program `moirae`: start-up time, and exit after an outage."""
 
+import json
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from moirae.cli import app
 
 HEAVY_MODULES = ("pyspark", "numba", "sklearn", "scipy", "duckdb", "deltalake", "pyarrow")
 # The work of the process: a thread that blocks for minutes, then the failure.
 _FAILING_PROGRAM = """
-import sys, time, types
+import subprocess, sys, time, types
 from concurrent.futures import ThreadPoolExecutor
+import sql
 from archiver.errors import StorageFailed
 from moirae.__main__ import main
 
+def lose_jvm():
+    from pyspark import SparkContext
+
+    SparkContext._gateway = types.SimpleNamespace(proc=subprocess.Popen(["sleep", "0.2"]))
+    return ConnectionRefusedError(111, "Connection refused")
+
+ERRORS = {
+    "storage": lambda: StorageFailed("the archive s3://b cannot be used: it is away"),
+    "database": lambda: sql.OperationalError("server closed the connection\\n\\tunexpectedly"),
+    "connection": lambda: sql.InterfaceError("the connection is closed"),
+    "jvm": lose_jvm,
+    "other": lambda: ConnectionRefusedError(111, "Connection refused"),
+}
+
 def run(*_):
     ThreadPoolExecutor(1).submit(time.sleep, 300)
-    raise StorageFailed("the archive s3://b cannot be used: it is away")
+    raise ERRORS[kind]()
 
-module, function, role, workspace = sys.argv[1:]
+kind, module, function, role, workspace = sys.argv[1:]
 sys.modules[module] = types.ModuleType(module)
 setattr(sys.modules[module], function, run)
 sys.argv = ["moirae", "run", role, "--workspace", workspace]
 main()
 """
+_PROCESSES = [
+    ("moirae.live", "run_live", "live"),
+    ("moirae.recall_process", "run_recall", "recall"),
+]
 
 
-@pytest.mark.parametrize(
-    ("module", "function", "role"),
-    [("moirae.live", "run_live", "live"), ("moirae.recall_process", "run_recall", "recall")],
-)
-def test_process_exits_at_once_when_object_storage_fails(
-    module: str, function: str, role: str, tmp_path: Path
-) -> None:
+def _run_failing(
+    kind: str, process: tuple[str, str, str], tmp_path: Path
+) -> tuple[int, dict[str, str]]:
+    """Returns exit code and log event of a process that fails; the event is the only output."""
     workspace = tmp_path / "moirae.yaml"
     workspace.write_text(
         "streams: {s: {columns: {ts: timestamp}, time: ts, source: {files: 'in/*.jsonl'}}}\n"
     )
-    command = [sys.executable, "-c", _FAILING_PROGRAM, module, function, role, str(workspace)]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (process.returncode, process.stderr) == (
-        75,
-        "moirae: the archive s3://b cannot be used: it is away\n",
+    command = [sys.executable, "-c", _FAILING_PROGRAM, kind, *process, str(workspace)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    (line,) = result.stderr.splitlines()
+    return result.returncode, json.loads(line)
+
+
+@pytest.mark.parametrize("process", _PROCESSES, ids=lambda process: process[2])
+def test_process_exits_at_once_when_object_storage_fails(
+    process: tuple[str, str, str], tmp_path: Path
+) -> None:
+    code, event = _run_failing("storage", process, tmp_path)
+    assert (code, event["action"]) == (75, "storage_unavailable")
+    assert event["error"] == "the archive s3://b cannot be used: it is away"
+
+
+@pytest.mark.parametrize("process", _PROCESSES, ids=lambda process: process[2])
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("database", "server closed the connection"),
+        ("connection", "the connection is closed"),
+    ],
+)
+def test_process_exits_as_unavailable_when_postgresql_fails(
+    kind: str, reason: str, process: tuple[str, str, str], tmp_path: Path
+) -> None:
+    code, event = _run_failing(kind, process, tmp_path)
+    assert (code, event["action"], event["error"]) == (75, "database_unavailable", reason)
+    assert "exception" not in event
+
+
+def test_process_whose_jvm_has_exited_logs_no_traceback(tmp_path: Path) -> None:
+    code, event = _run_failing("jvm", _PROCESSES[0], tmp_path)
+    assert (code, event["action"]) == (70, "jvm_exited")
+    assert event["event"] == (
+        "live process exits: its JVM ended unexpectedly, perhaps out of memory"
     )
+    assert "exception" not in event
+
+
+def test_unexpected_failure_is_logged_with_its_traceback(tmp_path: Path) -> None:
+    code, event = _run_failing("other", _PROCESSES[0], tmp_path)
+    assert (code, event["action"]) == (70, "process_crashed")
+    assert "ConnectionRefusedError" in event["exception"]
 
 
 def test_command_line_loads_no_heavy_library() -> None:
@@ -55,3 +114,24 @@ def test_command_line_loads_no_heavy_library() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
     assert process.stdout.split() == []
+
+
+def test_version_is_the_one_of_the_distribution() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.stdout) == (0, f"moirae {version('moirae')}\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--output", "yaml", "must be table or json"),
+        ("--limit", "x", "must be an integer"),
+        ("--limit", "0", "must be at least 1"),
+    ],
+)
+def test_invalid_option_is_a_usage_error(option: str, value: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["alerts", "list", option, value])
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Input should" not in result.stderr
+    assert "Value error" not in result.stderr

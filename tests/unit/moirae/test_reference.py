@@ -50,7 +50,7 @@ def test_keys_show_type_default_and_description(pages: dict[str, str]) -> None:
 
 def test_commands_list_arguments_options_and_defaults(pages: dict[str, str]) -> None:
     cli = pages["cli.md"]
-    assert "moirae similar [OPTIONS] EID\n" in cli
+    assert "moirae similar [OPTIONS] ID\n" in cli
     assert "moirae rules check [OPTIONS] [FILES...]\n" in cli
     assert "- `--workspace FILE`: " in cli
     assert "Default: `moirae.yaml`." in cli

@@ -1,5 +1,7 @@
 """Settings of Spark sessions that need no running Spark."""
 
+import io
+import logging
 from pathlib import Path
 
 import pytest
@@ -55,3 +57,12 @@ def test_locale_without_letters_beyond_ascii_is_replaced(
 ) -> None:
     monkeypatch.setenv("LC_ALL", locale)
     assert ("LC_ALL" in session.launcher_environment("local[1]")) is changed
+
+
+def test_output_of_the_jvm_is_logged_without_its_module_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    output = b"WARNING: Using incubator modules: jdk.incubator.vector\n\nout of memory\n"
+    with caplog.at_level(logging.WARNING):
+        session._log_jvm_output(io.BytesIO(output))
+    assert [record.getMessage() for record in caplog.records] == ["out of memory"]

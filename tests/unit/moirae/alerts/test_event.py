@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moirae.alerts.event import EventRow, canonical_json, deduplicate, make_alert_id, make_event_id
@@ -48,6 +48,7 @@ def test_smallest_of_rows_with_one_identity_is_the_event() -> None:
     assert numbers == ["x", 3, 3, None]
 
 
+@settings(deadline=None)
 @given(ROWS)
 def test_events_do_not_depend_on_the_order_of_rows(rows: list[EventRow]) -> None:
     events = deduplicate("g/A", ["host"], ["host"], rows)

@@ -56,6 +56,12 @@ def test_similar_event_shows_alert_shared_terms_and_last_notes() -> None:
     ]
 
 
+def test_single_recurrence_is_named_once() -> None:
+    past = {"starts_at": START, "ends_at": None, "last_at": START, "again": 1, "key": {}}
+    hit = SimilarEvent(UUID(int=1), 1, 0.5, START, [], [], [], past)
+    assert draw(render_hits([hit]))[0].endswith("lasted 0 min, recurred once within a week")
+
+
 def test_deleted_past_event_shows_score_and_time() -> None:
     hit = SimilarEvent(UUID(int=1), 2, 0.25, START, [], [], [], None)
     assert draw(render_hits([hit]))[0].startswith("2. 0.250 2026-01-01 00:00:00Z")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from moirae.cli.ingest import InputFormat, _batch_stem, _batch_suffix
+from moirae.cli.ingest import InputFormat, _batch_stem, _batch_suffix, _format_accounting
 from moirae.errors import UsageError
 
 
@@ -43,3 +43,13 @@ def test_file_that_cannot_be_read_is_a_usage_error(tmp_path: Path) -> None:
         _batch_suffix(str(tmp_path / "b.csv"), None)
     with pytest.raises(UsageError, match="unknown suffix: add --format"):
         _batch_suffix(str(tmp_path / "a.txt"), None)
+
+
+def test_accounting_points_to_dead_letters() -> None:
+    counts = {"read": 8, "archived": 6, "duplicates": 1, "dead_lettered": 1}
+    assert _format_accounting(counts, "cpu") == (
+        "8 read, 6 archived, 1 duplicate, 1 dead letter "
+        "(see `moirae dead-letters list --stream cpu`)"
+    )
+    counts = {"read": 6, "archived": 6, "duplicates": 0, "dead_lettered": 0}
+    assert _format_accounting(counts, "cpu") == "6 read, 6 archived, 0 duplicates, 0 dead letters"

@@ -1,5 +1,6 @@
 """`moirae init`."""
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,21 @@ def test_existing_workspace_is_left_unchanged(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["moirae.yaml"]
 
 
+def test_workspace_can_be_created_again_after_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "w" / "landing"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("moirae.cli.init._write_sample", fail)
+        with pytest.raises(MoiraeError, match="landing: cannot create workspace: No space left"):
+            init(tmp_path / "w", None, None, None)
+    init(tmp_path / "w", None, None, None)
+    assert (tmp_path / "w" / "moirae.yaml").is_file()
+    assert not list((tmp_path / "w").glob(".*"))
+
+
 def test_example_links_the_first_days_of_its_data(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "planetlab"
     folder.mkdir(parents=True)
@@ -33,7 +49,7 @@ def test_example_links_the_first_days_of_its_data(tmp_path: Path) -> None:
 
 
 def test_example_without_data_names_the_option(tmp_path: Path) -> None:
-    with pytest.raises(MoiraeError, match=r"no files events\.jsonl\.gz.*--data PATH"):
+    with pytest.raises(MoiraeError, match=r"no file events\.jsonl\.gz.*--data PATH"):
         init(tmp_path / "w", ExampleWorkspace.BGL, tmp_path, None)
 
 

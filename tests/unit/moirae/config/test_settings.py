@@ -219,6 +219,13 @@ def test_missing_workspace_file_suggests_moirae_init(
     assert error.value.exit_code == 2
 
 
+def test_missing_workspace_file_is_named_as_given(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "w.yaml"
+    with pytest.raises(UsageError) as error:
+        load_settings_from_environment(path)
+    assert str(error.value).startswith(f"{path}: no such workspace file")
+
+
 def test_variables_come_from_the_process_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

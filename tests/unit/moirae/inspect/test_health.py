@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from moirae.inspect.health import assess_health, list_problems
+from moirae.inspect.health import assess_health, describe_liveness, list_problems
 
 STARTED = 1000  # seconds ago
 
@@ -53,7 +53,13 @@ def _status(recalls: dict[str, int], **roles: tuple[str, float]) -> dict[str, An
             {},
             {"live": ("starting", 40), "up": ("running", 1)},
             True,
-            "live process starting, no heartbeat for 40 s",
+            "live process starting since 40 s",
+        ),
+        (
+            {},
+            {"live": ("running", 40), "up": ("running", 1)},
+            True,
+            "live process running, no heartbeat for 40 s",
         ),
         (
             {},
@@ -151,3 +157,24 @@ def test_process_that_fails_to_start_is_a_problem(
     process["error"] = f"{IN_USE}\na\nb"
     more = "(and 2 more lines, see `moirae status -o json`)"
     assert list_problems(status) == ([] if problem is None else [f"{problem} {more}"])
+
+
+@pytest.mark.parametrize(
+    ("role", "roles", "liveness"),
+    [
+        ("live", {"live": ("running", 1), "up": ("running", 1)}, "yes"),
+        ("live", {"live": ("running", 40), "up": ("running", 1)}, "late"),
+        ("live", {"live": ("running", 400), "up": ("running", 1)}, "no"),
+        ("live", {"live": ("running", 40), "up": ("running", 40)}, "no"),
+        ("live", {"live": ("ended", 40), "up": ("running", 1)}, "no"),
+        ("recall", {"recall": ("running", 40), "up": ("running", 1)}, "late"),
+        ("recall", {"recall": ("running", 40)}, "no"),
+        ("up", {"live": ("running", 1), "up": ("running", 40)}, "late"),
+    ],
+)
+def test_process_without_heartbeat_is_late_until_it_is_a_problem(
+    role: str, roles: dict[str, tuple[str, float]], liveness: str
+) -> None:
+    status = _status({}, **roles)
+    (process,) = [process for process in status["processes"] if process["role"] == role]
+    assert describe_liveness(process, status) == liveness

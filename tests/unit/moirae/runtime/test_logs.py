@@ -2,13 +2,19 @@
 
 import io
 import json
+import logging
 import sys
 from collections.abc import Iterator
 
 import pytest
 import structlog
 
-from moirae.runtime.logs import LogFormat, configure_logging, effective_log_format
+from moirae.runtime.logs import (
+    LogFormat,
+    configure_logging,
+    effective_log_format,
+    prints_plain_messages,
+)
 
 
 class _Terminal(io.StringIO):
@@ -18,8 +24,10 @@ class _Terminal(io.StringIO):
 
 @pytest.fixture(autouse=True)
 def _restore_logging() -> Iterator[None]:
+    handlers = logging.getLogger().handlers.copy()
     yield
     structlog.reset_defaults()
+    logging.getLogger().handlers[:] = handlers
 
 
 def test_json_log_line_is_one_line_of_printable_ascii(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,3 +68,45 @@ def test_log_lines_on_a_terminal_are_json_on_request(monkeypatch: pytest.MonkeyP
     configure_logging(LogFormat.JSON)
     structlog.get_logger().info("started", action="started")
     assert json.loads(terminal.getvalue())["event"] == "started"
+
+
+def test_warnings_of_libraries_are_log_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging()
+    configure_logging(LogFormat.JSON)  # once more: each line is written once all the same
+    logging.getLogger("apscheduler.executors").warning("Run time of job %s was missed", "x")
+    logging.getLogger("apscheduler.executors").info("job finished")
+    (line,) = stderr.getvalue().splitlines()
+    event = json.loads(line)
+    assert (event["level"], event["event"]) == ("warning", "Run time of job x was missed")
+    assert (event["action"], event["logger"]) == ("library_message", "apscheduler.executors")
+
+
+@pytest.mark.parametrize("log_format", [LogFormat.TEXT, LogFormat.JSON])
+def test_exceptions_logged_by_libraries_take_one_line(
+    log_format: LogFormat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging(log_format)
+    try:
+        raise ConnectionRefusedError("refused\nby the peer")
+    except ConnectionRefusedError:
+        logging.exception("Exception while sending command.")
+    (line,) = stderr.getvalue().splitlines()
+    assert "Exception while sending command." in line
+    assert r"ConnectionRefusedError: refused\nby the peer" in line
+
+
+def test_plain_messages_are_printed_on_terminals_with_text_logs_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sys, "stderr", _Terminal())
+    configure_logging()
+    assert prints_plain_messages()
+    configure_logging(LogFormat.JSON)
+    assert not prints_plain_messages()
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    configure_logging(LogFormat.TEXT)
+    assert not prints_plain_messages()

@@ -75,7 +75,8 @@ def test_burst_of_signals_never_blocks_a_process(seed: int) -> None:
             _pause(rng.uniform(0, 0.0002))
         lines = process.communicate(timeout=20)[0].split()
         assert lines[-1] == "stop"
-        assert lines.count("reload") == len(lines) - 1 > 0
+        # A burst may end before the main thread has had a turn: then there is no reload.
+        assert lines.count("reload") == len(lines) - 1
         assert process.returncode == 0
 
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from moirae.config.settings import Settings, load_settings
 from moirae.runtime.logs import LogFormat
-from moirae.runtime.supervisor import _make_children
+from moirae.runtime.supervisor import ChildProcess, _make_children
 
 
 @pytest.fixture
@@ -28,3 +29,11 @@ def test_drain_starts_no_server(settings: Settings) -> None:
     children = _make_children(settings, drain=True, log_format=LogFormat.AUTO)
     assert {child.name for child in children} == {"live", "recall"}
     assert "--drain" in children[0].arguments
+
+
+def test_exit_by_a_signal_is_logged_with_the_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChildProcess, "_kill_process_group", lambda child: None)
+    with capture_logs() as entries:
+        ChildProcess("live", []).handle_exit(-9)
+        ChildProcess("live", []).handle_exit(70)
+    assert [(entry["exit_code"], entry.get("signal")) for entry in entries] == [(-9, 9), (70, None)]

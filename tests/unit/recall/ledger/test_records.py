@@ -26,7 +26,7 @@ ROW: dict[str, Any] = {
     "next": 0,
     "failed": 0,
     "skipped": 0,
-    "held": b"partial",
+    "partial_answer": b"partial",
     "revision": 0,
     "tries": 0,
     "fence": 3,

@@ -2,7 +2,7 @@
 
 from py4j.protocol import Py4JError
 
-from recall.sandbox.rejection import from_java_error, line_and_column
+from recall.sandbox.rejection import _simplify, from_java_error, line_and_column
 
 
 def test_places_are_counted_from_one() -> None:
@@ -16,3 +16,13 @@ def test_places_are_counted_from_one() -> None:
 def test_java_errors_are_one_line() -> None:
     rejection = from_java_error(Py4JError("something failed\n\tat java.lang.Thread"))
     assert str(rejection) == "Spark cannot analyse the query: something failed"
+
+
+def test_unknown_column_is_named_with_a_suggestion() -> None:
+    start = "A column, variable, or function parameter with name `hots` cannot be resolved."
+    suggestion = "Did you mean one of the following? [`cpu`.`host`, `cpu`.`ts`]."
+    assert _simplify(f"[UNRESOLVED_COLUMN.WITH_SUGGESTION] {start} {suggestion}") == (
+        "unknown column 'hots', did you mean 'cpu.host'?"
+    )
+    assert _simplify(f"[UNRESOLVED_COLUMN.WITHOUT_SUGGESTION] {start}") == "unknown column 'hots'"
+    assert _simplify("[PARSE_SYNTAX_ERROR] a") == "[PARSE_SYNTAX_ERROR] a"

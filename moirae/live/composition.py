@@ -1,0 +1,208 @@
+"""Builds the live process of a workspace: which object gets which, and what runs how often."""
+
+import threading
+import time
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import sql
+from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
+from archiver.delta import CONTEXTS, EVENTS
+from archiver.ingest import ArchiveWriter
+from archiver.periodic import Periodic, Schedule
+from archiver.spark import start_session
+from archiver.times import duration_to_micros
+from moirae.config import Settings, stream_schema
+from moirae.deployments import RuleFileLoader, RuleRegistry, RuleReloader
+from moirae.evaluation import Guard
+from moirae.live.active_rules import ActiveRules
+from moirae.live.alert_contexts import AlertContexts
+from moirae.live.chunk_states import ChunkStates
+from moirae.live.detection import Detector
+from moirae.live.end_of_input import EndOfInput
+from moirae.live.evaluators import build_evaluators
+from moirae.live.event_time import current_event_time
+from moirae.live.follow_up import AlertFollowUp
+from moirae.live.idle import IdleTracker, UnreadFiles
+from moirae.live.idle_sources import IdleSources
+from moirae.live.ingest import Ingest
+from moirae.live.initial_rules import InitialRules
+from moirae.live.live_role import LiveRole
+from moirae.live.loop import LiveProcess
+from moirae.live.outbox import ArchivedTables, open_outboxes
+from moirae.live.relations import Relations
+from moirae.live.retention import Retention
+from moirae.live.source_queries import SourceQueries
+from moirae.live.sources.landing import LandingFolders
+from moirae.rules import RuleAdmission
+from moirae.runtime import Role, check_storage, connect_database, open_storage
+
+_HEARTBEAT_INTERVAL = 2.0  # seconds
+_FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
+_MAINTENANCE_INTERVAL = 1.0  # seconds between updates of chunk states
+_RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
+_EACH_ROUND = 0.0  # seconds
+_ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
+_READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
+
+
+def build_live_process(
+    settings: Settings,
+    *,
+    stop: threading.Event,
+    drain: bool,
+    reload_requested: threading.Event,
+) -> LiveProcess:
+    """Acquire the role, open the archive, start Spark, and build the process.
+
+    Raises `Stopped` if a stop is requested meanwhile, and `MoiraeError`.
+    """
+    started_at = time.monotonic()
+    connection = connect_database(settings, "live")
+    role = LiveRole(
+        Role(connection, "live", _ROLE_TIMEOUT), stop, drain=drain, started_at=started_at
+    )
+    role.end_if_stopped()
+    check_storage(settings)
+    root = open_storage(settings)
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    archive = ArchiveWriter(
+        root,
+        schemas,
+        policy=CutPolicy(settings.chunks.rows, duration_to_micros(settings.chunks.age)),
+        connection=connection,
+        fence=role.fence,
+    )
+    outboxes = open_outboxes(connection, root)
+    archived_tables = ArchivedTables(outboxes, archive)
+    # Files outlive every query that may still read them.
+    grace = settings.recall.query_timeout.total_seconds() + _READER_GRACE
+    keep = settings.chunks.keep
+    chunk_states = ChunkStates(
+        archive,
+        ChunkMaintenance(root, schemas, grace, (EVENTS, CONTEXTS)),
+        policy=LifecyclePolicy(
+            settings.chunks.recent, None if keep is None else duration_to_micros(keep), grace
+        ),
+        tasks=sql.TaskGateway(connection),
+    )
+    home = Path(settings.home)
+    landing_folders = LandingFolders(home, settings.streams)
+    retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
+    retention_task = retention.as_periodic(archive)  # its interval counts from here
+    spark = start_session(
+        "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
+    )
+    role.end_if_stopped()
+    admission = RuleAdmission(spark, settings)
+    relations = Relations(connection, settings.relations)
+    detector, follow_up = build_detection(
+        spark=spark,
+        archive=archive,
+        connection=connection,
+        relations=relations,
+        admission=admission,
+        guard=Guard(spark, settings, connection),
+        local=settings.recall.engine != "spark",
+    )
+    idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
+    ingest = Ingest(
+        archive=archive,
+        detector=detector,
+        follow_up=follow_up,
+        role=role,
+        landing_folders=landing_folders,
+        idle_tracker=idle_tracker,
+    )
+    lock = threading.Lock()
+    queries = SourceQueries(
+        spark=spark, settings=settings, archive=archive, ingest=ingest, lock=lock, drain=drain
+    )
+    idle_sources = IdleSources(
+        settings=settings,
+        archive=archive,
+        tracker=idle_tracker,
+        landing_folders=landing_folders,
+        queries=queries,
+        unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
+    )
+
+    def reload_rules() -> None:
+        detector.reload(current_event_time(archive))
+
+    periodics = [Periodic("reload rules", _EACH_ROUND, reload_rules)]
+    if not drain:
+        periodics += [
+            Periodic("advance idle sources", _EACH_ROUND, idle_sources.advance),
+            Periodic("settle", _EACH_ROUND, detector.settle),
+            Periodic("follow up alerts", _EACH_ROUND, follow_up.run),
+        ]
+    periodics += [
+        Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
+        Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),
+        retention_task,
+        Periodic("archive settled rows", _FLUSH_INTERVAL, archived_tables.flush_if_due),
+        Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
+    ]
+    return LiveProcess(
+        role=role,
+        lock=lock,
+        spark=spark,
+        archive=archive,
+        initial_rules=InitialRules(
+            RuleFileLoader(spark, settings, connection, admission),
+            RuleRegistry(connection),
+            required=drain,
+        ),
+        reloader=None if drain else RuleReloader(spark, settings, admission, reload_requested),
+        relations=relations,
+        detector=detector,
+        ingest=ingest,
+        queries=queries,
+        schedule=Schedule(periodics),
+        chunk_states=chunk_states,
+        end_of_input=EndOfInput(
+            archive=archive,
+            detector=detector,
+            follow_up=follow_up,
+            archived_tables=archived_tables,
+            chunk_states=chunk_states,
+        ),
+    )
+
+
+def build_detection(
+    *,
+    spark: SparkSession,
+    archive: ArchiveWriter,
+    connection: sql.Connection,
+    relations: Relations,
+    admission: RuleAdmission,
+    guard: Guard,
+    local: bool = True,
+) -> tuple[Detector, AlertFollowUp]:
+    """Build the evaluation of rules and the follow-up of their alerts.
+
+    `local`: evaluate portable rules in this process instead of in Spark.
+    """
+    evaluators = build_evaluators(spark, archive, guard, relations=relations.columns, local=local)
+    contexts = AlertContexts(evaluators.contexts, connection)
+    active_rules = ActiveRules(
+        archive=archive,
+        connection=connection,
+        relations=relations,
+        admission=admission,
+        evaluators=evaluators,
+    )
+    detector = Detector(
+        archive=archive,
+        connection=connection,
+        active_rules=active_rules,
+        evaluators=evaluators,
+        contexts=contexts,
+    )
+    follow_up = AlertFollowUp(
+        archive=archive, connection=connection, active_rules=active_rules, contexts=contexts
+    )
+    return detector, follow_up

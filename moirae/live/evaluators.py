@@ -1,0 +1,49 @@
+"""What evaluates rules and contexts in the live process, over the same rows and limits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from archiver.ingest import ArchiveWriter
+from moirae.evaluation import ContextEvaluator, Guard, LiveStreamRows, RuleEvaluator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluators:
+    """The evaluators of one Spark session."""
+
+    rows: LiveStreamRows
+    guard: Guard
+    rules: RuleEvaluator
+    contexts: ContextEvaluator
+
+
+def build_evaluators(
+    spark: SparkSession,
+    archive: ArchiveWriter,
+    guard: Guard,
+    *,
+    relations: Mapping[str, Mapping[str, str]],
+    local: bool,
+) -> Evaluators:
+    """Build them.
+
+    `relations`: the types of their columns, by name. `local`: evaluate portable rules in this
+    process instead of in Spark.
+    """
+    rows = LiveStreamRows(spark, archive)
+    columns = {name: table.schema.columns for name, table in archive.tables.items()}
+    return Evaluators(
+        rows=rows,
+        guard=guard,
+        rules=RuleEvaluator(
+            spark=spark,
+            rows=rows,
+            guard=guard,
+            columns=columns,
+            relations=relations,
+            allow_local=local,
+        ),
+        contexts=ContextEvaluator(spark, rows, guard),
+    )

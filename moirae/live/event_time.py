@@ -1,0 +1,25 @@
+"""Event time of the archive: how far the streams are, in microseconds."""
+
+from datetime import UTC, datetime
+from operator import attrgetter
+
+from archiver.ingest import ArchiveWriter
+from archiver.times import from_micros
+
+
+def get_watermarks(archive: ArchiveWriter) -> dict[str, int | None]:
+    """The watermark of each stream; None for a stream without rows."""
+    streams = archive.tables.keys()
+    return dict(zip(streams, map(archive.watermark, streams), strict=True))
+
+
+def newest_event_time(archive: ArchiveWriter) -> int | None:
+    """The newest event time in the archive; None: the archive is empty."""
+    newest = map(attrgetter("newest"), archive.progress.values())
+    return max((time for time in newest if time is not None), default=None)
+
+
+def current_event_time(archive: ArchiveWriter) -> datetime:
+    """The newest event time; the present time while the archive is empty."""
+    newest = newest_event_time(archive)
+    return datetime.now(UTC) if newest is None else from_micros(newest)

@@ -1,0 +1,70 @@
+"""Idle sources of the workspace: their watermarks advance while they are silent."""
+
+import time
+
+from archiver.ingest import ArchiveWriter
+from moirae.config import FileSource, KafkaSource, Settings
+from moirae.live.event_time import get_watermarks
+from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
+from moirae.live.source_queries import SourceQueries
+from moirae.live.sources import files, kafka
+from moirae.live.sources.landing import LandingFolders
+
+
+class IdleSources:
+    """Advances the watermarks of idle streams and partitions that have no unread input."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        archive: ArchiveWriter,
+        tracker: IdleTracker,
+        landing_folders: LandingFolders,
+        queries: SourceQueries,
+        unread_files: UnreadFiles,
+    ) -> None:
+        self._settings = settings
+        self._archive = archive
+        self._tracker = tracker
+        self._landing_folders = landing_folders
+        self._queries = queries
+        self._unread_files = unread_files
+
+    def advance(self) -> None:
+        """Advance the idle sources that are behind."""
+        watermarks: dict[SourceKey, int | None] = {}
+        for name, watermark in get_watermarks(self._archive).items():
+            partitions = self._archive.partition_watermarks(name)
+            for partition, partition_watermark in partitions.items():
+                watermarks[name, partition] = partition_watermark
+            if not partitions:
+                watermarks[name, None] = watermark
+        advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
+        stream_advances: dict[str, int] = {}
+        partition_advances: dict[tuple[str, str], int] = {}
+        for (name, source_partition), event_time in advances.items():
+            if source_partition is None:
+                stream_advances[name] = event_time
+            else:
+                partition_advances[name, source_partition] = event_time
+        if stream_advances:
+            self._archive.advance(stream_advances)
+        if partition_advances:
+            self._archive.advance_partitions(partition_advances)
+
+    def _has_unread(self, source: SourceKey) -> bool:
+        """Whether a stream or partition has input that is not archived yet."""
+        name, partition = source
+        if self._landing_folders.has_pending(name):
+            return True
+        declared_source = self._settings.streams[name].source
+        if isinstance(declared_source, KafkaSource):
+            progress = self._queries.topic_progress(name)
+            topic = declared_source.kafka.topic
+            return kafka.has_unread_records(progress, topic, partition)
+        if not isinstance(declared_source, FileSource):
+            return False
+        base = self._settings.file.parent
+        names = {files.unit_name(path, base) for path in files.list_files(declared_source.files)}
+        return self._unread_files.has_unread(name, names, time.monotonic())

@@ -1,0 +1,82 @@
+"""Ingest: source units are archived and evaluated, and their alerts followed up."""
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
+from archiver.times import to_micros
+from moirae.live.detection import Detector
+from moirae.live.follow_up import AlertFollowUp
+from moirae.live.idle import IdleTracker
+from moirae.live.live_role import LiveRole
+from moirae.live.sources import landing
+from moirae.live.sources.landing import LandingFolders, select_batches
+from moirae.runtime import LandedBatch
+
+
+class Ingest:
+    """Handles one batch of source units at a time.
+
+    `idle_tracker` is told which sources were active.
+    """
+
+    def __init__(
+        self,
+        *,
+        archive: ArchiveWriter,
+        detector: Detector,
+        follow_up: AlertFollowUp,
+        role: LiveRole,
+        landing_folders: LandingFolders,
+        idle_tracker: IdleTracker,
+    ) -> None:
+        self._archive = archive
+        self._detector = detector
+        self._follow_up = follow_up
+        self._role = role
+        self._landing_folders = landing_folders
+        self._idle_tracker = idle_tracker
+
+    def ingest_units(self, units: Sequence[SourceUnit]) -> None:
+        """Archive and evaluate units."""
+        self._detect_and_settle(self._archive.ingest(units, to_micros(datetime.now(UTC))))
+        sources = {(unit.stream, unit.partition) for unit in units}
+        self._idle_tracker.record_activity(sources, time.monotonic())
+
+    def ingest_landed(self) -> None:
+        """Ingest the first batches of the landing folders."""
+        self._ingest_batches(select_batches(self._landing_folders.pending_batches()))
+
+    def ingest_all_landed(self, lock: threading.Lock) -> None:
+        """Ingest all batches that are in the landing folders now; holds the lock for each part."""
+        pending = self._landing_folders.pending_batches()
+        while selected := select_batches(pending):
+            with lock:
+                self._ingest_batches(selected)
+            for name, batches in selected.items():
+                pending[name] = pending[name][len(batches) :]
+
+    def retry_dead_letters(self) -> None:
+        """Retry the dead letters for which it was requested, until their number stops falling."""
+        pending_count = self._archive.count_pending_retries()
+        while pending_count:
+            self._detect_and_settle(self._archive.retry(to_micros(datetime.now(UTC))))
+            previous_count = pending_count
+            pending_count = self._archive.count_pending_retries()
+            if pending_count >= previous_count:
+                return
+
+    def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
+        """Archive and evaluate batches of the landing folders, then delete them."""
+        if batches_by_stream:
+            self.ingest_units(landing.make_units(batches_by_stream))
+            self._landing_folders.remove(batches_by_stream)
+
+    def _detect_and_settle(self, ingested: IngestResult) -> None:
+        """Evaluate archived rows, settle what is due and follow up alerts."""
+        self._role.record_commit()
+        has_settleable = self._detector.detect(ingested.on_time)
+        self._detector.settle(include_filters=has_settleable)
+        self._follow_up.run()

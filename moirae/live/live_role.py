@@ -1,0 +1,59 @@
+"""The role of the live process, and requests to stop it."""
+
+import threading
+import time
+
+from moirae.errors import MoiraeError
+from moirae.runtime import Role
+
+
+class Stopped(MoiraeError):
+    """A stop was requested during the start or a batch; unarchived input is delivered again."""
+
+
+class LiveRole:
+    """Heartbeats and fences of one run. `stop`: set to end it."""
+
+    def __init__(
+        self, role: Role, stop: threading.Event, *, drain: bool, started_at: float
+    ) -> None:
+        """`started_at`: when the process started, in seconds of the monotonic clock."""
+        self.role = role
+        self._stop = stop
+        self._state = "draining" if drain else "running"
+        self._started_at = started_at
+        self._first_commit_seconds: float | None = None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a stop was requested."""
+        return self._stop.is_set()
+
+    def wait_for_stop(self, seconds: float) -> bool:
+        """Wait for the request to stop; returns whether it came."""
+        return self._stop.wait(seconds)
+
+    def end_if_stopped(self) -> None:
+        """Raise `Stopped` if requested; called between steps of the start, which take seconds."""
+        if self._stop.is_set():
+            self.role.heartbeat("ended")
+            raise Stopped
+
+    def fence(self) -> None:
+        """Raise `Stopped` if requested, `RoleLost` if another process has taken over."""
+        if self._stop.is_set():
+            raise Stopped
+        self.role.fence()
+
+    def record_commit(self) -> None:
+        """Note the time of the first commit; the next heartbeat stores it."""
+        if self._first_commit_seconds is None:
+            self._first_commit_seconds = time.monotonic() - self._started_at
+
+    def heartbeat(self) -> None:
+        """Store that the process is alive."""
+        self.role.heartbeat(self._state, self._first_commit_seconds)
+
+    def end(self) -> None:
+        """Store that the process has ended in order."""
+        self.role.heartbeat("ended", self._first_commit_seconds)

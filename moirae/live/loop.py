@@ -1,0 +1,104 @@
+"""The main loop of the live process: source → archive → rules → events and alerts.
+
+Spark's micro-batches deliver new files and records, which are ingested in Spark's thread. Between
+them the loop ingests the landing folders and runs the periodic work. One lock serializes all of it.
+"""
+
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from archiver.ingest import ArchiveWriter
+from archiver.periodic import Schedule
+from moirae.deployments import RuleReloader
+from moirae.errors import MoiraeError
+from moirae.live.chunk_states import ChunkStates
+from moirae.live.detection import Detector
+from moirae.live.end_of_input import EndOfInput
+from moirae.live.event_time import current_event_time
+from moirae.live.ingest import Ingest
+from moirae.live.initial_rules import InitialRules
+from moirae.live.live_role import LiveRole, Stopped
+from moirae.live.relations import Relations
+from moirae.live.source_queries import SourceQueries
+
+_TICK_INTERVAL = 0.1  # seconds between rounds of periodic work
+
+
+@dataclass(kw_only=True, eq=False)
+class LiveProcess:
+    """One run of the live process; built by `moirae.live.composition`."""
+
+    role: LiveRole
+    lock: threading.Lock
+    """Held while a batch is ingested or periodic work is done."""
+    spark: SparkSession
+    archive: ArchiveWriter
+    initial_rules: InitialRules
+    reloader: RuleReloader | None
+    """None in a drain."""
+    relations: Relations
+    detector: Detector
+    ingest: Ingest
+    queries: SourceQueries
+    schedule: Schedule
+    """The periodic work."""
+    chunk_states: ChunkStates
+    end_of_input: EndOfInput
+
+    @property
+    def _is_drain(self) -> bool:
+        return self.reloader is None
+
+    def apply_rules(self) -> None:
+        """Make the rule files the desired rules, as `InitialRules.apply` says."""
+        self.role.end_if_stopped()
+        try:
+            self.initial_rules.apply()
+        except MoiraeError:
+            self.spark.stop()
+            raise
+
+    def run(self) -> None:
+        """Run the main loop until a stop is requested or, in a drain, the sources are read."""
+        self._load_rules()
+        self.queries.require_streams()
+        if self.reloader is not None:
+            self.reloader.start()
+        self.queries.start()
+        with suppress(Stopped):
+            if self._is_drain:
+                self.ingest.retry_dead_letters()
+                self.ingest.ingest_all_landed(self.lock)
+            while self.queries.is_active() and not self.role.wait_for_stop(_TICK_INTERVAL):
+                with self.lock:
+                    if not self._is_drain:
+                        self.ingest.ingest_landed()
+                    self.schedule.run_due()
+        if self.role.is_stopped:
+            with self.lock:  # wait for the current batch; the next one stops at the fence
+                pass
+            self.queries.stop()
+        else:
+            self.queries.raise_failure()
+            with self.lock:
+                self.end_of_input.settle_all()
+        self._stop()
+
+    def _load_rules(self) -> None:
+        """Load the desired rules; evaluate what the last process may have left."""
+        self.role.end_if_stopped()
+        self.detector.reload(current_event_time(self.archive))
+        self.role.end_if_stopped()
+        self.detector.detect_unsettled(self.detector.active_rules)
+        self.role.end_if_stopped()
+
+    def _stop(self) -> None:
+        if self.reloader is not None:
+            self.reloader.stop()
+        self.relations.stop()
+        self.role.end()
+        self.chunk_states.stop()
+        self.spark.stop()
