@@ -6,6 +6,7 @@ MoiraeError
 ├── RoleLost           another process has taken over the role
 ├── RoleTaken          another process holds the role
 ├── StatementTimeout   a statement was cancelled at its time limit
+├── Stopped            a process was asked to stop
 ├── TemplateFault      a template that is rejected or fails
 ├── Unreachable        a service is unreachable; trying again makes sense
 └── UsageError         a wrong command line or a missing workspace
@@ -72,6 +73,10 @@ class RoleLost(MoiraeError):
 
 class RoleTaken(MoiraeError):
     """Another process of this workspace holds the role."""
+
+
+class Stopped(MoiraeError):
+    """A process was asked to stop. What it had not finished is done again by the next."""
 
 
 class StatementTimeout(MoiraeError):

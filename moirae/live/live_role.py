@@ -3,12 +3,8 @@
 import threading
 import time
 
-from moirae.errors import MoiraeError
+from moirae.errors import Stopped
 from moirae.runtime import Role
-
-
-class Stopped(MoiraeError):
-    """A stop was requested during the start or a batch; unarchived input is delivered again."""
 
 
 class LiveRole:

@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Schedule
 from moirae.deployments import RuleReloader
-from moirae.errors import MoiraeError
+from moirae.errors import MoiraeError, Stopped
 from moirae.live.chunk_states import ChunkStates
 from moirae.live.detection import Detector
 from moirae.live.end_of_input import EndOfInput
 from moirae.live.event_time import current_event_time
 from moirae.live.ingest import Ingest
 from moirae.live.initial_rules import InitialRules
-from moirae.live.live_role import LiveRole, Stopped
+from moirae.live.live_role import LiveRole
 from moirae.live.relations import Relations
 from moirae.live.source_queries import SourceQueries
 

@@ -4,8 +4,8 @@ import threading
 from contextlib import suppress
 
 from moirae.config import Settings
+from moirae.errors import Stopped
 from moirae.live.composition import build_live_process
-from moirae.live.live_role import Stopped
 from moirae.runtime import record_failure, watch_parent
 
 
