@@ -64,7 +64,6 @@ MODULES_BY_TEST = {
     "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
-    "integration/test_turns.py": "recall.worker.load",
     "integration/test_units.py": """
         archiver.ingest.catalog archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
