@@ -44,7 +44,7 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
     "integration/test_recall_manager.py": """
-        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run
+        recall.ledger.tasks recall.worker.conditions recall.worker.manager
         recall.worker.claims recall.worker.dispatcher""",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
