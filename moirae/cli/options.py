@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import orjson
 import typer
+from rich import filesize
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -188,12 +189,7 @@ def format_size(byte_count: int) -> str:
     """A number of bytes with a decimal unit: `512 B`, `1.5 MB`."""
     if byte_count < 1000:
         return f"{byte_count} B"
-    size = float(byte_count)
-    for unit in ("kB", "MB", "GB"):
-        size /= 1000
-        if size < 1000:
-            return f"{size:.1f} {unit}"
-    return f"{size / 1000:.1f} TB"
+    return filesize.decimal(byte_count)
 
 
 def format_count(count: int, noun: str) -> str:

@@ -190,7 +190,7 @@ def _infer_rows(
     """The shape of a query that filters and projects rows."""
     time_column = source.time_column
     assert time_column is not None
-    if any(output.is_star for output in select.expressions):
+    if select.is_star:
         if time_column.lower() != "ts":
             raise Unsupported(f"select the event time as ts: {time_column} AS ts", select)
         return _SourceShape(source.shape, "ts")

@@ -5,7 +5,6 @@ Everything is started here and stopped by process ID. Randomness comes from a se
 """
 
 import json
-import os
 import random
 import shutil
 import signal
@@ -329,8 +328,8 @@ def kill(process: psutil.Process | None) -> bool:
     if process is None:
         return False
     try:
-        os.kill(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
+        process.kill()
+    except psutil.NoSuchProcess:
         return False
     return True
 

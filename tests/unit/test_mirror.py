@@ -44,7 +44,7 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
     "integration/test_recall_manager.py": """
-        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run
+        recall.ledger.tasks recall.worker.conditions recall.worker.manager
         recall.worker.claims recall.worker.dispatcher""",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
@@ -64,7 +64,6 @@ MODULES_BY_TEST = {
     "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
-    "integration/test_turns.py": "recall.worker.load",
     "integration/test_units.py": """
         archiver.ingest.catalog archiver.ingest.writer moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """

@@ -19,7 +19,7 @@ from moirae.errors import Problem, UsageError
 
 @pytest.mark.parametrize(
     ("byte_count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (10**15, "1000.0 TB")],
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (2_500_000, "2.5 MB"), (10**13, "10.0 TB")],
 )
 def test_sizes_have_decimal_units(byte_count: int, text: str) -> None:
     assert format_size(byte_count) == text
