@@ -20,6 +20,7 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamSchema
 from archiver.ingest import Catalog
+from archiver.periodic import Periodic, Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
@@ -53,6 +54,7 @@ from recall.query import Unsupported
 _LOG = structlog.get_logger()
 
 _POLL_INTERVAL = 1.0  # seconds between two checks for tasks and for deployed rules
+_VACUUM_INTERVAL = 60.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,9 @@ class HistoryBuilder:
         self._last_deployed: tuple[Mapping[tuple[str, str], tuple[int, int]], int] | None = None
         self._refreshed_for: set[tuple[str, str]] = set()
         self._complete_views: set[tuple[str, str, int, int]] = set()
-        self._last_refresh = self._idle_since = -_POLL_INTERVAL
+        self._idle_timer = Timer(_POLL_INTERVAL)
+        self._refresh_timer = Timer(_POLL_INTERVAL)
+        self._vacuum_task = Periodic("vacuum", _VACUUM_INTERVAL, self._vacuum)
 
     # Planning
 
@@ -127,7 +131,7 @@ class HistoryBuilder:
         First views of present and recent chunks, newest first, then derived streams, then indexes.
         """
         now = time.monotonic()
-        if now - self._idle_since < _POLL_INTERVAL:
+        if not self._idle_timer.is_due(now):
             return None
         self._refresh_versions(now)
         if self._versions or self._derived_streams or self._corpus_keys:
@@ -141,9 +145,12 @@ class HistoryBuilder:
             if task is not None:
                 return task
         self._stream_builder.remove_unneeded(self._derived_streams, time.time())
-        self._stream_builder.vacuum(self._derived_streams, time.monotonic())
-        self._idle_since = now
+        self._vacuum_task.run_if_due()
+        self._idle_timer.restart(now)
         return None
+
+    def _vacuum(self) -> None:
+        self._stream_builder.vacuum(self._derived_streams, time.monotonic())
 
     def _next_view_task(
         self, chunks: Sequence[Chunk], watermarks: Mapping[str, int | None]
@@ -163,7 +170,7 @@ class HistoryBuilder:
         """The view that a recall needs before it reads a chunk, or None if the view is complete."""
         key = (rule, version)
         now = time.monotonic()
-        if key not in self._refreshed_for or now - self._last_refresh >= _POLL_INTERVAL:
+        if key not in self._refreshed_for or self._refresh_timer.is_due(now):
             self._refresh_versions(now)
             self._refreshed_for.add(key)
         deployed = self._versions.get(key)
@@ -203,7 +210,7 @@ class HistoryBuilder:
         return abandoned & self.incomplete_chunks(rule, version)
 
     def _refresh_versions(self, now: float) -> None:
-        self._last_refresh = now
+        self._refresh_timer.restart(now)
         deployed: dict[tuple[str, str], tuple[int, int]] = {}
         for row in self._deployments.list_with_past():
             deployed[row.rule, row.version] = (row.live_from, row.corpus_from)

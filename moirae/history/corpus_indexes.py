@@ -13,6 +13,7 @@ import structlog
 
 import sql
 from archiver.chunks import Chunk
+from archiver.periodic import Timer
 from archiver.storage import StorageRoot
 from archiver.times import from_micros
 from moirae.rules import Definition, SimilarRecall
@@ -63,10 +64,10 @@ class IndexBuilder:
         self._execution = execution_connection
         self._root = root
         # When each corpus may be written again. Corpora not listed have not been checked yet.
-        self._next_writes: dict[CorpusKey, float] = {}
+        self._write_timers: dict[CorpusKey, Timer] = {}
         # The end of closed chunks for which all indexes are complete, and the next check.
         self._complete_until: int | None = None
-        self._next_check = 0.0
+        self._check_timer = Timer(_POLL_INTERVAL)
 
     def next_task(self, keys: Collection[CorpusKey], chunks: Iterable[Chunk]) -> IndexTask | None:
         """The next corpus to write: one that lacks events of closed chunks.
@@ -79,7 +80,8 @@ class IndexBuilder:
         corpora = Corpora(self._planning, self._root)
         all_checked = True
         for key in keys:
-            if now < self._next_writes.get(key, now):
+            write_timer = self._write_timers.get(key)
+            if write_timer is not None and not write_timer.is_due(now):
                 all_checked = False
                 continue
             is_outdated = self._corpus_gateway.has_later(
@@ -88,15 +90,16 @@ class IndexBuilder:
                 number=corpora.saved_number(key) or 0,
                 before=from_micros(end),
             )
-            if is_outdated or key not in self._next_writes:
+            if is_outdated or write_timer is None:
                 return IndexTask(key)
         if all_checked:
-            self._complete_until, self._next_check = end, now + _POLL_INTERVAL
+            self._complete_until = end
+            self._check_timer.restart(now)
         return None
 
     def _is_complete(self, keys: Collection[CorpusKey], end: int, now: float) -> bool:
-        all_known = self._next_writes.keys() >= set(keys)
-        return all_known and self._complete_until == end and now < self._next_check
+        all_known = self._write_timers.keys() >= set(keys)
+        return all_known and self._complete_until == end and not self._check_timer.is_due(now)
 
     def execute(self, task: IndexTask) -> None:
         """Write the index of a corpus with all events settled by now."""
@@ -114,4 +117,5 @@ class IndexBuilder:
             _LOG.info("corpus written", action="corpus_written", rule=task.key.rule, events=events)
         now = time.monotonic()
         interval = max(_MIN_WRITE_INTERVAL, _WRITE_INTERVAL_FACTOR * (now - started_at))
-        self._next_writes[task.key] = now + interval
+        write_timer = self._write_timers.setdefault(task.key, Timer(_MIN_WRITE_INTERVAL))
+        write_timer.restart(now, interval)

@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from archiver.periodic import Timer
 from recall.engines import evaluate_condition
 from recall.errors import Cancelled, EngineLost, SparkRequired
 from recall.ledger import Ledger, Task, TaskSpec
@@ -59,7 +60,7 @@ class ConditionEvaluator:
         self._tasks_by_job: dict[Job[bool | None], TaskSpec] = {}
         self._workers = workers
         self._pending: list[_PendingCondition] = []
-        self._last_search = 0.0
+        self._search_timer = Timer(_SEARCH_INTERVAL)
 
     def add_ended(self, tasks: Iterable[Task]) -> None:
         """Evaluate the conditions of ended tasks whose other recalls are answered too."""
@@ -95,8 +96,8 @@ class ConditionEvaluator:
     def evaluate_pending(self) -> None:
         """Start pending conditions on free slots and record the verdicts of finished ones."""
         now = time.monotonic()
-        if now - self._last_search > _SEARCH_INTERVAL and not self._pending and not self.jobs:
-            self._last_search = now
+        if self._search_timer.is_due(now) and not self._pending and not self.jobs:
+            self._search_timer.restart(now)
             # Tasks that a command or another process has ended.
             for task in self._ledger.undecided_tasks():
                 self._add_ended(task, all_started=True)
