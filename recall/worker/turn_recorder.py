@@ -85,9 +85,6 @@ class TurnRecorder:
             self._ledger.defer([spec.id])
             self._active_tasks.drop(spec.id)
             return None
-        seconds_per_piece = result.statistics.seconds_per_piece
-        if seconds_per_piece is not None:
-            active_task = replace(active_task, seconds_per_piece=seconds_per_piece)
         if result.revision is not None:
             active_task = replace(active_task, revised_at=time.monotonic())
         active_task = replace(active_task, has_improved=result.has_improved)

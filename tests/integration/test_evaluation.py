@@ -32,7 +32,7 @@ from recall.ledger.commands import CommandExecutor, Target, submit_command
 from recall.ledger.records import Revision, Task, TaskProgress, TaskSpec, TurnResult
 from recall.ledger.tasks import Ledger
 from recall.requests import Coverage, RecallEvent, SimilarQuestion
-from recall.scheduling import TurnStatistics
+from recall.scheduling import TaskStatistics, TurnStatistics
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 SPACE = UUID(int=7)
@@ -282,6 +282,7 @@ def _running(connection: Connection[Any]) -> Task:
         partial_answer=None,
         revision=0,
         tries=0,
+        statistics=TaskStatistics(),
     )
     return Task(spec, progress)
 

@@ -39,7 +39,14 @@ class FakeLedger:
         if self.state is None:
             return None
         revision = task.progress.revision + (result.revision is not None)
-        progress = replace(task.progress, next=result.next, revision=revision, tries=0, tickets=90)
+        progress = replace(
+            task.progress,
+            next=result.next,
+            revision=revision,
+            tries=0,
+            tickets=90,
+            statistics=task.progress.statistics.add(result.statistics),
+        )
         return self.state, progress
 
     def defer(self, tasks: list[UUID]) -> None:
@@ -88,7 +95,8 @@ def test_recorded_turn_moves_the_task_and_frees_it() -> None:
     assert setup.record(result(has_improved=True)) == []
     assert setup.now is not None
     assert (setup.now.progress.next, setup.now.progress.tickets) == (2, 90)
-    assert (setup.now.seconds_per_piece, setup.now.has_improved) == (0.5, True)
+    assert setup.now.progress.statistics.query_seconds_per_piece == 0.5
+    assert setup.now.has_improved
     assert not setup.now.is_busy
     assert setup.before.progress.next == 0
 
