@@ -183,8 +183,7 @@ def test_growing_corpus_is_rewritten_rarely(past: History, monkeypatch: pytest.M
     settle(past, range(1, 101), 0)
     close(past)
     root, now = Path(past.settings.archive), [0.0]
-    monkeypatch.setattr("moirae.history.corpus_indexes.time.monotonic", lambda: now[0])
-    indexes = IndexBuilder(past.connection, past.connection, root)
+    indexes = IndexBuilder(past.connection, past.connection, root, clock=lambda: now[0])
     process = views(past)
     work = process.next_task()
     assert isinstance(work, IndexTask)
