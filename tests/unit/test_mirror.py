@@ -66,7 +66,8 @@ MODULES_BY_TEST = {
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_turns.py": "recall.worker.load",
     "integration/test_units.py": """
-        archiver.ingest.catalog archiver.ingest.writer moirae.config.table_schemas""",
+        archiver.ingest.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
+        moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
@@ -83,7 +84,7 @@ MODULES_BY_TEST = {
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
     "property/test_partial_cache.py": "recall.engines.partial_cache",
-    "property/test_past_is_live.py": "moirae.history.builder",
+    "property/test_past_is_live.py": "moirae.history.builder moirae.history.versions",
     "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
     "property/test_rule_fuzz.py": """
         recall.sandbox.spark_plan recall.sandbox.time_limit
