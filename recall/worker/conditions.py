@@ -89,7 +89,7 @@ class ConditionEvaluator:
             if not self._workers.has_local_engine:
                 raise SparkRequired("the workspace uses Spark only")
             verdict = evaluate_condition(question, spec.event, answers)
-            self._ledger.set_verdict(spec.rule, spec.event.eid, _VERDICTS[verdict])
+            self._recorder.record_verdict(spec, _VERDICTS[verdict])
         except SparkRequired:
             self._pending.append(_PendingCondition(task, question, answers))
 
@@ -127,8 +127,8 @@ class ConditionEvaluator:
         except Exception as error:
             self._record_failure(task, summarise_error(error))
             return
-        self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[verdict])
+        self._recorder.record_verdict(task, _VERDICTS[verdict])
 
     def _record_failure(self, task: TaskSpec, error: str) -> None:
         _LOG.error("condition failed", action="condition_failed", rule=task.rule, error=error)
-        self._ledger.set_verdict(task.rule, task.event.eid, _VERDICTS[None])
+        self._recorder.record_verdict(task, _VERDICTS[None])

@@ -1,4 +1,4 @@
-"""Records turns: the only module that changes tasks in the ledger while they have turns.
+"""Records turns: the only module of the worker that changes claimed tasks in the ledger.
 
 It runs in the thread of the main loop.
 """
@@ -116,6 +116,10 @@ class TurnRecorder:
         tries = task.progress.tries
         reason = f"failed {tries} times at one piece: needs too much memory or time"
         self.fail(task, reason, exceeded=True)
+
+    def record_verdict(self, task: TaskSpec, verdict: str) -> None:
+        """Store the verdict of the rule's condition on the alert of a task."""
+        self._ledger.set_verdict(task.rule, task.event.eid, verdict)
 
     def count_failed_attempt(
         self, task_ids: Collection[UUID], description: str, action: str
