@@ -46,7 +46,7 @@ def _ask(past: History) -> list[UUID]:
     """Tasks that differ, so that none is answered with another's pieces."""
     past.connection.execute("TRUNCATE tasks, revisions, commands")
     return [
-        past.ask(
+        past.add_task(
             number, f"{COUNT} AND h.v >= {number} - {number}", rule=f"g/r{number}", host=number % 4
         )
         for number in range(1, _TASKS + 1)
@@ -65,7 +65,7 @@ def _check(past: History, tasks: list[UUID]) -> None:
         revisions = past.revisions(task)
         assert [one["number"] for one in revisions] == list(range(1, len(revisions) + 1))
         assert [one["final"] for one in revisions] == [False] * (len(revisions) - 1) + [True]
-        assert revisions[-1]["answer"] == [past.whole(number % 4)]
+        assert revisions[-1]["answer"] == [past.expected_answer(number % 4)]
 
 
 def _ended(past: History, tasks: list[UUID]) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.history import CHUNKS, History, history, unasked
+from tests.integration.history import CHUNKS, History, history, without_tasks
 
 
 @pytest.fixture(scope="module")
@@ -15,4 +15,4 @@ def _history() -> Iterator[History]:
 
 @pytest.fixture
 def past(_history: History) -> History:
-    return unasked(_history)
+    return without_tasks(_history)

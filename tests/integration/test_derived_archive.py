@@ -68,8 +68,8 @@ def world(
         made = World(spark, connection, place, definitions(spark, place, RULES), tmp_path)
         plan = Plan.draw(7)
         for batch in plan.batches:
-            made.take(batch, at_once=False)
-        made.end()
+            made.ingest(batch, at_once=False)
+        made.end_input()
         yield made, place
 
 
@@ -139,7 +139,7 @@ def test_derived_rows_needed_by_recalls_are_archived_once_and_read(
             .read(["ts", "host", "v" if name == "load" else "w"])
             .to_pylist()
         )
-        made.batch()  # its views of whole tables
+        made.batch_events()  # its views of whole tables
         text = f"SELECT * FROM ({query}) WHERE ts < timestamp_micros({end})"
         wanted = (
             made.spark.sql(text)

@@ -29,7 +29,7 @@ from recall.corpora import Corpora
 from recall.ledger.tasks import Ledger
 from recall.requests import RecallEvent, RecallRequest, SimilarQuestion, task_id
 from recall.similarity.segment import BOUNDS
-from tests.integration.history import SCHEMA, START, History, go_on, history
+from tests.integration.history import SCHEMA, START, History, history, run_until
 from tests.integration.test_late_rows import ROWS, open_writer, run_maintenance
 
 RULES = """
@@ -114,7 +114,7 @@ def test_closed_chunk_is_indexed_before_the_first_recall(
             manager.run_once()
         assert not files(past)
         close(past)
-        go_on(manager, lambda: manifest(files(past))["number"] == 400)
+        run_until(manager, lambda: manifest(files(past))["number"] == 400)
         found = files(past)
         assert len(manifest(found)["segments"]) == 5
         for name, length, checksum in manifest(found)["segments"]:
@@ -140,7 +140,7 @@ def _asked(past: History, number: int) -> None:
     )
     task = task_id(definition.name, definition.version, "alike", asked.eid)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     hits = past.revisions(task)[-1]["answer"]
     assert [hit["score"] for hit in hits] == sorted(
         (hit["score"] for hit in hits), reverse=True

@@ -72,7 +72,7 @@ def test_failing_rule_of_a_shared_query_is_found_by_bisection(
     monkeypatch.setattr(RuleRegistry, "record_failure", noted)
     world = World(spark, connection, place, [_definition(i) for i in range(RULES)], tmp_path)
     line = json.dumps({"ts": START.isoformat(), "host": "h0", "v": 50.0, "n": 2}).encode()
-    world.take([SourceUnit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
+    world.ingest([SourceUnit("a", "u", "jsonl", lambda: iter([line]))], at_once=False)
     rows = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert rows == {f"g/R{i}": 1 for i in range(RULES) if i != BAD}
     assert charged == [f"g/R{BAD}"]

@@ -13,7 +13,7 @@ from archiver.read.reader import Reader
 from archiver.storage.base import as_storage
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import storage
-from tests.integration.history import SCHEMA, go_on, history
+from tests.integration.history import SCHEMA, history, run_until
 from tests.integration.test_late_rows import ingest_rows, open_writer, run_maintenance
 
 CHUNKS, ROWS = 5, 100
@@ -32,10 +32,10 @@ def test_chunks_in_object_storage_are_maintained_and_recalled(bucket: str) -> No
         past.rows.append((5, "h0", 1000))
         assert all(writer.tables["past"].count_unclustered(chunk) == 0 for chunk in range(1, 4))
         with past.manager() as manager:
-            task = past.ask(1)
-            go_on(manager, lambda: past.task(task)["state"] == "done")
+            task = past.add_task(1)
+            run_until(manager, lambda: past.task(task)["state"] == "done")
         (*_, last) = past.revisions(task)
-        assert last["answer"] == [past.whole()], last
+        assert last["answer"] == [past.expected_answer()], last
         reader = Reader(root, [SCHEMA], 1 << 20)
         reader.refresh_present({chunk.id for chunk in writer.chunks})
         assert sum(map(len, reader.snapshot("past", None, None).rows)) == CHUNKS * ROWS + 1

@@ -19,7 +19,7 @@ from recall.engines.spark import SparkEngine
 from recall.engines.template import Template
 from recall.operators import limits
 from recall.requests import Piece, RecallEvent, SqlQuestion
-from tests.integration.history import History, go_on, history
+from tests.integration.history import History, history, run_until
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +46,9 @@ def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
 def test_each_revision_has_estimates(past: History) -> None:
     """Exact for the rows read, an interval for all rows; in the final revision both are equal."""
     sql = "SELECT max(p.v) AS top, count(*) AS n, sum(p.v) AS total, avg(p.v) AS mean FROM past p"
-    task = past.ask(1, sql)
+    task = past.add_task(1, sql)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     revisions = past.revisions(task)
     values = [v for _, _, v in past.rows]
     *earlier, last = revisions
@@ -79,10 +79,12 @@ def test_recall_over_its_memory_limit_fails_alone(
 ) -> None:
     """The error names the rule and the limit; recalls of the same query are answered."""
     monkeypatch.setattr(limits, "MAX_ROWS", 20)
-    large = past.ask(2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large")
-    small = past.ask(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
+    large = past.add_task(
+        2, "SELECT p.v AS v, count(*) AS n FROM past p GROUP BY p.v", rule="g/large"
+    )
+    small = past.add_task(3, "SELECT p.host AS h, count(*) AS n FROM past p GROUP BY p.host")
     with past.manager() as manager:
-        go_on(
+        run_until(
             manager, lambda: all(past.task(one)["ended_at"] is not None for one in (large, small))
         )
     assert past.task(large)["state"] == "failed" and past.task(small)["state"] == "done"

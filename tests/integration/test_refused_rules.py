@@ -62,7 +62,7 @@ def _deployed(connection: Connection[Any], rule: str) -> sql.DeploymentRow:
 
 
 def _running(world: World) -> list[str]:
-    return [rule.name for rule in world.judge.active_rules]
+    return [rule.name for rule in world.detector.active_rules]
 
 
 def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
@@ -80,7 +80,7 @@ def test_damaged_stored_rule_is_rejected_alone_and_replaced_by_apply(
     assert [(step.action, step.rule) for step in registry.apply(definitions)] == [
         ("update", "g/Bad")
     ]
-    world.judge.reload(START)
+    world.detector.reload(START)
     assert _running(world) == ["g/Bad", "g/Good"]
     connection.execute("UPDATE rules SET definition = '{}' WHERE rule = 'g/Bad'")
     assert [(step.action, step.rule) for step in registry.apply(definitions[1:])] == [
@@ -97,19 +97,19 @@ def test_temporarily_rejected_rule_resumes_at_its_position(
 ) -> None:
     good, new = _definition("Good"), _definition("New")
     world = World(spark, connection, place, [good], tmp_path)
-    world.take([_batch(0), _batch(1)], at_once=True)
+    world.ingest([_batch(0), _batch(1)], at_once=True)
     begins = world.archive.watermark("a")
     with monkeypatch.context() as busy:
         busy.setattr(validation, "_CPU_LIMIT", 0.0)
         RuleRegistry(connection).apply([good, new])
-        world.judge.reload(START)
+        world.detector.reload(START)
     refused = _deployed(connection, "g/New")
     assert (refused.state, refused.settled_to) == ("quarantined", begins)
     assert _running(world) == ["g/Good"]
-    world.take([_batch(2)], at_once=True)
+    world.ingest([_batch(2)], at_once=True)
     world.reopen()
     assert _running(world) == ["g/Good", "g/New"]
-    world.end()
+    world.end_input()
     counts = dict(connection.execute("SELECT rule, count(*) FROM events GROUP BY rule").fetchall())
     assert counts["g/Good"] == 30
     # Of the second batch all rows lie beyond the watermark, as the stream's lateness is 30 s; of

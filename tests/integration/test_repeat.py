@@ -26,10 +26,10 @@ from tests.integration.history import (
     SCHEMA,
     START,
     History,
-    go_on,
     history,
     no_relations,
     no_spark,
+    run_until,
 )
 from tests.integration.test_late_rows import ROWS, ingest_rows, open_writer, run_maintenance
 
@@ -71,9 +71,11 @@ def command(past: History, task: UUID) -> int:
 
 def answered(past: History, *sqls: str) -> list[UUID]:
     """Tasks that have come to their end."""
-    tasks = [past.ask(number, sql, rule=f"g/{sql}") for number, sql in enumerate(sqls, start=1)]
+    tasks = [
+        past.add_task(number, sql, rule=f"g/{sql}") for number, sql in enumerate(sqls, start=1)
+    ]
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
     return tasks
 
 
@@ -122,29 +124,31 @@ def _swept(files: set[str]) -> None:
 
 def test_replay_reads_each_piece_at_its_original_snapshot(past: History) -> None:
     """Rows appended between two pieces of one recall are in the second piece only."""
-    writer, task = open_writer(past), past.ask(1)
+    writer, task = open_writer(past), past.add_task(1)
     with past.manager() as manager:
-        go_on(manager, lambda: past.task(task)["next"] > 0)
+        run_until(manager, lambda: past.task(task)["next"] > 0)
         done = past.task(task)["next"]
         ingest_rows(writer, "late", [(3, "h0", 1), (len(past.rows) - 3, "h0", 1)])
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     pieces = len(past.task(task)["pieces"])
     assert 0 < done < pieces
     one = again(past, task)
     assert (one.equal, one.answer) == (
         True,
-        [{"n": past.whole()["n"] + 1, "total": past.whole()["total"] + 1}],
+        [{"n": past.expected_answer()["n"] + 1, "total": past.expected_answer()["total"] + 1}],
     )
     assert one.appends == {"past": (5, 6)}
 
 
 def test_replay_reports_expired_inputs_with_time(past: History) -> None:
-    whole, newest = past.ask(1), past.ask(2, rule="g/r2")
+    whole, newest = past.add_task(1), past.add_task(2, rule="g/r2")
     past.connection.execute(
         "UPDATE tasks SET request = request || '{\"range\": 150000000}' WHERE id = %s", (newest,)
     )
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest)))
+        run_until(
+            manager, lambda: all(past.task(task)["state"] == "done" for task in (whole, newest))
+        )
     with rolled(past, open_writer(past), 200):
         one = again(past, whole)
         assert one.equal is None and one.why is not None
@@ -166,7 +170,9 @@ def test_replay_reports_a_different_answer(past: History) -> None:
     (task,) = answered(past, COUNT)
     past.connection.execute("""UPDATE revisions SET answer = '[{"n": 1, "total": 2}]'""")
     one = again(past, task)
-    assert one.equal is False and one.why == f"row 1: n was 1, now it is {past.whole()['n']}"
+    assert (
+        one.equal is False and one.why == f"row 1: n was 1, now it is {past.expected_answer()['n']}"
+    )
     assert command(past, task) == 1
 
 
@@ -176,9 +182,9 @@ def test_replay_in_spark_gives_the_recorded_answer(past: History, spark: SparkSe
     reads.
     """
     writer, tasks = open_writer(past), answered(past, COUNT, _GROUPS)
-    plain = past.ask(9, _NEWEST, rule="g/r9")
+    plain = past.add_task(9, _NEWEST, rule="g/r9")
     with past.manager(session=spark.newSession) as manager:
-        go_on(manager, lambda: past.task(plain)["state"] == "done")
+        run_until(manager, lambda: past.task(plain)["state"] == "done")
     for number in range(20):
         ingest_rows(writer, f"late {number}", [(350, "h0", number), (450, "h0", number)])
     with rolled(past, writer, 10_000):
@@ -224,16 +230,16 @@ def test_replay_attributes_a_difference_to_changed_inputs(
 
     put("h0", settled=False)
     relate("h1")
-    tasks = [past.ask(1, own, rule="g/own"), past.ask(2, related, rule="g/related")]
+    tasks = [past.add_task(1, own, rule="g/own"), past.add_task(2, related, rule="g/related")]
     further = [{"own": {"who": {"host": "string"}}}, {"relations": ["sites"]}]
     for task, more in zip(tasks, further, strict=True):
         past.connection.execute(
             "UPDATE tasks SET request = request || %s WHERE id = %s", (Jsonb(more), task)
         )
     with past.manager(session=spark.newSession, relations=relations) as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
-    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.whole(0)["total"]}]
-    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.whole(1)["total"]}]
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+    assert past.revisions(tasks[0])[-1]["answer"] == [{"n": past.expected_answer(0)["total"]}]
+    assert past.revisions(tasks[1])[-1]["answer"] == [{"n": past.expected_answer(1)["total"]}]
     put("h0", settled=False)
     relate("h1")
     assert [again(past, task, spark.newSession, relations).equal for task in tasks] == [True, True]

@@ -27,7 +27,7 @@ from recall.scheduling.stride import StrideScheduler
 from recall.similarity.answer import SimilarState
 from recall.similarity.index import Index
 from recall.similarity.measure import MEASURES
-from tests.integration.history import START, History, go_on, history
+from tests.integration.history import START, History, history, run_until
 
 _CHUNKS, _ROWS = 12, 20
 _END = _CHUNKS * _ROWS
@@ -93,7 +93,7 @@ def _ask(past: History, alert: AlertContext, order: Any = "newest") -> UUID:
 
 def _finish(past: History, tasks: list[UUID]) -> None:
     with past.manager() as manager:
-        go_on(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
+        run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
 
 
 def _hits(revision: dict[str, Any]) -> list[tuple[str, float]]:
@@ -176,7 +176,7 @@ def test_chunk_whose_events_cannot_be_computed_counts_as_failed(past: History) -
     chunk = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
     assert chunk is not None
     with past.manager(background=_GivenUp(chunk[0])) as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     coverage = past.revisions(task)[-1]["coverage"]
     assert (coverage["failed"], coverage["left"], coverage["final"], coverage["partial"]) == (
         1,
@@ -268,7 +268,7 @@ def test_chunk_in_preparation_is_not_skipped(past: History, found: type[_Found])
     with past.manager(
         workers=3, background=found(corpus, second, chunk[0], past.connection)
     ) as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done")
+        run_until(manager, lambda: past.task(task)["state"] == "done")
     revisions = past.revisions(task)
     alike = {one.event_id for one in corpus.alerts if "t=rare" in one.term_counts} - {
         alert.event_id
@@ -312,13 +312,13 @@ def test_inputs_of_a_comparison_are_prepared_before_other_work(
     monkeypatch.setattr(recall.worker.comparisons, "compare", compare)
     corpus = _Corpus(past, 5)
     corpus.settle(list(range(0, _END, 5)))
-    task, other = _ask(past, corpus.alerts[-1]), past.ask(99)
+    task, other = _ask(past, corpus.alerts[-1]), past.add_task(99)
     found = past.connection.execute("SELECT id FROM chunks ORDER BY id OFFSET 4 LIMIT 1").fetchone()
     assert found is not None
     background = _Wanted(found[0], past.connection, told)
     with past.manager(workers=3, stride=_Turns(task, told), background=background) as manager:
-        go_on(manager, lambda: past.task(task)["state"] == "done" == past.task(other)["state"])
-        go_on(manager, lambda: "idle" in dict(told))
+        run_until(manager, lambda: past.task(task)["state"] == "done" == past.task(other)["state"])
+        run_until(manager, lambda: "idle" in dict(told))
     pieces = {chunk: (low, high) for chunk, low, high in past.task(task)["pieces"]}
     made, before = told.index(("made", found[0])), told.index(("compared", pieces[found[0] + 1]))
     assert before < made < told.index(("compared", pieces[found[0]]))

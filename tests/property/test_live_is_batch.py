@@ -65,12 +65,12 @@ def _drive(world: World, plan: Plan, rng: random.Random, idle: bool, restarts: b
     for batch in plan.batches:
         if restarts and rng.random() < 0.3:
             _crash(world, batch)
-        world.take(batch, at_once=rng.random() < 0.5)
+        world.ingest(batch, at_once=rng.random() < 0.5)
         if restarts and rng.random() < 0.2:
             world.reopen()
         if idle and rng.random() < 0.3:
-            world.idle()
-    world.end()
+            world.advance_idle()
+    world.end_input()
 
 
 def _crash(world: World, batch: Any) -> None:
@@ -82,7 +82,7 @@ def _crash(world: World, batch: Any) -> None:
 
     ArchiveWriter._finish_units = fall  # type: ignore[method-assign]
     try:
-        world.take(batch, at_once=True)
+        world.ingest(batch, at_once=True)
     except Crash:
         world.reopen()
     finally:
@@ -101,7 +101,7 @@ def test_live_equals_batch(make: Make, seed: int, idle: bool, restarts: bool, fe
     # Windows that slide are merged of panes; with so many rows at most they are aggregated whole.
     with patch.object(panes, "_MIN_ROWS", few):
         _drive(world, plan, random.Random(seed), idle, restarts)
-    live, batch = world.events(), world.batch()
+    live, batch = world.events(), world.batch_events()
     for name in batch:
         assert live[name] == batch[name], name
     _identity(world, plan)
@@ -119,8 +119,8 @@ def test_batch_borders_decide_nothing(make: Make, seed: int) -> None:
     for batches in (plan.batches, [one_batch]):
         world = make()
         for batch in batches:
-            world.take(batch, at_once=False)
-        world.end()
+            world.ingest(batch, at_once=False)
+        world.end_input()
         rows = {name: sorted(map(repr, world.rows(name).to_pylist())) for name in ("a", "b")}
         found.append((rows, world.events()))
     assert found[0] == found[1]

@@ -142,9 +142,9 @@ def _drive(
     for number, batch in enumerate(plan.batches):
         if number == place and late:
             RuleRegistry(world.connection).apply(late)
-            world.judge.reload(START)
-        world.take(batch, at_once=rng.random() < 0.5)
-    world.end()
+            world.detector.reload(START)
+        world.ingest(batch, at_once=rng.random() < 0.5)
+    world.end_input()
     world.follow_up.run_to_end()
 
 

@@ -62,14 +62,14 @@ def test_reloads_neither_lose_nor_repeat_events(
         _write(place, random.Random(0), steady=True)
         world = World(spark, connection, place, [], tmp_path / str(seed))
         files.apply()
-        world.judge.reload(START)
+        world.detector.reload(START)
         for batch in Plan.draw(seed).batches:
-            world.take(batch, at_once=rng.random() < 0.5)
+            world.ingest(batch, at_once=rng.random() < 0.5)
             _reload(files, world, place, rng)
             reloads -= 1
             if rng.random() < 0.2:
                 world.reopen()
-        world.end()
+        world.end_input()
         _compare(world)
         print(f"world {seed} is as it should be; {max(reloads, 0)} reloads to go", flush=True)
 
@@ -92,7 +92,7 @@ def _reload(files: RuleFileLoader, world: World, place: Settings, rng: random.Ra
         _write(place, rng)
         files.apply()
         assert sql.RuleFileGateway(world.connection).get_state().problems is None
-    world.judge.reload(START)
+    world.detector.reload(START)
 
 
 def _write(place: Settings, rng: random.Random, steady: bool = False) -> None:
@@ -102,7 +102,7 @@ def _write(place: Settings, rng: random.Random, steady: bool = False) -> None:
 
 
 def _compare(world: World) -> None:
-    live, batch = world.events(), world.batch()
+    live, batch = world.events(), world.batch_events()
     for name in ALWAYS:
         found = [(ts, *(part for part in rest if part[0] != "version")) for ts, *rest in live[name]]
         assert sorted(found, key=repr) == batch[name], name

@@ -44,8 +44,10 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
     "integration/test_recall_manager.py": """
-        recall.ledger.tasks recall.worker.conditions recall.worker.manager recall.worker.run
-        recall.worker.claims recall.worker.dispatcher""",
+        recall.ledger.tasks recall.worker.manager recall.worker.run
+        recall.worker.dispatcher""",
+    "integration/test_recall_conditions.py": "recall.worker.conditions",
+    "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.stored_rules""",
