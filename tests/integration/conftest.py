@@ -9,8 +9,8 @@ from tests.integration.history import CHUNKS, History, history, without_tasks
 
 @pytest.fixture(scope="module")
 def _history() -> Iterator[History]:
-    with history(chunks=CHUNKS, rows=50) as made:
-        yield made
+    with history(chunks=CHUNKS, rows=50) as new_history:
+        yield new_history
 
 
 @pytest.fixture

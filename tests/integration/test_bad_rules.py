@@ -46,8 +46,8 @@ def settings(public_folder: Path) -> Settings:
 
 @pytest.fixture(scope="module")
 def connection(settings: Settings) -> Iterator[Connection[Any]]:
-    with database.connect_database(settings, "isolation") as made:
-        yield made
+    with database.connect_database(settings, "isolation") as new_connection:
+        yield new_connection
 
 
 def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> list[Definition]:
@@ -56,8 +56,8 @@ def _rules(spark: SparkSession, settings: Settings, *rules: tuple[str, str]) -> 
     )
     parsed, problems = parse_rules("rules.yaml", text, settings.table_names)
     assert not problems
-    definitions, found = check_rules(spark, settings, parsed)
-    assert not found
+    definitions, check_problems = check_rules(spark, settings, parsed)
+    assert not check_problems
     return definitions
 
 
@@ -110,10 +110,10 @@ def test_the_others_see_every_event(
     assert states["g/Bad"].state == "quarantined"
     assert states["g/Bad"].error
     assert [rule.name for rule in world.detector.active_rules] == ["g/Good"]
-    found = status.collect_status(connection, world.root)
-    assert health.assess_health(found)[0] is False
-    assert "g/Bad" in health.assess_health(found)[1]
-    assert {error["rule"] for error in found["rule_errors"]} == {"g/Bad"}
+    workspace_status = status.collect_status(connection, world.root)
+    assert health.assess_health(workspace_status)[0] is False
+    assert "g/Bad" in health.assess_health(workspace_status)[1]
+    assert {error["rule"] for error in workspace_status["rule_errors"]} == {"g/Bad"}
     _says_what_was_wrong(connection, bad)
     # The rule is still quarantined after a restart.
     world.reopen()

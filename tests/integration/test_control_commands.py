@@ -23,8 +23,8 @@ _SLOW = 0.05
 
 @pytest.fixture(scope="module")
 def _history() -> Iterator[History]:
-    with history(chunks=60, rows=10) as made:
-        yield made
+    with history(chunks=60, rows=10) as new_history:
+        yield new_history
 
 
 @pytest.fixture
@@ -66,8 +66,10 @@ def _until_answered(past: History, *tasks: Any) -> None:
 def test_cancel_accepts_a_prefix_of_an_id(past: History, recalling: None) -> None:
     task, other = past.add_task(1), past.add_task(2, f"{COUNT} AND h.v > 1", host=1)
     _until_answered(past, task)
-    told = _given(past, "cancel", str(task)[:13])
-    assert told.startswith("1 recall cancelled, answers discarded; ") and "chunks not read" in told
+    output = _given(past, "cancel", str(task)[:13])
+    assert (
+        output.startswith("1 recall cancelled, answers discarded; ") and "chunks not read" in output
+    )
     assert past.task(task)["state"] == "cancelled" and past.task(other)["state"] in (
         "waiting",
         "running",
@@ -82,8 +84,8 @@ def test_finalize_selects_by_rule_and_age(past: History, recalling: None) -> Non
     assert "no matching recall is open" in _given(
         past, "finalize", "--rule", "noisy", "--older-than", "10m"
     )
-    told = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
-    assert told["effect"]["recalls"] == 3 and told["effect"]["chunks_left"] > 0
+    output = orjson.loads(_given(past, "finalize", "--rule", "noisy", "-o", "json"))
+    assert output["effect"]["recalls"] == 3 and output["effect"]["chunks_left"] > 0
     assert [past.task(task)["state"] for task in tasks] == ["finalized"] * 3
     assert all(past.revisions(task)[-1]["final"] for task in tasks)
     assert past.task(other)["state"] in ("running", "waiting", "done")
@@ -108,12 +110,12 @@ def test_finalize_reports_recalls_without_an_answer(past: History) -> None:
             manager.wait_for_query()
         assert past.task(answered)["state"] == "running"
         never = past.add_task(2, rule="g/noisy", host=1)
-        told = threading.Thread(
+        output = threading.Thread(
             target=lambda: said.append(_given(past, "finalize", "--rule", "noisy"))
         )
         said: list[str] = []
-        told.start()
-        while told.is_alive():
+        output.start()
+        while output.is_alive():
             manager.run_once()
             manager.wait_for_query()
     assert said[0].startswith("2 recalls finalized, last answers kept (1 had none); ")
@@ -124,9 +126,9 @@ def test_accelerate_with_one_key_counts_once(past: History, recalling: None) -> 
     tasks = [past.add_task(n, f"{COUNT} AND h.v > {n}", host=n % 4) for n in range(1, 5)]
     _until_answered(past, *tasks)
     tickets = past.task(tasks[0])["tickets"]
-    told = _given(past, "accelerate", str(tasks[0]), "--key", "k")
-    assert "1 recall accelerated, tickets times 10: " in told and "(before: " in told
-    assert told == _given(past, "accelerate", str(tasks[0]), "--key", "k")
+    output = _given(past, "accelerate", str(tasks[0]), "--key", "k")
+    assert "1 recall accelerated, tickets times 10: " in output and "(before: " in output
+    assert output == _given(past, "accelerate", str(tasks[0]), "--key", "k")
     assert tickets < past.task(tasks[0])["tickets"] <= 10 * tickets
 
 
@@ -195,6 +197,6 @@ def test_command_without_a_recall_process_is_queued(
     ],
 )
 def test_invalid_selection_is_rejected(past: History, arguments: list[str], reason: str) -> None:
-    found = CliRunner().invoke(app, [*arguments, "--workspace", str(past.settings.file)])
-    assert found.exit_code != 0 and reason in str(found.exception)
+    result = CliRunner().invoke(app, [*arguments, "--workspace", str(past.settings.file)])
+    assert result.exit_code != 0 and reason in str(result.exception)
     assert past.connection.execute("SELECT count(*) FROM commands").fetchone() == (0,)

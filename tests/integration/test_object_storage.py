@@ -72,17 +72,17 @@ with patch.object(DeltaLog, "commit", wait):
 def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
     with history(1, ROWS, bucket) as past:
         table = StreamTable(storage.open_storage(past.settings), SCHEMA)
-        known = {file.path for file in table.data_files()}
+        committed_paths = {file.path for file in table.data_files()}
         command = [sys.executable, "-c", _WRITER, str(past.settings.file)]
         writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert writer.stdout is not None and writer.stdout.readline() == "uploaded\n"
         writer.kill()
         writer.communicate()
-        assert set(as_storage(table.storage).list_files()) > known
+        assert set(as_storage(table.storage).list_files()) > committed_paths
         other = StreamTable(storage.open_storage(past.settings), SCHEMA)
         assert (
             other.read(["v"]).num_rows == ROWS
-            and {file.path for file in other.data_files()} == known
+            and {file.path for file in other.data_files()} == committed_paths
         )
         assert [
             finding for finding in run_checks(past.settings, past.connection) if finding.problems
@@ -90,4 +90,4 @@ def test_writer_killed_before_its_commit_leaves_no_row(bucket: str) -> None:
         sweeper = Vacuum(1.0)
         for now in (0.0, other.storage.min_file_retention):
             sweeper.run([other], now)
-        assert set(as_storage(table.storage).list_files()) == known
+        assert set(as_storage(table.storage).list_files()) == committed_paths

@@ -25,8 +25,8 @@ from tests.integration.history import History, history, run_until
 @pytest.fixture(scope="module")
 def past() -> Iterator[History]:
     """Twelve chunks; questions over them are served without Spark."""
-    with history(12, 50) as made:
-        yield made
+    with history(12, 50) as new_history:
+        yield new_history
 
 
 def _covered(past: History, coverage: dict[str, Any]) -> dict[str, Any]:
@@ -54,21 +54,25 @@ def test_each_revision_has_estimates(past: History) -> None:
     *earlier, last = revisions
     assert earlier
     for revision in earlier:
-        (row,), (told,) = revision["answer"], revision["estimates"]
+        (row,), (estimates,) = revision["answer"], revision["estimates"]
         assert row == _covered(past, revision["coverage"])
-        assert row["n"] < len(values) and told["top"] == {
+        assert row["n"] < len(values) and estimates["top"] == {
             "value": row["top"],
             "low": row["top"],
             "high": None,
         }
         if revision["coverage"]["read"] > 2:
-            assert told["n"]["value"] == pytest.approx(len(values), rel=0.1)
-            assert told["total"]["low"] <= told["total"]["value"] <= told["total"]["high"]
-            assert told["mean"]["low"] <= row["mean"] <= told["mean"]["high"]
-    (row,), (told,) = last["answer"], last["estimates"]
+            assert estimates["n"]["value"] == pytest.approx(len(values), rel=0.1)
+            assert (
+                estimates["total"]["low"]
+                <= estimates["total"]["value"]
+                <= estimates["total"]["high"]
+            )
+            assert estimates["mean"]["low"] <= row["mean"] <= estimates["mean"]["high"]
+    (row,), (estimates,) = last["answer"], last["estimates"]
     assert (row["n"], row["total"], row["top"]) == (len(values), sum(values), max(values))
     assert all(
-        told[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row
+        estimates[name] == {"value": row[name], "low": row[name], "high": row[name]} for name in row
     )
     (shown,) = load_answers(past.connection, UUID(int=1))
     assert shown.rows is not None and list(shown.rows[0]) == ["top", "n", "total", "mean"]
@@ -123,12 +127,12 @@ def test_cancelled_spark_query_stops_at_once(spark: SparkSession) -> None:
     engine = SparkEngine(lambda: spark, _Endless(spark), lambda _: pa.table({}))  # type: ignore[arg-type]
     sql = "SELECT max(s.h) AS top FROM s"
     template = Template(SqlQuestion(None, 1.0, "newest", sql, {"s": "ts"}, (), {}, {}, {}, {}))
-    asked = RecallEvent(UUID(int=1), to_micros(START) + 10**6, {}, {})
+    event = RecallEvent(UUID(int=1), to_micros(START) + 10**6, {}, {})
     faults: list[Exception] = []
 
     def ask() -> None:
         try:
-            engine.compute_partial(template, [(asked, Piece(0, None, asked.ts))], {})
+            engine.compute_partial(template, [(event, Piece(0, None, event.ts))], {})
         except Exception as fault:
             faults.append(fault)
 

@@ -32,12 +32,12 @@ def test_equal_tasks_share_one_query(past: History, monkeypatch: pytest.MonkeyPa
     ]
     with past.manager() as manager:
         run_until(manager, lambda: all(past.task(task)["state"] == "done" for task in tasks))
-        whole = len(past.task(tasks[0])["pieces"])
-        assert len(read) == len(set(read)) <= 4 * whole
+        piece_count = len(past.task(tasks[0])["pieces"])
+        assert len(read) == len(set(read)) <= 4 * piece_count
         before = len(read)
         later = past.add_task(51, host=1)
         run_until(manager, lambda: past.task(later)["state"] == "done")
-        assert len(read) - before < whole
+        assert len(read) - before < piece_count
     for number, task in enumerate(tasks, start=1):
         assert past.revisions(task)[-1]["answer"] == [past.expected_answer(number % 4)]
     assert past.revisions(later)[-1]["answer"] == [past.expected_answer(1)]

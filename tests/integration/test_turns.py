@@ -26,15 +26,17 @@ from tests.integration.history import CHUNKS, COUNT, START, History, run_until
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[UUID, Piece]]]:
     """What each query has read, and for whom."""
-    found: list[list[tuple[UUID, Piece]]] = []
+    pieces_by_query: list[list[tuple[UUID, Piece]]] = []
     real = LocalEngine.compute_partials
 
     def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
-        found.append([(asked.eid, piece) for one in asks for asked, piece in one.event_pieces])
+        pieces_by_query.append(
+            [(asked.eid, piece) for one in asks for asked, piece in one.event_pieces]
+        )
         return real(engine, asks)
 
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
-    return found
+    return pieces_by_query
 
 
 def _done(past: History, tasks: Sequence[UUID]) -> bool:
@@ -99,8 +101,8 @@ def test_competing_tasks_read_one_piece_per_turn(
         run_until(manager, lambda: _done(past, tasks))
     pieces = {Piece.from_json(piece) for piece in past.task(tasks[0])["pieces"]}
     for number in (1, 2):
-        mine = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
-        assert set(mine) <= pieces and len(mine) == len(set(mine)) == CHUNKS
+        task_pieces = [piece for query in reads for eid, piece in query if eid == UUID(int=number)]
+        assert set(task_pieces) <= pieces and len(task_pieces) == len(set(task_pieces)) == CHUNKS
 
 
 def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
@@ -120,9 +122,9 @@ def test_comparisons_of_one_rule_share_a_pass_over_each_piece(
     end = to_micros(START + timedelta(seconds=len(past.rows)))
     events = [RecallEvent(UUID(int=number), end, {}, {}) for number in range(1, 51)]
     Ledger(past.connection).add(
-        [RecallRequest("g/r", "1", "similar", question, asked, 0) for asked in events]
+        [RecallRequest("g/r", "1", "similar", question, event, 0) for event in events]
     )
-    tasks = [task_id("g/r", "1", "similar", asked.eid) for asked in events]
+    tasks = [task_id("g/r", "1", "similar", event.eid) for event in events]
     # Nothing is alike here: that is not looked at beforehand.
     monkeypatch.setattr(
         SimilarState,

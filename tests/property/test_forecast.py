@@ -133,11 +133,11 @@ def test_tickets_never_rise_with_results(
     turns: list[TurnStatistics], tickets: int, tickets_per_result: int
 ) -> None:
     for turn in turns:
-        left = max(1, tickets - turn.price(tickets_per_result, tickets))
-        assert 1 <= left <= tickets
+        tickets_left = max(1, tickets - turn.price(tickets_per_result, tickets))
+        assert 1 <= tickets_left <= tickets
         if not turn.results:
-            assert left == tickets
-        tickets = left
+            assert tickets_left == tickets
+        tickets = tickets_left
 
 
 @given(
