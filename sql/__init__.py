@@ -56,7 +56,14 @@ from sql.rules import RuleGateway
 from sql.signals import SignalGateway, SignalListener
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
-from sql.tasks import NewTask, Progress, TaskGateway, TaskRow, TaskSummaryRow
+from sql.tasks import (
+    NewTask,
+    Progress,
+    RemainingWorkRow,
+    TaskGateway,
+    TaskRow,
+    TaskSummaryRow,
+)
 from sql.tokens import TokenGateway
 from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.values import replace_nul
@@ -148,6 +155,7 @@ __all__ = [
     "LastAnswerRow",
     "NewTask",
     "Progress",
+    "RemainingWorkRow",
     "RepeatableRow",
     "ReplayGateway",
     "RevisionGateway",

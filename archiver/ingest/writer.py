@@ -24,17 +24,15 @@ from archiver.chunks import (
     LifecyclePolicy,
     MaintenanceResult,
     MaintenanceTask,
-    NewestChunkStats,
     Requirement,
     StateChange,
-    apply_cuts,
     locate,
-    plan_cuts,
     plan_steps,
 )
 from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest.catalog import Catalog
-from archiver.ingest.classify import Array, late_bound, latest
+from archiver.ingest.chunk_cutter import ChunkCutter
+from archiver.ingest.classify import late_bound, latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.ledger_compaction import LedgerCompaction
 from archiver.ingest.open_unit import (
@@ -91,7 +89,6 @@ class ArchiveWriter:
     ) -> None:
         self._connection = connection
         self.fence = fence
-        self._policy = policy
         self._batch = 0
         # Chunks to which late rows were appended since the last update of the ledger.
         self._chunks_with_late_rows: set[int] = set()
@@ -111,18 +108,16 @@ class ArchiveWriter:
         with connection.transaction():
             for stream in self.tables:
                 self._stream_gateway.insert(stream)
-            self.chunks: list[Chunk] = self.catalog.chunks()
+            chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
-        self._newest_chunk = self._load_newest_chunk()
+        self._cutter = ChunkCutter(connection, self.catalog, policy, chunks)
+        self._cutter.count_archived(self.tables.values())
 
-    def _load_newest_chunk(self) -> NewestChunkStats:
-        stats = NewestChunkStats()
-        for table in self.tables.values():
-            files = table.files_by_chunk().get(self.chunks[-1].id)
-            if files is not None:
-                stats = stats.add(files.rows, files.oldest, files.newest)
-        return stats
+    @property
+    def chunks(self) -> list[Chunk]:
+        """All chunks, oldest first."""
+        return self._cutter.chunks
 
     def watermark(self, stream: str) -> int | None:
         """The watermark of a stream in microseconds: rows before it are complete or late.
@@ -222,7 +217,7 @@ class ArchiveWriter:
         appender = self._appenders[stream]
         classified = appender.classify(slices, self.chunks)
         is_new, is_archived, is_late = classified.is_new, classified.is_archived, classified.is_late
-        self._cut_chunks(classified.ts[is_new])
+        self._cutter.cut(classified.ts[is_new])
         chunk_ids = locate(self.chunks, classified.ts)
         rows = classified.with_archive_columns(chunk_ids)
         new_rows = rows.filter(pa.array(is_new))
@@ -235,31 +230,13 @@ class ArchiveWriter:
                 fence=self.fence,
             )
             is_in_newest_chunk = chunk_ids == self.chunks[-1].id
-            self._count_in_newest_chunk(classified.ts[is_new & is_in_newest_chunk])
+            self._cutter.count(classified.ts[is_new & is_in_newest_chunk])
         late_chunks = np.unique(chunk_ids[is_archived & is_late])
         self._chunks_with_late_rows.update(late_chunks.tolist())
         count_classified(slices, classified.classification, is_late)
         on_time_rows = rows.filter(pa.array(is_archived & ~is_late))
         self.recent_rows[stream].add(on_time_rows)
         return on_time_rows, len(new_rows)
-
-    def _cut_chunks(self, ts: Array) -> None:
-        """Publish the chunks that are cut by new rows, before the rows are appended."""
-        newest = self.chunks[-1]
-        if newest.from_ts is not None:
-            ts = ts[ts >= newest.from_ts]
-        ends = plan_cuts(ts, self._newest_chunk, self._policy)
-        if not ends:
-            return
-        cut_chunks = apply_cuts(self.chunks, ends)
-        with self._connection.transaction():
-            self.catalog.put_chunks(cut_chunks[len(self.chunks) - 1 :])
-        self.chunks = cut_chunks
-        self._newest_chunk = NewestChunkStats()
-
-    def _count_in_newest_chunk(self, ts: Array) -> None:
-        if len(ts):
-            self._newest_chunk = self._newest_chunk.add(len(ts), int(ts.min()), int(ts.max()))
 
     def _finish_units(
         self, open_units: Sequence[OpenUnit], progress: dict[str, ReadProgress]
@@ -395,14 +372,14 @@ class ArchiveWriter:
             with self._fenced_transaction():
                 for change in changes:
                     self._chunk_gateway.set_state(change.chunk, change.state)
-            self.chunks = self.catalog.chunks()
+            self._cutter.reload()
         return [step for step in plan if isinstance(step, MaintenanceTask)]
 
     def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: int) -> None:
         """See `LedgerCompaction.delete_chunks_before`."""
         self.fence()
         ledger_compaction.delete_chunks_before(oldest)
-        self.chunks = self.catalog.chunks()
+        self._cutter.reload()
 
     def record_results(self, results: Iterable[MaintenanceResult]) -> None:
         """Record finished maintenance tasks, and load the files that they have committed."""

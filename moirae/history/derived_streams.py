@@ -21,6 +21,7 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import StreamTable, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
+from archiver.periodic import Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import from_micros
@@ -44,7 +45,7 @@ _LOG = structlog.get_logger()
 
 # Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
-_CLEANUP_INTERVAL = 60.0  # seconds between two clean-ups
+_DELETION_INTERVAL = 60.0  # seconds between two checks for folders to delete
 _MAX_ERROR_LENGTH = 2000  # characters
 
 
@@ -135,8 +136,7 @@ class DerivedStreamBuilder:
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
         self._vacuum = Vacuum(_DELETION_GRACE)
-        self._last_vacuum = -_CLEANUP_INTERVAL
-        self._last_cleanup = -_CLEANUP_INTERVAL
+        self._deletion_timer = Timer(_DELETION_INTERVAL)
 
     def next_task(
         self,
@@ -179,9 +179,9 @@ class DerivedStreamBuilder:
                 ).touch()
                 self._planning.delete_version(row.stream, row.version)
                 _LOG.info("derived stream removed", action="derived_removed", stream=row.stream)
-        if time.monotonic() - self._last_cleanup < _CLEANUP_INTERVAL:
+        if not self._deletion_timer.is_due():
             return
-        self._last_cleanup = time.monotonic()
+        self._deletion_timer.restart()
         versions = {version for _, version in needed}
         for version, used_at in (
             as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
@@ -191,9 +191,6 @@ class DerivedStreamBuilder:
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
         """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
-        if now - self._last_vacuum < _CLEANUP_INTERVAL:
-            return
-        self._last_vacuum = now
         retained = self._planning.list_retained_chunks(_DELETION_GRACE)
         self._planning.delete_except(retained)
         tables: list[StreamTable] = []

@@ -1,7 +1,6 @@
 """Derived streams in the archive: read them if they cover a whole piece, else compute them."""
 
 import hashlib
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ import sql
 from archiver.chunks import Chunk
 from archiver.delta import derived_tables
 from archiver.ingest import Catalog
+from archiver.periodic import Periodic
 from archiver.read import Reader, SnapshotReader
 from archiver.storage import StorageRoot
 from recall.engines.lru_cache import LruCache
@@ -45,7 +45,7 @@ class DerivedStreamReader:
         self._connection = connection
         self._root = root
         self.reader = SnapshotReader(streams)
-        self._last_refresh = -_REFRESH_INTERVAL
+        self._refresh_task = Periodic("refresh", _REFRESH_INTERVAL, self._refresh)
         self._chunks: list[Chunk] = []
         # Both by (stream, version).
         self._archived_chunks: dict[tuple[str, str], set[int]] = {}
@@ -82,8 +82,7 @@ class DerivedStreamReader:
 
     def _is_archived(self, key: tuple[str, str], low: int | None, high: int) -> bool:
         """Whether a derived stream, as (stream, version), is archived for all of [low, high)."""
-        if time.monotonic() - self._last_refresh >= _REFRESH_INTERVAL:
-            self._refresh()
+        self._refresh_task.run_if_due()
         chunks = set()
         for chunk in self._chunks:
             ends_after = low is None or chunk.to_ts is None or chunk.to_ts > low
@@ -93,7 +92,6 @@ class DerivedStreamReader:
         return bool(chunks) and chunks <= self._archived_chunks.get(key, set())
 
     def _refresh(self) -> None:
-        self._last_refresh = time.monotonic()
         self._chunks = Catalog(self._connection).chunks()
         self._archived_chunks = {}
         for row in sql.DerivedChunkGateway(self._connection).list_readable():

@@ -210,6 +210,7 @@ class Ledger:
             revision=number,
             tries=0,
             tickets=tickets,
+            statistics=task.progress.statistics.add(result.statistics),
         )
         return state, progress
 

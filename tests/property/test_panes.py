@@ -76,7 +76,7 @@ def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCoho
 @st.composite
 def rules(draw: st.DrawFn) -> list[ActiveRule]:
     """Rules over sliding windows: some of one shape, some over a derived stream that slides."""
-    made = []
+    active_rules = []
     for group in range(draw(st.integers(1, 3))):
         slide = draw(st.sampled_from([2, 5, 7, 10]))
         size = draw(st.integers(slide + 1, 60))
@@ -90,16 +90,16 @@ def rules(draw: st.DrawFn) -> list[ActiveRule]:
         for k in range(draw(st.integers(1, 2))):
             expr = f"SELECT host, {', '.join(outputs)}, {time} AS ts FROM s {f'WHERE n > {k}' if where else ''} "
             expr += f"GROUP BY host, {window} {f'HAVING count(*) > {k}' if having else ''}"
-            made.append(running(f"R{group}{k}", expr, names, derived))
+            active_rules.append(running(f"R{group}{k}", expr, names, derived))
             expr = f"SELECT host, ts, m FROM d WHERE c > {k}"
-            made.append(running(f"D{group}{k}", expr, ["host", "m"], derived))
-    return made
+            active_rules.append(running(f"D{group}{k}", expr, ["host", "m"], derived))
+    return active_rules
 
 
 def rows(rng: random.Random, count: int) -> pa.Table:
     """Rows of a few minutes, in no order."""
     odd = [None, math.nan, math.inf, -0.0, 1e15]
-    held: dict[str, list[Any]] = {
+    values_by_column: dict[str, list[Any]] = {
         "ts": [
             from_micros(START + rng.randrange(200 * SECOND) // step * step)
             for step in rng.choices([1, SECOND], k=count)
@@ -112,7 +112,10 @@ def rows(rng: random.Random, count: int) -> pa.Table:
         "ok": [None] * count,
     }
     return pa.table(
-        {name: pa.array(values, ARROW_TYPES[COLUMNS[name]]) for name, values in held.items()}
+        {
+            name: pa.array(values, ARROW_TYPES[COLUMNS[name]])
+            for name, values in values_by_column.items()
+        }
     )
 
 
@@ -122,28 +125,30 @@ class Archived:
     def __init__(self, rows: pa.Table, rng: random.Random) -> None:
         self.rows, self.rng = rows, rng
         self.read = 0
-        self.held: int | None = None
+        self.rows_held: int | None = None
 
     def between(self, low: int | None, high: int) -> pa.Table:
         """Rows with event times in [low, high), in microseconds."""
         ts = self.rows["ts"]
-        known = pc.less(ts, pa.scalar(from_micros(high), ts.type))
+        is_inside = pc.less(ts, pa.scalar(from_micros(high), ts.type))
         if low is not None:
-            known = pc.and_(known, pc.greater_equal(ts, pa.scalar(from_micros(low), ts.type)))
-        return self.rows.filter(known)
+            is_inside = pc.and_(
+                is_inside, pc.greater_equal(ts, pa.scalar(from_micros(low), ts.type))
+            )
+        return self.rows.filter(is_inside)
 
     def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
         """See `moirae.evaluation.panes.PaneInput`."""
-        return self.held
+        return self.rows_held
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
         """See `moirae.evaluation.panes.PaneInput`."""
-        held, at = self.between(low, high), 0
-        self.read += len(held)
-        while at < len(held):
-            more = self.rng.choice([60, 1000])
-            yield held.slice(at, more)
-            at += more
+        rows, at = self.between(low, high), 0
+        self.read += len(rows)
+        while at < len(rows):
+            row_count = self.rng.choice([60, 1000])
+            yield rows.slice(at, row_count)
+            at += row_count
 
 
 Finds = dict[str, list[EventRow]]
@@ -154,31 +159,31 @@ def evaluate_all_rows(
 ) -> Finds:
     """The event rows of windows aggregated from all their rows."""
     assert part.input_high is not None
-    held = archived.between(part.input_low, part.input_high)
+    rows = archived.between(part.input_low, part.input_high)
     shares = sharing.batch(part.rules)
     assert not shares.unbatched
-    found: Finds = {rule.name: [] for rule in part.rules}
-    for _, places in local.evaluate(shares.batches, {input_view("s"): held, "s": held}):
-        for place, one in places:
-            found[part.rules[place].name].append(one)
-    return {name: part.select_event_rows(finds) for name, finds in found.items()}
+    finds_by_rule: Finds = {rule.name: [] for rule in part.rules}
+    for _, rows_by_index in local.evaluate(shares.batches, {input_view("s"): rows, "s": rows}):
+        for index, row in rows_by_index:
+            finds_by_rule[part.rules[index].name].append(row)
+    return {name: part.select_event_rows(finds) for name, finds in finds_by_rule.items()}
 
 
 def evaluate_panes(sharing: RuleBatcher, panes: PaneCache, part: RuleSlice) -> Finds:
     """The event rows of windows merged from panes."""
-    found: Finds = {}
-    for group, places in panes.evaluate(part, sharing.batch(part.rules)):
-        found |= {part.rules[place].name: [] for place in group.rule_indexes}
-        for place, one in places:
-            found[part.rules[place].name].append(one)
-    return {name: part.select_event_rows(finds) for name, finds in found.items()}
+    finds_by_rule: Finds = {}
+    for group, rows_by_index in panes.evaluate(part, sharing.batch(part.rules)):
+        finds_by_rule |= {part.rules[index].name: [] for index in group.rule_indexes}
+        for index, row in rows_by_index:
+            finds_by_rule[part.rules[index].name].append(row)
+    return {name: part.select_event_rows(finds) for name, finds in finds_by_rule.items()}
 
 
-def alike(one: Finds, other: Finds) -> bool:
+def alike(first: Finds, second: Finds) -> bool:
     """Equal rows, fractions to nine digits."""
-    return one.keys() == other.keys() and all(
-        len(finds) == len(other[name]) and all(map(_alike, _sorted(finds), _sorted(other[name])))
-        for name, finds in one.items()
+    return first.keys() == second.keys() and all(
+        len(finds) == len(second[name]) and all(map(_alike, _sorted(finds), _sorted(second[name])))
+        for name, finds in first.items()
     )
 
 
@@ -187,19 +192,19 @@ def _sorted(finds: Sequence[EventRow]) -> list[EventRow]:
         return f"{value:.6g}" if isinstance(value, float) else value
 
     return sorted(
-        finds, key=lambda one: (one.ts, repr([rounded(value) for value in one.attributes.values()]))
+        finds, key=lambda row: (row.ts, repr([rounded(value) for value in row.attributes.values()]))
     )
 
 
-def _alike(one: EventRow, other: EventRow) -> bool:
-    return one.ts == other.ts and _same(one.attributes, other.attributes)
+def _alike(first: EventRow, second: EventRow) -> bool:
+    return first.ts == second.ts and _same(first.attributes, second.attributes)
 
 
-def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    return list(one) == list(other) and all(
+def _same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return list(first) == list(second) and all(
         a == b
         or (isinstance(a, float) and isinstance(b, float) and math.isclose(a, b, rel_tol=1e-9))
-        for a, b in zip(one.values(), other.values(), strict=True)
+        for a, b in zip(first.values(), second.values(), strict=True)
     )
 
 
@@ -218,14 +223,14 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
             panes.remove_inactive([rule for rule in running if rule is not gone])
         for part in due_slices(standings, {"s": mark}):
             assert part.high is not None
-            kept = tuple(rule for rule in part.rules if rng.random() < 0.9)
-            if kept:
-                chosen = replace(part, rules=kept)
+            kept_rules = tuple(rule for rule in part.rules if rng.random() < 0.9)
+            if kept_rules:
+                chosen = replace(part, rules=kept_rules)
                 assert alike(
                     evaluate_panes(sharing, panes, chosen),
                     evaluate_all_rows(sharing, local, archived, chosen),
                 )
-            standings = advance_cohorts(standings, {rule.name for rule in kept}, part.high)
+            standings = advance_cohorts(standings, {rule.name for rule in kept_rules}, part.high)
 
 
 @settings(max_examples=12, deadline=None)
@@ -266,8 +271,8 @@ def test_rows_are_aggregated_once() -> None:
         assert len(evaluate_panes(sharing, panes, part)) == 3
         standings = advance_cohorts(standings, {rule.name for rule in part.rules}, part.high or 0)
     periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
-    known = [len(archived.between(low, high)) for low, high in periods]
-    assert [before, archived.read - before] == known
+    row_counts = [len(archived.between(low, high)) for low, high in periods]
+    assert [before, archived.read - before] == row_counts
 
 
 def test_a_long_and_a_short_window_share_panes() -> None:
@@ -352,6 +357,6 @@ def test_few_rows_in_memory_are_aggregated_without_panes() -> None:
     panes = PaneCache(local, archived)
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
     (part,) = due_slices(standing(rule), {"s": START + 150 * SECOND})
-    for held, kept in ((300, False), (10_000, True), (None, True)):
-        archived.held = held
-        assert bool(evaluate_panes(sharing, panes, part)) == kept
+    for rows_held, uses_panes in ((300, False), (10_000, True), (None, True)):
+        archived.rows_held = rows_held
+        assert bool(evaluate_panes(sharing, panes, part)) == uses_panes

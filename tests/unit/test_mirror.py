@@ -44,8 +44,10 @@ MODULES_BY_TEST = {
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
     "integration/test_recall_manager.py": """
-        recall.ledger.tasks recall.worker.conditions recall.worker.manager
-        recall.worker.claims recall.worker.dispatcher""",
+        recall.ledger.tasks recall.worker.manager
+        recall.worker.dispatcher""",
+    "integration/test_recall_conditions.py": "recall.worker.conditions",
+    "integration/test_recall_scheduling.py": "recall.worker.claims",
     "integration/test_refused_rules.py": """
         moirae.deployments.check moirae.deployments.model moirae.deployments.registry
         moirae.deployments.reload moirae.rules.stored_rules""",
@@ -65,7 +67,8 @@ MODULES_BY_TEST = {
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
-        archiver.ingest.catalog archiver.ingest.writer moirae.config.table_schemas""",
+        archiver.ingest.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
+        moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
@@ -82,7 +85,7 @@ MODULES_BY_TEST = {
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
     "property/test_partial_cache.py": "recall.engines.partial_cache",
-    "property/test_past_is_live.py": "moirae.history.builder",
+    "property/test_past_is_live.py": "moirae.history.builder moirae.history.versions",
     "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
     "property/test_rule_fuzz.py": """
         recall.sandbox.spark_plan recall.sandbox.time_limit
