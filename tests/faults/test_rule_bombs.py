@@ -46,7 +46,7 @@ def test_rule_that_crashes_the_process_is_quarantined_without_loss(bomb: str) ->
         system.producer.start()
         system.wait(lambda: _state(system) == "quarantined", 900)
         took = time.monotonic() - began
-        print(f"{bomb}: set aside after {took:.0f} s, start included", flush=True)
+        print(f"{bomb}: quarantined after {took:.0f} s, start included", flush=True)
         before = system.archived_units()
         system.wait(lambda: system.archived_units() > before + 30, 400)
         status = subprocess.run(
@@ -66,7 +66,7 @@ def test_rule_that_crashes_the_process_is_quarantined_without_loss(bomb: str) ->
         system.producer.stop()
         assert system.down() < 60
         assert status.returncode == 1
-        assert "quarantined, not judged any more: load/Bomb" in status.stdout
+        assert "rules in quarantine: load/Bomb" in status.stdout
         states = dict(
             system.connection.execute(
                 "SELECT rule, state FROM deployments WHERE state <> 'stopped'"
