@@ -56,9 +56,7 @@ class RecallRequests:
                 if needs_context != with_context:
                     continue
                 events = self._contexts.list_unrequested(
-                    rule.name,
-                    rule.definition.version,
-                    name,
+                    sql.RecallOfVersion(rule.name, rule.definition.version, name),
                     every_event=spec.recall_on == "every",
                     needs_context=with_context,
                     background_before=background_before,

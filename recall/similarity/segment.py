@@ -6,6 +6,7 @@ inverted list (more if a term occurs 256 times or more in a context). No I/O.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
 from typing import Any
@@ -69,6 +70,22 @@ _update_arguments = itemgetter(*_UPDATE_ARRAYS)
 _search_arguments = itemgetter(*_UPDATE_ARRAYS, "numbers")
 
 
+@dataclass(frozen=True)
+class SegmentRows:
+    """Rows in (ts, event ID) order.
+
+    `sizes`: the number of terms by row; `terms` and `counts`: those of all rows, concatenated.
+    """
+
+    ts: npt.NDArray[np.int64]
+    eids: npt.NDArray[np.bytes_]
+    sequences: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    terms: Ids
+    counts: Floats
+    numeric: NumericValues = NO_VALUES
+
+
 class SearchBuffers:
     """Scratch memory that consecutive searches share. All zeros between searches."""
 
@@ -120,8 +137,7 @@ class Segment:
         """Build a segment from events in any order."""
         ordered = sorted(events, key=lambda event: event.key)
         contexts = [vocabulary.encode(event.term_counts) for event in ordered]
-        return cls.from_rows(
-            chunk,
+        rows = SegmentRows(
             np.array([event.ts for event in ordered], dtype=np.int64),
             np.array([event.eid.encode() for event in ordered], dtype=np.bytes_),
             np.array([event.sequence for event in ordered], dtype=np.int64),
@@ -130,39 +146,29 @@ class Segment:
             np.concatenate([context.counts for context in contexts]),
             flatten_values(event.numeric_values for event in ordered),
         )
+        return cls.from_rows(chunk, rows)
 
     @classmethod
-    def from_rows(
-        cls,
-        chunk: int,
-        ts: npt.NDArray[np.int64],
-        eids: npt.NDArray[np.bytes_],
-        sequences: npt.NDArray[np.int64],
-        sizes: npt.NDArray[np.int64],
-        terms: Ids,
-        counts: Floats,
-        numeric: NumericValues = NO_VALUES,
-    ) -> "Segment":
-        """Build a segment from rows in (ts, event ID) order.
-
-        `sizes`: the number of terms by row; `terms` and `counts`: those of all rows, concatenated.
-        """
-        term_ids, local_terms = np.unique(terms, return_inverse=True)
+    def from_rows(cls, chunk: int, rows: SegmentRows) -> "Segment":
+        """Build a segment from rows."""
+        counts = rows.counts
+        numeric = rows.numeric
+        term_ids, local_terms = np.unique(rows.terms, return_inverse=True)
         stored_counts: Array
         if counts.max(initial=0) < 256:
             stored_counts = counts.astype(np.uint8)
         else:
             stored_counts = counts.astype(np.float64)
-        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        starts = np.concatenate([[0], np.cumsum(rows.sizes)]).astype(np.int64)
         local_terms = local_terms.astype(np.int32)
         heads = np.zeros(len(term_ids) + 1, dtype=np.int64)
-        docs = np.empty(len(terms), dtype=np.uint16)
-        times = np.empty(len(terms), dtype=stored_counts.dtype)
+        docs = np.empty(len(local_terms), dtype=np.uint16)
+        times = np.empty(len(local_terms), dtype=stored_counts.dtype)
         kernel.build_postings(starts, local_terms, stored_counts, len(term_ids), heads, docs, times)
         arrays = {
-            "ts": ts,
-            "eids": eids,
-            "numbers": sequences,
+            "ts": rows.ts,
+            "eids": rows.eids,
+            "numbers": rows.sequences,
             "starts": starts,
             "terms": local_terms,
             "counts": stored_counts,

@@ -508,7 +508,7 @@ def test_query_over_its_time_limit_is_cancelled_and_fails(
     real = LocalEngine.compute_partials
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
     endless, fine = past.ask(1, f"{COUNT} AND h.v > -1", rule="g/endless"), past.ask(2)
-    with past.manager(workers=2, stuck=0.3) as manager:
+    with past.manager(workers=2, query_timeout=0.3) as manager:
         go_on(manager, lambda: past.task(endless)["state"] == "failed")
         go_on(manager, lambda: past.task(fine)["state"] == "done")
     assert past.task(endless)["exceeded"] and "too much" in past.task(endless)["error"]

@@ -75,7 +75,7 @@ def test_busy_machine_runs_fewer_concurrent_queries(
     monkeypatch.setattr(LocalEngine, "compute_partials", together)
     monkeypatch.setattr("recall.worker.load._read_cpu_times", _Busy())
     tasks = [past.ask(n, f"{COUNT} AND h.v > -{n}", rule=f"g/r{n}") for n in range(1, 5)]
-    with past.manager(workers=2, least=least) as manager:
+    with past.manager(workers=2, min_queries=least) as manager:
         go_on(manager, lambda: _done(past, tasks))
     assert most == expected
 
