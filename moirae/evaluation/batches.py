@@ -203,7 +203,7 @@ class RuleBatcher:
     def _translate(self, rule: ActiveRule) -> _PlainQueries:
         """Raises `SparkRequired`."""
         query = self._event_query(rule)
-        types = rule.definition.types
+        types = rule.types
         source_sql = None
         source = query.args["from_"].this if isinstance(query, exp.Select) else None
         if isinstance(source, exp.Subquery):

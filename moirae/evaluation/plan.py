@@ -13,13 +13,16 @@ from itertools import chain
 from sqlglot import exp
 
 from moirae.alerts import EventRow
-from moirae.rules import Definition, build_event_sql
+from moirae.rules import AlertSpec, Definition, build_event_sql
 from recall.query import PhysicalTables, Shape, Tables, bind_query
 
 
 @dataclass(frozen=True, eq=False)
 class ActiveRule:
-    """A rule in use: its definition, the tables it may name, its shape. Compared by identity."""
+    """A rule in use: its definition, the tables it may name, its shape. Compared by identity.
+
+    Properties without a text are those of the definition.
+    """
 
     definition: Definition
     tables: Tables
@@ -30,9 +33,50 @@ class ActiveRule:
         return self.definition.name
 
     @property
+    def version(self) -> str:
+        return self.definition.version
+
+    @property
     def key(self) -> tuple[str, str]:
         """Name and version."""
-        return self.name, self.definition.version
+        return self.name, self.version
+
+    @property
+    def types(self) -> Mapping[str, str]:
+        return self.definition.types
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.definition.columns
+
+    @property
+    def spec(self) -> AlertSpec:
+        return self.definition.spec
+
+    @property
+    def is_absence(self) -> bool:
+        return self.definition.is_absence
+
+    @property
+    def keep_firing_for(self) -> int:
+        return self.definition.keep_firing_for
+
+    @property
+    def delay(self) -> int:
+        return self.definition.delay
+
+    @property
+    def recalls_every_event(self) -> bool:
+        return self.definition.recalls_every_event
+
+    @property
+    def has_questions(self) -> bool:
+        return self.definition.has_questions
+
+    @property
+    def event_limit(self) -> int | None:
+        """Maximum number of events per evaluation."""
+        return self.definition.rule.limit
 
     def bind_event_query(self) -> exp.Query:
         """The event query over the views of the evaluation, see `input_view`."""

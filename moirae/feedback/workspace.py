@@ -43,7 +43,7 @@ def load_judged_corpora(
     for definition in RuleRegistry(connection).desired_rules():
         if rule is not None and not _matches_name(definition, rule):
             continue
-        for name, recall in definition.rule.spec.recall.items():
+        for name, recall in definition.spec.recall.items():
             if isinstance(recall, SimilarRecall):
                 corpus = _load_judged_corpus(connection, storage, definition, name, recall)
                 yield definition, name, corpus
@@ -61,7 +61,7 @@ def _load_judged_corpus(
     recall: SimilarRecall,
 ) -> JudgedCorpus:
     question = recall.similar
-    contexts = question.contexts or tuple(definition.rule.spec.context)
+    contexts = question.contexts or tuple(definition.spec.context)
     alerts = []
     kinds = {}
     gateway = sql.JudgementGateway(connection)

@@ -216,7 +216,7 @@ class HistoryBuilder:
         self._complete_views.clear()
         times = {name: schema.time for name, schema in self._schemas.items()}
         desired = self._registry.desired_rules()
-        definitions = [definition for definition in desired if definition.rule.spec.enabled]
+        definitions = [definition for definition in desired if definition.spec.enabled]
         self._derived_streams = select_archived_streams(definitions, times, self._relations.names)
         self._corpus_keys = corpora_of_rules(definitions)
         for definition in definitions:
@@ -256,8 +256,8 @@ class HistoryBuilder:
             return None
         low, high = time_range
         return ViewTask(
-            rule=deployed.rule.definition.name,
-            version=deployed.rule.definition.version,
+            rule=deployed.rule.name,
+            version=deployed.rule.version,
             chunk=chunk.id,
             low=low,
             high=high,
@@ -337,11 +337,11 @@ class HistoryBuilder:
         if task.low is not None:
             low = task.low - overlap.before
         events = finder.find_events(rule, low, task.high + overlap.after)
-        if definition.rule.spec.absent is not None:
+        if definition.is_absence:
             # Silence after the end of the input is not absence.
             events = [event for event in events if event.ts <= newest]
         alerting_rule = make_alerting_rule(definition)
-        include_every_event = definition.rule.spec.recall_on == "every"
+        include_every_event = definition.recalls_every_event
         past = decide(events, task, alerting_rule.timing, include_every_event)
         missing = store.events_without_context(task, past.corpus)
         store.put_events(alerting_rule, past)

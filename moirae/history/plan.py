@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from archiver.chunks import Chunk
-from archiver.times import duration_to_micros
 from moirae.alerts import AlertLifetime, AlertTiming, Event, Occurrence, fold_events
 from moirae.rules import Definition
 
@@ -60,8 +59,7 @@ class ViewTask:
 
 def undecided_duration(definition: Definition) -> int:
     """Microseconds after the start of a rule in which an alert may have started before."""
-    spec = definition.rule.spec
-    return duration_to_micros(spec.for_) + duration_to_micros(spec.keep_firing_for)
+    return definition.pending_for + definition.keep_firing_for
 
 
 def event_overlap(definition: Definition) -> Overlap:
@@ -70,15 +68,12 @@ def event_overlap(definition: Definition) -> Overlap:
     With `recall_on: every` an event is in the corpus if its alert fired at any time, so that the
     overlap before includes `for`.
     """
-    spec = definition.rule.spec
-    pending = duration_to_micros(spec.for_)
-    keep_firing = duration_to_micros(spec.keep_firing_for)
-    before = keep_firing
-    if spec.recall_on == "every":
-        before += pending
+    before = definition.keep_firing_for
+    if definition.recalls_every_event:
+        before += definition.pending_for
     after = 0
-    if pending:
-        after = pending + keep_firing
+    if definition.pending_for:
+        after = undecided_duration(definition)
     return Overlap(before, after)
 
 

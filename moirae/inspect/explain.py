@@ -34,7 +34,7 @@ def explain_rule(
     """The execution of one of the applied rules, as plain data; durations in seconds."""
     rules: dict[str, ActiveRule] = {}
     for definition in definitions:
-        if definition.rule.spec.enabled:
+        if definition.spec.enabled:
             rules[definition.name] = _make_active_rule(settings, definition)
     if name not in rules:
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
@@ -45,7 +45,7 @@ def explain_rule(
         recalls[recall] = _explain_recall(settings, question)
     explanation = {
         "rule": name,
-        "version": rule.definition.version,
+        "version": rule.version,
         "reads": {"streams": sorted(rule.shape.streams), "relations": sorted(rule.shape.relations)},
         "evaluation": _explain_evaluation(settings, list(rules.values()), rule),
         "archived": _list_archived(rule),
@@ -159,7 +159,7 @@ def _list_archived(rule: ActiveRule) -> list[str]:
     names = list(map("stream {}".format, sorted(rule.shape.streams)))
     names.append("events")
     names += map("derived stream {}".format, derived_names)
-    spec = rule.definition.rule.spec
+    spec = rule.spec
     if spec.context or spec.surroundings:
         names.append("contexts of alerts")
     return names

@@ -116,7 +116,7 @@ class ActiveRules:
         A new version continues where its predecessor was settled. A refused rule has a deployment
         too, so that it continues from there once it is admitted. Returns the rules that started.
         """
-        enabled = [definition for definition in desired if definition.rule.spec.enabled]
+        enabled = [definition for definition in desired if definition.spec.enabled]
         admitted, refusals = self._admission.admit(enabled)
         definitions: dict[str, Definition] = {}
         versions: dict[str, str] = {}
@@ -232,7 +232,7 @@ class ActiveRules:
             for rule in cohort.rules:
                 if rule.name in self._unsaved:
                     versions = versions_by_time.setdefault(cohort.settled_to, {})
-                    versions[rule.name] = rule.definition.version
+                    versions[rule.name] = rule.version
         self._unsaved = set()
         if not versions_by_time:
             return

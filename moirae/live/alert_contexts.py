@@ -54,8 +54,8 @@ class AlertContexts:
                 continue
             rows = self._gateway.list_missing(
                 rule.name,
-                rule.definition.version,
-                every_event=_recalls_every_event(rule),
+                rule.version,
+                every_event=rule.recalls_every_event,
                 since=since,
                 limit=_BATCH_EVENTS,
             )
@@ -111,7 +111,7 @@ class AlertContexts:
                 continue
             rows = self._gateway.list_unsettled(
                 rule.name,
-                rule.definition.version,
+                rule.version,
                 before=from_micros(horizon),
                 limit=_BATCH_EVENTS,
             )
@@ -130,7 +130,7 @@ class AlertContexts:
             for event in ready:
                 key = rule.name, event.eid
                 if sql.replace_nul(contexts[key].contexts) != stored_contexts[key]:
-                    changed.append((event.eid, rule.definition.version))
+                    changed.append((event.eid, rule.version))
         retry_on_deadlock(
             lambda: self._store_settled(active_rules, settled_events, contexts, changed)
         )
@@ -148,7 +148,7 @@ class AlertContexts:
                 event_ids = [event.eid for event in events]
                 self._upsert_contexts(rule, events, contexts, event_ids)
                 # Recalls that need a context are requested for changed alerts only.
-                self._gateway.touch_alerts(rule.name, rule.definition.version, event_ids)
+                self._gateway.touch_alerts(rule.name, rule.version, event_ids)
             if changed:
                 self._ledger.restart_comparisons(changed)
             self._gateway.delete_unneeded(_rules_recalling_every_event(active_rules))
@@ -216,7 +216,7 @@ class AlertContexts:
             event_contexts = contexts[rule.name, event.eid]
             row = sql.NewContextRow(
                 rule=rule.name,
-                version=rule.definition.version,
+                version=rule.version,
                 eid=event.eid,
                 ts=from_micros(event.ts),
                 contexts=event_contexts.contexts,
@@ -228,12 +228,8 @@ class AlertContexts:
         self._gateway.put(rows)
 
 
-def _recalls_every_event(rule: ActiveRule) -> bool:
-    return rule.definition.rule.spec.recall_on == "every"
-
-
 def _rules_recalling_every_event(active_rules: Sequence[ActiveRule]) -> list[str]:
-    return [rule.name for rule in filter(_recalls_every_event, active_rules)]
+    return [rule.name for rule in active_rules if rule.recalls_every_event]
 
 
 def _to_event(row: sql.RecallEventRow) -> RecallEvent:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import sql
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Periodic, Timer
-from archiver.times import duration_to_micros, from_micros, micros_column
+from archiver.times import from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import (
@@ -174,7 +174,7 @@ class Detector:
 
     def _evict_rows(self) -> None:
         """Drop the rows in memory that neither a rule nor a context will read again."""
-        recalling = [rule for rule in self.active_rules if rule.definition.has_questions]
+        recalling = [rule for rule in self.active_rules if rule.has_questions]
         context_needs = self._contexts.oldest_needed(recalling, get_watermarks(self._archive))
         for stream, recent_rows in self._archive.recent_rows.items():
             oldest = self._oldest_needed(stream)
@@ -213,8 +213,7 @@ class Detector:
             low = cohort.settled_to
             for rule in cohort.rules:
                 shape = rule.shape
-                is_absence = rule.definition.rule.spec.absent
-                high = shape.horizon(row_marks if is_absence else end_marks)
+                high = shape.horizon(row_marks if rule.is_absence else end_marks)
                 assert high is not None
                 input_low = None
                 if low is not None:
@@ -252,7 +251,7 @@ class Detector:
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
                 self._store.settle(_alerting_rule(rule), events, high, silent_until)
-                versions[name] = rule.definition.version
+                versions[name] = rule.version
             if versions:
                 self._registry.record_settled(versions, high, self._guard.rules_over_limit)
         settled_names = set(map(attrgetter("name"), rule_slice.rules)) - result.failed
@@ -287,9 +286,7 @@ def _has_ending_alert(rule: ActiveRule, last_event: int | None, silent_until: in
     """
     if last_event is None:
         return True
-    return (
-        last_event + duration_to_micros(rule.definition.rule.spec.keep_firing_for) <= silent_until
-    )
+    return last_event + rule.keep_firing_for <= silent_until
 
 
 def _rule_reach(rule: ActiveRule) -> int:
@@ -301,5 +298,5 @@ def _rule_reach(rule: ActiveRule) -> int:
         rule.shape.reach
         + abs(rule.shape.lag)
         + 2 * undecided_duration(rule.definition)
-        + duration_to_micros(rule.definition.rule.spec.delay)
+        + rule.delay
     )

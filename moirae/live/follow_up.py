@@ -86,4 +86,4 @@ class AlertFollowUp:
         return False
 
     def _recalling_rules(self) -> list[ActiveRule]:
-        return [rule for rule in self._active_rules.rules if rule.definition.has_questions]
+        return [rule for rule in self._active_rules.rules if rule.has_questions]

@@ -46,7 +46,7 @@ class RecallRequests:
             background_before = from_micros(newest - _BACKGROUND_AGE)
         has_more = False
         for rule in active_rules:
-            spec = rule.definition.rule.spec
+            spec = rule.spec
             for name, question in self._rule_questions(rule).items():
                 recall = spec.recall[name]
                 context_names = frozenset({*spec.context, *spec.surroundings})
@@ -56,8 +56,8 @@ class RecallRequests:
                 if needs_context != with_context:
                     continue
                 events = self._contexts.list_unrequested(
-                    sql.RecallOfVersion(rule.name, rule.definition.version, name),
-                    every_event=spec.recall_on == "every",
+                    sql.RecallOfVersion(rule.name, rule.version, name),
+                    every_event=rule.recalls_every_event,
                     needs_context=with_context,
                     background_before=background_before,
                     since=since,
@@ -77,7 +77,7 @@ class RecallRequests:
         if not rows:
             return
         requests: list[RecallRequest] = []
-        version = rule.definition.version
+        version = rule.version
         for row in rows:
             event = RecallEvent(row.eid, row.ts, row.key, row.attributes)
             level = int(row.background)
