@@ -270,11 +270,10 @@ class _CountingEngines(EngineRouter):
 
 
 def _chunks_of_piece(piece: Piece) -> range:
-    low, high = piece.range
     first = 0
-    if low is not None:
-        first = round((low - START) / CHUNK_MICROS)
-    return range(first, round((high - START) / CHUNK_MICROS))
+    if piece.low is not None:
+        first = round((piece.low - START) / CHUNK_MICROS)
+    return range(first, round((piece.high - START) / CHUNK_MICROS))
 
 
 def _chunks_read_again(history: BenchmarkHistory, recall_count: int) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, Literal
 from uuid import UUID, uuid5
 
@@ -165,6 +166,12 @@ class Piece:
         chunk, low, high = stored
         return cls(chunk, low, high)
 
+    @classmethod
+    def of_range(cls, chunk: int, time_range: TimeRange) -> "Piece":
+        """The rows of a chunk in a range, which has an end."""
+        assert time_range.end is not None
+        return cls(chunk, time_range.start, time_range.end)
+
 
 def plan_pieces(
     chunks: Iterable[tuple[int, int | None, int | None]], event_ts: int, question: RecallQuestion
@@ -178,9 +185,7 @@ def plan_pieces(
     question_range = TimeRange(earliest, event_ts)
     pieces: list[Piece] = []
     for chunk, start, end in chunks:
-        chunk_range = TimeRange(start, event_ts if end is None else end)
-        low, high = chunk_range.intersect(question_range)
-        piece = Piece(chunk, low, high)
+        piece = Piece.of_range(chunk, question_range.intersect(TimeRange(start, end)))
         if not piece.range.is_empty:
             pieces.append(piece)
     if question.order != "oldest":
@@ -190,17 +195,12 @@ def plan_pieces(
 
 def enclosing_range(pieces: Iterable[Piece]) -> TimeRange:
     """The range of time that spans some pieces, of which there is at least one."""
-    ranges = [piece.range for piece in pieces]
-    return TimeRange(
-        _lowest_bound([time_range.start for time_range in ranges]),
-        max(time_range.end for time_range in ranges),
-    )
+    return reduce(TimeRange.enclose, (piece.range for piece in pieces))
 
 
 def join_pieces(pieces: Sequence[Piece]) -> Piece:
     """Some pieces, at least one, as one piece of the first one's chunk."""
-    low, high = enclosing_range(pieces)
-    return Piece(pieces[0].chunk, low, high)
+    return Piece.of_range(pieces[0].chunk, enclosing_range(pieces))
 
 
 def _lowest_bound(lows: Sequence[int | None]) -> int | None:

@@ -19,6 +19,7 @@ from deltalake import DeltaTable
 from archiver.clock import seconds_since_boot
 from archiver.errors import CommitConflict, LogDamaged, StorageFailed
 from archiver.storage import LOG_FOLDER, Storage
+from archiver.time_range import TimeRange
 from archiver.times import from_micros, to_micros
 
 # File names of this program begin with one of these. Statistics of such files are exact; other
@@ -60,9 +61,9 @@ class DataFile:
         """
         return _is_written_by_moirae(self.path)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether the file may hold event times in [low, high). None: unbounded."""
-        return _overlaps(self, low, high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether the file may hold event times in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)
 
 
 @dataclass
@@ -82,9 +83,9 @@ class ChunkFiles:
     def file_count(self) -> int:
         return len(self.files_by_path)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether a file may hold event times in [low, high). None: unbounded."""
-        return _overlaps(self, low, high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether a file may hold event times in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)
 
     def add(self, file: DataFile) -> None:
         """Add a committed file."""
@@ -361,10 +362,6 @@ class DeltaLog:
 
 def _commit_file(version: int) -> str:
     return f"{LOG_FOLDER}/{version:020d}.json"
-
-
-def _overlaps(bounds: DataFile | ChunkFiles, low: int | None, high: int | None) -> bool:
-    return (low is None or bounds.newest >= low) and (high is None or bounds.oldest < high)
 
 
 def _chunk_of(path: str) -> int:

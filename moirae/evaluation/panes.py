@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
+from archiver.time_range import TimeRange
 from moirae.evaluation.batches import RuleBatch, RuleBatches
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
 from moirae.evaluation.plan import ActiveRule, RuleSlice
@@ -36,11 +37,11 @@ _PaneKey = tuple[object, ...]
 class PaneInput(Protocol):
     """Source of on-time rows."""
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterable[pa.Table]:
-        """Rows with event times in [low, high), in microseconds, in any number of tables."""
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterable[pa.Table]:
+        """Rows with event times in a range, in any number of tables."""
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
-        """About how many rows [low, high) has, if memory holds all of them; else None."""
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
+        """About how many rows a range has, if memory holds all of them; else None."""
 
 
 @dataclass
@@ -155,9 +156,7 @@ class PaneCache:
         evicted_until = self._evicted_until.get(request.key)
         if evicted_until is not None and (request.since is None or request.since < evicted_until):
             return False
-        row_count = self._rows.count_in_memory(
-            request.stream, rule_slice.input_low, rule_slice.input_high
-        )
+        row_count = self._rows.count_in_memory(request.stream, rule_slice.input_range)
         if row_count is None:
             return True
         size, slide, _ = request.paned_query.window
@@ -189,15 +188,14 @@ class PaneCache:
 
     def _advance(self, requests: Sequence[_WindowRequest]) -> None:
         """Aggregate the rows that panes lack; those that lack the same rows share one read."""
-        groups: dict[tuple[str, int | None, int], dict[_PaneKey, _WindowRequest]] = {}
+        groups: dict[tuple[str, TimeRange], dict[_PaneKey, _WindowRequest]] = {}
         for request in requests:
-            low = self._cached[request.key].until
-            if low is None or low < request.until:
-                time_range = request.stream, low, request.until
-                groups.setdefault(time_range, {})[request.key] = request
-        for (stream, low, high), requests_by_key in groups.items():
+            missing = TimeRange(self._cached[request.key].until, request.until)
+            if not missing.is_empty:
+                groups.setdefault((request.stream, missing), {})[request.key] = request
+        for (stream, missing), requests_by_key in groups.items():
             try:
-                for rows in self._rows.read_tables(stream, low, high):
+                for rows in self._rows.read_tables(stream, missing):
                     for key, request in requests_by_key.items():
                         if key in self._cached:
                             self._aggregate(request, rows)
@@ -205,9 +203,9 @@ class PaneCache:
                 # Spark evaluates the windows then, and reports a file that cannot be read.
                 for key, request in requests_by_key.items():
                     self._evict(key, request.until, str(error))
-            for key in requests_by_key:
+            for key, request in requests_by_key.items():
                 if key in self._cached:
-                    self._cached[key].extend_to(high)
+                    self._cached[key].extend_to(request.until)
 
     def _aggregate(self, request: _WindowRequest, rows: pa.Table) -> None:
         """Add rows to panes. Panes that fail or exceed the memory limit are evicted."""
@@ -258,7 +256,8 @@ class PaneCache:
 def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | None:
     """The windows of a batch in the input of a slice; None: its windows do not slide."""
     paned_query = batch.duckdb_query.paned_query
-    if paned_query is None or rule_slice.input_high is None:
+    start, end = rule_slice.input_range
+    if paned_query is None or end is None:
         return None
     rules = [rule_slice.rules[index] for index in batch.rule_indexes]
     # Panes that depend on constants belong to these rules at these positions.
@@ -269,10 +268,10 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
     (stream,) = rules[0].shape.streams
     _, _, offset = paned_query.window
     pane_length = paned_query.pane_length
-    until = rule_slice.input_high - (rule_slice.input_high - offset) % pane_length
+    until = end - (end - offset) % pane_length
     since = None
-    if rule_slice.input_low is not None:
-        since = _round_up(rule_slice.input_low, pane_length, offset)
+    if start is not None:
+        since = _round_up(start, pane_length, offset)
         until = max(until, since)
     return _WindowRequest(
         batch=batch,

@@ -12,6 +12,8 @@ from itertools import chain
 
 from sqlglot import exp
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.alerts import EventRow
 from moirae.rules import AlertSpec, Definition, build_event_sql
 from recall.query import PhysicalTables, Shape, Tables, bind_query
@@ -155,17 +157,14 @@ def _concatenate(rule_groups: Sequence[Sequence[ActiveRule]]) -> tuple[ActiveRul
 
 @dataclass(frozen=True)
 class RuleSlice:
-    """Rules that are evaluated together for events with ts in [low, high).
+    """Rules that are evaluated together for events with ts in `range`.
 
-    Their input are rows with event times in [input_low, input_high). Microseconds of event time;
-    None: unbounded.
+    Their input are rows with event times in `input_range`.
     """
 
     rules: tuple[ActiveRule, ...]
-    low: int | None
-    high: int | None
-    input_low: int | None
-    input_high: int | None
+    range: TimeRange
+    input_range: TimeRange
 
     @property
     def streams(self) -> frozenset[str]:
@@ -173,15 +172,8 @@ class RuleSlice:
         return frozenset(chain.from_iterable(rule.shape.streams for rule in self.rules))
 
     def select_event_rows(self, event_rows: Sequence[EventRow]) -> list[EventRow]:
-        """The event rows with ts in [low, high)."""
-        low = self.low
-        high = self.high
-        selected: Sequence[EventRow] = event_rows
-        if low is not None:
-            selected = [row for row in selected if row.ts >= low]
-        if high is not None:
-            selected = [row for row in selected if row.ts < high]
-        return list(selected)
+        """The event rows with ts in `range`."""
+        return [row for row in event_rows if self.range.contains(row.ts)]
 
 
 def due_slices(
@@ -191,26 +183,20 @@ def due_slices(
 
     Cohorts with the same bounds, reach and lag share a slice, and thus a statement.
     """
-    groups: dict[tuple[int | None, int, int, int], list[Sequence[ActiveRule]]] = {}
+    groups: dict[tuple[TimeRange, Micros, Micros], list[Sequence[ActiveRule]]] = {}
     for cohort in cohorts:
-        low = cohort.settled_to
         shape = cohort.shape
-        high = shape.horizon(watermarks)
-        if high is None:
+        horizon = shape.horizon(watermarks)
+        time_range = TimeRange(cohort.settled_to, horizon)
+        if horizon is None or time_range.is_empty:
             continue
         earlier_watermark = None
-        if low is not None:
-            if high <= low:
-                continue
-            earlier_watermark = low + shape.lag
-        if shape.closes_window(earlier_watermark, high + shape.lag):
-            key = low, high, shape.reach, shape.lag
-            groups.setdefault(key, []).append(cohort.rules)
+        if cohort.settled_to is not None:
+            earlier_watermark = cohort.settled_to + shape.lag
+        if shape.closes_window(earlier_watermark, horizon + shape.lag):
+            groups.setdefault((time_range, shape.reach, shape.lag), []).append(cohort.rules)
     slices: list[RuleSlice] = []
-    for (low, high, reach, lag), rule_groups in groups.items():
-        input_low = None
-        if low is not None:
-            input_low = low - reach
-        rules = _concatenate(rule_groups)
-        slices.append(RuleSlice(rules, low, high, input_low, high + lag))
+    for (time_range, reach, lag), rule_groups in groups.items():
+        input_range = time_range.shift(start=-reach, end=lag)
+        slices.append(RuleSlice(_concatenate(rule_groups), time_range, input_range))
     return slices

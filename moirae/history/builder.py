@@ -254,13 +254,11 @@ class HistoryBuilder:
         )
         if time_range is None:
             return None
-        low, high = time_range
         return ViewTask(
             rule=deployed.rule.name,
             version=deployed.rule.version,
             chunk=chunk.id,
-            low=low,
-            high=high,
+            range=time_range,
             live_from=deployed.live_from,
             is_requested=is_requested,
         )
@@ -289,7 +287,9 @@ class HistoryBuilder:
         """Compute a view. Errors are stored with the view."""
         deployed = self._versions.get((task.rule, task.version))
         view = self._execution.views(task.rule, task.version).get(task.chunk)
-        if deployed is None or (view is not None and view.complete_until not in (None, task.low)):
+        if deployed is None or (
+            view is not None and view.complete_until not in (None, task.range.start)
+        ):
             return  # the version was stopped, or another process computed the view
         is_started = self._attempts.begin(
             partial(self._execution.count_attempt, task), partial(self._planning.undo_attempt, task)
@@ -333,10 +333,8 @@ class HistoryBuilder:
         newest = self._newest_event_time()
         finder = PastFinder(spark, self._reader, self._relations)
         overlap = event_overlap(definition)
-        low = None
-        if task.low is not None:
-            low = task.low - overlap.before
-        events = finder.find_events(rule, low, task.high + overlap.after)
+        search_range = task.range.shift(start=-overlap.before, end=overlap.after)
+        events = finder.find_events(rule, search_range)
         if definition.is_absence:
             # Silence after the end of the input is not absence.
             events = [event for event in events if event.ts <= newest]

@@ -4,7 +4,7 @@ The live process evaluates a version of a rule from an event time on (`live_from
 are its past. A *view* is the past in one chunk: the events, alerts and contexts that the live
 process would have produced.
 
-A range [low, high) depends on events outside it (`Overlap`): on events up to `keep_firing_for`
+A range depends on events outside it (`Overlap`): on events up to `keep_firing_for`
 before it, which may have started an alert, and on events up to `for` and `keep_firing_for` after
 it, which may make an alert fire. Chunk borders therefore do not change any result.
 
@@ -18,6 +18,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from archiver.chunks import Chunk
+from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.alerts import AlertLifetime, AlertTiming, Event, Occurrence, fold_events
 from moirae.rules import Definition
 
@@ -42,18 +44,17 @@ class View:
 
 @dataclass(frozen=True)
 class ViewTask:
-    """A range [low, high) of a chunk for which to compute the past of a rule version.
+    """A range of a chunk, with an end, for which to compute the past of a rule version.
 
-    Times are in microseconds; `low` is None for the beginning of history. `live_from`: later events
-    come from the live process. `is_requested`: a recall waits for the view.
+    `live_from`: later events come from the live process. `is_requested`: a recall waits for the
+    view.
     """
 
     rule: str
     version: str
     chunk: int
-    low: int | None
-    high: int
-    live_from: int
+    range: TimeRange
+    live_from: Micros
     is_requested: bool
 
 
@@ -88,7 +89,7 @@ def view_end(chunk: Chunk, corpus_from: int | None) -> int | None:
 
 def range_to_find(
     chunk: Chunk, corpus_from: int | None, findable_until: int | None, view: View
-) -> tuple[int | None, int] | None:
+) -> TimeRange | None:
     """The range of a chunk to compute now, or None.
 
     `findable_until`: the past can be computed up to this time. An incomplete chunk is computed once
@@ -97,15 +98,13 @@ def range_to_find(
     end = view_end(chunk, corpus_from)
     if end is None or findable_until is None or view.attempts >= MAX_ATTEMPTS:
         return None
-    high = min(end, findable_until)
-    low = chunk.from_ts
+    start = chunk.from_ts
     if view.complete_until is not None:
-        low = view.complete_until
-        if high < end:
+        start = view.complete_until
+        if findable_until < end:
             return None
-    if low is not None and low >= high:
-        return None
-    return low, high
+    time_range = TimeRange(start, min(end, findable_until))
+    return None if time_range.is_empty else time_range
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def decide(
     alerts: list[PastAlert] = []
     for events in events_by_fingerprint.values():
         for event in events:
-            if _is_inside(event.ts, task) and event.ts < task.live_from:
+            if task.range.contains(event.ts) and event.ts < task.live_from:
                 past_events.append(event)
         for lifetime, members in _split_lifetimes(events, timing):
             if lifetime.fired is None:
@@ -151,18 +150,14 @@ def decide(
             corpus_members = members
             if not include_every_event:
                 corpus_members = members[:1]
-            corpus += [event for event in corpus_members if _is_inside(event.ts, task)]
+            corpus += [event for event in corpus_members if task.range.contains(event.ts)]
             past_members = [event for event in members if event.ts < task.live_from]
-            if past_members and _is_inside(lifetime.starts, task):
+            if past_members and task.range.contains(lifetime.starts):
                 past_lifetime = _end_with(lifetime, past_members, timing)
                 alerts.append(PastAlert(members[0], past_lifetime))
     past_events.sort(key=_sort_key)
     corpus.sort(key=_sort_key)
     return DecidedPast(past_events, corpus, alerts)
-
-
-def _is_inside(ts: int, task: ViewTask) -> bool:
-    return (task.low is None or ts >= task.low) and ts < task.high
 
 
 def _split_lifetimes(

@@ -111,19 +111,20 @@ class ViewStore:
 
         `keep`: `keep_firing_for` in microseconds; `seconds`: the time the computation took.
         """
+        assert task.range.end is not None
         with self._connection.transaction():
             self._views.extend_alerts(
                 task.rule,
                 task.version,
-                low=optional_datetime(task.low),
-                high=from_micros(min(task.high, task.live_from)),
+                low=optional_datetime(task.range.start),
+                high=from_micros(min(task.range.end, task.live_from)),
                 live_from=from_micros(task.live_from),
                 keep_seconds=keep / 1e6,
             )
             self._views.complete(
                 *_view_key(task),
                 chunk_from=optional_datetime(chunk_from),
-                complete_until=from_micros(task.high),
+                complete_until=from_micros(task.range.end),
                 seconds=seconds,
             )
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import sql
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Periodic, Timer
+from archiver.time_range import TimeRange
 from archiver.times import from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
@@ -133,10 +134,8 @@ class Detector:
         for settled_to, rule_groups in groups.items():
             rule_slice = RuleSlice(
                 rules=tuple(chain.from_iterable(rule_groups)),
-                low=settled_to,
-                high=None,
-                input_low=settled_to,
-                input_high=None,
+                range=TimeRange(settled_to),
+                input_range=TimeRange(settled_to),
             )
             self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
 
@@ -166,8 +165,9 @@ class Detector:
             cohorts = [cohort for cohort in cohorts if not cohort.shape.is_stateless]
         slices = due_slices(cohorts, get_watermarks(self._archive))
         for rule_slice in slices:
-            assert rule_slice.high is not None
-            self._settle_slice(rule_slice, rule_slice.high, silent_until=rule_slice.high)
+            horizon = rule_slice.range.end
+            assert horizon is not None
+            self._settle_slice(rule_slice, horizon, silent_until=horizon)
         if slices and include_filters:
             self._evict_rows()
         self._save_task.run_if_due(now)
@@ -210,29 +210,26 @@ class Detector:
         end_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, end)
         row_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, after_newest)
         for cohort in self._active_rules.cohorts:
-            low = cohort.settled_to
+            settled_to = cohort.settled_to
             for rule in cohort.rules:
                 shape = rule.shape
-                high = shape.horizon(row_marks if rule.is_absence else end_marks)
-                assert high is not None
-                input_low = None
-                if low is not None:
-                    high = max(high, low)
-                    input_low = low - shape.reach
+                horizon = shape.horizon(row_marks if rule.is_absence else end_marks)
+                assert horizon is not None
+                if settled_to is not None:
+                    horizon = max(horizon, settled_to)
+                time_range = TimeRange(settled_to, horizon)
                 rule_slice = RuleSlice(
                     rules=(rule,),
-                    low=low,
-                    high=high,
-                    input_low=input_low,
-                    input_high=high + shape.lag,
+                    range=time_range,
+                    input_range=time_range.shift(start=-shape.reach, end=shape.lag),
                 )
-                self._settle_slice(rule_slice, high, silent_until=max(high, end))
+                self._settle_slice(rule_slice, horizon, silent_until=max(horizon, end))
         self._active_rules.save_progress()
 
-    def _settle_slice(self, rule_slice: RuleSlice, high: int, silent_until: int) -> None:
-        """Settle the rules of a slice up to `high`, in one transaction.
+    def _settle_slice(self, rule_slice: RuleSlice, horizon: int, silent_until: int) -> None:
+        """Settle the rules of a slice up to `horizon`, its end, in one transaction.
 
-        `silent_until`: the event time before which no further event will come; at least `high`.
+        `silent_until`: the event time before which no further event will come; at least `horizon`.
         Only rules with events or with alerts that end are written to the database; the progress of
         the others is stored at intervals.
         """
@@ -241,7 +238,7 @@ class Detector:
         self._archive.fence()
         versions: dict[str, str] = {}
         with self._connection.transaction():
-            open_since = self._alerts.list_unsettled_rules(from_micros(high))
+            open_since = self._alerts.list_unsettled_rules(from_micros(horizon))
             for rule in rule_slice.rules:
                 name = rule.name
                 if name not in rows_by_rule:
@@ -250,12 +247,12 @@ class Detector:
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
-                self._store.settle(_alerting_rule(rule), events, high, silent_until)
+                self._store.settle(_alerting_rule(rule), events, horizon, silent_until)
                 versions[name] = rule.version
             if versions:
-                self._registry.record_settled(versions, high, self._guard.rules_over_limit)
+                self._registry.record_settled(versions, horizon, self._guard.rules_over_limit)
         settled_names = set(map(attrgetter("name"), rule_slice.rules)) - result.failed
-        self._active_rules.mark_settled(settled_names, high, stored=versions.keys())
+        self._active_rules.mark_settled(settled_names, horizon, stored=versions.keys())
 
     def _to_events(self, rule: ActiveRule, rows: Sequence[EventRow]) -> list[Event]:
         definition = rule.definition

@@ -222,11 +222,14 @@ class Index:
         """
         compared, changed = [0] * len(comparisons), [False] * len(comparisons)
         queries = map(self._search_query, comparisons)
-        jobs = list(zip(comparisons, queries, spans, strict=True))
+        past_spans = []
+        for comparison, span in zip(comparisons, spans, strict=True):
+            past_spans.append(span.intersect(TimeRange(None, comparison.before_ts)))
+        jobs = list(zip(comparisons, queries, past_spans, strict=True))
         log_event_count = self._log_event_count
         for segment in self.segments:
-            for number, (comparison, query, (low, high)) in enumerate(jobs):
-                first, last = segment.rows_between(low, min(high, comparison.before_ts))
+            for number, (comparison, query, span) in enumerate(jobs):
+                first, last = segment.rows_between(span)
                 if first >= last:
                     continue
                 compared[number] += last - first

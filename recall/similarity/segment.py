@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from archiver.time_range import TimeRange
 from recall.similarity import kernel
 from recall.similarity.corpus import ContextVector, Floats, Ids, SparseRows, Vocabulary
 from recall.similarity.events import CorpusEvent, EventKey
@@ -209,15 +210,15 @@ class Segment:
             row += 1
         return row
 
-    def rows_between(self, low: int | None, high: int) -> tuple[int, int]:
-        """The first row with a time in [low, high), and the row after the last. None: no limit."""
+    def rows_between(self, span: TimeRange) -> tuple[int, int]:
+        """The first row with a time in a span, and the row after the last."""
         ts = self.arrays["ts"]
         (oldest, _), (newest, _) = self.key_range
         first, last = 0, len(self)
-        if low is not None and low > oldest:
-            first = int(np.searchsorted(ts, low))
-        if high <= newest:
-            last = int(np.searchsorted(ts, high))
+        if span.start is not None and span.start > oldest:
+            first = int(np.searchsorted(ts, span.start))
+        if span.end is not None and span.end <= newest:
+            last = int(np.searchsorted(ts, span.end))
         return first, last
 
     def counted_rows(self, up_to: EventKey, max_sequence: int) -> RowMask | None:

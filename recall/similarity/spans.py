@@ -23,14 +23,15 @@ def max_by_span(
     newest = np.array([last[0] for _, last in ranges], dtype=np.int64)
     positive = np.array(scores) > 0
     maxima = []
-    for low, high in spans:
-        end = min(high, before_ts)
-        overlapping = positive & (oldest < end)
-        if low is not None:
-            overlapping &= newest >= low
+    for span in spans:
+        past = span.intersect(TimeRange(None, before_ts))
+        assert past.end is not None
+        overlapping = positive & (oldest < past.end)
+        if past.start is not None:
+            overlapping &= newest >= past.start
         maximum = 0.0
         for position in np.flatnonzero(overlapping).tolist():
-            first, last = segments[position].rows_between(low, end)
+            first, last = segments[position].rows_between(past)
             if first < last:
                 maximum = max(maximum, scores[position])
         maxima.append(maximum)

@@ -72,7 +72,7 @@ class KeyCounts:
         self, stream: str, column: str, value: str | None, piece: Piece
     ) -> float | None:
         total = 0
-        for file in self._reader.local_paths(stream, *piece.range, piece.chunk):
+        for file in self._reader.local_paths(stream, piece.range, piece.chunk):
             counts = self._counts_by_file.get((file, column))
             if counts is None:
                 return None
@@ -93,9 +93,7 @@ class KeyCounts:
                 return True
             streams = {stream for stream, _ in self._requested_columns}
             self._reader.refresh(streams)
-            files_by_stream = {
-                stream: self._reader.local_paths(stream, None, None) for stream in streams
-            }
+            files_by_stream = {stream: self._reader.local_paths(stream) for stream in streams}
         except (ArchiverError, DeltaError, OSError) as error:
             self._log_once(error)
             return False

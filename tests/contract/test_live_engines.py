@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from archiver.delta.schema import ARROW_TYPES
+from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
@@ -202,7 +203,7 @@ def by_panes(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
         {},
         set(),
     )
-    whole = RuleSlice(tuple(rules), None, END, None, END)
+    whole = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
     for group, finds in PaneCache(_local(), Halves()).evaluate(whole, shares):
         served |= set(group.rule_indexes)
         for place, one in finds:
@@ -219,10 +220,10 @@ def _local() -> LocalEvaluator:
 class Halves:
     """The rows, in two pieces."""
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> None:
         """See `moirae.evaluation.panes.PaneInput`."""
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
+    def read_tables(self, stream: str, time_range: TimeRange) -> list[pa.Table]:
         """See `moirae.evaluation.panes.PaneInput`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 

@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from archiver.time_range import ALL_TIME, TimeRange
 from moirae.alerts import EventRow
 from moirae.evaluation.plan import (
     ActiveRule,
@@ -55,7 +56,7 @@ def test_rules_in_cohorts_progress_as_each_would_alone(
     assert len({(cohort.shape, cohort.settled_to) for cohort in cohorts}) == len(cohorts)
 
     bounds = {
-        rule.name: (rule_slice.low, rule_slice.high)
+        rule.name: rule_slice.range
         for rule_slice in due_slices(cohorts, watermarks)
         for rule in rule_slice.rules
     }
@@ -80,15 +81,15 @@ def test_a_cohort_that_advances_as_a_whole_keeps_its_tuple_of_rules() -> None:
 def test_the_input_of_a_slice_includes_reach_and_lag() -> None:
     rule = make_rule(1, Shape(frozenset({"a"}), reach=7, lag=2))
     (rule_slice,) = due_slices(build_cohorts([([rule], 20)]), {"a": 50})
-    assert rule_slice == RuleSlice((rule,), low=20, high=48, input_low=13, input_high=50)
+    assert rule_slice == RuleSlice((rule,), TimeRange(20, 48), TimeRange(13, 50))
     (unbounded,) = due_slices(build_cohorts([([rule], None)]), {"a": 50})
-    assert unbounded == RuleSlice((rule,), low=None, high=48, input_low=None, input_high=50)
+    assert unbounded == RuleSlice((rule,), TimeRange(None, 48), TimeRange(None, 50))
 
 
 def test_a_slice_selects_event_rows_without_its_end() -> None:
     event_rows = [EventRow(ts, {}) for ts in (1, 2, 3)]
-    bounded = RuleSlice((), 2, 3, None, None)
-    unbounded = RuleSlice((), None, None, None, None)
+    bounded = RuleSlice((), TimeRange(2, 3), ALL_TIME)
+    unbounded = RuleSlice((), ALL_TIME, ALL_TIME)
     assert [row.ts for row in bounded.select_event_rows(event_rows)] == [2]
     assert unbounded.select_event_rows(event_rows) == event_rows
 
