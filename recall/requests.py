@@ -7,6 +7,7 @@ from typing import Any, Literal
 from uuid import UUID, uuid5
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 
 # The order in which pieces are read: by time, or by the summaries of chunks; see
 # `recall.scheduling.chunk_order`.
@@ -22,11 +23,11 @@ DEFAULT_TICKETS = 100
 class RecallEvent:
     """The event that a recall is about.
 
-    `ts` is in microseconds; `key` holds the values that each row of its answers carries.
+    `key` holds the values that each row of its answers carries.
     """
 
     eid: UUID
-    ts: int
+    ts: Micros
     key: Mapping[str, Any]
     attributes: Mapping[str, Any]
 
@@ -47,12 +48,12 @@ class RecallEvent:
 class RecallQuestion:
     """What both kinds of recall have in common.
 
-    `range`: how far before the event history is read, in microseconds; None: to its beginning.
+    `range`: how far before the event history is read; None: to its beginning.
     `every`: the interval between intermediate answers, in seconds. `order`: of reading.
     `feedback`: seconds without feedback after which the recall is suspended; None: never.
     """
 
-    range: int | None
+    range: Micros | None
     every: float
     order: Order
     feedback: float | None = field(default=None, kw_only=True)
@@ -88,14 +89,14 @@ class SqlQuestion(RecallQuestion):
 class SimilarQuestion(RecallQuestion):
     """The `k` past events most similar by some `contexts`, by a `measure`.
 
-    They are older than the event by at least `gap` microseconds. `numeric`: columns that are
+    They are older than the event by at least `gap`. `numeric`: columns that are
     compared as numbers, with their bandwidths; None: by Silverman's rule.
     """
 
     contexts: tuple[str, ...]
     k: int
     measure: str
-    gap: int
+    gap: Micros
     numeric: Mapping[str, float | None] = field(default_factory=dict)
     kind: Literal["similar"] = "similar"
 
@@ -145,12 +146,12 @@ def task_id(rule: str, version: str, recall: str, eid: UUID) -> UUID:
 class Piece:
     """A piece of history: the rows of a chunk in the range [low, high) of event time.
 
-    In microseconds; `low` None: from the first row on.
+    `low` None: from the first row on.
     """
 
     chunk: int
-    low: int | None
-    high: int
+    low: Micros | None
+    high: Micros
 
     @property
     def range(self) -> TimeRange:
@@ -174,7 +175,7 @@ class Piece:
 
 
 def plan_pieces(
-    chunks: Iterable[tuple[int, int | None, int | None]], event_ts: int, question: RecallQuestion
+    chunks: Iterable[tuple[int, int | None, int | None]], event_ts: Micros, question: RecallQuestion
 ) -> list[Piece]:
     """The pieces of history that a recall reads: oldest first for that order, else newest first.
 
@@ -203,7 +204,7 @@ def join_pieces(pieces: Sequence[Piece]) -> Piece:
     return Piece.of_range(pieces[0].chunk, enclosing_range(pieces))
 
 
-def _lowest_bound(lows: Sequence[int | None]) -> int | None:
+def _lowest_bound(lows: Sequence[Micros | None]) -> Micros | None:
     """The lowest of some bounds; None if there are none, or if one of them is open."""
     known_bounds = [low for low in lows if low is not None]
     if len(known_bounds) < len(lows):
@@ -226,9 +227,9 @@ class Coverage:
     `final`: there will be no further answer. `partial`: part of the requested range is missing.
     """
 
-    asked_from: int | None
-    read_from: int | None
-    read_to: int | None
+    asked_from: Micros | None
+    read_from: Micros | None
+    read_to: Micros | None
     read: int
     left: int
     failed: int

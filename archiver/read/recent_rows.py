@@ -19,7 +19,7 @@ _MICROS = pa.timestamp("us", tz="UTC")
 class RecentRows:
     """Rows archived by this process, up to a budget of Arrow memory.
 
-    `complete_from`: all on-time rows of the stream from this event time on (microseconds) are in
+    `complete_from`: all on-time rows of the stream from this event time on are in
     memory; None: all rows of the stream are.
     """
 

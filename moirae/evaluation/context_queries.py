@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from sqlglot import exp
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.errors import StatementTimeout
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
@@ -106,7 +107,7 @@ class LiftedContextQuery:
         return self.lifted.inputs.streams | self.lifted.inputs.derived
 
     @property
-    def settle_delay(self) -> int:
+    def settle_delay(self) -> Micros:
         """Microseconds after an event until all rows of its context are there."""
         return self.context_query.delay + max(self.lifted.inputs.lag, 0)
 
@@ -151,11 +152,11 @@ class ContextQueries:
         return cls(rule, queries)
 
     @property
-    def settle_delay(self) -> int:
+    def settle_delay(self) -> Micros:
         """Microseconds after an event until its contexts can be settled."""
         return max((query.settle_delay for query in self.queries), default=0)
 
-    def horizon(self, watermarks: Mapping[str, int | None]) -> int | None:
+    def horizon(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The event time (microseconds) before which contexts of events can be settled.
 
         None: the rule has no contexts, or a stream has no watermark yet.
@@ -165,7 +166,7 @@ class ContextQueries:
         streams = set(self.rule.shape.streams)
         for query in self.queries:
             streams |= query.streams
-        stream_watermarks: list[int] = []
+        stream_watermarks: list[Micros] = []
         for stream in streams:
             watermark = watermarks.get(stream)
             if watermark is None:
@@ -200,11 +201,13 @@ class ContextEvaluator:
         self._queries_by_rule: dict[str, tuple[Definition, ContextQueries]] = {}
         self._view_names = map("pending_{}".format, count())
 
-    def settle_delay(self, rule: ActiveRule) -> int:
+    def settle_delay(self, rule: ActiveRule) -> Micros:
         """Microseconds after an event until its contexts can be settled."""
         return self._lift(rule).settle_delay
 
-    def context_horizon(self, rule: ActiveRule, watermarks: Mapping[str, int | None]) -> int | None:
+    def context_horizon(
+        self, rule: ActiveRule, watermarks: Mapping[str, Micros | None]
+    ) -> Micros | None:
         """The event time (microseconds) before which contexts of events can be settled.
 
         None: the rule has no contexts, or a stream has no watermark yet.

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import structlog
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 from moirae.evaluation.batches import RuleBatch, RuleBatches
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
 from moirae.evaluation.plan import ActiveRule, RuleSlice
@@ -52,8 +53,8 @@ class _CachedPanes:
     rule that reads the panes, the time from which it reads and the size of its windows.
     """
 
-    since: int | None
-    until: int | None
+    since: Micros | None
+    until: Micros | None
     tables: list[pa.Table] = field(default_factory=list)
     readers: dict[_RuleKey, tuple[int | None, int]] = field(default_factory=dict)
 
@@ -62,7 +63,7 @@ class _CachedPanes:
         """Arrow memory of the panes."""
         return sum(table.nbytes for table in self.tables)
 
-    def covers(self, since: int | None) -> bool:
+    def covers(self, since: Micros | None) -> bool:
         """Whether later rows are all that panes from `since` on still lack."""
         if since is None or self.since is None:
             return self.since is None
@@ -86,7 +87,7 @@ class _CachedPanes:
                 filtered.append(table.filter(pc.greater_equal(table["_w"], since)))
             self.tables = filtered
 
-    def extend_to(self, until: int) -> None:
+    def extend_to(self, until: Micros) -> None:
         """Record that all rows before `until` are aggregated; merge the tables."""
         if self.tables:
             self.tables = [pa.concat_tables(self.tables).combine_chunks()]
@@ -104,8 +105,8 @@ class _WindowRequest:
     paned_query: PanedQuery
     key: _PaneKey
     stream: str
-    since: int | None
-    until: int
+    since: Micros | None
+    until: Micros
 
 
 class PaneCache:
@@ -227,7 +228,7 @@ class PaneCache:
                 evicted_key = max(self._cached, key=lambda key: self._cached[key].size_bytes)
             self._evict(evicted_key, request.until, "too large")
 
-    def _evict(self, key: _PaneKey, until: int, reason: str) -> None:
+    def _evict(self, key: _PaneKey, until: Micros, reason: str) -> None:
         """Drop panes. Windows that start before `until` are aggregated from all their rows."""
         panes = self._cached.pop(key, None)
         if panes is None:
@@ -283,6 +284,6 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
     )
 
 
-def _round_up(time: int, step: int, offset: int) -> int:
+def _round_up(time: Micros, step: Micros, offset: Micros) -> Micros:
     """The first of the times `offset` plus multiples of `step` that is not before `time`."""
     return time + (offset - time) % step

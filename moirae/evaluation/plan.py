@@ -60,11 +60,11 @@ class ActiveRule:
         return self.definition.is_absence
 
     @property
-    def keep_firing_for(self) -> int:
+    def keep_firing_for(self) -> Micros:
         return self.definition.keep_firing_for
 
     @property
-    def delay(self) -> int:
+    def delay(self) -> Micros:
         return self.definition.delay
 
     @property
@@ -100,7 +100,7 @@ def relation_view(relation: str) -> str:
 
 
 RuleGroup = tuple[Sequence[ActiveRule], int | None]
-"""Rules of one shape, and the event time (microseconds) up to which they are settled."""
+"""Rules of one shape, and the event time up to which they are settled."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class RuleCohort:
     """
 
     shape: Shape
-    settled_to: int | None
+    settled_to: Micros | None
     rules: tuple[ActiveRule, ...]
 
     def select(self, predicate: Callable[[ActiveRule], bool]) -> "RuleCohort":
@@ -136,7 +136,7 @@ def build_cohorts(groups: Iterable[RuleGroup]) -> list[RuleCohort]:
 
 
 def advance_cohorts(
-    cohorts: Iterable[RuleCohort], rule_names: Collection[str], settled_to: int
+    cohorts: Iterable[RuleCohort], rule_names: Collection[str], settled_to: Micros
 ) -> list[RuleCohort]:
     """The cohorts after some of their rules have been settled up to `settled_to`."""
     groups: list[RuleGroup] = []
@@ -177,9 +177,9 @@ class RuleSlice:
 
 
 def due_slices(
-    cohorts: Iterable[RuleCohort], watermarks: Mapping[str, int | None]
+    cohorts: Iterable[RuleCohort], watermarks: Mapping[str, Micros | None]
 ) -> list[RuleSlice]:
-    """The slices that can be settled at these watermarks (microseconds, by stream).
+    """The slices that can be settled at these watermarks, by stream.
 
     Cohorts with the same bounds, reach and lag share a slice, and thus a statement.
     """

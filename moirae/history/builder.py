@@ -22,7 +22,7 @@ from archiver.delta import StreamSchema
 from archiver.ingest import Catalog
 from archiver.read import Reader
 from archiver.storage import StorageRoot
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from moirae.alerts import make_alerting_rule
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import ActiveRule, ContextQueries
@@ -61,10 +61,10 @@ class _VersionWithPast:
 
     rule: ActiveRule
     context_queries: ContextQueries
-    live_from: int
-    corpus_from: int
+    live_from: Micros
+    corpus_from: Micros
 
-    def findable_until(self, watermarks: Mapping[str, int | None]) -> int | None:
+    def findable_until(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The time up to which all input of events and contexts is archived, or None."""
         until = self.rule.shape.horizon(watermarks)
         if self.context_queries.queries and until is not None:
@@ -146,7 +146,7 @@ class HistoryBuilder:
         return None
 
     def _next_view_task(
-        self, chunks: Sequence[Chunk], watermarks: Mapping[str, int | None]
+        self, chunks: Sequence[Chunk], watermarks: Mapping[str, Micros | None]
     ) -> ViewTask | None:
         views = {key: self._planning.views(*key) for key in self._versions}
         for chunk in reversed(chunks):
@@ -234,7 +234,11 @@ class HistoryBuilder:
                 )
 
     def _make_version(
-        self, definition: Definition, times: Mapping[str, str], live_from: int, corpus_from: int
+        self,
+        definition: Definition,
+        times: Mapping[str, str],
+        live_from: Micros,
+        corpus_from: Micros,
     ) -> _VersionWithPast:
         tables = build_rule_tables(definition.rule, times, self._relations.names)
         rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
@@ -244,7 +248,7 @@ class HistoryBuilder:
         self,
         deployed: _VersionWithPast,
         chunk: Chunk,
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
         view: View | None,
         is_requested: bool,
     ) -> ViewTask | None:
@@ -354,13 +358,13 @@ class HistoryBuilder:
         )
         return len(past.events)
 
-    def _newest_event_time(self) -> int:
+    def _newest_event_time(self) -> Micros:
         progress = self._execution_catalog.stream_progress().values()
         times = [stream.newest for stream in progress if stream.newest is not None]
         return max(times, default=0)
 
 
-def _is_complete(view: View | None, end: int | None) -> bool:
+def _is_complete(view: View | None, end: Micros | None) -> bool:
     """Whether a view reaches its end. `end` None: the chunk has no past."""
     if end is None:
         return True

@@ -14,7 +14,7 @@ import structlog
 import sql
 from archiver.chunks import Chunk
 from archiver.storage import StorageRoot
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.rules import Definition, SimilarRecall
 from recall.corpora import Corpora, CorpusKey, build_corpus_key
 
@@ -43,7 +43,7 @@ def corpora_of_rules(definitions: Iterable[Definition]) -> list[CorpusKey]:
     return list(keys)
 
 
-def closed_until(chunks: Iterable[Chunk]) -> int | None:
+def closed_until(chunks: Iterable[Chunk]) -> Micros | None:
     """The end of the newest closed chunk, in microseconds; None if no chunk is closed."""
     ends = [chunk.to_ts for chunk in chunks if chunk.state != "present" and chunk.to_ts is not None]
     return max(ends, default=None)
@@ -65,7 +65,7 @@ class IndexBuilder:
         # When each corpus may be written again. Corpora not listed have not been checked yet.
         self._next_writes: dict[CorpusKey, float] = {}
         # The end of closed chunks for which all indexes are complete, and the next check.
-        self._complete_until: int | None = None
+        self._complete_until: Micros | None = None
         self._next_check = 0.0
 
     def next_task(self, keys: Collection[CorpusKey], chunks: Iterable[Chunk]) -> IndexTask | None:
@@ -94,7 +94,7 @@ class IndexBuilder:
             self._complete_until, self._next_check = end, now + _POLL_INTERVAL
         return None
 
-    def _is_complete(self, keys: Collection[CorpusKey], end: int, now: float) -> bool:
+    def _is_complete(self, keys: Collection[CorpusKey], end: Micros, now: float) -> bool:
         all_known = self._next_writes.keys() >= set(keys)
         return all_known and self._complete_until == end and now < self._next_check
 

@@ -23,7 +23,7 @@ from archiver.errors import ArchiverError, CommitConflict
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
 from archiver.time_range import TimeRange
-from archiver.times import micros_column
+from archiver.times import Micros, micros_column
 from moirae.evaluation import ArchivedStreamRows
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
@@ -100,7 +100,7 @@ def select_archived_streams(
 def next_stream_task(
     stream: DerivedStreamVersion,
     chunks: Collection[Chunk],
-    watermarks: Mapping[str, int | None],
+    watermarks: Mapping[str, Micros | None],
     archived_chunks: Collection[int],
 ) -> DerivedStreamTask | None:
     """The newest closed chunk that is present or recent, complete, and not archived yet."""
@@ -141,7 +141,7 @@ class DerivedStreamBuilder:
         self,
         streams: Collection[DerivedStreamVersion],
         chunks: Collection[Chunk],
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
     ) -> DerivedStreamTask | None:
         """The next chunk to archive."""
         for stream in streams:

@@ -30,15 +30,15 @@ MAX_ATTEMPTS = 3  # attempts to compute a view, including those that ended the p
 class Overlap:
     """Microseconds before and after a range in which events affect its result."""
 
-    before: int
-    after: int
+    before: Micros
+    after: Micros
 
 
 @dataclass(frozen=True)
 class View:
-    """Progress of a view: events before `complete_until` (microseconds) are stored; None: none."""
+    """Progress of a view: events before `complete_until` are stored; None: none."""
 
-    complete_until: int | None
+    complete_until: Micros | None
     attempts: int
 
 
@@ -58,7 +58,7 @@ class ViewTask:
     is_requested: bool
 
 
-def undecided_duration(definition: Definition) -> int:
+def undecided_duration(definition: Definition) -> Micros:
     """Microseconds after the start of a rule in which an alert may have started before."""
     return definition.pending_for + definition.keep_firing_for
 
@@ -78,7 +78,7 @@ def event_overlap(definition: Definition) -> Overlap:
     return Overlap(before, after)
 
 
-def view_end(chunk: Chunk, corpus_from: int | None) -> int | None:
+def view_end(chunk: Chunk, corpus_from: Micros | None) -> Micros | None:
     """The end of the view of a chunk; None if the whole chunk belongs to the live process."""
     if corpus_from is None or (chunk.from_ts is not None and chunk.from_ts >= corpus_from):
         return None
@@ -88,7 +88,7 @@ def view_end(chunk: Chunk, corpus_from: int | None) -> int | None:
 
 
 def range_to_find(
-    chunk: Chunk, corpus_from: int | None, findable_until: int | None, view: View
+    chunk: Chunk, corpus_from: Micros | None, findable_until: Micros | None, view: View
 ) -> TimeRange | None:
     """The range of a chunk to compute now, or None.
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 import sql
-from archiver.times import from_micros, optional_datetime
+from archiver.times import Micros, from_micros, optional_datetime
 from moirae.alerts import (
     AlertingRule,
     Event,
@@ -105,11 +105,11 @@ class ViewStore:
                 self._corpora.add_past(task.rule, task.version, eids)
 
     def mark_complete(
-        self, task: ViewTask, chunk_from: int | None, keep: int, seconds: float
+        self, task: ViewTask, chunk_from: Micros | None, keep: Micros, seconds: float
     ) -> None:
         """Mark a range complete.
 
-        `keep`: `keep_firing_for` in microseconds; `seconds`: the time the computation took.
+        `keep`: `keep_firing_for`; `seconds`: the time the computation took.
         """
         assert task.range.end is not None
         with self._connection.transaction():

@@ -142,7 +142,7 @@ def _check_rows(
 
 
 def _outside(chunk: Chunk, ts: Any) -> Any:
-    """Of an array of times (microseconds), those that are not in the chunk's range."""
+    """Of an array of times, those that are not in the chunk's range."""
     return ts[~chunk.time_range.mask(ts)]
 
 

@@ -14,6 +14,7 @@ import structlog
 
 import sql
 from archiver.ingest import ArchiveWriter
+from archiver.times import Micros
 from moirae.deployments import DamagedRule, RuleRegistry
 from moirae.errors import MoiraeError
 from moirae.evaluation import (
@@ -162,8 +163,8 @@ class ActiveRules:
         self._load_deployments(definitions)
         return [rule for rule in self.rules if rule.name in started]
 
-    def _initial_settled_to(self, definition: Definition | None) -> int | None:
-        """The event time (microseconds) from which a new rule is evaluated; None: from the start.
+    def _initial_settled_to(self, definition: Definition | None) -> Micros | None:
+        """The event time from which a new rule is evaluated; None: from the start.
 
         A rule that cannot be read starts at the lowest watermark of all streams.
         """
@@ -212,8 +213,8 @@ class ActiveRules:
 
     # Progress
 
-    def mark_settled(self, rule_names: Set[str], settled_to: int, stored: Set[str]) -> None:
-        """Record that rules are settled up to an event time (microseconds).
+    def mark_settled(self, rule_names: Set[str], settled_to: Micros, stored: Set[str]) -> None:
+        """Record that rules are settled up to an event time.
 
         `stored`: names of the rules whose progress is in the database already.
         """

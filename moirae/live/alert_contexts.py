@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import sql
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
@@ -38,7 +38,7 @@ class AlertContexts:
     def compute_missing(
         self,
         active_rules: Sequence[ActiveRule],
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
         since: datetime | None,
     ) -> bool:
         """Compute the contexts of events that have none, of alerts changed since a moment.
@@ -96,7 +96,7 @@ class AlertContexts:
             self._enter_corpus(active_rules)
 
     def settle(
-        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
+        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
     ) -> bool:
         """Settle the contexts of settled events that every stream of their rule has passed.
 
@@ -172,8 +172,8 @@ class AlertContexts:
         contexts[key] = self._context_queries.parse_contexts(rule, {})
         return True
 
-    def reach(self, rule: ActiveRule) -> int:
-        """Event time (microseconds) from an event until its context can be settled."""
+    def reach(self, rule: ActiveRule) -> Micros:
+        """Event time from an event until its context can be settled."""
         return self._context_queries.settle_delay(rule)
 
     def _enter_corpus(self, active_rules: Sequence[ActiveRule]) -> None:
@@ -187,9 +187,9 @@ class AlertContexts:
             self._ledger.restart_incomplete_comparisons(rule, version, oldest)
 
     def oldest_needed(
-        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, int | None]
-    ) -> dict[str, int]:
-        """By stream, the event time (microseconds) of the oldest row that future contexts read."""
+        self, active_rules: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]
+    ) -> dict[str, Micros]:
+        """By stream, the event time of the oldest row that future contexts read."""
         oldest_by_stream: dict[str, int] = {}
         for rule in active_rules:
             for lifted_query in self._context_queries.queries_of(rule):

@@ -12,7 +12,7 @@ import sql
 from archiver.ingest import ArchiveWriter
 from archiver.periodic import Periodic, Timer
 from archiver.time_range import TimeRange
-from archiver.times import from_micros, micros_column
+from archiver.times import Micros, from_micros, micros_column
 from moirae.alerts import AlertingRule, AlertStore, Event, EventRow, deduplicate, make_alerting_rule
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import (
@@ -181,7 +181,7 @@ class Detector:
             if oldest is not None:
                 recent_rows.drop_before(min(oldest, context_needs.get(stream, oldest)))
 
-    def _oldest_needed(self, stream: str) -> int | None:
+    def _oldest_needed(self, stream: str) -> Micros | None:
         """Event time of the oldest row of a stream that rules read; None: no row may be dropped."""
         needs: list[int] = []
         for cohort in self._active_rules.cohorts:
@@ -194,21 +194,21 @@ class Detector:
 
     # The end of the input
 
-    def reach(self) -> int:
-        """Event time (microseconds) from the newest row until all windows and alerts have ended."""
+    def reach(self) -> Micros:
+        """Event time from the newest row until all windows and alerts have ended."""
         return max(map(self._reach_of, self.active_rules), default=0)
 
-    def _reach_of(self, rule: ActiveRule) -> int:
+    def _reach_of(self, rule: ActiveRule) -> Micros:
         return _rule_reach(rule) + self._contexts.reach(rule)
 
-    def settle_to_end(self, after_newest: int, end: int) -> None:
+    def settle_to_end(self, after_newest: Micros, end: Micros) -> None:
         """Settle everything: no row at or after `after_newest` will come; time advances to `end`.
 
         Rules of absence are settled up to the newest row only: silence after the end of the input
-        is no absence. Times are microseconds of event time.
+        is no absence. Times are event time.
         """
-        end_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, end)
-        row_marks: dict[str, int | None] = dict.fromkeys(self._time_columns, after_newest)
+        end_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, end)
+        row_marks: dict[str, Micros | None] = dict.fromkeys(self._time_columns, after_newest)
         for cohort in self._active_rules.cohorts:
             settled_to = cohort.settled_to
             for rule in cohort.rules:
@@ -226,7 +226,7 @@ class Detector:
                 self._settle_slice(rule_slice, horizon, silent_until=max(horizon, end))
         self._active_rules.save_progress()
 
-    def _settle_slice(self, rule_slice: RuleSlice, horizon: int, silent_until: int) -> None:
+    def _settle_slice(self, rule_slice: RuleSlice, horizon: Micros, silent_until: Micros) -> None:
         """Settle the rules of a slice up to `horizon`, its end, in one transaction.
 
         `silent_until`: the event time before which no further event will come; at least `horizon`.
@@ -260,13 +260,13 @@ class Detector:
         return deduplicate(rule.name, definition.id, definition.key, limited_rows)
 
 
-def _present(times: Iterable[int | None]) -> Iterator[int]:
+def _present(times: Iterable[Micros | None]) -> Iterator[Micros]:
     """The times without None."""
     return (time for time in times if time is not None)
 
 
-def _rows_since(rows: Sequence[EventRow], low: int | None) -> Sequence[EventRow]:
-    """The rows at or after a time (microseconds); None: all."""
+def _rows_since(rows: Sequence[EventRow], low: Micros | None) -> Sequence[EventRow]:
+    """The rows at or after a time; None: all."""
     if low is None:
         return rows
     return [row for row in rows if row.ts >= low]
@@ -276,7 +276,7 @@ def _alerting_rule(rule: ActiveRule) -> AlertingRule:
     return make_alerting_rule(rule.definition)
 
 
-def _has_ending_alert(rule: ActiveRule, last_event: int | None, silent_until: int) -> bool:
+def _has_ending_alert(rule: ActiveRule, last_event: Micros | None, silent_until: Micros) -> bool:
     """Whether an alert ends before `silent_until` unless another event comes.
 
     `last_event`: as returned by `AlertGateway.list_unsettled_rules`.
@@ -286,8 +286,8 @@ def _has_ending_alert(rule: ActiveRule, last_event: int | None, silent_until: in
     return last_event + rule.keep_firing_for <= silent_until
 
 
-def _rule_reach(rule: ActiveRule) -> int:
-    """Event time (microseconds) from the newest row until the rule has ended.
+def _rule_reach(rule: ActiveRule) -> Micros:
+    """Event time from the newest row until the rule has ended.
 
     Includes the time to decide what began before the rule did (see `moirae.history.plan`).
     """

@@ -6,6 +6,8 @@ No I/O; the clock is an argument.
 from collections.abc import Callable, Mapping, Set
 from datetime import timedelta
 
+from archiver.times import Micros
+
 SourceKey = tuple[str, str | None]
 """A stream and its partition; None for a stream without partitions."""
 
@@ -28,7 +30,7 @@ class IdleTracker:
 
     def compute_advances(
         self,
-        watermarks: Mapping[SourceKey, int | None],
+        watermarks: Mapping[SourceKey, Micros | None],
         now: float,
         has_unread: Callable[[SourceKey], bool],
     ) -> dict[SourceKey, int]:

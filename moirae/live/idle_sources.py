@@ -3,6 +3,7 @@
 import time
 
 from archiver.ingest import ArchiveWriter
+from archiver.times import Micros
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
@@ -33,7 +34,7 @@ class IdleSources:
 
     def advance(self) -> None:
         """Advance the idle sources that are behind."""
-        watermarks: dict[SourceKey, int | None] = {}
+        watermarks: dict[SourceKey, Micros | None] = {}
         for name, watermark in get_watermarks(self._archive).items():
             partitions = self._archive.partition_watermarks(name)
             for partition, partition_watermark in partitions.items():

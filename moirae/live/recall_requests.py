@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import sql
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.evaluation import ActiveRule
 from moirae.rules import Definition, SqlRecall, build_questions
 from recall.ledger import Ledger
@@ -33,13 +33,13 @@ class RecallRequests:
         self,
         active_rules: Sequence[ActiveRule],
         since: datetime | None,
-        newest: int | None,
+        newest: Micros | None,
         with_context: bool,
     ) -> bool:
         """Add the missing tasks of alerts changed since a moment; None: of all alerts.
 
         `with_context`: of the recalls that need a context, else of those that do not. `newest`: the
-        newest event time of the archive (microseconds). Returns whether there may be more.
+        newest event time of the archive. Returns whether there may be more.
         """
         background_before = datetime.min.replace(tzinfo=UTC)
         if newest is not None:

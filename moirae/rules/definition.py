@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from moirae.rules.model import AlertSpec
 from moirae.rules.questions import SimilarRecall
 from moirae.rules.rule_set import Rule
@@ -66,18 +66,16 @@ class Definition:
         return self.spec.absent is not None
 
     @property
-    def pending_for(self) -> int:
-        """`for` in microseconds."""
+    def pending_for(self) -> Micros:
+        """The key `for`."""
         return duration_to_micros(self.spec.for_)
 
     @property
-    def keep_firing_for(self) -> int:
-        """In microseconds."""
+    def keep_firing_for(self) -> Micros:
         return duration_to_micros(self.spec.keep_firing_for)
 
     @property
-    def delay(self) -> int:
-        """In microseconds."""
+    def delay(self) -> Micros:
         return duration_to_micros(self.spec.delay)
 
     @property

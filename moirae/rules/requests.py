@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from sqlglot import exp
 
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from moirae.rules.definition import Definition
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall
 from recall.query import (
@@ -25,14 +25,14 @@ from recall.requests import AnyQuestion, SqlQuestion
 class ContextQuery:
     """A context (`is_compared`) or surrounding of a rule.
 
-    It reads rows from `within` before to `delay` after the event, both in microseconds.
+    It reads rows from `within` before to `delay` after the event.
     """
 
     name: str
     query: QuerySpec
     is_compared: bool
-    within: int
-    delay: int
+    within: Micros
+    delay: Micros
 
 
 def build_context_queries(definition: Definition) -> list[ContextQuery]:

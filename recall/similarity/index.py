@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 from recall.similarity import kernel
 from recall.similarity.comparison import Comparison
 from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, Ids, Vocabulary
@@ -48,7 +49,7 @@ class Index:
         """The sequence number of the newest event."""
         self.segments: list[Segment] = []
         self._event_count = 0
-        self._newest_ts: int | None = None
+        self._newest_ts: Micros | None = None
         # C_k by term, with spare capacity. Copied before a change once it was shared.
         self._document_frequencies = np.zeros(0)
         self._counts_shared = False
@@ -148,9 +149,9 @@ class Index:
             event_count, self._document_frequencies, changed_terms, changes, newest_ts
         )
 
-    def _newest_counted_ts(self, event: CorpusEvent) -> int | None:
+    def _newest_counted_ts(self, event: CorpusEvent) -> Micros | None:
         """The newest time of the events that are counted for `event`; None: there are none."""
-        newest_ts: int | None = None
+        newest_ts: Micros | None = None
         for segment in self.segments:
             ts = segment.arrays["ts"]
             counted = segment.counted_rows(event.key, event.sequence)

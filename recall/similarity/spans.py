@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from archiver.time_range import TimeRange
+from archiver.times import Micros
 from recall.similarity.segment import Segment
 
 
@@ -12,11 +13,11 @@ def max_by_span(
     segments: Sequence[Segment],
     scores: Sequence[float],
     spans: Sequence[TimeRange],
-    before_ts: int,
+    before_ts: Micros,
 ) -> list[float]:
     """For each span, the maximum of the positive scores of segments with events in it; 0: none.
 
-    `scores`: by segment. Only events before `before_ts` (microseconds) are considered.
+    `scores`: by segment. Only events before `before_ts` are considered.
     """
     ranges = [segment.key_range for segment in segments]
     oldest = np.array([first[0] for first, _ in ranges], dtype=np.int64)

@@ -5,6 +5,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
+from archiver.times import Micros
 from recall.query.bind import PhysicalTables
 from recall.query.shape import Tables
 
@@ -27,7 +28,7 @@ class QueryInputs:
     """What a query reads, by name in lower case.
 
     `derived`: streams that only windows of derived streams read. For a derived row at `ts` these
-    are read from `ts - reach` to `ts + lag`, in microseconds.
+    are read from `ts - reach` to `ts + lag`.
     `attribute_filters`: (stream, column, attribute) if of that stream only rows are needed whose
     column equals the event's attribute.
     """
@@ -36,8 +37,8 @@ class QueryInputs:
     derived: frozenset[str] = frozenset()
     relations: frozenset[str] = frozenset()
     event_tables: frozenset[str] = frozenset()
-    reach: int = 0
-    lag: int = 0
+    reach: Micros = 0
+    lag: Micros = 0
     attribute_filters: tuple[tuple[str, str, str], ...] = ()
 
 
