@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import UUID, uuid5
 
 from archiver.time_range import TimeRange
@@ -174,19 +174,26 @@ class Piece:
         return cls(chunk, time_range.start, time_range.end)
 
 
+class ChunkRange(NamedTuple):
+    """A chunk and its range of event time."""
+
+    chunk: int
+    range: TimeRange
+
+
 def plan_pieces(
-    chunks: Iterable[tuple[int, int | None, int | None]], event_ts: Micros, question: RecallQuestion
+    chunks: Iterable[ChunkRange], event_ts: Micros, question: RecallQuestion
 ) -> list[Piece]:
     """The pieces of history that a recall reads: oldest first for that order, else newest first.
 
-    `chunks`: (id, start, end), oldest first. They are cut to what lies before the event and within
-    the question's range. start None: from the first row on; end None: the chunk is still open.
+    `chunks`: oldest first. They are cut to what lies before the event and within the question's
+    range.
     """
     earliest = None if question.range is None else event_ts - question.range
     question_range = TimeRange(earliest, event_ts)
     pieces: list[Piece] = []
-    for chunk, start, end in chunks:
-        piece = Piece.of_range(chunk, question_range.intersect(TimeRange(start, end)))
+    for chunk, chunk_range in chunks:
+        piece = Piece.of_range(chunk, question_range.intersect(chunk_range))
         if not piece.range.is_empty:
             pieces.append(piece)
     if question.order != "oldest":

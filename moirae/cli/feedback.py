@@ -150,7 +150,7 @@ def _evaluate_workspace(
 
     with open_workspace(workspace) as (settings, connection):
         storage = open_storage(settings)
-        corpora = [corpus for _, _, corpus in load_judged_corpora(connection, storage, rule)]
+        corpora = [judged.corpus for judged in load_judged_corpora(connection, storage, rule)]
     if not corpora:
         if rule is not None:
             raise UsageError(f"no applied rule {rule!r} has a similarity recall")

@@ -33,7 +33,7 @@ from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from moirae.evaluation.statements import build_branches
+from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 from recall.engines import run_isolated, split_in_halves
 
@@ -318,7 +318,7 @@ def find_archived_event_rows(
     for stream in shape.streams:
         frame = rows.read_range(stream, input_range)
         frame.createOrReplaceTempView(input_view(stream))
-    (statement,) = build_branches([(0, rule, rule.bind_event_query())])
+    (statement,) = build_branches([NumberedQuery(0, rule, rule.bind_event_query())])
     event_rows: list[EventRow] = []
     for _, ts, attributes in _read_result(spark.sql(statement).toArrow()):
         if time_range.contains(ts):

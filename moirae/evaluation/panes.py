@@ -160,8 +160,8 @@ class PaneCache:
         row_count = self._rows.count_in_memory(request.stream, rule_slice.input_range)
         if row_count is None:
             return True
-        size, slide, _ = request.paned_query.window
-        return row_count * size > _MIN_ROWS * slide
+        window = request.paned_query.window
+        return row_count * window.size > _MIN_ROWS * window.slide
 
     def _register_readers(self, rules: Iterable[ActiveRule], request: _WindowRequest) -> None:
         """Record that rules read the panes of a request, and no others."""
@@ -169,7 +169,7 @@ class PaneCache:
         if panes is None or not panes.covers(request.since):
             panes = _CachedPanes(request.since, request.since)
             self._cached[request.key] = panes
-        window_size, _, _ = request.paned_query.window
+        window_size = request.paned_query.window.size
         for rule in rules:
             if self._key_by_rule.get(rule.key, request.key) != request.key:
                 self._unregister_reader(rule.key)
@@ -267,7 +267,7 @@ def _build_request(batch: RuleBatch, rule_slice: RuleSlice) -> _WindowRequest | 
         keys = (rule.key for rule in rules)
         rule_keys = tuple(zip(batch.rule_indexes, keys, strict=True))
     (stream,) = rules[0].shape.streams
-    _, _, offset = paned_query.window
+    offset = paned_query.window.offset
     pane_length = paned_query.pane_length
     until = end - (end - offset) % pane_length
     since = None

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -99,8 +100,11 @@ def relation_view(relation: str) -> str:
     return f"relation_{relation}"
 
 
-RuleGroup = tuple[Sequence[ActiveRule], int | None]
-"""Rules of one shape, and the event time up to which they are settled."""
+class RuleGroup(NamedTuple):
+    """Rules of one shape, and the event time up to which they are settled; None: not at all."""
+
+    rules: Sequence[ActiveRule]
+    settled_to: Micros | None
 
 
 @dataclass(frozen=True)
@@ -142,10 +146,10 @@ def advance_cohorts(
     groups: list[RuleGroup] = []
     for cohort in cohorts:
         settled = cohort.select(lambda rule: rule.name in rule_names).rules
-        groups.append((settled, settled_to))
+        groups.append(RuleGroup(settled, settled_to))
         if len(settled) < len(cohort.rules):
             unsettled = cohort.select(lambda rule: rule.name not in rule_names).rules
-            groups.append((unsettled, cohort.settled_to))
+            groups.append(RuleGroup(unsettled, cohort.settled_to))
     return build_cohorts(groups)
 
 

@@ -5,6 +5,7 @@ object).
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -13,15 +14,23 @@ from moirae.evaluation.plan import ActiveRule
 _FILTER_CLAUSES = {"expressions", "from_", "where"}  # of a query that is no more than a filter
 
 
-def build_branches(rules: Sequence[tuple[int, ActiveRule, exp.Query]]) -> list[str]:
-    """Branches for rules with their numbers and bound event queries.
+class NumberedQuery(NamedTuple):
+    """A rule with its number in a statement and its bound event query."""
+
+    number: int
+    rule: ActiveRule
+    query: exp.Query
+
+
+def build_branches(queries: Sequence[NumberedQuery]) -> list[str]:
+    """Branches for the queries of rules.
 
     Filters over the same stream become one branch that scans the stream once. Each other query is a
     branch of its own.
     """
     arms_by_source: dict[str, list[str]] = {}
     branches: list[str] = []
-    for number, rule, query in rules:
+    for number, rule, query in queries:
         arm = _build_filter_arm(number, rule, query)
         if arm is None:
             branches.append(_build_branch(number, rule.columns, query))

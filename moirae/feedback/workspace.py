@@ -1,6 +1,7 @@
 """The feedback of a workspace: judgements in the database, and judged corpora."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import orjson
 
@@ -33,10 +34,18 @@ def record_judgement(connection: sql.Connection, judgement: Judgement) -> None:
     gateway.put(judgement.eid, judgement.past_eid, helps=judgement.helps, author=judgement.author)
 
 
+class JudgedRecall(NamedTuple):
+    """A similarity recall of a rule and its judged corpus."""
+
+    definition: Definition
+    recall: str
+    corpus: JudgedCorpus
+
+
 def load_judged_corpora(
     connection: sql.Connection, storage: StorageRoot, rule: str | None = None
-) -> Iterator[tuple[Definition, str, JudgedCorpus]]:
-    """For each similarity recall of the applied rules: definition, recall name, judged corpus.
+) -> Iterator[JudgedRecall]:
+    """The judged corpus of each similarity recall of the applied rules.
 
     `rule`: only of the rules with this name, with or without its group; None: of all.
     """
@@ -46,7 +55,7 @@ def load_judged_corpora(
         for name, recall in definition.spec.recall.items():
             if isinstance(recall, SimilarRecall):
                 corpus = _load_judged_corpus(connection, storage, definition, name, recall)
-                yield definition, name, corpus
+                yield JudgedRecall(definition, name, corpus)
 
 
 def _matches_name(definition: Definition, rule: str) -> bool:

@@ -133,7 +133,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
     `local_query`: the query of the live process, None where Spark evaluates the rule.
     """
     windows = window_specs(rule.bind_event_query())
-    if not any(size > slide for size, slide, _ in windows):
+    if not any(window.size > window.slide for window in windows):
         return {}
     if local_query is None:
         return {"windows": "each aggregated from all its rows: evaluated by spark"}
@@ -144,7 +144,7 @@ def _explain_windows(rule: ActiveRule, local_query: PlainQuery | None) -> dict[s
             reason = "it joins a relation"
         return {"windows": f"each aggregated from all its rows: {reason}"}
     length = paned_query.pane_length
-    size, _, _ = paned_query.window
+    size = paned_query.window.size
     return {
         "windows": f"each merged from {size // length} panes of {length / _MICROS_PER_SECOND:g} s; "
         "aggregated from all its rows while these are few",

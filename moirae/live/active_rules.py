@@ -20,6 +20,7 @@ from moirae.errors import MoiraeError
 from moirae.evaluation import (
     ActiveRule,
     RuleCohort,
+    RuleGroup,
     advance_cohorts,
     build_cohorts,
 )
@@ -177,7 +178,7 @@ class ActiveRules:
 
     def _load_deployments(self, definitions: Mapping[str, Definition]) -> None:
         active_rules: list[ActiveRule] = []
-        groups: list[tuple[Sequence[ActiveRule], int | None]] = []
+        groups: list[RuleGroup] = []
         deployments = self._deployments.list_active()
         self._evaluators.guard.reset_quarantine(
             deployment.rule for deployment in deployments if deployment.suspect
@@ -186,7 +187,7 @@ class ActiveRules:
             if deployment.state == "running" and deployment.rule in definitions:
                 rule = self._get_or_make_rule(definitions[deployment.rule])
                 active_rules.append(rule)
-                groups.append(([rule], deployment.settled_to))
+                groups.append(RuleGroup([rule], deployment.settled_to))
         self._rules_by_name = dict(
             zip(map(attrgetter("name"), active_rules), active_rules, strict=True)
         )

@@ -38,9 +38,9 @@ class IdleSources:
         for name, watermark in get_watermarks(self._archive).items():
             partitions = self._archive.partition_watermarks(name)
             for partition, partition_watermark in partitions.items():
-                watermarks[name, partition] = partition_watermark
+                watermarks[SourceKey(name, partition)] = partition_watermark
             if not partitions:
-                watermarks[name, None] = watermark
+                watermarks[SourceKey(name)] = watermark
         advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
         stream_advances: dict[str, int] = {}
         partition_advances: dict[tuple[str, str], int] = {}

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -71,6 +71,14 @@ _update_arguments = itemgetter(*_UPDATE_ARRAYS)
 _search_arguments = itemgetter(*_UPDATE_ARRAYS, "numbers")
 
 
+class SegmentFile(NamedTuple):
+    """A file of a segment. `size`: bytes; `checksum`: CRC-32."""
+
+    name: str
+    size: int
+    checksum: int
+
+
 @dataclass(frozen=True)
 class SegmentRows:
     """Rows in (ts, event ID) order.
@@ -128,8 +136,8 @@ class Segment:
         self.log_event_count = log_event_count
         self.journal_position = 0
         """Up to which position of the index's journal the bounds are up to date."""
-        self.file: tuple[str, int, int] | None = None
-        """The file on disk: name, size in bytes, CRC-32. None: not saved."""
+        self.file: SegmentFile | None = None
+        """The file on disk; None: not saved."""
 
     @classmethod
     def from_events(

@@ -25,7 +25,7 @@ from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from moirae.evaluation.statements import build_branches
+from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
@@ -158,7 +158,7 @@ def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     parts = [
         part
         for i, rule in enumerate(rules)
-        for part in build_branches([(i, rule, sharing._event_query(rule))])
+        for part in build_branches([NumberedQuery(i, rule, sharing._event_query(rule))])
     ]
     return _read(session, " UNION ALL ".join(parts))
 

@@ -22,6 +22,7 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
+    RuleGroup,
     RuleSlice,
     advance_cohorts,
     build_cohorts,
@@ -70,7 +71,7 @@ def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveR
 
 def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCohort]:
     """Rules that are settled up to the same time."""
-    return build_cohorts([([rule], settled_to) for rule in rules])
+    return build_cohorts([RuleGroup([rule], settled_to) for rule in rules])
 
 
 @st.composite

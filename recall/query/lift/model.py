@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from sqlglot import exp
 
@@ -23,14 +24,21 @@ class EventScope:
     event_tables: frozenset[str] = frozenset()
 
 
+class AttributeFilter(NamedTuple):
+    """A column of a stream equals an attribute of the event."""
+
+    stream: str
+    column: str
+    attribute: str
+
+
 @dataclass(frozen=True)
 class QueryInputs:
     """What a query reads, by name in lower case.
 
     `derived`: streams that only windows of derived streams read. For a derived row at `ts` these
     are read from `ts - reach` to `ts + lag`.
-    `attribute_filters`: (stream, column, attribute) if of that stream only rows are needed whose
-    column equals the event's attribute.
+    `attribute_filters`: those that hold for all rows that are needed of their stream.
     """
 
     streams: frozenset[str] = frozenset()
@@ -39,7 +47,7 @@ class QueryInputs:
     event_tables: frozenset[str] = frozenset()
     reach: Micros = 0
     lag: Micros = 0
-    attribute_filters: tuple[tuple[str, str, str], ...] = ()
+    attribute_filters: tuple[AttributeFilter, ...] = ()
 
 
 @dataclass(frozen=True)
