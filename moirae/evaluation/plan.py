@@ -78,8 +78,7 @@ class ActiveRule:
 
     @property
     def event_limit(self) -> int | None:
-        """Maximum number of events per evaluation."""
-        return self.definition.rule.limit
+        return self.definition.event_limit
 
     def bind_event_query(self) -> exp.Query:
         """The event query over the views of the evaluation, see `input_view`."""

@@ -52,7 +52,7 @@ def load_judged_corpora(
     for definition in RuleRegistry(connection).desired_rules():
         if rule is not None and not _matches_name(definition, rule):
             continue
-        for name, recall in definition.spec.recall.items():
+        for name, recall in definition.recalls.items():
             if isinstance(recall, SimilarRecall):
                 corpus = _load_judged_corpus(connection, storage, definition, name, recall)
                 yield JudgedRecall(definition, name, corpus)

@@ -36,7 +36,7 @@ def corpora_of_rules(definitions: Iterable[Definition]) -> list[CorpusKey]:
     """The corpora of the similarity recalls of rules, without duplicates."""
     keys: dict[CorpusKey, None] = {}
     for definition in definitions:
-        for recall in definition.spec.recall.values():
+        for recall in definition.recalls.values():
             if isinstance(recall, SimilarRecall):
                 question = definition.build_similar_question(recall)
                 keys[build_corpus_key(definition.name, definition.version, question)] = None

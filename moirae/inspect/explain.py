@@ -39,7 +39,8 @@ def explain_rule(
     if name not in rules:
         return {"rule": name, "evaluation": {"engine": "none: the rule is disabled"}}
     rule = rules[name]
-    questions = build_questions(rule.definition, rule.tables)
+    definition = rule.definition
+    questions = build_questions(definition, rule.tables)
     recalls: dict[str, Any] = {}
     for recall, question in questions.items():
         recalls[recall] = _explain_recall(settings, question)
@@ -52,7 +53,7 @@ def explain_rule(
         "contexts": _explain_contexts(rule),
         "recalls": recalls,
     }
-    unused_keys = rule.definition.rule.keys_without_effect()
+    unused_keys = definition.rule.keys_without_effect()
     if unused_keys:
         explanation["keys_without_effect"] = unused_keys
     return explanation

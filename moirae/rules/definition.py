@@ -7,7 +7,7 @@ from typing import Any
 
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.model import AlertSpec
-from moirae.rules.questions import SimilarRecall
+from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.rule_set import Rule
 from recall.query import Shape, Tables, infer_shape
 from recall.requests import SimilarQuestion
@@ -59,6 +59,16 @@ class Definition:
     def spec(self) -> AlertSpec:
         """The keys of the rule, defaults filled in."""
         return self.rule.spec
+
+    @property
+    def recalls(self) -> Mapping[str, AnyRecall]:
+        """The recalls by name."""
+        return self.spec.recall
+
+    @property
+    def event_limit(self) -> int | None:
+        """Maximum number of events per evaluation."""
+        return self.rule.limit
 
     @property
     def is_absence(self) -> bool:

@@ -75,7 +75,7 @@ def lift_context_query(
 def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:
     """The questions of a rule's recalls, by recall name."""
     questions: dict[str, AnyQuestion] = {}
-    for name, recall in definition.spec.recall.items():
+    for name, recall in definition.recalls.items():
         questions[name] = _build_question(name, recall, definition, tables)
     return questions
 

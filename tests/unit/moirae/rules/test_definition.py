@@ -27,6 +27,7 @@ def test_defaults_are_filled_in() -> None:
     assert not definition.is_absence
     assert not definition.recalls_every_event
     assert not definition.has_questions
+    assert (definition.recalls, definition.event_limit) == ({}, None)
 
 
 def test_a_rule_with_absent_is_an_absence_rule() -> None:
