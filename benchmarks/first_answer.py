@@ -87,7 +87,7 @@ def _prepare_queries(history: BenchmarkHistory, session: SparkSession) -> dict[s
     reader = Reader(history.root, [SCHEMA])
     spark = SparkEngine(session.newSession, reader, fail_on_relation)
     local = LocalEngine(reader)
-    files = reader.local_paths("past", None, None)
+    files = reader.local_paths("past")
     connection = duckdb.connect(":memory:")
     connection.execute("SET parquet_metadata_cache = true")
     template = Template(make_question(_CONDITION))

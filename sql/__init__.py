@@ -22,6 +22,7 @@ from sql.contexts import (
     ContextRow,
     NewContextRow,
     RecallEventRow,
+    RecallOfVersion,
     UnrequestedEventRow,
 )
 from sql.corpora import CorpusGateway
@@ -131,6 +132,7 @@ __all__ = [
     "CorpusGateway",
     "NewContextRow",
     "RecallEventRow",
+    "RecallOfVersion",
     "UnrequestedEventRow",
     # Feedback
     "CalibrationGateway",

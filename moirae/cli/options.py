@@ -1,11 +1,14 @@
 """Options and arguments that several commands take, access to the workspace, and printed output."""
 
+import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
+from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,6 +76,31 @@ def open_workspace(workspace: Path) -> Iterator[tuple[Settings, sql.Connection]]
     settings = load_settings_from_environment(workspace)
     with connect_database(settings, "cli") as connection:
         yield settings, connection
+
+
+def expand_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the fields of its parameters that are dataclasses as options."""
+    signatures: dict[str, inspect.Signature] = {}  # of the dataclasses, by parameter
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command).parameters.values():
+        options = [parameter]
+        group = parameter.annotation
+        if isinstance(group, type) and is_dataclass(group):
+            groups[parameter.name] = group
+            signatures[parameter.name] = inspect.signature(group)
+            options = list(signatures[parameter.name].parameters.values())
+        parameters.extend(option.replace(kind=option.KEYWORD_ONLY) for option in options)
+
+    @wraps(command)
+    def run(**values: Any) -> None:
+        for name, group in groups.items():
+            fields = {option: values.pop(option) for option in signatures[name].parameters}
+            values[name] = group(**fields)
+        command(**values)
+
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return run
 
 
 def describe_invalid_value(message: str) -> str:

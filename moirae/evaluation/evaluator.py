@@ -16,6 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.errors import StatementTimeout
@@ -32,7 +33,7 @@ from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from moirae.evaluation.statements import build_branches
+from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 from recall.engines import run_isolated, split_in_halves
 
@@ -124,13 +125,12 @@ class RuleEvaluator:
         """The event rows of the rules of a slice in all rows of its input."""
         if not rule_slice.rules:
             return EvaluationResult([])
-        low = rule_slice.input_low
-        high = rule_slice.input_high
+        time_range = rule_slice.input_range
         inputs: dict[str, pa.Table | DataFrame] = {}
         row_count = 0
         for stream in rule_slice.streams:
-            inputs[stream] = self._rows.read_range(stream, low, high)
-            row_count += self._rows.estimate_count(stream, low, high)
+            inputs[stream] = self._rows.read_range(stream, time_range)
+            row_count += self._rows.estimate_count(stream, time_range)
         return self.evaluate(rule_slice.rules, inputs, row_count)
 
     def evaluate(
@@ -307,23 +307,21 @@ def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[
 
 
 def find_archived_event_rows(
-    spark: SparkSession, rows: ArchivedStreamRows, rule: ActiveRule, low: int | None, high: int
+    spark: SparkSession, rows: ArchivedStreamRows, rule: ActiveRule, time_range: TimeRange
 ) -> list[EventRow]:
-    """The event rows of a rule with ts in [low, high), in microseconds, from archived rows.
+    """The event rows of a rule with ts in a range, from archived rows.
 
     Replaces the input views of the session.
     """
     shape = rule.shape
-    input_low = None
-    if low is not None:
-        input_low = low - shape.reach
+    input_range = time_range.shift(start=-shape.reach, end=shape.lag)
     for stream in shape.streams:
-        frame = rows.read_range(stream, input_low, high + shape.lag)
+        frame = rows.read_range(stream, input_range)
         frame.createOrReplaceTempView(input_view(stream))
-    (statement,) = build_branches([(0, rule, rule.bind_event_query())])
+    (statement,) = build_branches([NumberedQuery(0, rule, rule.bind_event_query())])
     event_rows: list[EventRow] = []
     for _, ts, attributes in _read_result(spark.sql(statement).toArrow()):
-        if (low is None or ts >= low) and ts < high:
+        if time_range.contains(ts):
             event_rows.append(EventRow(ts, orjson.loads(attributes)))
     return event_rows
 

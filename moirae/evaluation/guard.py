@@ -217,7 +217,7 @@ class Guard:
             with connect_database(self._settings, "guard") as connection, connection.transaction():
                 registry = RuleRegistry(connection)
                 for rule in statement.rules:
-                    registry.record_crash(rule.name, rule.definition.version, kind, message)
+                    registry.record_crash(rule.name, rule.version, kind, message)
         except Exception as error:  # without the database the process must exit all the same
             _LOG.error("crash not recorded", action="crash_not_recorded", error=str(error))
         _LOG.error(
@@ -238,7 +238,7 @@ class Guard:
     ) -> None:
         """Record that a rule failed alone. `failing_row`: the row over which it fails, if any."""
         message = str(error).strip().splitlines()[0]
-        version = rule.definition.version
+        version = rule.version
         if isinstance(error, StatementTimeout):
             # A cancelled statement counts as a crash: it delays all other rules as much.
             is_quarantined = self._registry.record_crash(rule.name, version, "time", message)
@@ -258,7 +258,7 @@ class Guard:
         self, rule: ActiveRule, event_rows: Sequence[EventRow]
     ) -> Sequence[EventRow]:
         """The event rows of one evaluation up to the limit; excess rows are a failure."""
-        limit = rule.definition.rule.limit
+        limit = rule.event_limit
         allowed_rows = truncate_event_rows(event_rows, limit, self._limits.matches)
         excess = len(event_rows) - len(allowed_rows)
         if not excess:
@@ -268,7 +268,7 @@ class Guard:
         message = f"more events in one evaluation than the limit of {len(allowed_rows):,}"
         is_quarantined = self._registry.record_failure(
             rule=rule.name,
-            version=rule.definition.version,
+            version=rule.version,
             kind="flood",
             message=message,
             event={"from": from_micros(allowed_rows[0].ts).isoformat()},

@@ -22,7 +22,7 @@ from archiver.ingest import Catalog
 from archiver.periodic import Periodic, Timer
 from archiver.read import Reader
 from archiver.storage import StorageRoot
-from archiver.times import duration_to_micros
+from archiver.times import Micros, duration_to_micros
 from moirae.alerts import make_alerting_rule
 from moirae.evaluation import ActiveRule
 from moirae.history.attempts import Attempts
@@ -118,7 +118,7 @@ class HistoryBuilder:
         self._stream_builder.vacuum(self._deployed.derived_streams, time.monotonic())
 
     def _next_view_task(
-        self, chunks: Sequence[Chunk], watermarks: Mapping[str, int | None]
+        self, chunks: Sequence[Chunk], watermarks: Mapping[str, Micros | None]
     ) -> ViewTask | None:
         views = {key: self._planning.views(*key) for key in self._deployed.versions}
         for chunk in reversed(chunks):
@@ -173,7 +173,7 @@ class HistoryBuilder:
         self,
         deployed: VersionWithPast,
         chunk: Chunk,
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
         view: View | None,
         is_requested: bool,
     ) -> ViewTask | None:
@@ -183,13 +183,11 @@ class HistoryBuilder:
         )
         if time_range is None:
             return None
-        low, high = time_range
         return ViewTask(
-            rule=deployed.rule.definition.name,
-            version=deployed.rule.definition.version,
+            rule=deployed.rule.name,
+            version=deployed.rule.version,
             chunk=chunk.id,
-            low=low,
-            high=high,
+            range=time_range,
             live_from=deployed.live_from,
             is_requested=is_requested,
         )
@@ -218,7 +216,9 @@ class HistoryBuilder:
         """Compute a view. Errors are stored with the view."""
         deployed = self._deployed.versions.get((task.rule, task.version))
         view = self._execution.views(task.rule, task.version).get(task.chunk)
-        if deployed is None or (view is not None and view.complete_until not in (None, task.low)):
+        if deployed is None or (
+            view is not None and view.complete_until not in (None, task.range.start)
+        ):
             return  # the version was stopped, or another process computed the view
         is_started = self._attempts.begin(
             partial(self._execution.count_attempt, task), partial(self._planning.undo_attempt, task)
@@ -262,15 +262,13 @@ class HistoryBuilder:
         newest = self._newest_event_time()
         finder = PastFinder(spark, self._reader, self._relations)
         overlap = event_overlap(definition)
-        low = None
-        if task.low is not None:
-            low = task.low - overlap.before
-        events = finder.find_events(rule, low, task.high + overlap.after)
-        if definition.rule.spec.absent is not None:
+        search_range = task.range.shift(start=-overlap.before, end=overlap.after)
+        events = finder.find_events(rule, search_range)
+        if definition.is_absence:
             # Silence after the end of the input is not absence.
             events = [event for event in events if event.ts <= newest]
         alerting_rule = make_alerting_rule(definition)
-        include_every_event = definition.rule.spec.recall_on == "every"
+        include_every_event = definition.recalls_every_event
         past = decide(events, task, alerting_rule.timing, include_every_event)
         missing = store.events_without_context(task, past.corpus)
         store.put_events(alerting_rule, past)
@@ -285,13 +283,13 @@ class HistoryBuilder:
         )
         return len(past.events)
 
-    def _newest_event_time(self) -> int:
+    def _newest_event_time(self) -> Micros:
         progress = self._execution_catalog.stream_progress().values()
         times = [stream.newest for stream in progress if stream.newest is not None]
         return max(times, default=0)
 
 
-def _is_complete(view: View | None, end: int | None) -> bool:
+def _is_complete(view: View | None, end: Micros | None) -> bool:
     """Whether a view reaches its end. `end` None: the chunk has no past."""
     if end is None:
         return True

@@ -15,7 +15,7 @@ import sql
 from archiver.chunks import Chunk
 from archiver.periodic import Clock, Timer
 from archiver.storage import StorageRoot
-from archiver.times import from_micros
+from archiver.times import Micros, from_micros
 from moirae.rules import Definition, SimilarRecall
 from recall.corpora import Corpora, CorpusKey, build_corpus_key
 
@@ -37,14 +37,14 @@ def corpora_of_rules(definitions: Iterable[Definition]) -> list[CorpusKey]:
     """The corpora of the similarity recalls of rules, without duplicates."""
     keys: dict[CorpusKey, None] = {}
     for definition in definitions:
-        for recall in definition.rule.spec.recall.values():
+        for recall in definition.recalls.values():
             if isinstance(recall, SimilarRecall):
                 question = definition.build_similar_question(recall)
                 keys[build_corpus_key(definition.name, definition.version, question)] = None
     return list(keys)
 
 
-def closed_until(chunks: Iterable[Chunk]) -> int | None:
+def closed_until(chunks: Iterable[Chunk]) -> Micros | None:
     """The end of the newest closed chunk, in microseconds; None if no chunk is closed."""
     ends = [chunk.to_ts for chunk in chunks if chunk.state != "present" and chunk.to_ts is not None]
     return max(ends, default=None)
@@ -68,7 +68,7 @@ class IndexBuilder:
         # When each corpus may be written again. Corpora not listed have not been checked yet.
         self._write_timers: dict[CorpusKey, Timer] = {}
         # The end of closed chunks for which all indexes are complete, and the next check.
-        self._complete_until: int | None = None
+        self._complete_until: Micros | None = None
         self._check_timer = Timer(_POLL_INTERVAL, clock=clock)
 
     def next_task(self, keys: Collection[CorpusKey], chunks: Iterable[Chunk]) -> IndexTask | None:
@@ -99,7 +99,7 @@ class IndexBuilder:
             self._check_timer.restart()
         return None
 
-    def _is_complete(self, keys: Collection[CorpusKey], end: int) -> bool:
+    def _is_complete(self, keys: Collection[CorpusKey], end: Micros) -> bool:
         all_known = self._write_timers.keys() >= set(keys)
         return all_known and self._complete_until == end and not self._check_timer.is_due()
 

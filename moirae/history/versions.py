@@ -7,6 +7,7 @@ import structlog
 
 import sql
 from archiver.periodic import Timer
+from archiver.times import Micros
 from moirae.deployments import RuleRegistry
 from moirae.evaluation import ActiveRule, ContextQueries
 from moirae.history.corpus_indexes import corpora_of_rules
@@ -30,12 +31,12 @@ class VersionWithPast:
 
     rule: ActiveRule
     context_queries: ContextQueries
-    live_from: int
-    corpus_from: int
+    live_from: Micros
+    corpus_from: Micros
     complete_chunks: set[int] = field(default_factory=set)
     """Chunks whose views are known to be complete."""
 
-    def findable_until(self, watermarks: Mapping[str, int | None]) -> int | None:
+    def findable_until(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The time up to which all input of events and contexts is archived, or None."""
         until = self.rule.shape.horizon(watermarks)
         if self.context_queries.queries and until is not None:
@@ -66,7 +67,7 @@ class DeployedVersions:
         self._refresh_timer = Timer(_REFRESH_INTERVAL)
         # What the values above were computed from: (live_from, corpus_from) by version, and the
         # revision of the desired rules.
-        self._computed_from: tuple[Mapping[VersionKey, tuple[int, int]], int] | None = None
+        self._computed_from: tuple[Mapping[VersionKey, tuple[Micros, Micros]], int] | None = None
         # Versions that were looked up since the last change.
         self._looked_up: set[VersionKey] = set()
 
@@ -80,7 +81,7 @@ class DeployedVersions:
     def refresh(self) -> None:
         """Read what is deployed. All versions are created anew if any of them has changed."""
         self._refresh_timer.restart()
-        deployed: dict[VersionKey, tuple[int, int]] = {}
+        deployed: dict[VersionKey, tuple[Micros, Micros]] = {}
         for row in self._deployments.list_with_past():
             deployed[row.rule, row.version] = (row.live_from, row.corpus_from)
         revision = self._rules.revision()
@@ -90,7 +91,7 @@ class DeployedVersions:
         self.versions = {}
         self._looked_up.clear()
         desired = self._registry.desired_rules()
-        definitions = [definition for definition in desired if definition.rule.spec.enabled]
+        definitions = [definition for definition in desired if definition.spec.enabled]
         self.derived_streams = select_archived_streams(definitions, self._times, self._relations)
         self.corpus_keys = corpora_of_rules(definitions)
         for definition in definitions:
@@ -108,7 +109,7 @@ class DeployedVersions:
                 )
 
     def _make_version(
-        self, definition: Definition, live_from: int, corpus_from: int
+        self, definition: Definition, live_from: Micros, corpus_from: Micros
     ) -> VersionWithPast:
         tables = build_rule_tables(definition.rule, self._times, self._relations)
         rule = ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))

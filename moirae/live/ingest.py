@@ -9,7 +9,7 @@ from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.times import to_micros
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
-from moirae.live.idle import IdleTracker
+from moirae.live.idle import IdleTracker, SourceKey
 from moirae.live.live_role import LiveRole
 from moirae.live.sources import landing
 from moirae.live.sources.landing import LandingFolders, select_batches
@@ -42,7 +42,7 @@ class Ingest:
     def ingest_units(self, units: Sequence[SourceUnit]) -> None:
         """Archive and evaluate units."""
         self._detect_and_settle(self._archive.ingest(units, to_micros(datetime.now(UTC))))
-        sources = {(unit.stream, unit.partition) for unit in units}
+        sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
     def ingest_landed(self) -> None:

@@ -13,6 +13,7 @@ from archiver.ingest import Catalog
 from archiver.periodic import Periodic
 from archiver.read import Reader, SnapshotReader
 from archiver.storage import StorageRoot
+from archiver.time_range import TimeRange
 from recall.engines.lru_cache import LruCache
 from recall.engines.template import Template
 from recall.query import tables_used
@@ -52,10 +53,10 @@ class DerivedStreamReader:
         self._readers: dict[tuple[str, str], Reader] = {}
         self._rewritten: LruCache[str, tuple[Template, Mapping[str, str]]] = LruCache()
 
-    def read_archived(self, template: Template, low: int | None, high: int) -> Template:
+    def read_archived(self, template: Template, time_range: TimeRange) -> Template:
         """The query with its derived streams read as streams.
 
-        Only if all of them are archived for all of [low, high), in microseconds; else unchanged.
+        Only if all of them are archived for all of the range; else unchanged.
         """
         self.reader.readers_by_stream.clear()
         if not template.question.derived:
@@ -65,7 +66,7 @@ class DerivedStreamReader:
         )
         if not versions:
             return template
-        if not all(self._is_archived(version, low, high) for version in versions.items()):
+        if not all(self._is_archived(version, time_range) for version in versions.items()):
             return template
         for stream, version in versions.items():
             reader = self._reader_for(stream, version)
@@ -80,14 +81,12 @@ class DerivedStreamReader:
             self._readers[key] = Reader(derived_tables.version_root(self._root, version), [schema])
         return self._readers[key]
 
-    def _is_archived(self, key: tuple[str, str], low: int | None, high: int) -> bool:
-        """Whether a derived stream, as (stream, version), is archived for all of [low, high)."""
+    def _is_archived(self, key: tuple[str, str], time_range: TimeRange) -> bool:
+        """Whether a derived stream, as (stream, version), is archived for all of a range."""
         self._refresh_task.run_if_due()
         chunks = set()
         for chunk in self._chunks:
-            ends_after = low is None or chunk.to_ts is None or chunk.to_ts > low
-            starts_before = chunk.from_ts is None or chunk.from_ts < high
-            if ends_after and starts_before:
+            if chunk.time_range.overlaps(time_range):
                 chunks.add(chunk.id)
         return bool(chunks) and chunks <= self._archived_chunks.get(key, set())
 

@@ -4,6 +4,7 @@ It serves only queries in the part of SQL of `recall.engines.portable`. If it fa
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from itertools import chain
 from operator import attrgetter, itemgetter
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.read import Reader, StreamSnapshot
+from archiver.time_range import TimeRange
 from recall.engines import duckdb_session as duck
 from recall.engines import merge as merging
 from recall.engines.answers import AnswerRows
@@ -71,7 +73,7 @@ class LocalEngine:
             streams |= _streams(query.template)
             pieces += query.pieces
         (stream,) = streams
-        snapshot = self._reader.snapshot(stream, *enclosing_range(pieces))
+        snapshot = self._reader.snapshot(stream, enclosing_range(pieces))
         if not snapshot.rows and not snapshot.files:
             return [{} for _ in partial_queries]
         scan = self._scan_sql(stream, snapshot, partial_queries)
@@ -89,7 +91,7 @@ class LocalEngine:
 
     def _register_events(self, number: int, query: PartialQuery) -> None:
         """Register the events of a query as a table under the number of the query."""
-        pending = [PendingEvent(event, *piece.range) for event, piece in query.event_pieces]
+        pending = [PendingEvent(event, piece.range) for event, piece in query.event_pieces]
         table = create_pending_table(pending, query.template.question.attributes)
         self._duck.register(f"_pending_{number}", table)
 
@@ -164,7 +166,7 @@ class LocalEngine:
         """How much a query reads for some events, in megabytes of files and of cached rows."""
         (stream,) = _streams(template)
         span = enclosing_range(map(itemgetter(1), event_pieces))
-        snapshot = self._reader.snapshot(stream, *span)
+        snapshot = self._reader.snapshot(stream, span)
         file_bytes = sum(map(attrgetter("bytes"), snapshot.files))
         cached_bytes = sum(map(attrgetter("nbytes"), snapshot.rows))
         return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
@@ -249,12 +251,10 @@ def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> boo
     """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
     if snapshot.rows:
         return False
-    latest_low = max((piece.low for piece in pieces if piece.low is not None), default=None)
-    earliest_high = min(piece.high for piece in pieces)
+    common = reduce(TimeRange.intersect, [piece.range for piece in pieces])
     for file in snapshot.all_files:
-        if not file.has_exact_bounds or file.newest >= earliest_high:
-            return False
-        if latest_low is not None and file.oldest < latest_low:
+        is_inside = common.contains(file.oldest) and common.contains(file.newest)
+        if not file.has_exact_bounds or not is_inside:
             return False
     return True
 

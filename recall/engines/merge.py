@@ -12,6 +12,7 @@ import pyarrow as pa
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 
+from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows, to_json_value
 from recall.engines.duckdb_session import fetch_table
 from recall.engines.pending_events import PLAIN_TYPES, PendingEvent, create_pending_table
@@ -115,7 +116,7 @@ def run_merge(
     """
     if not _has_portable_types(template, values):
         return None
-    pending = [PendingEvent(event, None, event.ts) for event in events]
+    pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
     duck.register(sql_names.MERGED_TABLE, values)
     duck.register(PENDING_TABLE, create_pending_table(pending, template.question.attributes))
     try:

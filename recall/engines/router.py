@@ -70,7 +70,7 @@ class EngineRouter:
         """
         spans = []
         for query in partial_queries:
-            spans.append((query.template, *query.range))
+            spans.append((query.template, query.range))
         try:
             yield self.spark.acquire(spans)
         finally:
@@ -121,9 +121,9 @@ class EngineRouter:
     def _cache_key(
         self, template: Template, parameters: Sequence[str], event: RecallEvent, piece: Piece
     ) -> Hashable:
-        low, high = piece.range
         values = orjson.dumps([event.attributes.get(name) for name in parameters])
-        return template.query_key, values, low, high, self.spark.list_files(template, low, high)
+        files = self.spark.list_files(template, piece.range)
+        return template.query_key, values, piece.range, files
 
     def _look_up(self, query: PartialQuery) -> "_CacheLookup":
         """Look up a query; of events with the same key, one is left to compute."""
@@ -186,7 +186,7 @@ class EngineRouter:
 
     def _compute_single(self, query: PartialQuery) -> PartialAnswers:
         if self._derived is not None:
-            template = self._derived.read_archived(query.template, *query.range)
+            template = self._derived.read_archived(query.template, query.range)
             query = replace(query, template=template)
         if self._local is None or not self._local.supports(query.template):
             return self._compute_with_spark(query)

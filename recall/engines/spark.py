@@ -17,6 +17,7 @@ from pyspark.sql.types import StructType
 from archiver.delta import StreamSchema
 from archiver.read import Reader
 from archiver.spark import jvm_process
+from archiver.time_range import TimeRange
 from recall.engines.answers import AnswerRows, order_rows
 from recall.engines.lru_cache import LruCache
 from recall.engines.pending_events import (
@@ -39,8 +40,8 @@ from recall.query.split import SKETCH_KINDS, Split, SplitAggregate
 from recall.requests import Piece, RecallEvent, SqlQuestion, enclosing_range
 from recall.sandbox import validate_query
 
-# What a query reads of a stream: its name, and [low, high) in microseconds; low None: unbounded.
-_StreamSpan = tuple[str, int | None, int]
+# What a query reads of a stream: its name, and the range of event time.
+_StreamSpan = tuple[str, TimeRange]
 
 
 class SparkEngine:
@@ -107,20 +108,16 @@ class SparkEngine:
             return False
         return True
 
-    def acquire(self, queries: Iterable[tuple[Template, int | None, int]]) -> dict[str, int]:
-        """Pin the latest version of the streams that some queries read, each for [low, high).
+    def acquire(self, queries: Iterable[tuple[Template, TimeRange]]) -> dict[str, int]:
+        """Pin the latest version of the streams that some queries read, each for a range.
 
         Returns the number of appends of each stream.
         """
-        range_by_stream: dict[str, tuple[int | None, int]] = {}
-        for template, low, high in queries:
-            for stream, stream_low, stream_high in _read_spans(template, low, high):
-                lowest, highest = range_by_stream.get(stream, (stream_low, stream_high))
-                if lowest is not None and stream_low is not None:
-                    lowest = min(lowest, stream_low)
-                else:
-                    lowest = None
-                range_by_stream[stream] = lowest, max(highest, stream_high)
+        range_by_stream: dict[str, TimeRange] = {}
+        for template, time_range in queries:
+            for stream, stream_range in _read_spans(template, time_range):
+                enclosing = range_by_stream.get(stream, stream_range)
+                range_by_stream[stream] = enclosing.enclose(stream_range)
         snapshots = self._reader.acquire(range_by_stream)
         return {stream: snapshot.append_count for stream, snapshot in snapshots.items()}
 
@@ -128,10 +125,10 @@ class SparkEngine:
         """Unpin what `acquire` has pinned."""
         self._reader.release()
 
-    def list_files(self, template: Template, low: int | None, high: int) -> tuple[str, ...]:
-        """The files that a query reads for [low, high)."""
+    def list_files(self, template: Template, time_range: TimeRange) -> tuple[str, ...]:
+        """The files that a query reads for a range."""
         files: list[str] = []
-        for span in _read_spans(template, low, high):
+        for span in _read_spans(template, time_range):
             files += self._reader.local_paths(*span)
         return tuple(files)
 
@@ -142,13 +139,13 @@ class SparkEngine:
 
         An event without matching rows has none.
         """
-        low, high = enclosing_range(map(itemgetter(1), event_pieces))
-        if not self.list_files(template, low, high):
+        time_range = enclosing_range(map(itemgetter(1), event_pieces))
+        if not self.list_files(template, time_range):
             return {}
-        pending = [PendingEvent(event, *piece.range) for event, piece in event_pieces]
+        pending = [PendingEvent(event, piece.range) for event, piece in event_pieces]
         self._register_events(pending, template.question)
         events = list(map(itemgetter(0), event_pieces))
-        self._register_streams(template, events, low, high)
+        self._register_streams(template, events, time_range)
         inputs = template.partial.inputs
         self._register_tables(
             inputs.relations, inputs.event_tables, template.question, event_tables
@@ -158,17 +155,17 @@ class SparkEngine:
         return split_by_event(template, rows_table, len(event_pieces))
 
     def _register_streams(
-        self, template: Template, events: Sequence[RecallEvent], low: int | None, high: int
+        self, template: Template, events: Sequence[RecallEvent], time_range: TimeRange
     ) -> None:
         """Register the streams of FROM, and those that derived streams read."""
         inputs = template.partial.inputs
         for name in inputs.streams:
             columns = self._reader.schema(name).columns
             column_filter = build_column_filter(template, name, columns, events)
-            rows = self._reader.read_dataframe(self._spark, name, low, high, True, column_filter)
+            rows = self._reader.read_dataframe(self._spark, name, time_range, True, column_filter)
             rows.createOrReplaceTempView(f"_in_{name}")
-        for name, input_low, input_high in _derived_input_spans(template, low, high):
-            rows = self._reader.read_dataframe(self._spark, name, input_low, input_high, False, {})
+        for name, input_range in _derived_input_spans(template, time_range):
+            rows = self._reader.read_dataframe(self._spark, name, input_range, False, {})
             rows.createOrReplaceTempView(f"_on_time_{name}")
 
     def merge(
@@ -183,7 +180,7 @@ class SparkEngine:
         if template.split.has_sketches:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
         frame.createOrReplaceTempView(sql_names.MERGED_TABLE)
-        pending = [PendingEvent(event, None, event.ts) for event in events]
+        pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
         self._register_events(pending, template.question)
         inputs = template.merge.inputs
         self._register_tables(
@@ -205,7 +202,9 @@ class SparkEngine:
         `answers`: by recall name, rows and column types. None: all combinations give NULL, because
         there is no history to decide by.
         """
-        self._register_events([PendingEvent(recall_event, None, recall_event.ts)], question)
+        self._register_events(
+            [PendingEvent(recall_event, TimeRange(None, recall_event.ts))], question
+        )
         joins = []
         for name, (rows, columns) in answers.items():
             frame = create_event_table(self._spark, {str(recall_event.eid): rows}, columns)
@@ -262,22 +261,21 @@ class SparkEngine:
             frame.createOrReplaceTempView(f"_in_{name}")
 
 
-def _read_spans(template: Template, low: int | None, high: int) -> list[_StreamSpan]:
-    """What a query reads for [low, high): streams in FROM, then inputs of derived streams."""
+def _read_spans(template: Template, time_range: TimeRange) -> list[_StreamSpan]:
+    """What a query reads for a range: streams in FROM, then inputs of derived streams."""
     spans: list[_StreamSpan] = []
     for stream in sorted(template.partial.inputs.streams):
-        spans.append((stream, low, high))
-    spans += _derived_input_spans(template, low, high)
+        spans.append((stream, time_range))
+    spans += _derived_input_spans(template, time_range)
     return spans
 
 
-def _derived_input_spans(template: Template, low: int | None, high: int) -> Iterator[_StreamSpan]:
-    """What derived streams read to compute their rows of [low, high)."""
+def _derived_input_spans(template: Template, time_range: TimeRange) -> Iterator[_StreamSpan]:
+    """What derived streams read to compute their rows of a range."""
     inputs = template.partial.inputs
-    input_low = None if low is None else low - inputs.reach
-    input_high = high + max(inputs.lag, 0) + 1
+    input_range = time_range.shift(start=-inputs.reach, end=max(inputs.lag, 0) + 1)
     for stream in sorted(inputs.derived):
-        yield stream, input_low, input_high
+        yield stream, input_range
 
 
 def _typical_question(schema: StreamSchema) -> SqlQuestion:

@@ -12,6 +12,7 @@ from itertools import islice, takewhile
 from types import MappingProxyType
 from uuid import UUID
 
+from archiver.times import Micros
 from recall.requests import Piece
 from recall.scheduling.run_length import MAX_RUN_SECONDS, choose_run_length
 from recall.scheduling.statistics import TaskStatistics
@@ -34,7 +35,7 @@ class SchedulableTask:
 
     id: UUID
     event: UUID
-    event_ts: int
+    event_ts: Micros
     question: Hashable
     needs_engine: bool
     is_background: bool
@@ -57,7 +58,7 @@ class SchedulableTask:
         return len(self.pieces) - self.next
 
     @property
-    def next_piece_end(self) -> int:
+    def next_piece_end(self) -> Micros:
         """The end of the next piece in microseconds; without one, the time of the event."""
         if self.next < len(self.pieces):
             return self.pieces[self.next].high

@@ -12,7 +12,7 @@ from archiver.periodic import Timer
 from recall.corpora import Corpora
 from recall.engines import Template
 from recall.ledger import Ledger, Task
-from recall.requests import SimilarQuestion, SqlQuestion, plan_pieces
+from recall.requests import ChunkRange, SimilarQuestion, SqlQuestion, plan_pieces
 from recall.scheduling import interleave, rank_pieces
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks
 from recall.worker.key_counts import KeyCounts
@@ -29,9 +29,6 @@ _QUARANTINE_THRESHOLD = 3
 _MAX_QUARANTINE_CHECKS = 1_000  # in memory
 # Parsed queries in memory: one takes 60 kB and some ten milliseconds to create.
 _MAX_TEMPLATES = 1_000
-
-# A chunk: ID, from, to; microseconds, None: open.
-_ChunkRange = tuple[int, int | None, int | None]
 
 
 class TaskClaimer:
@@ -64,7 +61,7 @@ class TaskClaimer:
         """Claim free tasks up to the limits."""
         for level in (0, 1):
             tasks = self._claim_level(level)
-            chunks: list[_ChunkRange] = []
+            chunks: list[ChunkRange] = []
             if any(task.progress.pieces is None for task in tasks):
                 chunks = self._unexpired_chunks()
             for task in tasks:
@@ -91,15 +88,15 @@ class TaskClaimer:
             return []
         return self._ledger.claim(level, limit, _MAX_TASKS_PER_RULE, full_rules)
 
-    def _unexpired_chunks(self) -> list[_ChunkRange]:
+    def _unexpired_chunks(self) -> list[ChunkRange]:
         """The chunks of all of history, oldest first."""
         return [
-            (chunk.id, chunk.from_ts, chunk.to_ts)
+            ChunkRange(chunk.id, chunk.time_range)
             for chunk in Catalog(self._connection).chunks()
             if chunk.state != "expired"
         ]
 
-    def _activate(self, task: Task, chunks: Sequence[_ChunkRange]) -> None:
+    def _activate(self, task: Task, chunks: Sequence[ChunkRange]) -> None:
         if task.progress.tries >= MAX_ATTEMPTS:
             self._recorder.fail_after_attempts(task)
             return
@@ -125,7 +122,7 @@ class TaskClaimer:
             task = self._recorder.pin_pieces(task)
         self._active_tasks.add(ActiveTask(task, template, question_key))
 
-    def _plan(self, task: Task, template: Template | None, chunks: Sequence[_ChunkRange]) -> Task:
+    def _plan(self, task: Task, template: Template | None, chunks: Sequence[ChunkRange]) -> Task:
         """Decide which pieces a task reads, and in which order."""
         spec, question = task.spec, task.spec.question
         pieces = plan_pieces(chunks, spec.event.ts, question)

@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from archiver.delta.schema import ARROW_TYPES
+from archiver.time_range import TimeRange
 from archiver.times import micros_column, to_micros
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
 from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
-from moirae.evaluation.statements import build_branches
+from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.rules.definition import Definition
 from moirae.rules.model import AlertSpec
 from moirae.rules.rule_set import DerivedQuery, Rule
@@ -157,7 +158,7 @@ def as_written(session: SparkSession, rules: list[ActiveRule]) -> Finds:
     parts = [
         part
         for i, rule in enumerate(rules)
-        for part in build_branches([(i, rule, sharing._event_query(rule))])
+        for part in build_branches([NumberedQuery(i, rule, sharing._event_query(rule))])
     ]
     return _read(session, " UNION ALL ".join(parts))
 
@@ -202,7 +203,7 @@ def by_panes(rules: list[ActiveRule]) -> tuple[Finds, set[int]]:
         {},
         set(),
     )
-    whole = RuleSlice(tuple(rules), None, END, None, END)
+    whole = RuleSlice(tuple(rules), TimeRange(None, END), TimeRange(None, END))
     for group, finds in PaneCache(_local(), Halves()).evaluate(whole, shares):
         served |= set(group.rule_indexes)
         for place, one in finds:
@@ -219,10 +220,10 @@ def _local() -> LocalEvaluator:
 class Halves:
     """The rows, in two pieces."""
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> None:
         """See `moirae.evaluation.panes.PaneInput`."""
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> list[pa.Table]:
+    def read_tables(self, stream: str, time_range: TimeRange) -> list[pa.Table]:
         """See `moirae.evaluation.panes.PaneInput`."""
         return [ROWS.slice(0, 150), ROWS.slice(150)]
 

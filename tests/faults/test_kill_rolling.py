@@ -14,6 +14,7 @@ import pytest
 import sql
 from archiver.delta.table import StreamTable
 from archiver.ingest.catalog import Catalog
+from archiver.time_range import TimeRange
 from moirae.config.settings import load_settings_from_environment
 from moirae.config.table_schemas import stream_schema
 from moirae.inspect.doctor import run_checks
@@ -54,7 +55,7 @@ class Look:
         )
         began = time.monotonic()
         self._table.refresh()
-        files = self._table.data_files(low=since)
+        files = self._table.data_files(TimeRange(since))
         try:
             parts = [self._table.read_file(file.path, ["n", "ts"]) for file in files]
         except FileNotFoundError:

@@ -104,14 +104,13 @@ class History:
         workers: int = 1,
         stride: StrideScheduler[UUID] | None = None,
         policy: SchedulingPolicy = SchedulingPolicy(),
-        query_timeout: float = 600.0,
-        min_queries: int | None = None,
         background: BackgroundWork | None = None,
         session: Callable[[], SparkSession] | None = None,
         relations: Callable[[str], pa.Table] | None = None,
+        **config: Any,
     ) -> Iterator[RecallManager]:
         """A manager on a connection of its own; without a `session` no question may need Spark, or
-        else relations.
+        else relations. `config`: further settings.
         """
         connection = database.connect_database(self.settings, "recall")
         root = storage.open_storage(self.settings)
@@ -125,10 +124,9 @@ class History:
             key_counts=self.key_counts,
             config=ManagerConfig(
                 engines=engines,
-                query_timeout=query_timeout,
-                min_queries=min_queries,
                 stride=StrideScheduler() if stride is None else stride,
                 background=background,
+                **{"query_timeout": 600.0} | config,
             ),
         )
         try:

@@ -16,6 +16,7 @@ import sql
 from archiver.delta import derived_tables
 from archiver.delta.derived_tables import open_table, version_root
 from archiver.read.reader import Reader
+from archiver.time_range import TimeRange
 from moirae.config.settings import Settings
 from moirae.config.table_schemas import stream_schema
 from moirae.deployments.registry import RuleRegistry
@@ -198,7 +199,7 @@ def _answers_are_the_same(
         for n in range(3)
     ]
     raw = engine.compute_partial(template, shares, {})
-    other = archived.read_archived(template, None, end)
+    other = archived.read_archived(template, TimeRange(None, end))
     assert other is not template and not other.partial.inputs.derived
     plain = {eid: table.to_pylist() for eid, table in raw.items()}
     assert {
@@ -209,7 +210,7 @@ def _answers_are_the_same(
         eid: sorted(table.to_pylist()[0].values(), key=repr) for eid, table in local.items()
     } == {eid: sorted(rows[0].values(), key=repr) for eid, rows in plain.items()}
     assert (
-        archived.read_archived(template, None, end + 1) is template
+        archived.read_archived(template, TimeRange(None, end + 1)) is template
     )  # the newest chunk is not archived
 
 

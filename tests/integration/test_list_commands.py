@@ -14,6 +14,7 @@ from psycopg.types.json import Jsonb
 from typer.testing import CliRunner, Result
 
 import sql
+from archiver.time_range import TimeRange
 from moirae.alerts.event import Event
 from moirae.alerts.lookup import IdMatch, find_event, find_event_or_recall
 from moirae.cli import app
@@ -259,7 +260,7 @@ def _contexts_with_row_counts(cut: dict[str, int]) -> EventContexts:
 def test_events_show_reports_a_truncated_context_with_its_row_count(
     root: Path, connection: Connection[Any]
 ) -> None:
-    work = ViewTask("g/r", "v", 1, None, 0, 0, False)
+    work = ViewTask("g/r", "v", 1, TimeRange(None, 0), 0, False)
     events = [Event(event_id(number), 0, {}, "f", {}) for number in (1, 2)]
     contexts_by_event = {
         event_id(1): _contexts_with_row_counts({"near": 2_345}),

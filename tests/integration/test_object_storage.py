@@ -38,7 +38,7 @@ def test_chunks_in_object_storage_are_maintained_and_recalled(bucket: str) -> No
         assert last["answer"] == [past.expected_answer()], last
         reader = Reader(root, [SCHEMA], 1 << 20)
         reader.refresh_present({chunk.id for chunk in writer.chunks})
-        assert sum(map(len, reader.snapshot("past", None, None).rows)) == CHUNKS * ROWS + 1
+        assert sum(map(len, reader.snapshot("past").rows)) == CHUNKS * ROWS + 1
         assert [
             finding for finding in run_checks(past.settings, past.connection) if finding.problems
         ] == []

@@ -281,9 +281,7 @@ def requested_rows(place: Place) -> list[Any]:
     gateway = sql.ContextGateway(place.connection)
     missing = gateway.list_missing("g/r", "1", every_event=True, since=None, limit=1000)
     unrequested = gateway.list_unrequested(
-        "g/r",
-        "1",
-        "norm",
+        sql.RecallOfVersion("g/r", "1", "norm"),
         every_event=True,
         needs_context=False,
         background_before=from_micros(START),

@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES
-from archiver.times import from_micros, to_micros
+from archiver.time_range import TimeRange
+from archiver.times import from_micros, micros_column, to_micros
 from moirae.alerts.event import EventRow
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.local import LocalEvaluator
@@ -22,6 +22,7 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import (
     ActiveRule,
     RuleCohort,
+    RuleGroup,
     RuleSlice,
     advance_cohorts,
     build_cohorts,
@@ -70,7 +71,7 @@ def running(name: str, expr: str, names: Sequence[str], derived: str) -> ActiveR
 
 def standing(*rules: ActiveRule, settled_to: int | None = None) -> list[RuleCohort]:
     """Rules that are settled up to the same time."""
-    return build_cohorts([([rule], settled_to) for rule in rules])
+    return build_cohorts([RuleGroup([rule], settled_to) for rule in rules])
 
 
 @st.composite
@@ -127,23 +128,17 @@ class Archived:
         self.read = 0
         self.rows_held: int | None = None
 
-    def between(self, low: int | None, high: int) -> pa.Table:
-        """Rows with event times in [low, high), in microseconds."""
-        ts = self.rows["ts"]
-        is_inside = pc.less(ts, pa.scalar(from_micros(high), ts.type))
-        if low is not None:
-            is_inside = pc.and_(
-                is_inside, pc.greater_equal(ts, pa.scalar(from_micros(low), ts.type))
-            )
-        return self.rows.filter(is_inside)
+    def between(self, time_range: TimeRange) -> pa.Table:
+        """Rows with event times in a range."""
+        return self.rows.filter(pa.array(time_range.mask(micros_column(self.rows, "ts"))))
 
-    def count_in_memory(self, stream: str, low: int | None, high: int | None) -> int | None:
+    def count_in_memory(self, stream: str, time_range: TimeRange) -> int | None:
         """See `moirae.evaluation.panes.PaneInput`."""
         return self.rows_held
 
-    def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
+    def read_tables(self, stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
         """See `moirae.evaluation.panes.PaneInput`."""
-        rows, at = self.between(low, high), 0
+        rows, at = self.between(time_range), 0
         self.read += len(rows)
         while at < len(rows):
             row_count = self.rng.choice([60, 1000])
@@ -158,8 +153,7 @@ def evaluate_all_rows(
     sharing: RuleBatcher, local: LocalEvaluator, archived: Archived, part: RuleSlice
 ) -> Finds:
     """The event rows of windows aggregated from all their rows."""
-    assert part.input_high is not None
-    rows = archived.between(part.input_low, part.input_high)
+    rows = archived.between(part.input_range)
     shares = sharing.batch(part.rules)
     assert not shares.unbatched
     finds_by_rule: Finds = {rule.name: [] for rule in part.rules}
@@ -222,7 +216,7 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
             gone = rng.choice(running)
             panes.remove_inactive([rule for rule in running if rule is not gone])
         for part in due_slices(standings, {"s": mark}):
-            assert part.high is not None
+            assert part.range.end is not None
             kept_rules = tuple(rule for rule in part.rules if rng.random() < 0.9)
             if kept_rules:
                 chosen = replace(part, rules=kept_rules)
@@ -230,7 +224,9 @@ def _drive(running: list[ActiveRule], seed: int) -> None:
                     evaluate_panes(sharing, panes, chosen),
                     evaluate_all_rows(sharing, local, archived, chosen),
                 )
-            standings = advance_cohorts(standings, {rule.name for rule in kept_rules}, part.high)
+            standings = advance_cohorts(
+                standings, {rule.name for rule in kept_rules}, part.range.end
+            )
 
 
 @settings(max_examples=12, deadline=None)
@@ -269,9 +265,14 @@ def test_rows_are_aggregated_once() -> None:
             before, panes = archived.read, PaneCache(local, archived)
         (part,) = due_slices(standings, {"s": START + second * SECOND})
         assert len(evaluate_panes(sharing, panes, part)) == 3
-        standings = advance_cohorts(standings, {rule.name for rule in part.rules}, part.high or 0)
-    periods = [(None, START + 129 * SECOND), (START + 110 * SECOND, START + 159 * SECOND)]
-    row_counts = [len(archived.between(low, high)) for low, high in periods]
+        standings = advance_cohorts(
+            standings, {rule.name for rule in part.rules}, part.range.end or 0
+        )
+    periods = [
+        TimeRange(None, START + 129 * SECOND),
+        TimeRange(START + 110 * SECOND, START + 159 * SECOND),
+    ]
+    row_counts = [len(archived.between(period)) for period in periods]
     assert [before, archived.read - before] == row_counts
 
 
@@ -293,7 +294,7 @@ def test_a_long_and_a_short_window_share_panes() -> None:
         for part in due_slices(standings, {"s": START + second * SECOND}):
             assert evaluate_panes(sharing, panes, part).keys() == {rule.name for rule in part.rules}
         standings = standing(*both, settled_to=START + second * SECOND)
-    assert archived.read == len(archived.between(None, START + 159 * SECOND))
+    assert archived.read == len(archived.between(TimeRange(None, START + 159 * SECOND)))
 
 
 def test_unreadable_file_leaves_windows_to_spark() -> None:
@@ -308,8 +309,8 @@ def test_unreadable_file_leaves_windows_to_spark() -> None:
     rule = running("A", expr, ["c"], DERIVED.format(size=2, slide=1))
     panes, broken = PaneCache(local, archived), Archived(archived.rows, rng)
 
-    def pieces(stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
-        yield archived.between(low, START + 40 * SECOND)
+    def pieces(stream: str, time_range: TimeRange) -> Iterator[pa.Table]:
+        yield archived.between(TimeRange(time_range.start, START + 40 * SECOND))
         raise pa.ArrowInvalid("no Parquet file")
 
     broken.read_tables = pieces  # type: ignore[method-assign]

@@ -25,6 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from archiver.delta.schema import StreamSchema
+from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.engines import answers
 from recall.engines.local import LocalEngine
@@ -373,7 +374,7 @@ def _create_views(spark: SparkSession, rows: DataFrame, event: RecallEvent) -> N
     rows.createOrReplaceTempView("_in_s")
     spark.createDataFrame(SITES).createOrReplaceTempView("_in_r")
     create_pending_frame(
-        spark, [PendingEvent(event, None, END)], {"host": "string"}
+        spark, [PendingEvent(event, TimeRange(None, END))], {"host": "string"}
     ).createOrReplaceTempView(PENDING_TABLE)
 
 

@@ -58,7 +58,7 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
-        moirae.rules.check moirae.rules.check_questions moirae.rules.definition""",
+        moirae.rules.check moirae.rules.check_questions""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness moirae.cli.tokens moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run

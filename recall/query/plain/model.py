@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, Protocol
 
+from recall.query.windows import Window as Window
+
 PlainType = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
 
 # The types that columns may have; decimals are constants only.
@@ -14,9 +16,6 @@ PLAIN_TYPES: frozenset[str] = frozenset(
 
 # The types of columns, by name in lower case.
 ColumnTypes = Mapping[str, PlainType]
-
-# Size, slide and offset of windows, in microseconds.
-Window = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -97,8 +96,7 @@ class PanedQuery:
     @property
     def pane_length(self) -> int:
         """The length of a pane in microseconds."""
-        size, slide, _ = self.window
-        return gcd(size, slide)
+        return gcd(self.window.size, self.window.slide)
 
 
 @dataclass(frozen=True)

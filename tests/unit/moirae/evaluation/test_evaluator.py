@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from archiver.delta.schema import ARROW_TYPES
+from archiver.time_range import TimeRange
 from moirae.errors import StatementTimeout
 from moirae.evaluation.evaluator import RuleEvaluator
 from moirae.evaluation.plan import ActiveRule, RuleSlice
@@ -130,7 +131,8 @@ def test_after_a_timeout_each_rule_is_evaluated_alone(guard: FakeGuard) -> None:
 
 def test_only_events_of_the_slice_are_returned(guard: FakeGuard) -> None:
     rule = make_filter("A", 0.5)
-    low = START_MICROS + SECOND
-    rule_slice = RuleSlice((rule,), low, low + SECOND, START_MICROS, low + SECOND)
+    start = START_MICROS + SECOND
+    time_range = TimeRange(start, start + SECOND)
+    rule_slice = RuleSlice((rule,), time_range, time_range.shift(start=-SECOND))
     result = _evaluator(guard, allow_local=True).evaluate_slice(rule_slice)
-    assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[low]]
+    assert [[row.ts for row in rows] for _, rows in result.event_rows] == [[start]]
