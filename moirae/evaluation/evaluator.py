@@ -34,7 +34,7 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
-from recall.engines import run_isolated, split_in_halves
+from recall.engines import run_isolated, split_in_halves, split_into_items
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
@@ -302,7 +302,7 @@ class RuleEvaluator:
 def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[int]]:
     """Halves; after a timeout each rule, as the slow one would take the whole limit each time."""
     if isinstance(error, StatementTimeout):
-        return [[index] for index in indexes]
+        return split_into_items(indexes)
     return split_in_halves(indexes, error)
 
 

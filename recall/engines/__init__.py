@@ -3,11 +3,11 @@
 `recall.engines.derived_streams` reads the archived rows of derived streams.
 """
 
-from recall.engines.answers import AnswerRows
+from recall.engines.answers import AnswerRows, MergedPartials
 from recall.engines.condition import evaluate_condition
 from recall.engines.cost_model import EngineCosts
 from recall.engines.duckdb_session import connect_duckdb, fetch_table
-from recall.engines.isolation import run_isolated, split_in_halves
+from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
 from recall.engines.local import LocalEngine
 from recall.engines.partial_cache import PartialCache
 from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
@@ -23,6 +23,7 @@ __all__ = [
     "EventTables",
     "JSON_OPTIONS",
     "LocalEngine",
+    "MergedPartials",
     "PartialCache",
     "PartialQuery",
     "PendingEvent",
@@ -36,4 +37,5 @@ __all__ = [
     "merge_partials",
     "run_isolated",
     "split_in_halves",
+    "split_into_items",
 ]
