@@ -5,15 +5,30 @@ from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Literal, Protocol
 
-PlainType = Literal["int", "bigint", "double", "string", "boolean", "timestamp", "decimal"]
+PlainType = Literal[
+    "int", "bigint", "float", "double", "string", "boolean", "timestamp", "decimal", "null"
+]
 
-# The types that columns may have; decimals are constants only.
+# The types that columns of rules may have; decimals are constants only.
 PLAIN_TYPES: frozenset[str] = frozenset(
     ("int", "bigint", "double", "string", "boolean", "timestamp")
 )
+# The types that columns of recalls and conditions may have. Attributes of events are no floats:
+# Spark writes a float to JSON with fewer digits than Python does.
+RECALL_TYPES: frozenset[str] = PLAIN_TYPES | {"float"}
 
 # The types of columns, by name in lower case.
 ColumnTypes = Mapping[str, PlainType]
+
+
+def select_columns(types: Mapping[str, str], allowed_types: frozenset[str]) -> ColumnTypes:
+    """The columns of allowed types, by name in lower case."""
+    columns: dict[str, PlainType] = {}
+    for name, column_type in types.items():
+        if column_type in allowed_types:
+            columns[name.lower()] = column_type  # type: ignore[assignment]
+    return columns
+
 
 # Size, slide and offset of windows, in microseconds.
 Window = tuple[int, int, int]
@@ -65,6 +80,9 @@ class SqlDialect(Protocol):
 
     def quote(self, name: str) -> str:
         """A quoted identifier."""
+
+    def string(self, value: str) -> str:
+        """A string constant."""
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """FROM with each row in each of its windows, and what to group by."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from sqlglot import exp
+
 from recall.query.plain.model import PlainAggregate, Window
 from recall.query.sql_names import PANES_TABLE
 
@@ -18,6 +20,10 @@ class SparkDialect:
     def quote(self, name: str) -> str:
         """See `SqlDialect`."""
         return _quote(name, "`")
+
+    def string(self, value: str) -> str:
+        """See `SqlDialect`."""
+        return exp.Literal.string(value).sql(dialect="spark")
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""
@@ -78,6 +84,10 @@ class DuckDBDialect:
     def quote(self, name: str) -> str:
         """See `SqlDialect`."""
         return _quote(name, '"')
+
+    def string(self, value: str) -> str:
+        """See `SqlDialect`."""
+        return exp.Literal.string(value).sql(dialect="duckdb")
 
     def assign_windows(self, source: str, alias: str, time: str, window: Window) -> tuple[str, str]:
         """See `SqlDialect`."""
