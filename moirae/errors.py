@@ -5,7 +5,6 @@ MoiraeError
 ├── RequestRejected    an HTTP request that is not served
 ├── RoleLost           another process has taken over the role
 ├── RoleTaken          another process holds the role
-├── StatementTimeout   a statement was cancelled at its time limit
 ├── TemplateFault      a template that is rejected or fails
 ├── Unreachable        a service is unreachable; trying again makes sense
 └── UsageError         a wrong command line or a missing workspace
@@ -72,12 +71,6 @@ class RoleLost(MoiraeError):
 
 class RoleTaken(MoiraeError):
     """Another process of this workspace holds the role."""
-
-
-class StatementTimeout(MoiraeError):
-    """A statement was cancelled because it exceeded its time limit."""
-
-    exit_code = Unreachable.exit_code  # a new process may succeed
 
 
 class TemplateFault(MoiraeError):

@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from sqlglot import exp
 
-from moirae.errors import StatementTimeout
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
@@ -28,6 +27,7 @@ from recall.engines import (
     split_in_halves,
     split_into_items,
 )
+from recall.errors import StatementTimeout
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent
 

@@ -26,10 +26,10 @@ from archiver.storage.file_cache import FileCache
 from archiver.storage.s3 import S3Storage
 from archiver.times import to_micros
 from recall.engines.answers import to_json_value
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
-from recall.engines.router import EngineRouter
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import PartialQuery, Template, merge_partials
 from recall.errors import SparkRequired
 from recall.requests import Piece, RecallEvent, SqlQuestion

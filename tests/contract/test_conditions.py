@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from archiver.read.reader import Reader
-from recall.engines.condition import evaluate_condition
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.condition import evaluate_condition
+from recall.engines.spark.engine import SparkEngine
 from recall.errors import SparkRequired
 from recall.requests import RecallEvent, SqlQuestion
 

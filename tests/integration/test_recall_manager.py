@@ -17,7 +17,8 @@ from archiver.errors import LogDamaged
 from archiver.read.reader import Reader
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.statement import Statement
 from recall.engines.template import PartialQuery
 from recall.errors import CommandKeyConflict
 from recall.ledger.commands import Target, fetch_effect, submit_command
@@ -28,6 +29,8 @@ from recall.similarity.index import Index
 from recall.similarity.measure import TfIdfMeasure
 from recall.worker.active_tasks import MAX_ATTEMPTS
 from tests.integration.history import COUNT, HOSTS, START, History, go_on
+
+ENDLESS = Statement("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c")
 
 
 def test_revisions_extend_coverage_until_final(past: History) -> None:
@@ -500,9 +503,7 @@ def test_query_over_its_time_limit_is_cancelled_and_fails(
 ) -> None:
     def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         if any(one.template.question.sql != COUNT for one in asks):
-            engine._duck.execute(
-                "SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c"
-            ).fetchall()
+            engine._duckdb.run(ENDLESS)
         return real(engine, asks)
 
     real = LocalEngine.compute_partials
@@ -597,9 +598,7 @@ def test_query_of_cancelled_tasks_is_cancelled(
     def together(engine: LocalEngine, asks: Sequence[PartialQuery]) -> Any:
         began.set()
         try:
-            engine._duck.execute(
-                "SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c"
-            ).fetchall()
+            engine._duckdb.run(ENDLESS)
         finally:
             ended.set()
 

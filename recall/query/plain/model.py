@@ -64,8 +64,8 @@ class PaneDialect(Protocol):
     def assign_windows(self, window: Window) -> str:
         """FROM with each pane in each of its windows.
 
-        Windows start at `_start`, from $low to $high, in microseconds; $low must be the start of a
-        window.
+        Windows start at `_start`, from _low to _high of the table `_window_bounds`, in
+        microseconds; _low must be the start of a window.
         """
 
     def partial_aggregates(self, aggregate: PlainAggregate) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class PanedQuery:
 
     Overlapping windows are cut into panes as long as the greatest common divisor of size and slide,
     so that no pane crosses a window's border. `partial` aggregates rows into panes, with the start
-    of the pane in microseconds as `_w`; `merge` computes windows that start in [$low, $high] from
+    of the pane in microseconds as `_w`; `merge` computes windows that start within `_window_bounds` from
     the panes in the table `_panes` (Li, Maier, Tufte, Papadimos and Tucker: No Pane, No Gain.
     SIGMOD Record 34(1), 2005). Where either needs the table of constants, it belongs between the
     two parts of the text; otherwise the text is one part.

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from recall.engines.condition import evaluate_condition
+from recall.engines.duckdb.condition import evaluate_condition
 from recall.errors import SparkRequired
 from recall.requests import RecallEvent, SqlQuestion
 

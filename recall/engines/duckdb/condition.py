@@ -1,13 +1,14 @@
 """Evaluate a rule's `where` with DuckDB, if it is in the portable part of SQL."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
-from recall.engines.duckdb_session import connect_duckdb
+from recall.engines.duckdb.statements import DuckDBStatements
 from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
+from recall.engines.statement import Statement
 from recall.errors import SparkRequired
 from recall.query import parse, sql_names
 from recall.query.plain import create_recall_writer
@@ -33,21 +34,21 @@ def evaluate_condition(
     if value.type not in ("boolean", "null"):
         raise SparkRequired("condition that is not boolean")
     joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
-    event_columns = {
-        "ts": pa.array([recall_event.ts], _MICROS),
-        **_arrow_columns([recall_event.attributes], attributes),
-    }
+    text = f'SELECT {value.sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
     try:
-        with connect_duckdb() as duck:
-            duck.register(sql_names.EVENT, pa.table(event_columns))
-            for name, types in types_by_recall.items():
-                duck.register(name, _answer_table(answers[name][0], types))
-            query = f'SELECT {value.sql} FROM "{sql_names.EVENT}" {joins}'
-            rows = duck.execute(query).fetchall()
-    except (duckdb.Error, pa.ArrowException, ValueError) as error:
+        event_columns = {
+            "ts": pa.array([recall_event.ts], _MICROS),
+            **_arrow_columns([recall_event.attributes], attributes),
+        }
+        rows = {sql_names.EVENT: pa.table(event_columns)}
+        for name, types in types_by_recall.items():
+            rows[name] = _answer_table(answers[name][0], types)
+    except (pa.ArrowException, ValueError) as error:
         raise SparkRequired(str(error)) from error
+    with closing(DuckDBStatements()) as duckdb:
+        result = duckdb.run(Statement(text, tables=rows))
     verdicts: list[bool] = []
-    for (verdict,) in rows:
+    for verdict in result["verdict"].to_pylist():
         if verdict is not None:
             verdicts.append(bool(verdict))
     if not verdicts:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from recall.engines.router import explain_engine
+from recall.engines.routing.router import explain_engine
 from recall.engines.template import Template
 from recall.requests import SqlQuestion
 
