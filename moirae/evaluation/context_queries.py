@@ -18,7 +18,6 @@ from sqlglot import exp
 
 from archiver.time_range import TimeRange
 from archiver.times import Micros
-from moirae.errors import StatementTimeout
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
@@ -28,7 +27,9 @@ from recall.engines import (
     create_pending_frame,
     run_isolated,
     split_in_halves,
+    split_into_items,
 )
+from recall.errors import StatementTimeout
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent
 
@@ -442,13 +443,13 @@ def _build_context_branch(number: int, query: LiftedContextQuery) -> str:
     )
 
 
-def _split(group: Sequence[_RuleEvents], error: Exception) -> list[list[_RuleEvents]]:
+def _split(group: Sequence[_RuleEvents], error: Exception) -> Sequence[Sequence[_RuleEvents]]:
     """The parts of a failed group: its rules, or halves of the events of its only rule.
 
     A statement of a single rule that exceeded its time limit is not repeated.
     """
     if len(group) > 1:
-        return [[pair] for pair in group]
+        return split_into_items(group)
     if isinstance(error, StatementTimeout):
         return []
     rule, events = group[0]

@@ -19,14 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from moirae.alerts import EventRow
-from moirae.errors import StatementTimeout
 from moirae.evaluation.batches import (
     ColumnsByRelation,
     ColumnsByStream,
     RuleBatch,
     RuleBatcher,
     RuleBatches,
-    SparkStatement,
 )
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
@@ -35,7 +33,15 @@ from moirae.evaluation.panes import PaneCache
 from moirae.evaluation.plan import ActiveRule, RuleSlice, input_view, relation_view
 from moirae.evaluation.statements import NumberedQuery, build_branches
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
-from recall.engines import run_isolated, split_in_halves
+from recall.engines import (
+    EngineChoice,
+    SparkStatements,
+    Statement,
+    run_isolated,
+    split_in_halves,
+    split_into_items,
+)
+from recall.errors import StatementTimeout
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
@@ -61,19 +67,16 @@ class RuleEvaluator:
         guard: Guard,
         columns: ColumnsByStream,
         relations: ColumnsByRelation,
-        allow_local: bool,
+        engine_choice: EngineChoice,
     ) -> None:
-        """`columns`: the declared columns of streams; `relations`: of relations.
-
-        `allow_local`: evaluate plain rules in this process.
-        """
-        self._spark = spark
+        """`columns`: the declared columns of streams; `relations`: of relations."""
+        self._spark_statements = SparkStatements(lambda: spark)
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns, relations)
         self._local: LocalEvaluator | None = None
         self._panes: PaneCache | None = None
-        if allow_local:
+        if engine_choice.allows_duckdb:
             self._local = LocalEvaluator()
             self._panes = PaneCache(self._local, rows)
 
@@ -230,32 +233,15 @@ class RuleEvaluator:
         for batch in batches.batches:
             if len(batch.rule_indexes) > 1:
                 constants_by_table[batch.constants_table] = batch.constants
-        for name, constants in constants_by_table.items():
-            self._rows.to_frame(constants).createOrReplaceTempView(name)
-        try:
-            statement = self._batcher.build_statement(selected, batches)
-            return self._run_statement(selected, row_count, statement)
-        finally:
-            for name in constants_by_table:
-                self._spark.catalog.dropTempView(name)
+        statement = self._batcher.build_statement(selected, batches)
+        return self._run_statement(
+            selected, row_count, Statement(statement.text, constants_by_table, statement.views)
+        )
 
     def _run_statement(
-        self, rules: Sequence[ActiveRule], row_count: int, statement: SparkStatement
+        self, rules: Sequence[ActiveRule], row_count: int, statement: Statement
     ) -> pa.Table:
-        return self._guard.run(rules, row_count, lambda: self._execute(statement))
-
-    def _execute(self, statement: SparkStatement) -> pa.Table:
-        """The result of a statement. Its views are computed once, by the first branch that reads."""
-        frames: dict[str, DataFrame] = {}
-        try:
-            for name, sql in statement.views.items():
-                frames[name] = self._spark.sql(sql).persist()
-                frames[name].createOrReplaceTempView(name)
-            return self._spark.sql(statement.text).toArrow()
-        finally:
-            for name, frame in frames.items():
-                self._spark.catalog.dropTempView(name)
-                frame.unpersist()
+        return self._guard.run(rules, row_count, lambda: self._spark_statements.run(statement))
 
     def _record_failure(self, rule: ActiveRule, error: Exception, inputs: _Inputs) -> None:
         """Record the failure of a rule, with the row over which it fails if there is one."""
@@ -278,7 +264,9 @@ class RuleEvaluator:
         failing_row: pa.Table | None = rows
         if len(rows) != 1:
             statement = self._batcher.build_statement([rule], RuleBatches((), (0,)))
-            has_failure = partial(self._has_failure, rule, stream, statement)
+            has_failure = partial(
+                self._has_failure, rule, stream, Statement(statement.text, views=statement.views)
+            )
             failing_row = find_failing_row(rows, has_failure)
             self._create_input_view(stream, rows)
         if failing_row is None:
@@ -287,7 +275,7 @@ class RuleEvaluator:
         return {"stream": stream, "row": orjson.loads(orjson.dumps(values, default=str))}
 
     def _has_failure(
-        self, rule: ActiveRule, stream: str, statement: SparkStatement, rows: pa.Table
+        self, rule: ActiveRule, stream: str, statement: Statement, rows: pa.Table
     ) -> bool:
         self._create_input_view(stream, rows)
         try:
@@ -302,7 +290,7 @@ class RuleEvaluator:
 def _split_rules(indexes: Sequence[int], error: Exception) -> Sequence[Sequence[int]]:
     """Halves; after a timeout each rule, as the slow one would take the whole limit each time."""
     if isinstance(error, StatementTimeout):
-        return [[index] for index in indexes]
+        return split_into_items(indexes)
     return split_in_halves(indexes, error)
 
 

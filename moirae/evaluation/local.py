@@ -11,14 +11,14 @@ from itertools import repeat
 from math import isnan
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 from archiver.times import micros_column
 from moirae.alerts import EventRow
 from moirae.evaluation.batches import RuleBatch
 from moirae.evaluation.plan import input_view, relation_view
-from recall.engines import connect_duckdb, fetch_table
+from recall.engines import DuckDBStatements, Statement, run_each
+from recall.errors import SparkRequired, StatementTimeout
 from recall.query.plain import PlainQuery
 
 RuleEventRows = list[tuple[int, EventRow]]
@@ -36,7 +36,7 @@ class LocalEvaluator:
     """Evaluates plain queries on a DuckDB connection of its own, on one thread."""
 
     def __init__(self, join_time_limit: float = _JOIN_TIME_LIMIT) -> None:
-        self._duckdb = connect_duckdb()
+        self._duckdb = DuckDBStatements()
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
         self._join_time_limit = join_time_limit
         self._slow_queries: set[PlainQuery] = set()
@@ -60,60 +60,47 @@ class LocalEvaluator:
             if batch.duckdb_query.source_is_query:
                 source_counts[batch.duckdb_query.source] += 1
         table_by_source: dict[str, str] = {}
-        results: list[tuple[RuleBatch, RuleEventRows]] = []
+
+        def evaluate_batch(batch: RuleBatch) -> RuleEventRows:
+            query = batch.duckdb_query
+            source = query.source
+            if source_counts[source] > 1 and source not in table_by_source:
+                source_rows = self._run(query, Statement(f"SELECT * FROM {source}"))
+                table = f"{_SOURCE_PREFIX}{len(table_by_source)}"
+                self._duckdb.register(table, source_rows)
+                table_by_source[source] = table
+            constants = self.register_constants(batch)
+            sql = query.sql(constants, table_by_source.get(source))
+            return parse_event_rows(batch, self._run(query, Statement(sql)))
+
         try:
-            for batch in batches:
-                query = batch.duckdb_query
-                source = query.source
-                if query in self._slow_queries:
-                    continue
-                try:
-                    if source_counts[source] > 1 and source not in table_by_source:
-                        table_by_source[source] = f"{_SOURCE_PREFIX}{len(table_by_source)}"
-                        source_rows = self._fetch(query, f"SELECT * FROM {source}")
-                        self._duckdb.register(table_by_source[source], source_rows)
-                    constants = self.register_constants(batch)
-                    sql = query.sql(constants, table_by_source.get(source))
-                    results.append((batch, parse_event_rows(batch, self._fetch(query, sql))))
-                except (duckdb.Error, pa.ArrowException):
-                    continue  # Spark evaluates the rules of this batch and reports the error
+            # Spark evaluates the rules of the remaining batches and reports their errors.
+            results, _ = run_each(batches, evaluate_batch)
+            return results
         finally:
             for name in table_by_source.values():
                 self._duckdb.unregister(name)
-        return results
 
     def query(
         self,
         query: PlainQuery,
         sql: str,
         tables: Mapping[str, pa.Table],
-        parameters: Mapping[str, int],
     ) -> pa.Table:
-        """The result of a step of a query over some tables. `parameters`: values of its $names.
+        """The result of a step of a query over some tables. Raises `SparkRequired`."""
+        return self._run(query, Statement(sql, tables))
 
-        Raises `duckdb.Error`.
-        """
-        for name, table in tables.items():
-            self._duckdb.register(name, table)
-        try:
-            return self._fetch(query, sql, parameters)
-        finally:
-            for name in tables:
-                self._duckdb.unregister(name)
-
-    def _fetch(
-        self, query: PlainQuery, sql: str, parameters: Mapping[str, int] | None = None
-    ) -> pa.Table:
+    def _run(self, query: PlainQuery, statement: Statement) -> pa.Table:
         """The result of a step of a query, within the time limit of joins."""
-        if not query.has_relations:
-            return fetch_table(self._duckdb, sql, parameters)
         if query in self._slow_queries:
-            raise duckdb.InterruptException("the query has exceeded its time limit before")
+            raise SparkRequired("join that has exceeded its time limit before")
         try:
-            return fetch_table(self._duckdb, sql, parameters, self._join_time_limit)
-        except duckdb.InterruptException:
+            return self._duckdb.run(
+                statement, self._join_time_limit if query.has_relations else None
+            )
+        except StatementTimeout as error:
             self._slow_queries.add(query)
-            raise
+            raise SparkRequired(str(error)) from error
 
     def reset(self) -> None:
         """Unregister all tables of constants; try queries again that exceeded their time limit."""
@@ -135,9 +122,16 @@ class LocalEvaluator:
 
 
 def parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
-    """Event rows from the result of a plain query (see `PlainQuery`)."""
+    """Event rows from the result of a plain query (see `PlainQuery`). Raises `SparkRequired`."""
     if not len(table):
         return []
+    try:
+        return _parse_event_rows(batch, table)
+    except pa.ArrowException as error:
+        raise SparkRequired(str(error)) from error
+
+
+def _parse_event_rows(batch: RuleBatch, table: pa.Table) -> RuleEventRows:
     query = batch.duckdb_query
     columns: list[list[Any]] = []
     for number, output_type in enumerate(query.output_types):

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
@@ -20,6 +19,7 @@ from archiver.times import Micros
 from moirae.evaluation.batches import RuleBatch, RuleBatches
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows, parse_event_rows
 from moirae.evaluation.plan import ActiveRule, RuleSlice
+from recall.errors import SparkRequired
 from recall.query import sql_names
 from recall.query.plain import PanedQuery
 
@@ -141,7 +141,7 @@ class PaneCache:
         for request in requests:
             if request.key in self._cached:
                 # As in `LocalEvaluator.evaluate`, Spark evaluates what fails.
-                with suppress(duckdb.Error, pa.ArrowException):
+                with suppress(SparkRequired):
                     results.append((request.batch, self._merge_windows(request)))
         return results
 
@@ -213,8 +213,8 @@ class PaneCache:
         query = request.paned_query
         sql = self._local.register_constants(request.batch).join(query.partial)
         try:
-            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows}, {})
-        except (duckdb.Error, pa.ArrowException) as error:
+            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows})
+        except SparkRequired as error:
             self._evict(request.key, request.until, str(error))
             return
         panes = self._cached[request.key]
@@ -246,10 +246,12 @@ class PaneCache:
         first_start = _MIN_TIME
         if request.since is not None:
             first_start = _round_up(request.since, slide, offset)
-        bounds = {"low": first_start, "high": request.until - size}
+        bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - size]}
         sql = self._local.register_constants(request.batch).join(query.merge)
         windows = self._local.query(
-            request.batch.duckdb_query, sql, {sql_names.PANES_TABLE: tables[0]}, bounds
+            request.batch.duckdb_query,
+            sql,
+            {sql_names.PANES_TABLE: tables[0], sql_names.WINDOW_BOUNDS_TABLE: pa.table(bounds)},
         )
         return parse_event_rows(request.batch, windows)
 

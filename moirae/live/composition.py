@@ -37,6 +37,7 @@ from moirae.live.source_queries import SourceQueries
 from moirae.live.sources.landing import LandingFolders
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
+from recall.engines import EngineChoice
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
@@ -104,7 +105,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=Guard(spark, settings, connection),
-        local=settings.recall.engine != "spark",
+        engine_choice=EngineChoice(settings.recall.engine),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     ingest = Ingest(
@@ -180,13 +181,12 @@ def build_detection(
     relations: Relations,
     admission: RuleAdmission,
     guard: Guard,
-    local: bool = True,
+    engine_choice: EngineChoice = EngineChoice(),
 ) -> tuple[Detector, AlertFollowUp]:
-    """Build the evaluation of rules and the follow-up of their alerts.
-
-    `local`: evaluate portable rules in this process instead of in Spark.
-    """
-    evaluators = build_evaluators(spark, archive, guard, relations=relations.columns, local=local)
+    """Build the evaluation of rules and the follow-up of their alerts."""
+    evaluators = build_evaluators(
+        spark, archive, guard, relations=relations.columns, engine_choice=engine_choice
+    )
     contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(
         archive=archive,

@@ -281,6 +281,7 @@ NUMBERS = st.one_of(
     st.builds("v * {}".format, FRACTION),
     st.builds("n % {}".format, st.sampled_from(["3", "-2", "10"])),
     st.builds("i * {}".format, st.sampled_from(["2", "-1"])),
+    st.builds("CASE WHEN ok THEN v WHEN n > {} THEN {} END".format, SMALL, FRACTION),
 )
 WORDS = st.sampled_from(["=", "<>", "<", "<=", ">", ">="])
 PLAIN = st.one_of(
@@ -291,7 +292,11 @@ PLAIN = st.one_of(
     st.builds("n BETWEEN {} AND {}".format, SMALL, SMALL),
     st.builds("host IN ({}, {})".format, TEXT, TEXT),
     st.sampled_from(
-        ["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"]
+        [
+            *["ok", "v IS NULL", "host IS NOT NULL", "ok = true", "ts IS NOT NULL", "v = v"],
+            *["host LIKE '%a_'", "host LIKE 'é'", "ok < (n > 3)", "host <> 'it\\'s \\\\ here'"],
+            *["CASE WHEN ok THEN n > 3 WHEN v IS NULL THEN true END", "1 = 1", "v > 2 * 3"],
+        ]
     ),
 )
 CONDITIONS = st.one_of(
@@ -569,14 +574,14 @@ def test_rules_that_differ_in_constants_share_one_query(session: SparkSession) -
 @pytest.mark.parametrize(
     "text",
     [
-        "SELECT host, ts FROM s WHERE host LIKE 'a%'",
+        "SELECT host, ts FROM s WHERE host LIKE host",
+        "SELECT host, ts FROM s WHERE host LIKE 'a\\\\%'",
         "SELECT upper(host) AS host, ts FROM s",
         "SELECT host, ts, f FROM s WHERE f > 0.1",
         "SELECT host, ts, v / n AS q FROM s",
         "SELECT host, ts, n % 0 AS q FROM s WHERE n > 100",
         "SELECT host, ts, n FROM s WHERE n > 2.5",
         "SELECT host, ts, 1.5 AS d FROM s",
-        "SELECT host, ts FROM s WHERE host = 'a\\\\b'",
         "SELECT s.host, s.ts, r.day FROM s JOIN r ON s.host = r.host",
         "SELECT s.ts, r.site FROM s JOIN r ON upper(s.host) = r.host",
         "SELECT s.ts, t.n FROM s JOIN s AS t ON s.host = t.host AND s.ts = t.ts",

@@ -28,10 +28,10 @@ from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings_from_environment
 from moirae.runtime import database, storage
 from recall.corpora import Corpora
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
-from recall.engines.router import EngineRouter
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter
+from recall.engines.spark.engine import SparkEngine
 from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Order, RecallEvent, RecallRequest, SqlQuestion, task_id
 from recall.scheduling.stride import StrideScheduler

@@ -18,12 +18,12 @@ import sql
 from archiver.ingest.writer import SourceUnit
 from moirae.config.settings import Settings, load_settings
 from moirae.deployments.registry import RuleRegistry
-from moirae.errors import StatementTimeout
 from moirae.inspect import health, status
 from moirae.rules.check import check_rules
 from moirae.rules.definition import Definition
 from moirae.rules.parse import parse_rules
 from moirae.runtime import database
+from recall.errors import StatementTimeout
 from tests.property.world import START, WORKSPACE, World
 
 pytestmark = pytest.mark.spark

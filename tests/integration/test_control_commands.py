@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from moirae.cli import app
 from moirae.cli.options import format_time as moment
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from tests.integration.history import COUNT, History, history, without_tasks
 

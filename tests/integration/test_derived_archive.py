@@ -29,8 +29,8 @@ from moirae.rules.definition import build_rule_tables
 from moirae.rules.requests import build_questions
 from moirae.runtime import database
 from recall.engines.derived_streams import DerivedStreamReader, compute_derived_version
-from recall.engines.local import LocalEngine
-from recall.engines.spark import SparkEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template
 from recall.requests import Piece, RecallEvent, SqlQuestion
 from tests.property.world import LOAD, Plan, World, definitions, workspace

@@ -18,7 +18,7 @@ from archiver.ingest.writer import ArchiveWriter, SourceUnit
 from archiver.times import duration_to_micros
 from moirae.inspect.doctor import run_checks
 from moirae.runtime import storage
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import Ledger
 from recall.requests import Piece

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from archiver.delta.schema import StreamSchema
 from archiver.times import to_micros
 from moirae.inspect.past_events import load_answers
-from recall.engines.spark import SparkEngine
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import Template
 from recall.operators import limits
 from recall.requests import Piece, RecallEvent, SqlQuestion

@@ -7,12 +7,15 @@ from typing import Any
 
 import pytest
 
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.statement import Statement
 from recall.engines.template import PartialQuery
 from recall.errors import CommandKeyConflict
 from recall.ledger.commands import Target, fetch_effect, submit_command
 from recall.ledger.tasks import SchedulingPolicy
 from tests.integration.history import History, run_until
+
+ENDLESS = Statement("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c")
 
 
 def test_command_is_answered_with_its_effect(past: History) -> None:
@@ -93,9 +96,7 @@ def test_query_of_cancelled_tasks_is_cancelled(
     def run_endlessly(engine: LocalEngine, queries: Sequence[PartialQuery]) -> Any:
         began.set()
         try:
-            engine._duck.execute(
-                "SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c"
-            ).fetchall()
+            engine._duckdb.run(ENDLESS)
         finally:
             ended.set()
 

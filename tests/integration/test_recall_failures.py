@@ -6,10 +6,13 @@ from typing import Any
 
 import pytest
 
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
+from recall.engines.statement import Statement
 from recall.engines.template import PartialQuery
 from recall.worker.active_tasks import MAX_ATTEMPTS
 from tests.integration.history import COUNT, History, run_until
+
+ENDLESS = Statement("SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c")
 
 
 def test_invalid_task_fails_alone(past: History) -> None:
@@ -55,9 +58,7 @@ def test_query_over_its_time_limit_is_cancelled_and_fails(
 ) -> None:
     def compute_partials(engine: LocalEngine, queries: Sequence[PartialQuery]) -> Any:
         if any(query.template.question.sql != COUNT for query in queries):
-            engine._duck.execute(
-                "SELECT count(*) FROM range(100000) a, range(100000) b, range(1000) c"
-            ).fetchall()
+            engine._duckdb.run(ENDLESS)
         return real(engine, queries)
 
     real = LocalEngine.compute_partials

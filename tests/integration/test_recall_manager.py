@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from psycopg.errors import DeadlockDetected
 
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import retry_on_deadlock
 from tests.integration.history import History, run_until

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.errors import LimitExceeded
 from recall.ledger.tasks import SchedulingPolicy

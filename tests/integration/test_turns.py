@@ -12,7 +12,7 @@ import pytest
 import recall.worker.comparisons
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
-from recall.engines.local import LocalEngine
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
 from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Piece, RecallEvent, RecallRequest, SimilarQuestion, task_id

@@ -28,11 +28,11 @@ from archiver.delta.schema import StreamSchema
 from archiver.time_range import TimeRange
 from archiver.times import to_micros
 from recall.engines import answers
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
+from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.pending_events import JSON_WRITE_OPTIONS, PendingEvent, create_pending_frame
-from recall.engines.router import EngineRouter
-from recall.engines.spark import SparkEngine
+from recall.engines.routing.partial_cache import PartialCache
+from recall.engines.routing.router import EngineRouter
+from recall.engines.spark.engine import SparkEngine
 from recall.engines.template import PENDING_TABLE, Template, merge_partials
 from recall.errors import SparkRequired
 from recall.query.lift import lift_query
@@ -363,8 +363,10 @@ def answer_in_pieces(
         .get(str(event.eid), [])
     )
     with suppress(SparkRequired):
-        local_merge = LocalEngine(Memory(rows)).merge  # type: ignore[arg-type]
-        local_answers = answers.compute_answers(template, [(event, accumulator)], [local_merge])
+        local = LocalEngine(Memory(rows))  # type: ignore[arg-type]
+        local_answers = answers.compute_answers(
+            template, [(event, accumulator)], partial(local.merge, template)
+        )
         local_answer = local_answers.get(str(event.eid), [])
         assert is_close(local_answer, answer), (sql, local_answer, answer)
     return answer

@@ -13,7 +13,8 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 # listed.
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
-        recall.engines.local recall.engines.spark""",
+        recall.engines.duckdb.engine recall.engines.spark.engine""",
+    "contract/test_statement_engines.py": "recall.engines.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",
@@ -84,7 +85,7 @@ MODULES_BY_TEST = {
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
-    "property/test_partial_cache.py": "recall.engines.partial_cache",
+    "property/test_partial_cache.py": "recall.engines.routing.partial_cache",
     "property/test_past_is_live.py": "moirae.history.builder moirae.history.versions",
     "property/test_present_rows.py": "archiver.read.present_rows archiver.read.row_batch",
     "property/test_rule_fuzz.py": """
@@ -92,7 +93,7 @@ MODULES_BY_TEST = {
         recall.sandbox.validation""",
     "property/test_sequenced_table.py": "archiver.delta.sequenced_table",
     "property/test_similarity_numeric.py": "recall.similarity.numeric",
-    "property/test_split_answers.py": "recall.engines.portable recall.query.parts",
+    "property/test_split_answers.py": "recall.engines.duckdb.portable recall.query.parts",
     "property/test_stride_scheduling.py": "recall.scheduling.stride",
     "property/test_similarity_index.py": "recall.similarity.comparison",
     "property/test_time_travel.py": "archiver.read.time_travel",

@@ -1,7 +1,6 @@
 """The Spark engine: many events, one piece of history, one Spark job; and conditions."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from operator import itemgetter
 from typing import Any
 from uuid import UUID
@@ -26,6 +25,7 @@ from recall.engines.pending_events import (
     create_event_table,
     create_pending_frame,
 )
+from recall.engines.spark.statements import SparkStatements
 from recall.engines.template import (
     PENDING_TABLE,
     EventPieces,
@@ -56,32 +56,18 @@ class SparkEngine:
         reader: Reader,
         relations: Callable[[str], pa.Table],
     ) -> None:
-        self._start_session = session
+        self._statements = SparkStatements(session)
         self._reader = reader
         self._relations = relations
-        self._session_started = False
         self._checked_queries: LruCache[str, StructType] = LruCache()
-
-    @cached_property
-    def _own_session(self) -> SparkSession:
-        self._session_started = True
-        return self._start_session()
-
-    @property
-    def _spark(self) -> SparkSession:
-        # Jobs that this thread starts from now on belong to this group and can be cancelled.
-        self._own_session.sparkContext.setJobGroup(
-            self._job_group, "history", interruptOnCancel=True
-        )
-        return self._own_session
-
-    @property
-    def _job_group(self) -> str:
-        return str(id(self))
 
     def session(self) -> SparkSession:
         """The session, for other work than queries of recalls."""
         return self._spark
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self._statements.session
 
     @property
     def is_spark_running(self) -> bool:
@@ -90,14 +76,13 @@ class SparkEngine:
 
     def cancel(self) -> None:
         """Cancel the running query; may be called from any thread."""
-        if self._session_started:
-            self._own_session.sparkContext.cancelJobGroup(self._job_group)
+        self._statements.interrupt()
 
     def is_alive(self) -> bool:
         """Whether the JVM answers, or was never needed."""
         gateway = SparkContext._gateway
         if gateway is None:
-            return not self._session_started
+            return not self._statements.has_started
         process = jvm_process()
         if process is not None and process.poll() is not None:
             return False
@@ -163,10 +148,10 @@ class SparkEngine:
             columns = self._reader.schema(name).columns
             column_filter = build_column_filter(template, name, columns, events)
             rows = self._reader.read_dataframe(self._spark, name, time_range, True, column_filter)
-            rows.createOrReplaceTempView(f"_in_{name}")
+            self._statements.register(f"_in_{name}", rows)
         for name, input_range in _derived_input_spans(template, time_range):
             rows = self._reader.read_dataframe(self._spark, name, input_range, False, {})
-            rows.createOrReplaceTempView(f"_on_time_{name}")
+            self._statements.register(f"_on_time_{name}", rows)
 
     def merge(
         self,
@@ -179,7 +164,7 @@ class SparkEngine:
         frame = self._spark.createDataFrame(values)
         if template.split.has_sketches:
             frame = frame.selectExpr(*_sketch_columns(template.split, values))
-        frame.createOrReplaceTempView(sql_names.MERGED_TABLE)
+        self._statements.register(sql_names.MERGED_TABLE, frame)
         pending = [PendingEvent(event, TimeRange(None, event.ts)) for event in events]
         self._register_events(pending, template.question)
         inputs = template.merge.inputs
@@ -208,7 +193,7 @@ class SparkEngine:
         joins = []
         for name, (rows, columns) in answers.items():
             frame = create_event_table(self._spark, {str(recall_event.eid): rows}, columns)
-            frame.createOrReplaceTempView(f"_answer_{name}")
+            self._statements.register(f"_answer_{name}", frame)
             joins.append(
                 f"LEFT JOIN _answer_{name} AS `{name}` ON `{name}`.{sql_names.EID} = "
                 f"`{sql_names.EVENT}`.{sql_names.EID}"
@@ -242,7 +227,7 @@ class SparkEngine:
 
     def _register_events(self, pending: Sequence[PendingEvent], question: SqlQuestion) -> None:
         frame = create_pending_frame(self._spark, pending, question.attributes)
-        frame.createOrReplaceTempView(PENDING_TABLE)
+        self._statements.register(PENDING_TABLE, frame)
 
     def _register_tables(
         self,
@@ -253,12 +238,11 @@ class SparkEngine:
     ) -> None:
         """Register relations, and contexts and surroundings (`tables`) of the events."""
         for name in relations:
-            frame = self._spark.createDataFrame(self._relations(name))
-            frame.createOrReplaceTempView(f"_in_{name}")
+            self._statements.register(f"_in_{name}", self._relations(name))
         for name in tables:
             rows_by_event = event_tables.get(name, {})
             frame = create_event_table(self._spark, rows_by_event, question.own[name])
-            frame.createOrReplaceTempView(f"_in_{name}")
+            self._statements.register(f"_in_{name}", frame)
 
 
 def _read_spans(template: Template, time_range: TimeRange) -> list[_StreamSpan]:
