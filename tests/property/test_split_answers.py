@@ -5,6 +5,7 @@ borders between pieces. All pieces of a query are read in one Spark job, each as
 event of its own.
 """
 
+import functools
 import json
 import math
 import random
@@ -365,7 +366,7 @@ def answer_in_pieces(
     with suppress(SparkRequired):
         local = LocalEngine(Memory(rows))  # type: ignore[arg-type]
         local_answers = answers.compute_answers(
-            template, [(event, accumulator)], partial(local.merge, template)
+            template, [(event, accumulator)], functools.partial(local.merge, template)
         )
         local_answer = local_answers.get(str(event.eid), [])
         assert is_close(local_answer, answer), (sql, local_answer, answer)
