@@ -28,9 +28,7 @@ class BackgroundRunner:
 
     def submit(self, action: Callable[..., None], *arguments: Any) -> None:
         """Run an action once, after those submitted before."""
-        self._scheduler.add_job(
-            self._run, args=[action, *arguments], misfire_grace_time=None
-        )
+        self._scheduler.add_job(self._run, args=[action, *arguments], misfire_grace_time=None)
 
     def stop(self) -> None:
         """Start no further action, without waiting for the running one."""
