@@ -218,7 +218,7 @@ def build_detection(
 
 
 def _make_retention_task(retention: Retention, archive: ArchiveWriter) -> Periodic:
-    """The runs of the retention; a run with much to delete goes on in short steps."""
+    """Run the retention at intervals; with much to delete, it continues in short steps."""
 
     def run_once() -> None:
         if retention.run_once(archive):
