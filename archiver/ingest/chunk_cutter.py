@@ -10,43 +10,40 @@ from archiver.ingest.classify import Array
 
 
 class ChunkCutter:
-    """Ends the newest chunk when the rows of the tables have filled it.
-
-    `chunks`: all chunks, oldest first.
-    """
+    """Ends the newest chunk when the rows of the tables have filled it."""
 
     def __init__(
         self,
         connection: sql.Connection,
         catalog: Catalog,
         policy: CutPolicy,
+        tables: Iterable[StreamTable],
         chunks: list[Chunk],
     ) -> None:
+        """`chunks`: all chunks, oldest first."""
         self._connection = connection
         self._catalog = catalog
         self._policy = policy
-        self.chunks = chunks
-        self._newest_stats = NewestChunkStats()
+        self._chunks = chunks
+        self._newest_stats = _count_archived(tables, chunks[-1])
 
-    def count_archived(self, tables: Iterable[StreamTable]) -> None:
-        """Count the rows that the newest chunk already has."""
-        for table in tables:
-            files = table.files_by_chunk().get(self.chunks[-1].id)
-            if files is not None:
-                self._newest_stats = self._newest_stats.add(files.rows, files.oldest, files.newest)
+    @property
+    def chunks(self) -> list[Chunk]:
+        """All chunks, oldest first."""
+        return self._chunks
 
     def cut(self, ts: Array) -> None:
         """Publish the chunks that are cut by new rows, before the rows are appended."""
-        newest = self.chunks[-1]
+        newest = self._chunks[-1]
         if newest.from_ts is not None:
             ts = ts[ts >= newest.from_ts]
         ends = plan_cuts(ts, self._newest_stats, self._policy)
         if not ends:
             return
-        cut_chunks = apply_cuts(self.chunks, ends)
+        cut_chunks = apply_cuts(self._chunks, ends)
         with self._connection.transaction():
-            self._catalog.put_chunks(cut_chunks[len(self.chunks) - 1 :])
-        self.chunks = cut_chunks
+            self._catalog.put_chunks(cut_chunks[len(self._chunks) - 1 :])
+        self._chunks = cut_chunks
         self._newest_stats = NewestChunkStats()
 
     def count(self, ts: Array) -> None:
@@ -56,4 +53,14 @@ class ChunkCutter:
 
     def reload(self) -> None:
         """Read the chunks again, after their states have changed or some were deleted."""
-        self.chunks = self._catalog.chunks()
+        self._chunks = self._catalog.chunks()
+
+
+def _count_archived(tables: Iterable[StreamTable], chunk: Chunk) -> NewestChunkStats:
+    """The rows that the tables have of a chunk."""
+    stats = NewestChunkStats()
+    for table in tables:
+        files = table.files_by_chunk().get(chunk.id)
+        if files is not None:
+            stats = stats.add(files.rows, files.oldest, files.newest)
+    return stats

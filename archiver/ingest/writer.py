@@ -111,8 +111,7 @@ class ArchiveWriter:
             chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
-        self._cutter = ChunkCutter(connection, self.catalog, policy, chunks)
-        self._cutter.count_archived(self.tables.values())
+        self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
 
     @property
     def chunks(self) -> list[Chunk]:

@@ -12,7 +12,7 @@ from cachetools import LRUCache
 from sqlglot import exp
 
 from archiver.delta import ARROW_TYPES
-from moirae.evaluation.plan import ActiveRule, input_view, relation_view
+from moirae.evaluation.plan import ActiveRule, RuleVersion, input_view, relation_view
 from moirae.evaluation.shared_sources import SharedSources
 from moirae.evaluation.statements import NumberedQuery, build_batch_branch, build_branches
 from recall.errors import SparkRequired
@@ -24,7 +24,6 @@ _MAX_RULE_SETS = 64  # sets of rules whose batches are cached
 
 ColumnsByStream = Mapping[str, Mapping[str, str]]  # types by column, by stream
 ColumnsByRelation = Mapping[str, Mapping[str, str]]  # types by column, by relation
-_RuleKey = tuple[str, str]  # name and version
 
 
 class _PlainQueries(NamedTuple):
@@ -88,8 +87,8 @@ class RuleBatcher:
         validity = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}
         for relation, types in (relations or {}).items():
             self._relations[relation_view(relation)] = {**types, **validity}
-        self._plain_queries: dict[_RuleKey, _PlainQueries | None] = {}
-        self._event_queries: dict[_RuleKey, exp.Query] = {}
+        self._plain_queries: dict[RuleVersion, _PlainQueries | None] = {}
+        self._event_queries: dict[RuleVersion, exp.Query] = {}
         self._batches_by_rules: LRUCache[tuple[ActiveRule, ...], RuleBatches]
         self._batches_by_rules = LRUCache(_MAX_RULE_SETS)
         self._last_number = 0
@@ -105,11 +104,11 @@ class RuleBatcher:
 
     def remove_inactive(self, active_rules: Sequence[ActiveRule]) -> None:
         """Drop cached queries of rules that are no longer active, and all cached batches."""
-        active_keys = {rule.key for rule in active_rules}
-        for inactive_key in self._plain_queries.keys() - active_keys:
-            del self._plain_queries[inactive_key]
-        for inactive_key in self._event_queries.keys() - active_keys:
-            del self._event_queries[inactive_key]
+        active_versions = {rule.rule_version for rule in active_rules}
+        for inactive in self._plain_queries.keys() - active_versions:
+            del self._plain_queries[inactive]
+        for inactive in self._event_queries.keys() - active_versions:
+            del self._event_queries[inactive]
         self._batches_by_rules.clear()
 
     def _build_batches(self, rules: Sequence[ActiveRule]) -> RuleBatches:
@@ -176,14 +175,14 @@ class RuleBatcher:
         return SparkStatement(text, sources.views)
 
     def _event_query(self, rule: ActiveRule) -> exp.Query:
-        key = rule.key
+        key = rule.rule_version
         if key not in self._event_queries:
             self._event_queries[key] = rule.bind_event_query()
         return self._event_queries[key]
 
     def _plain_queries_of(self, rule: ActiveRule) -> _PlainQueries | None:
         """The plain queries of a rule; None if it is not plain."""
-        key = rule.key
+        key = rule.rule_version
         if key not in self._plain_queries:
             try:
                 self._plain_queries[key] = self._translate(rule)

@@ -28,7 +28,7 @@ def build_evaluators(
     relations: Mapping[str, Mapping[str, str]],
     engine_choice: EngineChoice,
 ) -> Evaluators:
-    """Build them. `relations`: the types of their columns, by name."""
+    """`relations`: the types of their columns, by name."""
     rows = LiveStreamRows(spark, archive)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(

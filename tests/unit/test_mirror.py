@@ -19,9 +19,9 @@ MODULES_BY_TEST = {
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",
     "e2e/test_up.py": """
-        moirae.live.chunk_states moirae.live.end_of_input moirae.live.idle_sources
-        moirae.live.ingest moirae.live.initial_rules moirae.live.loop moirae.live.run
-        moirae.live.source_queries moirae.live.streaming_queries""",
+        moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
+        moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
+        moirae.live.sources.source_queries moirae.live.sources.streaming_queries""",
     "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
