@@ -209,7 +209,7 @@ class SparkEngine:
         return any(verdicts) if verdicts else None
 
     def warm_up(self, schema: StreamSchema) -> None:
-        """Run a typical query, so that the first real one need not wait for class loading and JIT."""
+        """Run a typical query: the first real one need not wait for class loading and JIT."""
         question = _typical_question(schema)
         attributes = dict.fromkeys(question.attributes, "")
         event = RecallEvent(UUID(int=0), 1 << 60, {}, attributes)
