@@ -288,7 +288,7 @@ class SelectWriter:
         """The columns of the stream for `alias.*`. A relation has hidden columns."""
         is_source = node.table.lower() == self._source_alias.lower() and not node.db
         if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
-            raise SparkRequired("alias.* of a relation, or with GROUP BY or EXCEPT")
+            raise SparkRequired("`alias.*` of a relation, or with GROUP BY or EXCEPT")
         return self._all_columns(self._source_alias)
 
     def _all_columns(self, alias: str) -> Outputs:

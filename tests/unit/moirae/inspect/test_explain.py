@@ -140,6 +140,11 @@ def test_derived_stream_of_a_recall_is_archived(settings: Settings) -> None:
             "each aggregated from all its rows: it joins a relation",
         ),
         (
+            f"{SLIDING} FROM load JOIN hosts USING (host) "
+            "GROUP BY host, window(ts, '1 hour', '1 minute')",
+            "each aggregated from all its rows: it reads another window and joins a relation",
+        ),
+        (
             f"{SLIDING}, stddev(cpu) AS sd FROM cpu "
             "GROUP BY host, window(ts, '1 hour', '1 minute')",
             "each aggregated from all its rows: evaluated by spark",
