@@ -212,7 +212,10 @@ class PaneCache:
         query = request.paned_query
         sql = self._local.register_constants(request.batch).join(query.partial)
         try:
-            partials = self._local.query(request.batch.duckdb_query, sql, {query.stream: rows})
+            # Relations are joined to windows only.
+            partials = self._local.run_step(
+                request.batch, sql, {query.stream: rows}, has_join=False
+            )
         except SparkRequired as error:
             self._evict(request.key, request.until, str(error))
             return
@@ -247,10 +250,11 @@ class PaneCache:
             first_start = _round_up(request.since, slide, offset)
         bounds = {sql_names.LOW: [first_start], sql_names.HIGH: [request.until - size]}
         sql = self._local.register_constants(request.batch).join(query.merge)
-        windows = self._local.query(
-            request.batch.duckdb_query,
+        windows = self._local.run_step(
+            request.batch,
             sql,
             {sql_names.PANES_TABLE: tables[0], sql_names.WINDOW_BOUNDS_TABLE: pa.table(bounds)},
+            has_join=request.batch.duckdb_query.has_relations,
         )
         return parse_event_rows(request.batch, windows)
 

@@ -35,7 +35,6 @@ def build_evaluators(
         rows=rows,
         guard=guard,
         rules=RuleEvaluator(
-            spark=spark,
             rows=rows,
             guard=guard,
             columns=columns,

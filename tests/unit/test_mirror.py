@@ -42,8 +42,7 @@ MODULES_BY_TEST = {
         moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
     "integration/test_outbox.py": "moirae.live.outbox",
-    "integration/test_recall_answers.py": """
-        recall.worker.history_queries recall.worker.preparation""",
+    "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",
