@@ -76,11 +76,11 @@ def test_changed_rule_files_are_applied_and_invalid_ones_rejected() -> None:
         assert shown.returncode == 1
         assert "rules.yaml:" in shown.stdout + shown.stderr
         assert _status(system)["rule_files"]["problems"]
-        answered = sql.RuleFileGateway(system.connection).get_state().answered
+        answered = sql.RuleFileGateway(system.connection).get_state().last_served
         assert system._up is not None
         system._up.send_signal(signal.SIGHUP)
         system.wait(
-            lambda: sql.RuleFileGateway(system.connection).get_state().answered > answered, 250
+            lambda: sql.RuleFileGateway(system.connection).get_state().last_served > answered, 250
         )
         assert (
             RuleRegistry(system.connection).reload_problems(answered + 1)
