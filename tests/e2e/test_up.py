@@ -1,13 +1,15 @@
-"""The processes of `moirae up`: one instance at a time, stopped by a signal, ended with their parent,
-and given changed rules while they run.
+"""The processes of `moirae up`: one instance at a time, restarted after a crash, stopped by a signal
+or with their parent, and given changed rules while they run.
 """
 
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 import sql
 from moirae.deployments.registry import RuleRegistry
 from tests.commands import Commands
-from tests.faults.harness import RULES, Stage, ended, stage
+from tests.faults.harness import RULES, Stage, ended, kill, stage
 from tests.faults.reloading import EXTRA, wait_for_extra
 
 SEED = int(os.environ.get("MOIRAE_FAULT_SEED", "1"))
@@ -81,6 +83,19 @@ def test_changed_rule_files_are_applied_and_invalid_ones_rejected(running: Stage
         rules.write_text(RULES)
         wait_for_extra(running, None)
         assert not json.loads(commands.run("status", "-o", "json").stdout)["rule_files"]["problems"]
+
+
+def test_killed_live_process_and_jvm_are_restarted(running: Stage) -> None:
+    """More often in `tests/faults/test_kill_live.py`."""
+    rng = random.Random(SEED)
+    for find_victim in (running.live, running.jvm):
+        time.sleep(rng.uniform(0, 1))
+        killed = running.live()
+        assert killed is not None
+        running.wait(lambda find_victim=find_victim: kill(find_victim()), 240)
+        running.wait(lambda killed=killed: running.live() not in (None, killed), 240)
+        before = running.archived_units()
+        running.wait(lambda before=before: running.archived_units() > before, 250)
 
 
 def test_sigterm_stops_all_processes_and_no_row_was_lost(running: Stage) -> None:
