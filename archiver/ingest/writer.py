@@ -119,9 +119,8 @@ class ArchiveWriter:
     def _load_newest_chunk(self) -> NewestChunkStats:
         stats = NewestChunkStats()
         for table in self.tables.values():
-            files = table.files_by_chunk().get(self.chunks[-1].id)
-            if files is not None:
-                stats = stats.add(files.rows, files.oldest, files.newest)
+            for file in table.accounted_files(self.chunks[-1].id):
+                stats = stats.add(file.rows, file.oldest, file.newest)
         return stats
 
     def watermark(self, stream: str) -> int | None:
@@ -418,7 +417,7 @@ class ArchiveWriter:
 
 
 def _create_recent_rows(table: StreamTable) -> RecentRows:
-    newest = max((files.newest for files in table.files_by_chunk().values()), default=None)
+    newest = max((file.newest for file in table.accounted_files()), default=None)
     return RecentRows(table.schema, newest, _MAX_RECENT_BYTES)
 
 

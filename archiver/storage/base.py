@@ -14,7 +14,6 @@ from typing import Any
 from uuid import uuid4
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
 
 LOG_FOLDER = "_delta_log"
 # Creates the prepared log file under a name. Returns False if a file of that name exists.
@@ -55,20 +54,13 @@ class Storage(ABC):
     def has_table(self) -> bool:
         """Whether this folder is a Delta table."""
 
-    def open_or_create_table(self, **table_options: Any) -> DeltaTable:
-        """Open the table; create it with the options of `DeltaTable.create` if it is absent."""
-        try:
-            return self.open_table()
-        except TableNotFoundError:
-            return self.create_table(**table_options)
-
     @abstractmethod
     def open_table(self) -> DeltaTable:
         """Open the table with the deltalake library. Raises `TableNotFoundError`."""
 
     @abstractmethod
-    def create_table(self, **table_options: Any) -> DeltaTable:
-        """Create the table, or open it if another process created it first."""
+    def create_log_folder(self) -> None:
+        """Prepare the folder for the first commit of a table."""
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Turn exceptions of the deltalake library into those that this class documents."""
@@ -167,9 +159,8 @@ class LocalStorage(Storage):
     def open_table(self) -> DeltaTable:
         return DeltaTable(self._folder)
 
-    def create_table(self, **table_options: Any) -> DeltaTable:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return DeltaTable.create(self._folder, **table_options)
+    def create_log_folder(self) -> None:
+        (self._folder / LOG_FOLDER).mkdir(parents=True, exist_ok=True)
 
     def read_log_file(self, name: str) -> bytes:
         return (self._folder / name).read_bytes()

@@ -127,14 +127,17 @@ class DerivedStreamBuilder:
         reader: Reader,
         relations: RelationVersions,
         attempts: Attempts | None = None,
+        history: float = 0.0,
     ) -> None:
+        """`history`: seconds that superseded versions of the tables stay readable."""
         self._planning = sql.DerivedChunkGateway(planning_connection)
         self._execution = sql.DerivedChunkGateway(execution_connection)
         self._root = root
         self._reader = reader
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
-        self._vacuum = Vacuum(_DELETION_GRACE)
+        self._history = history
+        self._vacuum = Vacuum(_DELETION_GRACE, history)
         self._last_vacuum = -_CLEANUP_INTERVAL
         self._last_cleanup = -_CLEANUP_INTERVAL
 
@@ -206,6 +209,8 @@ class DerivedStreamBuilder:
                         derived_tables.open_table(self._root, stream.name, stream.version)
                     )
             for table in tables:
+                if self._history:
+                    table.set_history(self._history)
                 for chunk in table.files_by_chunk().keys() - set(retained):
                     table.delete_chunk(chunk)
             self._vacuum.run(tables, now)

@@ -19,6 +19,7 @@ from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict, HistoryUnavailable
 from archiver.read.reader import Reader, SnapshotReader
 from archiver.read.time_travel import ReaderAt
+from tests.other_writer import commit_rows
 from tests.property.test_present_rows import SCHEMA, count_numbers, make_rows
 
 STEPS = st.lists(
@@ -85,7 +86,9 @@ def test_rows_rewritten_by_another_program_raise_history_unavailable(
     table = StreamTable(tmp_path, SCHEMA)
     for first in (0, 7):
         table.append(make_rows(first, 7, 0, first), 0)
-    DeltaTable(table.data_folder).optimize.compact()
+    files = [file.path for file in table.data_files()]
+    rows = table.read(["ts", "n", "_late", "_unit", "_line"])
+    commit_rows(table.data_folder, rows, remove=files)
     reader_at = ReaderAt(tmp_path, [SCHEMA])
     reader_at.append_counts = {"s": 1}
     with pytest.raises(HistoryUnavailable, match="rewritten by another program"):

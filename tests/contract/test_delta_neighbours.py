@@ -1,0 +1,298 @@
+"""Other programs beside Moirae: Spark with delta-spark, and delta-rs, read and append to its tables."""
+
+import shutil
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from unittest.mock import patch
+
+import duckdb
+import pyarrow as pa
+import pytest
+from delta.tables import DeltaTable as SparkTable
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+from pyspark.sql import Row, SparkSession
+
+from archiver.delta import log
+from archiver.delta.table import StreamTable
+from archiver.delta.vacuum import Vacuum
+from archiver.errors import IncompatibleTable
+from archiver.read.reader import Reader
+from tests.unit.archiver.delta.test_table import SCHEMA, rows
+
+pytestmark = pytest.mark.spark
+
+_HISTORY = 86_400.0  # seconds
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> StreamTable:
+    """Three appends, clustered, and one more."""
+    table = StreamTable(tmp_path, SCHEMA)
+    for number in range(3):
+        table.append(rows(range(10 * number, 10 * number + 10)), batch=number + 1)
+    table.cluster(0)
+    table.append(rows(range(30, 40)), batch=4)
+    return table
+
+
+def numbers(frame_rows: list[Row]) -> list[int]:
+    return sorted(row["n"] for row in frame_rows)
+
+
+def read_numbers(spark: SparkSession, table: StreamTable, **options: object) -> list[int]:
+    reader = spark.read.format("delta")
+    for name, value in options.items():
+        reader = reader.option(name, str(value))
+    return numbers(reader.load(str(table.data_folder)).select("n").collect())
+
+
+def append_by_spark(
+    spark: SparkSession, table: StreamTable, new: range, *, stats: bool = True
+) -> None:
+    """Rows as someone makes them who copies what is there: also the columns of the archive."""
+    spark.conf.set("spark.databricks.delta.stats.collect", str(stats).lower())
+    try:
+        frame = spark.read.format("delta").load(str(table.data_folder)).where("n = 1")
+        copies = frame.drop("n").crossJoin(spark.range(new.start, new.stop).toDF("n"))
+        copies = copies.withColumn("_late", copies["_late"] & False)
+        copies.write.format("delta").mode("append").save(str(table.data_folder))
+    finally:
+        spark.conf.unset("spark.databricks.delta.stats.collect")
+
+
+def test_history_shows_operation_metrics_and_user_metadata(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    table.delete_chunk(0)
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{table.data_folder}`").collect()
+    assert [row.operation for row in history] == [
+        "DELETE", "WRITE", "OPTIMIZE", "WRITE", "WRITE", "WRITE", "CREATE TABLE",
+    ]  # fmt: skip
+    delete, write, optimize = history[:3]
+    assert write.operationMetrics["numOutputRows"] == "10" and write.isBlindAppend
+    assert write.operationMetrics["numFiles"] == "1"
+    assert write.userMetadata == '{"append":4,"batch":4}'
+    assert write.operationParameters["mode"] == "Append"
+    assert optimize.operationMetrics["numRemovedFiles"] == "3" and not optimize.isBlindAppend
+    assert delete.operationMetrics["numDeletedRows"] == "40"
+    assert all(row.engineInfo.startswith("Moirae") for row in history)
+    times = [row.timestamp for row in history]
+    assert times == sorted(times, reverse=True) and len(set(times)) == len(times)
+
+
+def test_versions_are_read_by_number_and_by_time_also_in_a_copy(
+    spark: SparkSession, table: StreamTable, tmp_path: Path
+) -> None:
+    """The copy's files are new: times come from the log."""
+    commits = [history["inCommitTimestamp"] for history in DeltaTable(table.data_folder).history()]
+    second = datetime.fromtimestamp(commits[-3] / 1000, UTC)
+    copy = tmp_path / "copy"
+    time.sleep(0.01)
+    shutil.copytree(table.data_folder, copy, copy_function=shutil.copyfile)
+    text = second.strftime("%Y-%m-%d %H:%M:%S.%f")
+    for folder in (table.data_folder, copy):
+        reader = spark.read.format("delta")
+        by_version = reader.option("versionAsOf", 2).load(str(folder))
+        by_time = reader.option("timestampAsOf", text)
+        assert numbers(by_version.collect()) == list(range(20))
+        assert numbers(by_time.load(str(folder)).collect()) == list(range(20))
+        older = DeltaTable(folder)
+        older.load_as_version(2)
+        assert sorted(older.to_pyarrow_table()["n"].to_pylist()) == list(range(20))
+
+
+def test_checkpoints_serve_spark_and_the_deltalake_library(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    with patch.object(log, "_CHECKPOINT_INTERVAL", 1):
+        table.checkpoint()
+    for commit in (table.data_folder / "_delta_log").glob("*.json"):
+        if int(commit.stem) < table.version:
+            commit.unlink()
+    table.append(rows(range(40, 50)), batch=5)
+    assert read_numbers(spark, table) == list(range(50))
+    assert sorted(DeltaTable(table.data_folder).to_pyarrow_table()["n"].to_pylist()) == list(
+        range(50)
+    )
+    SparkTable.forPath(spark, str(table.data_folder))._jdt.deltaLog().checkpoint()
+    table.append(rows(range(50, 60)), batch=6)
+    reopened = StreamTable(table.storage.data_folder.parents[1], SCHEMA)
+    assert sum(file.rows for file in reopened.data_files()) == 60
+    assert reopened.append_count == 6
+    detail = SparkTable.forPath(spark, str(table.data_folder)).detail().collect()[0]
+    assert detail.numFiles == len(reopened.data_files())
+
+
+def test_stream_sees_each_row_once_although_files_are_clustered(
+    spark: SparkSession, table: StreamTable, tmp_path: Path
+) -> None:
+    seen: Counter[int] = Counter()
+
+    def read_new_rows() -> None:
+        stream = spark.readStream.format("delta").load(str(table.data_folder))
+        query = (
+            stream.writeStream.foreachBatch(
+                lambda frame, _: seen.update(row["n"] for row in frame.collect())
+            )
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    read_new_rows()
+    table.append(rows(range(40, 50)), batch=5)
+    table.cluster(0)
+    read_new_rows()
+    table.append(rows(range(50, 60)), batch=6)
+    table.cluster(0)
+    table.set_history(_HISTORY / 2)
+    read_new_rows()
+    assert seen == Counter(range(60))
+
+
+def test_change_feed_and_old_versions_last_as_long_as_the_history(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    """Superseded files stay, also for a process that starts later, until the history is over."""
+    table.cluster(0)
+    table.delete_chunk(0)
+    for vacuum in (Vacuum(0.0, _HISTORY), Vacuum(0.0, _HISTORY)):
+        vacuum.run([StreamTable(table.storage.data_folder.parents[1], SCHEMA)], 0.0)
+    assert read_numbers(spark, table, versionAsOf=2) == list(range(20))
+    reader = spark.read.format("delta").option("readChangeFeed", "true")
+    changes = reader.option("startingVersion", 1).load(str(table.data_folder)).collect()
+    counts = Counter(row["_change_type"] for row in changes)
+    assert counts == {"insert": 40, "delete": 40}
+    feed = pa.table(DeltaTable(table.data_folder).load_cdf(starting_version=1).read_all())
+    assert Counter(feed["_change_type"].to_pylist()) == counts
+    assert table.history_bytes(_HISTORY) > 0
+    reopened = StreamTable(table.storage.data_folder.parents[1], SCHEMA)
+    Vacuum(0.0, 0.0).run([reopened], 0.0)
+    assert list(table.data_folder.glob("chunk=*/*.parquet")) == []
+
+
+def test_file_list_of_the_library_is_read_by_duckdb(table: StreamTable) -> None:
+    files = DeltaTable(table.data_folder).file_uris()
+    relation = duckdb.read_parquet(files, union_by_name=True)
+    assert relation.aggregate("count(*), max(n)").fetchone() == (40, 39)
+
+
+@pytest.mark.parametrize("stats", [True, False])
+@pytest.mark.parametrize("is_adopted", [False, True])
+def test_rows_that_spark_appends_are_history_and_not_accounted(
+    spark: SparkSession, table: StreamTable, stats: bool, is_adopted: bool
+) -> None:
+    root = table.storage.data_folder.parents[1]
+    append_by_spark(spark, table, range(100, 105), stats=stats)
+    table.refresh()
+    if is_adopted:
+        table.adopt_foreign_files()
+        table.adopt_foreign_files()
+    table.append(rows(range(40, 50)), batch=5)
+    table.cluster(0)
+    expected = [*range(50), *range(100, 105)]
+    for opened in (table, StreamTable(root, SCHEMA)):
+        assert sum(file.rows for file in opened.foreign_files()) == 5
+        assert sum(file.rows for file in opened.data_files()) == 55
+        assert sorted(opened.read(["n"])["n"].to_pylist()) == expected
+        assert sorted(opened.read_accounted(["n"], 0)["n"].to_pylist()) == list(range(50))
+        assert len(opened.read_identities(0)) == 50
+        on_time = [opened.read_on_time(file.path, ["n"]) for file in opened.data_files()]
+        assert max(part["n"].to_pylist() for part in on_time if len(part))[-1] < 100
+    reader = Reader(root, [SCHEMA])
+    all_rows = reader.read_dataframe(spark, "s", None, None, True, {}).collect()
+    assert numbers(all_rows) == expected
+    on_time_rows = reader.read_dataframe(spark, "s", None, None, False, {}).collect()
+    assert numbers(on_time_rows) == [n for n in range(50) if n % 3]
+    assert read_numbers(spark, table) == expected
+
+
+def test_archive_continues_after_another_program_has_optimized_its_files(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    table.append(rows(range(40, 50)), batch=5)
+    SparkTable.forPath(spark, str(table.data_folder)).optimize().executeCompaction()
+    root = table.storage.data_folder.parents[1]
+    table.append(rows(range(50, 60)), batch=6)
+    for opened in (table, StreamTable(root, SCHEMA)):
+        assert opened.foreign_files() == []
+        assert len(set(opened.read_identities(0)["id"])) == 60
+    table.cluster(0)
+    assert len(table.read_identities(0)) == 60 and table.append_count == 6
+
+
+def test_deleted_rows_are_gone_and_nothing_stops(spark: SparkSession, table: StreamTable) -> None:
+    SparkTable.forPath(spark, str(table.data_folder)).delete("n < 5")
+    table.append(rows(range(40, 50)), batch=5)
+    table.cluster(0)
+    assert read_numbers(spark, table) == list(range(5, 50))
+    assert len(StreamTable(table.data_folder.parents[1], SCHEMA).read_identities(0)) == 45
+
+
+def test_added_columns_and_appends_with_them_are_tolerated(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table.data_folder}` ADD COLUMNS (note string)")
+    frame = spark.createDataFrame([("x", 200, 0)], "note string, n bigint, chunk int")
+    frame.write.format("delta").mode("append").save(str(table.data_folder))
+    table.append(rows(range(40, 50)), batch=5)
+    table.adopt_foreign_files()
+    notes = spark.read.format("delta").load(str(table.data_folder)).where("note IS NOT NULL")
+    assert [(row.n, row.note, row.ts) for row in notes.collect()] == [(200, "x", None)]
+    assert sum(file.rows for file in table.foreign_files()) == 1
+
+
+@pytest.mark.parametrize(
+    ("statement", "reason"),
+    [
+        (
+            "ALTER TABLE {} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')",
+            "requires Delta reader version 3",
+        ),
+        (
+            "ALTER TABLE {} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', "
+            "'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5')",
+            "requires Delta reader version",
+        ),
+    ],
+)
+def test_change_that_cannot_be_read_is_an_error_with_table_and_version(
+    spark: SparkSession, table: StreamTable, statement: str, reason: str
+) -> None:
+    version = table.version + 1
+    spark.sql(statement.format(f"delta.`{table.data_folder}`"))
+    with pytest.raises(
+        IncompatibleTable, match=f"{table.data_folder}: version {version} .*{reason}"
+    ):
+        table.append(rows(range(40, 50)), batch=5)
+    with pytest.raises(
+        IncompatibleTable, match=f"{table.data_folder}: version {version} .*{reason}"
+    ):
+        StreamTable(table.data_folder.parents[1], SCHEMA)
+
+
+def test_replaced_schema_is_an_error_until_the_table_is_restored(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    version = table.version
+    frame = spark.createDataFrame([(1, 0)], "other bigint, chunk int")
+    writer = frame.write.format("delta").mode("overwrite").partitionBy("chunk")
+    writer.option("overwriteSchema", "true").save(str(table.data_folder))
+    with pytest.raises(IncompatibleTable, match=r"version 6 \(WRITE by .*\) changes or drops"):
+        table.append(rows(range(40, 50)), batch=5)
+    SparkTable.forPath(spark, str(table.data_folder)).restoreToVersion(version)
+    reopened = StreamTable(table.data_folder.parents[1], SCHEMA)
+    reopened.append(rows(range(40, 50)), batch=5)
+    assert read_numbers(spark, reopened) == list(range(50))
+
+
+def test_deltalake_library_refuses_to_write_and_changes_nothing(table: StreamTable) -> None:
+    """It does not support in-commit timestamps."""
+    with pytest.raises(DeltaError, match="InCommitTimestamp"):
+        DeltaTable(table.data_folder).optimize.compact()
+    table.append(rows(range(40, 50)), batch=5)
+    assert table.version == 6
