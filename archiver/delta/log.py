@@ -181,11 +181,12 @@ class DeltaLog:
         try:
             parquet = pq.ParquetFile(self._storage.open_data_file(file.path))
             times = parquet.read(columns=[self._time_column]).drop_null()
+            has_times = bool(times.num_columns and len(times))
         except (OSError, pa.ArrowException):
             # Removed since, by a later commit; `moirae doctor` lists files that are missing.
             return file.with_bounds(0, 0, 0)
         rows = parquet.metadata.num_rows
-        if not len(times):
+        if not has_times:
             return file.with_bounds(rows, 0, 0)  # without any time, in no range
         limits = pc.min_max(times[self._time_column].cast(pa.timestamp("us", tz="UTC")))
         oldest, newest = (to_micros(limits[name].as_py()) for name in ("min", "max"))

@@ -27,6 +27,7 @@ from archiver.delta.sequenced_table import (
 )
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import CommitConflict
+from tests.other_writer import commit_rows
 
 RETENTION = 10.0  # seconds
 CHUNKS = 3
