@@ -21,6 +21,8 @@ from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import IncompatibleTable
 from archiver.read.reader import Reader
+from moirae.config.settings import load_settings
+from moirae.inspect.delta_checks import run_delta_checks
 from tests.unit.archiver.delta.test_table import SCHEMA, rows
 
 pytestmark = pytest.mark.spark
@@ -305,3 +307,24 @@ def test_deltalake_library_refuses_to_write_and_changes_nothing(table: StreamTab
         DeltaTable(table.data_folder).optimize.compact()
     table.append(rows(range(40, 50)), batch=5)
     assert table.version == 6
+
+
+def test_doctor_with_spark_reports_commits_of_other_programs(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "moirae.yaml").write_text(
+        "streams:\n  s: {columns: {ts: timestamp, n: bigint}, time: ts, source: {http: true}}\n"
+    )
+    settings = load_settings(tmp_path / "moirae.yaml", {})
+    assert run_delta_checks(settings, spark) == []
+    root = tmp_path / ".moirae" / "archive"
+    table = StreamTable(root, SCHEMA)
+    table.append(rows(range(10)), batch=1)
+    append_by_spark(spark, table, range(100, 105))
+    findings = run_delta_checks(settings, spark)
+    assert [finding.problems for finding in findings] == [[], (), []]
+    assert findings[0].summary.startswith("15 rows in version 2, 2 files, protocol 1/7")
+    assert findings[2].summary == "3 commits, 1 appends of other programs"
+    SparkTable.forPath(spark, str(table.data_folder)).delete("n = 1")
+    (problem,) = run_delta_checks(settings, spark)[2].problems
+    assert problem.startswith("version 3: DELETE by Apache-Spark")
