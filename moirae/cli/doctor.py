@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,9 +19,6 @@ from moirae.cli.options import (
 )
 from moirae.config import Settings
 from moirae.runtime import check_storage
-
-if TYPE_CHECKING:
-    from moirae.inspect.doctor import Finding
 
 _SHOWN_PROBLEMS = 10  # of one check in a table
 
@@ -62,7 +59,7 @@ def doctor(
     raise typer.Exit(any(map(attrgetter("problems"), findings)))
 
 
-def _run_delta_checks(settings: Settings) -> list["Finding"]:
+def _run_delta_checks(settings: Settings) -> list[Any]:
     from archiver.spark import start_session
     from moirae.inspect import run_delta_checks
 
