@@ -21,6 +21,7 @@ from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import IncompatibleTable
 from archiver.read.reader import Reader
+from archiver.time_range import ALL_TIME
 from moirae.config.settings import load_settings
 from moirae.inspect.delta_checks import run_delta_checks
 from tests.unit.archiver.delta.test_table import SCHEMA, rows
@@ -215,9 +216,9 @@ def test_rows_that_spark_appends_are_history_and_not_accounted(
         on_time = [opened.read_on_time(file.path, ["n"]) for file in opened.data_files()]
         assert max(part["n"].to_pylist() for part in on_time if len(part))[-1] < 100
     reader = Reader(root, [SCHEMA])
-    all_rows = reader.read_dataframe(spark, "s", None, None, True, {}).collect()
+    all_rows = reader.read_dataframe(spark, "s", ALL_TIME, True, {}).collect()
     assert numbers(all_rows) == expected
-    on_time_rows = reader.read_dataframe(spark, "s", None, None, False, {}).collect()
+    on_time_rows = reader.read_dataframe(spark, "s", ALL_TIME, False, {}).collect()
     assert numbers(on_time_rows) == [n for n in range(50) if n % 3]
     assert read_numbers(spark, table) == expected
 

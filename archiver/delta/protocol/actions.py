@@ -16,7 +16,7 @@ from archiver.delta.protocol.files import (
     is_written_by_moirae,
     upper_bound,
 )
-from archiver.times import from_micros, to_micros
+from archiver.times import Micros, from_micros, to_micros
 
 # The chunk of rows to which another program gave no chunk: of no catalog.
 NO_CHUNK = -1
@@ -39,10 +39,10 @@ class FoundFile:
     path: str
     chunk: int
     bytes: int
-    bounds: tuple[int, int, int] | None
+    bounds: tuple[int, Micros, Micros] | None
     is_foreign: bool
 
-    def with_bounds(self, rows: int, oldest: int, newest: int) -> DataFile:
+    def with_bounds(self, rows: int, oldest: Micros, newest: Micros) -> DataFile:
         """The file with bounds that were read from it."""
         return DataFile(
             self.path, self.chunk, rows, self.bytes, oldest, newest, is_foreign=self.is_foreign
@@ -119,7 +119,9 @@ def _parse_add(add: Mapping[str, Any], time_column: str, rewrites: bool) -> Foun
     )
 
 
-def _parse_bounds(path: str, text: str | None, time_column: str) -> tuple[int, int, int] | None:
+def _parse_bounds(
+    path: str, text: str | None, time_column: str
+) -> tuple[int, Micros, Micros] | None:
     """Rows, oldest and newest event time of the statistics; None if one of them is missing."""
     stats = orjson.loads(text) if text else {}
     rows = stats.get("numRecords")
@@ -226,9 +228,9 @@ def remove_action(file: DataFile, timestamp: int, data_change: bool) -> dict[str
     return {"remove": action}
 
 
-def _parse_time(text: str) -> int:
+def _parse_time(text: str) -> Micros:
     return to_micros(datetime.fromisoformat(text))
 
 
-def _format_time(micros: int) -> str:
+def _format_time(micros: Micros) -> str:
     return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+from archiver.time_range import TimeRange
+from archiver.times import Micros
+
 # File names of this program begin with one of these. Statistics of such files are exact; other
 # writers of Delta may truncate times to milliseconds.
 UNCLUSTERED_PREFIX = "a-"
@@ -13,7 +16,7 @@ _MAX_TRUNCATION = 999  # microseconds
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of a table. `path` is relative to the table. `oldest`, `newest`: microseconds.
+    """A file of a table. `path` is relative to the table.
 
     `is_foreign`: another program appended its rows. They are history only: no events come of them,
     and the ledger does not count them.
@@ -23,8 +26,8 @@ class DataFile:
     chunk: int
     rows: int
     bytes: int
-    oldest: int
-    newest: int
+    oldest: Micros
+    newest: Micros
     is_foreign: bool = False
 
     @property
@@ -35,9 +38,9 @@ class DataFile:
         """
         return is_written_by_moirae(self.path)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether the file may hold event times in [low, high). None: unbounded."""
-        return _overlaps(self, low, high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether the file may hold event times in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,22 +55,22 @@ class RemovedFile:
 class ChunkFiles:
     """The files of one chunk in one table, with their total rows and bytes.
 
-    `oldest` and `newest` bound the event times, in microseconds.
+    `oldest` and `newest` bound the event times.
     """
 
     files_by_path: dict[str, DataFile] = field(default_factory=dict)
     rows: int = 0
     bytes: int = 0
-    oldest: int = 0
-    newest: int = 0
+    oldest: Micros = 0
+    newest: Micros = 0
 
     @property
     def file_count(self) -> int:
         return len(self.files_by_path)
 
-    def overlaps(self, low: int | None, high: int | None) -> bool:
-        """Whether a file may hold event times in [low, high). None: unbounded."""
-        return _overlaps(self, low, high)
+    def overlaps(self, time_range: TimeRange) -> bool:
+        """Whether a file may hold event times in a range."""
+        return time_range.overlaps_times(self.oldest, self.newest)
 
     def add(self, file: DataFile) -> None:
         """Add a committed file; a file of the same path is replaced."""
@@ -90,12 +93,8 @@ class ChunkFiles:
             self.bytes -= file.bytes
 
 
-def _overlaps(bounds: DataFile | ChunkFiles, low: int | None, high: int | None) -> bool:
-    return (low is None or bounds.newest >= low) and (high is None or bounds.oldest < high)
-
-
-def upper_bound(path: str, newest: int) -> int:
-    """The latest event time a file may hold, by its statistics (microseconds)."""
+def upper_bound(path: str, newest: Micros) -> Micros:
+    """The latest event time a file may hold, by its statistics."""
     return newest if is_written_by_moirae(path) else newest + _MAX_TRUNCATION
 
 
