@@ -58,8 +58,8 @@ _CHECKPOINT_INTERVAL = 200
 # opened. Maintenance rewrites such files within a minute.
 _MAX_SEARCHED_COMMITS = 1_000
 
-# Returns the actions of a commit for its version and its timestamp in milliseconds.
-_BuildActions = Callable[[int, int], Sequence[Mapping[str, Any]]]
+# Returns the actions of a commit for its timestamp in milliseconds.
+_BuildActions = Callable[[int], Sequence[Mapping[str, Any]]]
 
 
 def open_or_create_delta_table(storage: Storage, schema: pa.Schema) -> DeltaTable:
@@ -122,7 +122,7 @@ class DeltaLog:
             return
         commit = f"version {version}" + (f" ({author})" if author else "")
         raise IncompatibleTable(
-            f"{self._storage}: {commit} {reason}, which Moirae cannot read: restore an earlier "
+            f"{self._storage}: {commit} {reason}, which Moirae does not support: restore an earlier "
             f"version (RESTORE TABLE delta.`…` TO VERSION AS OF …) and start Moirae again"
         )
 
@@ -360,8 +360,8 @@ class DeltaLog:
             if started_at is not None:
                 self._check_duration(seconds_since_boot() - started_at)
 
-        def build(version: int, timestamp: int) -> list[Mapping[str, Any]]:
-            actions = [commit_info_action(summary, timestamp, add=add, remove=remove)]
+        def build(timestamp: int) -> list[Mapping[str, Any]]:
+            actions: list[Mapping[str, Any]] = []
             for file in remove:
                 actions.append(remove_action(file, timestamp, data_change))
             for file in add:
@@ -373,9 +373,24 @@ class DeltaLog:
                     "lastUpdated": timestamp,
                 }
                 actions.append({"txn": transaction})
-            return list(actions)
+            return [self._commit_info(summary, timestamp, add, remove), *actions]
 
         self._write_commit(build, check)
+
+    def _commit_info(
+        self,
+        summary: CommitSummary,
+        timestamp: int,
+        add: Sequence[DataFile] = (),
+        remove: Sequence[DataFile] = (),
+    ) -> dict[str, Any]:
+        return commit_info_action(
+            summary,
+            timestamp,
+            add=add,
+            remove=remove,
+            in_commit_timestamp=self._metadata.has_in_commit_timestamps,
+        )
 
     def _write_commit(self, build: _BuildActions, check: Callable[[], None]) -> None:
         """Write a commit as the next version, and apply it; nothing if `build` returns no action.
@@ -385,13 +400,12 @@ class DeltaLog:
         while True:
             self.refresh()
             check()
-            version = self.version + 1
-            actions = build(version, max(_now(), self._last_timestamp + 1))
+            actions = build(max(_now(), self._last_timestamp + 1))
             if not actions:
                 return
             content = encode_actions(actions)
             with self._storage.prepare_commit(content) as commit:
-                is_committed = commit(_commit_file(version))
+                is_committed = commit(_commit_file(self.version + 1))
             if is_committed:
                 self._apply_commit(self._parse_own(content))
                 return
@@ -401,23 +415,20 @@ class DeltaLog:
 
     def set_history(self, history: float) -> None:
         """Set how many seconds superseded versions stay readable, and upgrade an older table."""
-        self._change_metadata(
-            "SET TBLPROPERTIES",
-            lambda version, timestamp: self._metadata.upgrade_actions(history, version, timestamp),
-        )
+        self._change_metadata("SET TBLPROPERTIES", lambda: self._metadata.upgrade_actions(history))
 
     def add_columns(self, columns: pa.Schema) -> None:
         """Add those of the columns that the table lacks."""
-        self._change_metadata(
-            "ADD COLUMNS", lambda version, timestamp: self._metadata.add_columns_actions(columns)
-        )
+        self._change_metadata("ADD COLUMNS", lambda: self._metadata.add_columns_actions(columns))
 
-    def _change_metadata(self, operation: str, build: _BuildActions) -> None:
-        def build_commit(version: int, timestamp: int) -> list[Mapping[str, Any]]:
-            actions = build(version, timestamp)
+    def _change_metadata(
+        self, operation: str, build: Callable[[], Sequence[Mapping[str, Any]]]
+    ) -> None:
+        def build_commit(timestamp: int) -> list[Mapping[str, Any]]:
+            actions = build()
             if not actions:
                 return []
-            return [commit_info_action(CommitSummary(operation), timestamp), *actions]
+            return [self._commit_info(CommitSummary(operation), timestamp), *actions]
 
         self._write_commit(build_commit, lambda: None)
 

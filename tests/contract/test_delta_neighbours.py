@@ -1,10 +1,11 @@
 """Other programs beside Moirae: Spark with delta-spark, and delta-rs, read and append to its tables."""
 
+import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
@@ -12,8 +13,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 from delta.tables import DeltaTable as SparkTable
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_deltalake
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 
 from archiver.delta import log
@@ -61,6 +62,29 @@ def read_numbers(spark: SparkSession, table: StreamTable, **options: object) -> 
     return numbers(reader.load(str(table.data_folder)).select("n").collect())
 
 
+def read_by_library(folder: Path, version: int | datetime | None = None) -> list[int]:
+    delta_table = DeltaTable(folder)
+    if version is not None:
+        delta_table.load_as_version(version)
+    return sorted(delta_table.to_pyarrow_table()["n"].to_pylist())
+
+
+def append_by_library(
+    _: SparkSession, table: StreamTable, new: range, *, stats: bool = True
+) -> None:
+    """As `append_by_spark`, with delta-rs. Without statistics: it still counts the rows."""
+    copied = DeltaTable(table.data_folder).to_pyarrow_table()
+    (row,) = [row for row in copied.to_pylist() if row["n"] == 1]
+    copies = pa.Table.from_pylist(
+        [{**row, "n": number, "_late": False} for number in new], copied.schema
+    )
+    properties = None
+    if not stats:
+        columns = ColumnProperties(statistics_enabled="NONE")
+        properties = WriterProperties(default_column_properties=columns)
+    write_deltalake(table.data_folder, copies, mode="append", writer_properties=properties)
+
+
 def append_by_spark(
     spark: SparkSession, table: StreamTable, new: range, *, stats: bool = True
 ) -> None:
@@ -95,24 +119,74 @@ def test_history_shows_operation_metrics_and_user_metadata(
     assert times == sorted(times, reverse=True) and len(set(times)) == len(times)
 
 
-def test_versions_are_read_by_number_and_by_time_also_in_a_copy(
+def version_times(spark: SparkSession, folder: Path) -> dict[int, datetime]:
+    history = spark.sql(f"DESCRIBE HISTORY delta.`{folder}`")
+    times = history.selectExpr("version", "unix_millis(timestamp) AS ms").collect()
+    return {row.version: datetime.fromtimestamp(row.ms / 1000, UTC) for row in times}
+
+
+def read_as_of(spark: SparkSession, folder: Path, time: datetime) -> list[int]:
+    text = time.strftime("%Y-%m-%d %H:%M:%S.%f")
+    frame = spark.read.format("delta").option("timestampAsOf", text).load(str(folder))
+    return numbers(frame.select("n").collect())
+
+
+def set_times_of_versions(folder: Path, first: datetime) -> None:
+    """Date the commit files one second apart."""
+    for commit in (folder / "_delta_log").glob("*.json"):
+        seconds = first.timestamp() + int(commit.stem)
+        os.utime(commit, (seconds, seconds))
+
+
+def test_versions_are_read_by_number_and_by_time(
     spark: SparkSession, table: StreamTable, tmp_path: Path
 ) -> None:
-    """The copy's files are new: times come from the log."""
-    history = DeltaTable(table.data_folder).history()
-    (commit,) = [commit for commit in history if commit["version"] == 2]
-    second = datetime.fromtimestamp(commit["inCommitTimestamp"] / 1000, UTC)
+    folder = table.data_folder
+    second = version_times(spark, folder)[2]
+    assert read_numbers(spark, table, versionAsOf=2) == list(range(20))
+    assert read_as_of(spark, folder, second) == list(range(20))
+    assert read_by_library(folder, 2) == list(range(20))
+    assert read_by_library(folder, second + timedelta(milliseconds=1)) == list(range(20))
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy)  # with the times of files
+    assert version_times(spark, copy) == version_times(spark, folder)
+    assert read_as_of(spark, copy, second) == list(range(20))
+
+
+def test_copy_without_times_of_files_is_read_by_number_only(
+    spark: SparkSession, table: StreamTable, tmp_path: Path
+) -> None:
+    """The documented limit: Spark dates versions by their files."""
+    set_times_of_versions(table.data_folder, datetime(2026, 1, 1, tzinfo=UTC))
+    second = datetime(2026, 1, 1, second=2, tzinfo=UTC)
+    assert read_as_of(spark, table.data_folder, second) == list(range(20))
+    copy = tmp_path / "copy"
+    shutil.copytree(table.data_folder, copy, copy_function=shutil.copyfile)
+    with pytest.raises(AnalysisException, match="(?i)timestamp"):
+        read_as_of(spark, copy, second)
+    frame = spark.read.format("delta").option("versionAsOf", 2).load(str(copy))
+    assert numbers(frame.select("n").collect()) == list(range(20))
+
+
+def test_in_commit_timestamps_that_another_program_enables_are_written(
+    spark: SparkSession, table: StreamTable, tmp_path: Path
+) -> None:
+    """They survive copying; delta-rs does not write to such a table."""
+    folder = table.data_folder
+    spark.sql(
+        f"ALTER TABLE delta.`{folder}` SET TBLPROPERTIES ('delta.enableInCommitTimestamps' = 'true')"
+    )
+    table.append(rows(range(40, 50)), batch=5)
+    version = table.version
+    reopened = StreamTable(folder.parents[1], SCHEMA)
+    reopened.append(rows(range(50, 60)), batch=6)
+    reopened.set_history(_HISTORY / 2)
     copy = tmp_path / "copy"
     time.sleep(0.01)
-    shutil.copytree(table.data_folder, copy, copy_function=shutil.copyfile)
-    text = second.strftime("%Y-%m-%d %H:%M:%S.%f")
-    for folder in (table.data_folder, copy):
-        for option, value in (("versionAsOf", "2"), ("timestampAsOf", text)):
-            version = spark.read.format("delta").option(option, value).load(str(folder))
-            assert numbers(version.collect()) == list(range(20))
-        older = DeltaTable(folder)
-        older.load_as_version(2)
-        assert sorted(older.to_pyarrow_table()["n"].to_pylist()) == list(range(20))
+    shutil.copytree(folder, copy, copy_function=shutil.copyfile)
+    times = version_times(spark, copy)
+    assert times[version] < times[version + 1] < times[version + 2]
+    assert read_as_of(spark, copy, times[version]) == list(range(50))
 
 
 def test_checkpoints_serve_spark_and_the_deltalake_library(
@@ -125,9 +199,7 @@ def test_checkpoints_serve_spark_and_the_deltalake_library(
             commit.unlink()
     table.append(rows(range(40, 50)), batch=5)
     assert read_numbers(spark, table) == list(range(50))
-    assert sorted(DeltaTable(table.data_folder).to_pyarrow_table()["n"].to_pylist()) == list(
-        range(50)
-    )
+    assert read_by_library(table.data_folder) == list(range(50))
     SparkTable.forPath(spark, str(table.data_folder))._jdt.deltaLog().checkpoint()
     table.append(rows(range(50, 60)), batch=6)
     reopened = StreamTable(table.storage.data_folder.parents[1], SCHEMA)
@@ -158,11 +230,14 @@ def test_stream_sees_each_row_once_although_files_are_clustered(
     table.append(rows(range(40, 50)), batch=5)
     table.cluster(0)
     read_new_rows()
+    append_by_spark(spark, table, range(100, 105))
     table.append(rows(range(50, 60)), batch=6)
+    read_new_rows()
+    table.adopt_foreign_files()
     table.cluster(0)
     table.set_history(_HISTORY / 2)
     read_new_rows()
-    assert seen == Counter(range(60))
+    assert seen == Counter([*range(60), *range(100, 105)])
 
 
 def test_change_feed_and_old_versions_last_as_long_as_the_history(
@@ -186,6 +261,21 @@ def test_change_feed_and_old_versions_last_as_long_as_the_history(
     assert list(table.data_folder.glob("chunk=*/*.parquet")) == []
 
 
+def test_commits_stay_as_long_as_the_history(spark: SparkSession, table: StreamTable) -> None:
+    """Also when a checkpoint has replaced them."""
+    log_folder = table.data_folder / "_delta_log"
+    set_times_of_versions(table.data_folder, datetime.now(UTC) - timedelta(hours=2))
+    with patch.object(log, "_CHECKPOINT_INTERVAL", 1):
+        table.checkpoint()
+        assert len(list(log_folder.glob("*.json"))) == table.version + 1
+        table.set_history(3_600.0)
+        table.append(rows(range(40, 50)), batch=5)
+        table.checkpoint()
+    remaining = sorted(int(commit.stem) for commit in log_folder.glob("*.json"))
+    assert remaining[0] > 0 and remaining[-1] == table.version
+    assert read_numbers(spark, table) == list(range(50))
+
+
 def test_file_list_of_the_library_is_read_by_duckdb(table: StreamTable) -> None:
     files = DeltaTable(table.data_folder).file_uris()
     query = "SELECT count(*), max(n) FROM read_parquet($files, union_by_name = true)"
@@ -193,13 +283,18 @@ def test_file_list_of_the_library_is_read_by_duckdb(table: StreamTable) -> None:
         assert connection.execute(query, {"files": files}).fetchall() == [(40, 39)]
 
 
+@pytest.mark.parametrize("append", [append_by_spark, append_by_library])
 @pytest.mark.parametrize("stats", [True, False])
 @pytest.mark.parametrize("is_adopted", [False, True])
-def test_rows_that_spark_appends_are_history_and_not_accounted(
-    spark: SparkSession, table: StreamTable, stats: bool, is_adopted: bool
+def test_rows_that_others_append_are_history_and_not_accounted(
+    spark: SparkSession,
+    table: StreamTable,
+    append: Callable[..., None],
+    stats: bool,
+    is_adopted: bool,
 ) -> None:
     root = table.storage.data_folder.parents[1]
-    append_by_spark(spark, table, range(100, 105), stats=stats)
+    append(spark, table, range(100, 105), stats=stats)
     table.refresh()
     if is_adopted:
         table.adopt_foreign_files()
@@ -220,7 +315,7 @@ def test_rows_that_spark_appends_are_history_and_not_accounted(
     assert numbers(all_rows) == expected
     on_time_rows = reader.read_dataframe(spark, "s", ALL_TIME, False, {}).collect()
     assert numbers(on_time_rows) == [n for n in range(50) if n % 3]
-    assert read_numbers(spark, table) == expected
+    assert read_numbers(spark, table) == read_by_library(table.data_folder) == expected
 
 
 def test_archive_continues_after_another_program_has_optimized_its_files(
@@ -302,12 +397,18 @@ def test_replaced_schema_is_an_error_until_the_table_is_restored(
     assert read_numbers(spark, reopened) == list(range(50))
 
 
-def test_deltalake_library_refuses_to_write_and_changes_nothing(table: StreamTable) -> None:
-    """It does not support in-commit timestamps."""
-    with pytest.raises(DeltaError, match="InCommitTimestamp"):
-        DeltaTable(table.data_folder).optimize.compact()
+def test_archive_continues_after_the_deltalake_library_has_rewritten_files(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    folder = table.data_folder
     table.append(rows(range(40, 50)), batch=5)
-    assert table.version == 6
+    assert DeltaTable(folder).optimize.compact()["numFilesRemoved"] == 3
+    DeltaTable(folder).delete("n < 5")
+    for opened in (table, StreamTable(folder.parents[1], SCHEMA)):
+        opened.append(rows(range(opened.append_count * 10, opened.append_count * 10 + 10)), batch=6)
+        opened.cluster(0)
+        assert opened.foreign_files() == []
+    assert read_numbers(spark, table) == read_by_library(folder) == list(range(5, 70))
 
 
 def test_doctor_with_spark_reports_commits_of_other_programs(

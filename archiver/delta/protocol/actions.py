@@ -143,13 +143,14 @@ def commit_info_action(
     *,
     add: Sequence[DataFile] = (),
     remove: Sequence[DataFile] = (),
+    in_commit_timestamp: bool = False,
 ) -> dict[str, Any]:
     """What `DESCRIBE HISTORY` shows. It has to be the first action of its commit.
 
-    `timestamp`: milliseconds; larger than that of the version before.
+    `timestamp`: milliseconds. `in_commit_timestamp`: it is the time of the version, and larger than
+    that of the version before; otherwise readers take the modification time of the commit file.
     """
     info: dict[str, Any] = {
-        "inCommitTimestamp": timestamp,
         "timestamp": timestamp,
         "operation": summary.operation,
         "operationParameters": dict(summary.parameters),
@@ -158,6 +159,8 @@ def commit_info_action(
         "engineInfo": _ENGINE,
         "txnId": str(uuid4()),
     }
+    if in_commit_timestamp:
+        info["inCommitTimestamp"] = timestamp
     if summary.user_metadata is not None:
         info["userMetadata"] = orjson.dumps(summary.user_metadata).decode()
     return {"commitInfo": info}

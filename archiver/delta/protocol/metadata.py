@@ -14,14 +14,23 @@ _PARTITION_COLUMNS = ["chunk"]
 _READER_VERSION = 1
 # Writer features are listed by name from this version of the protocol on.
 _FEATURES_VERSION = 7
-_WRITER_FEATURES = ("appendOnly", "invariants", "changeDataFeed", "inCommitTimestamp")
+_WRITER_FEATURES = ("appendOnly", "invariants", "changeDataFeed")
+# Features that other programs may enable: commits of this program satisfy them.
+_SUPPORTED_FEATURES = frozenset(
+    (
+        *_WRITER_FEATURES,
+        "checkConstraints",
+        "domainMetadata",
+        "generatedColumns",
+        "inCommitTimestamp",
+    )
+)
 # Features that tables of an earlier writer version have, by the version that introduced them.
 _EARLIER_FEATURES = {
     2: ("appendOnly", "invariants"),
     3: ("checkConstraints",),
     4: ("changeDataFeed", "generatedColumns"),
 }
-_TIMESTAMPS = "delta.enableInCommitTimestamps"
 
 
 def table_properties(history: float) -> dict[str, str]:
@@ -31,8 +40,6 @@ def table_properties(history: float) -> dict[str, str]:
         "delta.checkpointInterval": "100",
         "delta.logRetentionDuration": interval,
         "delta.deletedFileRetentionDuration": interval,
-        # Times of versions are part of the log, so that a copy of the table keeps them.
-        _TIMESTAMPS: "true",
         # Changes follow from the files added and removed: no further files are written.
         "delta.enableChangeDataFeed": "true",
     }
@@ -98,13 +105,18 @@ class TableMetadata:
         return TableMetadata(protocol or self.protocol, metadata or self.metadata)
 
     @property
+    def has_in_commit_timestamps(self) -> bool:
+        """Whether each commit has to hold its time. Another program has enabled this."""
+        return self.metadata["configuration"].get("delta.enableInCommitTimestamps") == "true"
+
+    @property
     def column_types(self) -> dict[str, str]:
         """The type of each column, as JSON."""
         fields = orjson.loads(self.metadata["schemaString"])["fields"]
         return {field["name"]: orjson.dumps(field["type"]).decode() for field in fields}
 
     def find_incompatibility(self, previous: "TableMetadata | None" = None) -> str | None:
-        """Why this program cannot read the table; None if it can.
+        """Why this program cannot read or write the table; None if it can.
 
         `previous`: the metadata before, of which all columns must be left.
         """
@@ -114,6 +126,9 @@ class TableMetadata:
                 f"requires Delta reader version {reader_version} (such as for deletion vectors or "
                 "column mapping)"
             )
+        unsupported = self._writer_features() - _SUPPORTED_FEATURES
+        if unsupported:
+            return f"requires the writer feature {min(unsupported)}"
         if list(self.metadata["partitionColumns"]) != _PARTITION_COLUMNS:
             return "is not partitioned by chunk"
         if previous is not None:
@@ -123,18 +138,12 @@ class TableMetadata:
                     return f"changes or drops the column {name}"
         return None
 
-    def upgrade_actions(self, history: float, version: int, timestamp: int) -> list[dict[str, Any]]:
-        """Actions that give the table its properties; empty if it has them.
-
-        `version`, `timestamp`: of the commit, in which in-commit timestamps may begin.
-        """
+    def upgrade_actions(self, history: float) -> list[dict[str, Any]]:
+        """Actions that give the table its properties; empty if it has them."""
         properties = table_properties(history)
         configuration = dict(self.metadata["configuration"])
         if properties.items() <= configuration.items():
             return []
-        if configuration.get(_TIMESTAMPS) != "true":
-            configuration["delta.inCommitTimestampEnablementVersion"] = str(version)
-            configuration["delta.inCommitTimestampEnablementTimestamp"] = str(timestamp)
         metadata = {**self.metadata, "configuration": {**configuration, **properties}}
         features = self._writer_features().union(_WRITER_FEATURES)
         return [{"protocol": _protocol(tuple(features))}, {"metaData": metadata}]

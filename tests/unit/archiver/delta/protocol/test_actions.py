@@ -29,9 +29,14 @@ def test_own_commit_is_parsed_as_it_was_built() -> None:
     )
     (found,) = commit.added
     assert found.bounds is not None and found.with_bounds(*found.bounds) == FILE
-    assert commit.timestamp == 7
+    assert commit.timestamp is None
     assert info["commitInfo"]["isBlindAppend"] is True
     assert info["commitInfo"]["operationMetrics"]["numOutputRows"] == "5"
+
+
+def test_time_of_a_version_is_in_its_commit_where_the_table_requires_it() -> None:
+    info = commit_info_action(CommitSummary("WRITE"), 7, in_commit_timestamp=True)
+    assert parse_commit(encode_actions([info]), "ts", None).timestamp == 7
 
 
 @pytest.mark.parametrize(

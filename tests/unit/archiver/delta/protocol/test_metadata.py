@@ -20,15 +20,13 @@ def new_table() -> TableMetadata:
 
 def test_new_table_needs_no_upgrade_until_the_history_changes() -> None:
     table = new_table()
-    assert table.upgrade_actions(86_400.0, 5, 7) == []
-    _, metadata = table.upgrade_actions(60.0, 5, 7)
+    assert table.upgrade_actions(86_400.0) == []
+    _, metadata = table.upgrade_actions(60.0)
     configuration = metadata["metaData"]["configuration"]
     assert configuration["delta.logRetentionDuration"] == "interval 60 seconds"
-    assert "delta.inCommitTimestampEnablementVersion" not in configuration
 
 
 def test_table_of_an_earlier_version_is_upgraded_once(tmp_path: Path) -> None:
-    """Times before the upgrade stay those of the commits' files."""
     DeltaTable.create(tmp_path, SCHEMA, partition_by=["chunk"])
     delta_log = DeltaLog(LocalStorage(tmp_path), "ts", DeltaTable(tmp_path))
     delta_log.set_history(60.0)
@@ -37,8 +35,8 @@ def test_table_of_an_earlier_version_is_upgraded_once(tmp_path: Path) -> None:
     assert table.version() == delta_log.version == 1
     configuration = table.metadata().configuration
     assert table_properties(60.0).items() <= configuration.items()
-    assert configuration["delta.inCommitTimestampEnablementVersion"] == "1"
-    assert set(table.protocol().writer_features or ()) >= {"inCommitTimestamp", "appendOnly"}
+    features = table.protocol().writer_features or ()
+    assert sorted(features) == ["appendOnly", "changeDataFeed", "invariants"]
 
 
 def test_columns_are_added_once() -> None:
@@ -49,6 +47,17 @@ def test_columns_are_added_once() -> None:
     assert list(extended.column_types) == ["ts", "chunk", "n"]
     assert extended.find_incompatibility(table) is None
     assert table.find_incompatibility(extended) == "changes or drops the column n"
+
+
+def test_features_that_commits_do_not_satisfy_are_refused() -> None:
+    table = new_table()
+    for feature, reason in [
+        ("checkConstraints", None),
+        ("inCommitTimestamp", None),
+        ("rowTracking", "requires the writer feature rowTracking"),
+    ]:
+        protocol = {**table.protocol, "writerFeatures": ["appendOnly", feature]}
+        assert table.updated(protocol, None).find_incompatibility() == reason
 
 
 def test_other_partitions_and_reader_versions_are_refused() -> None:
