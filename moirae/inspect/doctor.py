@@ -46,7 +46,7 @@ def run_checks(settings: Settings, connection: sql.Connection) -> list[Finding]:
         table = StreamTable(storage, stream_schema(name, stream))
         findings.append(_check_accounting(name, ledger))
         findings += _check_rows(name, table, stored_chunks, ledger)
-        findings.append(_check_files(name, table, chunks))
+        findings.append(_check_files(name, table, chunks, settings.archive_history.total_seconds()))
         findings.append(_list_foreign_rows(name, table))
         findings.append(_check_dead_letters(name, connection, ledger))
     for table_spec, list_settled in ((EVENTS, _settled_events), (CONTEXTS, _settled_contexts)):
@@ -87,14 +87,19 @@ def _check_chunk_states(chunks: Sequence[Chunk]) -> Finding:
     return Finding("chunk states are in order of time", problems, summary)
 
 
-def _check_files(stream: str, table: StreamTable, chunks: Sequence[Chunk]) -> Finding:
-    """The files that the table lists exist, and lie in chunks of the catalog."""
+def _check_files(
+    stream: str, table: StreamTable, chunks: Sequence[Chunk], history: float
+) -> Finding:
+    """The files that the table lists exist, and lie in chunks of the catalog.
+
+    `history`: seconds that superseded files stay.
+    """
     problems = list(map("{} is missing".format, table.missing_files()))
     stored_chunks = {file.chunk for file in table.accounted_files()}
     unknown_chunks = stored_chunks - set(map(attrgetter("id"), chunks))
     problems += map("chunk {} is not in the catalog".format, unknown_chunks)
     summary = f"{len(table.data_files()):,} files"
-    unreferenced = len(table.unreferenced_files())
+    unreferenced = len(table.unreferenced_files(history))
     if unreferenced:
         summary += f", {unreferenced:,} more to be deleted"
     return Finding(f"{stream}: all data files exist", problems, summary)

@@ -17,11 +17,12 @@ from deltalake import ColumnProperties, DeltaTable, WriterProperties, write_delt
 from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession
 
-from archiver.delta import log
+from archiver.delta import derived_tables, log
 from archiver.delta.table import StreamTable
 from archiver.delta.vacuum import Vacuum
 from archiver.errors import IncompatibleTable
 from archiver.read.reader import Reader
+from archiver.spark import vacuum_table
 from archiver.time_range import ALL_TIME
 from moirae.config.settings import load_settings
 from moirae.inspect.delta_checks import run_delta_checks
@@ -162,7 +163,7 @@ def test_copy_without_times_of_files_is_read_by_number_only(
     assert read_as_of(spark, table.data_folder, second) == list(range(20))
     copy = tmp_path / "copy"
     shutil.copytree(table.data_folder, copy, copy_function=shutil.copyfile)
-    with pytest.raises(AnalysisException, match="(?i)timestamp"):
+    with pytest.raises(AnalysisException, match=r"(?i)timestamp"):
         read_as_of(spark, copy, second)
     frame = spark.read.format("delta").option("versionAsOf", 2).load(str(copy))
     assert numbers(frame.select("n").collect()) == list(range(20))
@@ -274,6 +275,30 @@ def test_commits_stay_as_long_as_the_history(spark: SparkSession, table: StreamT
     remaining = sorted(int(commit.stem) for commit in log_folder.glob("*.json"))
     assert remaining[0] > 0 and remaining[-1] == table.version
     assert read_numbers(spark, table) == list(range(50))
+
+
+def test_vacuum_by_spark_keeps_the_history_and_what_the_table_has(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """As derived streams are maintained."""
+    ts = pa.array([1, 2], pa.timestamp("us", tz="UTC"))
+    content = pa.table({"ts": ts, "n": pa.array([1, 2])})
+    table = derived_tables.open_or_create_table(tmp_path, "d", "v", content.schema)
+    for _ in range(2):
+        derived_tables.replace_chunk(table, content, 0)
+    SparkTable.forPath(spark, str(table.data_folder)).update("n = 2", {"n": "3"})
+    change_files = list(table.data_folder.glob("_change_data/**/*.parquet"))
+    vacuum_table(spark, table.data_folder, _HISTORY)
+    assert read_numbers(spark, table, versionAsOf=1) == [1, 2]
+    assert change_files and all(file.exists() for file in change_files)
+    vacuum_table(spark, table.data_folder, 0.0)
+    table.refresh()
+    (file,) = table.data_folder.glob("chunk=*/*.parquet")
+    assert [str(file)] == table.local_paths()
+    assert not any(file.exists() for file in change_files)
+    assert read_numbers(spark, table) == [1, 3]
+    derived_tables.replace_chunk(table, content, 0)
+    assert read_by_library(table.data_folder) == [1, 2]
 
 
 def test_file_list_of_the_library_is_read_by_duckdb(table: StreamTable) -> None:
