@@ -133,6 +133,16 @@ def as_storage(root: StorageRoot) -> Storage:
     return LocalStorage(root) if isinstance(root, Path) else root
 
 
+def _list_names(folder: Path, *, prefix: str = "", suffix: str) -> list[str]:
+    """Files of a folder with its name before theirs; empty if it is gone."""
+    try:
+        names = os.listdir(folder)
+    except FileNotFoundError:
+        return []
+    matching = [name for name in names if name.startswith(prefix) and name.endswith(suffix)]
+    return [f"{folder.name}/{name}" for name in matching]
+
+
 class LocalStorage(Storage):
     """A folder of a local file system. Commits are hard links, which never replace a file."""
 
@@ -205,10 +215,12 @@ class LocalStorage(Storage):
         return [f"{self._folder}/{name}" for name in names]
 
     def list_files(self) -> list[str]:
-        data_files = self._folder.glob("chunk=*/*.parquet")
-        unfinished_commits = self._folder.glob(f"{LOG_FOLDER}/.*.tmp")
-        paths = [*data_files, *unfinished_commits]
-        return [f"{path.parent.name}/{path.name}" for path in paths]
+        # By names: with a day of history there may be hundreds of thousands.
+        names: list[str] = []
+        for folder in self._folder.glob("chunk=*"):
+            names += _list_names(folder, suffix=".parquet")
+        unfinished_commits = _list_names(self._folder / LOG_FOLDER, prefix=".", suffix=".tmp")
+        return names + unfinished_commits
 
     def remove(self, name: str) -> None:
         path = self._folder / name

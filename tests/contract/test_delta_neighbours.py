@@ -277,6 +277,26 @@ def test_commits_stay_as_long_as_the_history(spark: SparkSession, table: StreamT
     assert read_numbers(spark, table) == list(range(50))
 
 
+def test_each_version_of_the_history_is_readable_after_old_commits_are_deleted(
+    spark: SparkSession, table: StreamTable
+) -> None:
+    """Those before the newest checkpoint need an earlier one, or their first commits."""
+    start = datetime.now(UTC) - timedelta(hours=2)
+    set_times_of_versions(table.data_folder, start)
+    with patch.object(log, "_CHECKPOINT_INTERVAL", 1):
+        table.checkpoint()
+    for number in range(4, 8):
+        table.append(rows(range(10 * number, 10 * number + 10)), batch=number + 1)
+    newest = table.version
+    table.set_history(3_600.0)
+    with patch.object(log, "_CHECKPOINT_INTERVAL", 1):
+        table.checkpoint()
+    for version in range(newest - 3, newest + 1):
+        count = 40 + 10 * (version - newest + 4)
+        assert read_numbers(spark, table, versionAsOf=version) == list(range(count))
+        assert read_by_library(table.data_folder, version) == list(range(count))
+
+
 def test_vacuum_by_spark_keeps_the_history_and_what_the_table_has(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -308,6 +328,18 @@ def test_file_list_of_the_library_is_read_by_duckdb(table: StreamTable) -> None:
         assert connection.execute(query, {"files": files}).fetchall() == [(40, 39)]
 
 
+def count_by_duckdb(table: StreamTable) -> int:
+    """As history queries read files; Spark may write times in another type."""
+    query = (
+        "SELECT count(*) FROM read_parquet($files, union_by_name = true, hive_partitioning = false)"
+        " WHERE ts >= TIMESTAMPTZ '1970-01-01 00:00:00Z' AND ts < TIMESTAMPTZ '1970-01-02 00:00:00Z'"
+    )
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        (count,) = connection.execute(query, {"files": table.local_paths()}).fetchall()[0]
+    return int(count)
+
+
 @pytest.mark.parametrize("append", [append_by_spark, append_by_library])
 @pytest.mark.parametrize("stats", [True, False])
 @pytest.mark.parametrize("is_adopted", [False, True])
@@ -335,6 +367,7 @@ def test_rows_that_others_append_are_history_and_not_accounted(
         assert len(opened.read_identities(0)) == 50
         on_time = [opened.read_on_time(file.path, ["n"]) for file in opened.data_files()]
         assert max(part["n"].to_pylist() for part in on_time if len(part))[-1] < 100
+    assert count_by_duckdb(table) == 55
     reader = Reader(root, [SCHEMA])
     all_rows = reader.read_dataframe(spark, "s", ALL_TIME, True, {}).collect()
     assert numbers(all_rows) == expected
