@@ -15,10 +15,13 @@ from moirae.runtime import open_storage
 
 # Operations that leave all rows as they are.
 _HARMLESS_OPERATIONS = (
+    "ADD COLUMN",
     "ADD COLUMNS",
+    "ADD FEATURE",
     "CREATE TABLE",
     "OPTIMIZE",
     "SET TBLPROPERTIES",
+    "UPGRADE PROTOCOL",
     "VACUUM END",
     "VACUUM START",
 )
