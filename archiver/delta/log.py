@@ -8,6 +8,7 @@ A commit is written under the next version number; this fails if another process
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -146,19 +147,19 @@ class DeltaLog:
         for path in columns[0]:
             if not is_written_by_moirae(path) and not is_adopted(path):
                 unknown_paths.add(path)
-        foreign_paths = self._find_appended(unknown_paths)
+        foreign_paths = self._find_foreign(unknown_paths)
         for path, chunk, size, rows, oldest, newest in zip(*columns, strict=True):
             bounds = None
             if rows is not None and oldest is not None and newest is not None:
                 bounds = rows, to_micros(oldest), upper_bound(path, to_micros(newest))
             is_foreign = path in foreign_paths or is_adopted(path)
             chunk = NO_CHUNK if chunk is None else chunk
-            yield self._complete(FoundFile(path, chunk, size, bounds, is_foreign))
+            yield self._complete(FoundFile(path, chunk, size, bounds), is_foreign)
 
-    def _find_appended(self, paths: Collection[str]) -> set[str]:
-        """Of files of other programs, those that newly appended rows, by the latest commits."""
+    def _find_foreign(self, paths: Collection[str]) -> set[str]:
+        """Of files of other programs, those with rows that others appended, by latest commits."""
         unknown_paths = set(paths)
-        appended_paths: set[str] = set()
+        found_files: list[FoundFile] = []  # newest first
         oldest = max(self.version - _MAX_SEARCHED_COMMITS, 0)
         for version in range(self.version, oldest - 1, -1):
             if not unknown_paths:
@@ -170,11 +171,20 @@ class DeltaLog:
             for file in commit.added:
                 if file.path in unknown_paths:
                     unknown_paths.remove(file.path)
-                    if file.is_foreign:
-                        appended_paths.add(file.path)
-        return appended_paths
+                    found_files.append(file)
+                    for path in file.replaced_paths:
+                        if not is_written_by_moirae(path) and not is_adopted(path):
+                            unknown_paths.add(path)
+        foreign_paths: set[str] = set()
+        for file in reversed(found_files):
+            if file.is_foreign(lambda path: path in foreign_paths or is_adopted(path)):
+                foreign_paths.add(file.path)
+        return foreign_paths
 
-    def _complete(self, file: FoundFile) -> DataFile:
+    def _complete(self, file: FoundFile, is_foreign: bool) -> DataFile:
+        return replace(self._with_bounds(file), is_foreign=is_foreign)
+
+    def _with_bounds(self, file: FoundFile) -> DataFile:
         """Read the bounds of a file from it if its commit has no statistics."""
         if file.bounds is not None:
             return file.with_bounds(*file.bounds)
@@ -312,10 +322,11 @@ class DeltaLog:
             reason = metadata.find_incompatibility(self._metadata)
             self._check_compatible(reason, version, commit.author)
             self._metadata = metadata
+        added = [self._complete(file, file.is_foreign(self.is_foreign)) for file in commit.added]
         for path in commit.removed:
             self._remove_file(path)
-        for file in commit.added:
-            self._add_file(self._complete(file))
+        for data_file in added:
+            self._add_file(data_file)
         if self._removed is not None:
             self._removed.update(commit.removed)
             for file in commit.added:

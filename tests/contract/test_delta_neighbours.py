@@ -411,6 +411,25 @@ def test_added_columns_and_appends_with_them_are_tolerated(
     assert sum(file.rows for file in table.foreign_files()) == 1
 
 
+def test_foreign_rows_stay_foreign_when_another_program_rewrites_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """With archived rows in one file they are told apart by their source unit."""
+    table = StreamTable(tmp_path, SCHEMA)
+    table.append(rows(range(10)), batch=1)
+    table.append(rows(range(10, 20), chunk=1), batch=2)
+    for _ in range(2):
+        append_by_spark(spark, table, range(100, 105))
+    folder = table.data_folder
+    DeltaTable(folder).delete("n = 100")
+    assert DeltaTable(folder).optimize.compact()["numFilesRemoved"] == 3
+    DeltaTable(folder).delete("n = 15")
+    for opened in (table, StreamTable(tmp_path, SCHEMA)):
+        opened.refresh()
+        assert sum(file.rows for file in opened.foreign_files()) in (0, 8)
+        assert len(opened.read_identities(1)) == 9
+
+
 @pytest.mark.parametrize(
     ("statement", "reason"),
     [
@@ -463,7 +482,9 @@ def test_archive_continues_after_the_deltalake_library_has_rewritten_files(
     assert DeltaTable(folder).optimize.compact()["numFilesRemoved"] == 3
     DeltaTable(folder).delete("n < 5")
     for opened in (table, StreamTable(folder.parents[1], SCHEMA)):
-        opened.append(rows(range(opened.append_count * 10, opened.append_count * 10 + 10)), batch=6)
+        opened.refresh()
+        first = 10 * opened.append_count
+        opened.append(rows(range(first, first + 10)), batch=6)
         opened.cluster(0)
         assert opened.foreign_files() == []
     assert read_numbers(spark, table) == read_by_library(folder) == list(range(5, 70))

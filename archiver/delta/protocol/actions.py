@@ -1,6 +1,6 @@
 """Actions of Delta commits: built for commits of this program, parsed from all commits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -34,19 +34,30 @@ class CommitSummary:
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file of an `add` action. `bounds`: (rows, oldest, newest), None without statistics."""
+    """A file of an `add` action. `bounds`: (rows, oldest, newest), None without statistics.
+
+    `replaced_paths`: files that its commit removed, of which its rows may be. `is_appended`: its
+    commit says that its rows are new, unless it removed files.
+    """
 
     path: str
     chunk: int
     bytes: int
     bounds: tuple[int, Micros, Micros] | None
-    is_foreign: bool
+    replaced_paths: Sequence[str] = ()
+    is_appended: bool = False
+
+    def is_foreign(self, is_foreign_path: Callable[[str], bool]) -> bool:
+        """Whether another program appended its rows, or those of all files that it replaces."""
+        if is_adopted(self.path) or is_written_by_moirae(self.path):
+            return is_adopted(self.path)
+        if self.replaced_paths:
+            return all(map(is_foreign_path, self.replaced_paths))
+        return self.is_appended
 
     def with_bounds(self, rows: int, oldest: Micros, newest: Micros) -> DataFile:
-        """The file with bounds that were read from it."""
-        return DataFile(
-            self.path, self.chunk, rows, self.bytes, oldest, newest, is_foreign=self.is_foreign
-        )
+        """The file with bounds that were read from it; `is_foreign` is not set."""
+        return DataFile(self.path, self.chunk, rows, self.bytes, oldest, newest)
 
 
 @dataclass(frozen=True)
@@ -91,10 +102,9 @@ def parse_commit(content: bytes, time_column: str, application_id: str | None) -
             removed[unquote(remove["path"])] = removed_file
         if "txn" in action and action["txn"]["appId"] == application_id:
             sequence_number = int(action["txn"]["version"])
-    rewrites = any(map(is_written_by_moirae, removed))
     info = last.get("commitInfo") or {}
     return ParsedCommit(
-        added=[_parse_add(add, time_column, rewrites) for add in adds],
+        added=[_parse_add(add, time_column, removed) for add in adds],
         removed=removed,
         sequence_number=sequence_number,
         timestamp=info.get("inCommitTimestamp"),
@@ -105,17 +115,19 @@ def parse_commit(content: bytes, time_column: str, application_id: str | None) -
     )
 
 
-def _parse_add(add: Mapping[str, Any], time_column: str, rewrites: bool) -> FoundFile:
-    """`rewrites`: the commit removes rows of this program, which may be among the added ones."""
+def _parse_add(add: Mapping[str, Any], time_column: str, removed: Collection[str]) -> FoundFile:
+    """`removed`: paths that the commit removes. Those of the same chunk are replaced, if any."""
     path = unquote(add["path"])
     chunk = add["partitionValues"]["chunk"]
-    is_appended = bool(add.get("dataChange", True)) and not rewrites
+    folder = path.rpartition("/")[0]
+    same_chunk = [name for name in removed if name.rpartition("/")[0] == folder]
     return FoundFile(
         path=path,
         chunk=NO_CHUNK if chunk in (None, "") else int(chunk),
         bytes=add["size"],
         bounds=_parse_bounds(path, add.get("stats"), time_column),
-        is_foreign=is_adopted(path) or (is_appended and not is_written_by_moirae(path)),
+        replaced_paths=same_chunk or list(removed),
+        is_appended=bool(add.get("dataChange", True)),
     )
 
 

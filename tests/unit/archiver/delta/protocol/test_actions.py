@@ -53,14 +53,23 @@ def test_appended_files_of_other_programs_are_foreign(
     action: dict[str, object], is_foreign: bool
 ) -> None:
     (found,) = parse_commit(encode_actions([action]), "ts", None).added
-    assert found.is_foreign is is_foreign and found.bounds is None
+    assert found.is_foreign(lambda path: pytest.fail(path)) is is_foreign and found.bounds is None
 
 
 def test_files_that_replace_archived_ones_are_not_foreign() -> None:
     content = encode_actions([remove_action(FILE, 9, True), other_add("chunk=3/part-1.parquet")])
     commit = parse_commit(content, "ts", None)
-    assert not commit.added[0].is_foreign
+    assert not commit.added[0].is_foreign({FILE.path: False}.__getitem__)
+    assert commit.added[0].is_foreign({FILE.path: True}.__getitem__), "if these are"
     assert commit.removed[FILE.path].removed_at == 9
+
+
+def test_files_replace_those_of_their_chunk() -> None:
+    other = DataFile("chunk=0/part-0.parquet", 0, rows=5, bytes=100, oldest=1_000, newest=2_000)
+    removed = [remove_action(FILE, 9, True), remove_action(other, 9, True)]
+    content = encode_actions([*removed, other_add("chunk=0/part-1.parquet")])
+    (found,) = parse_commit(content, "ts", None).added
+    assert found.replaced_paths == [other.path]
 
 
 def test_rows_without_a_chunk_have_none_of_the_catalog() -> None:
