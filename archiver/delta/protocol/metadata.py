@@ -107,7 +107,7 @@ class TableMetadata:
     @property
     def has_in_commit_timestamps(self) -> bool:
         """Whether each commit has to hold its time. Another program has enabled this."""
-        return self.metadata["configuration"].get("delta.enableInCommitTimestamps") == "true"
+        return bool(self.metadata["configuration"].get("delta.enableInCommitTimestamps") == "true")
 
     @property
     def column_types(self) -> dict[str, str]:
