@@ -56,8 +56,6 @@ _SETTINGS = {
     "spark.databricks.delta.snapshotPartitions": "1",
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.databricks.delta.writeChecksumFile.enabled": "false",
-    # A vacuum may keep less than the property of the table says, which follows later.
-    "spark.databricks.delta.retentionDurationCheck.enabled": "false",
     # SQL of users is untrusted (see `recall.sandbox`): it has no access to files, variables
     # and scripts.
     "spark.sql.runSQLOnFiles": "false",
