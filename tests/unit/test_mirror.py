@@ -79,6 +79,9 @@ MODULES_BY_TEST = {
         moirae.live.detection moirae.live.evaluators moirae.live.event_time
         moirae.live.follow_up moirae.live.recall_requests""",
     "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
+    "property/test_columnar_decoder.py": """
+        archiver.ingest.columnar.csv_reader archiver.ingest.columnar.decoder
+        archiver.ingest.columnar.json_reader archiver.ingest.columnar.values""",
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
