@@ -123,6 +123,7 @@ def mutated(draw: st.DrawFn, lines: Sequence[bytes]) -> bytes:
 
 @given(st.lists(mutated(REGULAR_LINES), max_size=30))
 @example([b"null"])
+@example([b'{"ts": 0, "c_string": "}', b'{"}'])
 @example([b"{} null {}", b"{}"])
 @example([b'{"ts": 1}{"ts": 2}', b'{"ts":', b"3}"])
 @example([b'{"ts": 1} {"ts": 2}', b'{"ts": 3', b"}"])

@@ -66,10 +66,10 @@ def read_json_block(schema: StreamSchema, lines: Sequence[bytes]) -> pa.Table | 
 
 
 def _is_one_flat_object_per_line(text: bytes, line_count: int) -> bool:
-    """Whether each line that is valid JSON is one object without nested values.
+    """Whether each line is one object without nested values, if Arrow reads as many as lines.
 
-    If the text is valid for Arrow's reader, line ends are outside strings, and each is after the
-    end and before the beginning of an object. Without other closing braces, no other objects end.
+    Then each closing brace ends an object, as there are no more of them, and each line has one, at
+    its end. So no object ends inside a line or continues on the next one.
     """
     is_line_by_line = (
         text.startswith(b"{")

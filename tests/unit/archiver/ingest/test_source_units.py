@@ -35,6 +35,13 @@ def test_blank_lines_are_skipped_but_numbered() -> None:
     assert [refused.line for refused in batch.rows.refused_lines] == [5]
 
 
+def test_blank_lines_do_not_shorten_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_units, "BATCH_RECORDS", 2)
+    lines = [b"", b"", b"", line(1), b" ", b"\t", line(2), line(3), b""]
+    batches = read(json_unit(*lines))
+    assert [batch.rows.line_numbers.tolist() for batch in batches] == [[4, 7], [8]]
+
+
 def test_given_line_numbers_are_used_and_blank_lines_are_records() -> None:
     (batch,) = read(json_unit(line(1), b"", line_numbers=[40, 41]))
     assert batch.records_read == 2
