@@ -3,12 +3,13 @@
 import time
 
 from archiver.ingest import ArchiveWriter
+from archiver.times import Micros
 from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
-from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
-from moirae.live.source_queries import SourceQueries
 from moirae.live.sources import files, kafka
+from moirae.live.sources.idle import IdleTracker, SourceKey, UnreadFiles
 from moirae.live.sources.landing import LandingFolders
+from moirae.live.sources.source_queries import SourceQueries
 
 
 class IdleSources:
@@ -33,16 +34,16 @@ class IdleSources:
 
     def advance(self) -> None:
         """Advance the idle sources that are behind."""
-        watermarks: dict[SourceKey, int | None] = {}
+        watermarks: dict[SourceKey, Micros | None] = {}
         for name, watermark in get_watermarks(self._archive).items():
             partitions = self._archive.partition_watermarks(name)
             for partition, partition_watermark in partitions.items():
-                watermarks[name, partition] = partition_watermark
+                watermarks[SourceKey(name, partition)] = partition_watermark
             if not partitions:
-                watermarks[name, None] = watermark
+                watermarks[SourceKey(name)] = watermark
         advances = self._tracker.compute_advances(watermarks, time.monotonic(), self._has_unread)
-        stream_advances: dict[str, int] = {}
-        partition_advances: dict[tuple[str, str], int] = {}
+        stream_advances: dict[str, Micros] = {}
+        partition_advances: dict[tuple[str, str], Micros] = {}
         for (name, source_partition), event_time in advances.items():
             if source_partition is None:
                 stream_advances[name] = event_time

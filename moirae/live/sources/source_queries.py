@@ -13,14 +13,16 @@ from pyspark.sql.streaming.query import StreamingQuery
 from archiver.ingest import ArchiveWriter, SourceUnit
 from moirae.config import FileFormat, FileSource, KafkaSource, Settings, Stream
 from moirae.errors import MoiraeError, Unreachable
-from moirae.live.ingest import Ingest
 from moirae.live.sources import files, kafka
 from moirae.live.sources.files import DiscoveredFile
-from moirae.live.streaming_queries import start_file_query, start_topic_query
+from moirae.live.sources.streaming_queries import start_file_query, start_topic_query
 
 
 class SourceQueries:
-    """The queries of one run. `lock` is held while a micro-batch is ingested."""
+    """The queries of one run.
+
+    `ingest_units` receives the units of each micro-batch; `lock` is held meanwhile.
+    """
 
     def __init__(
         self,
@@ -28,14 +30,14 @@ class SourceQueries:
         spark: SparkSession,
         settings: Settings,
         archive: ArchiveWriter,
-        ingest: Ingest,
+        ingest_units: Callable[[Sequence[SourceUnit]], None],
         lock: threading.Lock,
         drain: bool,
     ) -> None:
         self._spark = spark
         self._settings = settings
         self._archive = archive
-        self._ingest = ingest
+        self._ingest_units = ingest_units
         self._lock = lock
         self._drain = drain
         self._checkpoints = Path(settings.home) / "checkpoints"
@@ -144,7 +146,7 @@ class SourceQueries:
         """
         try:
             with self._lock:
-                self._ingest.ingest_units(make_units())
+                self._ingest_units(make_units())
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None
