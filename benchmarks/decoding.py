@@ -13,8 +13,7 @@ import numpy as np
 import orjson
 
 from archiver.ingest import decode_lines
-from archiver.ingest.columnar import decode_blocks
-from archiver.ingest.line_decoder import DecodedRows, LineFormat
+from archiver.ingest.decoding import DecodedRows, LineFormat, decode_blocks
 from benchmarks.archived_rows import ROW_INTERVAL, SCHEMA
 from benchmarks.results import BenchmarkResult, make_result, rounded_median
 from benchmarks.timing import measure_processor_seconds, time_noise_kernel

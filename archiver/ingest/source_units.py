@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.errors import IncompatibleColumn, SourceDamaged
-from archiver.ingest.columnar import decode_blocks
-from archiver.ingest.line_decoder import (
+from archiver.ingest.decoding import (
     DecodedRows,
     LineFormat,
     RefusedLine,
+    decode_blocks,
     decode_lines,
+    decode_table,
     parse_csv_header,
 )
-from archiver.ingest.table_decoder import decode_table
 
 # Records decoded and appended at once: bounds memory (about 300 bytes per record) and file sizes.
 BATCH_RECORDS = 200_000

@@ -13,10 +13,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
-from archiver.ingest.columnar import decode_blocks, decoder
-from archiver.ingest.columnar.csv_reader import read_csv_block
-from archiver.ingest.columnar.json_reader import read_json_block
-from archiver.ingest.line_decoder import MAX_LINE_BYTES, DecodedRows, LineFormat, decode_lines
+from archiver.ingest.decoding import (
+    DecodedRows,
+    LineFormat,
+    block_decoder,
+    decode_blocks,
+    decode_lines,
+)
+from archiver.ingest.decoding.csv_reader import read_csv_block
+from archiver.ingest.decoding.json_reader import read_json_block
+from archiver.ingest.decoding.line_decoder import MAX_LINE_BYTES
 from tests.property.test_line_decoder import BLANKS, HUGE_NUMBERS, ODD_TEXTS, texts, values
 
 FIRST = 7  # number of the first line
@@ -36,9 +42,9 @@ SCHEMA = schema_of(**COLUMNS)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of two sizes in a few lines."""
-    monkeypatch.setattr(decoder, "_BLOCK_BYTES", (2_000, 300))
-    monkeypatch.setattr(decoder, "_MIN_BLOCK_BYTES", 0)
-    monkeypatch.setattr(decoder, "_MIN_LINEWISE_BYTES", 300)
+    monkeypatch.setattr(block_decoder, "_BLOCK_BYTES", (2_000, 300))
+    monkeypatch.setattr(block_decoder, "_MIN_BLOCK_BYTES", 0)
+    monkeypatch.setattr(block_decoder, "_MIN_LINEWISE_BYTES", 300)
 
 
 def comparable(decoded: DecodedRows) -> list[object]:
@@ -239,7 +245,7 @@ def test_an_irregular_line_is_decoded_alone_or_with_its_block(
         linewise.extend(lines)
         return decode_lines(schema, line_format, lines, *place)
 
-    monkeypatch.setattr(decoder, "decode_lines", decode)
+    monkeypatch.setattr(block_decoder, "decode_lines", decode)
     lines = [record(c_int=number) for number in range(1_000)]
     lines[500] = b"{"
     assert_equal_results(lines)

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from archiver.delta import StreamSchema
-from archiver.ingest.columnar.values import convert_columns, extra_column
-from archiver.ingest.line_decoder import MAX_LINE_BYTES
+from archiver.ingest.decoding.column_values import convert_columns, extra_column
+from archiver.ingest.decoding.line_decoder import MAX_LINE_BYTES
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Quotes are around whole fields. Readers differ in what they make of others.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from archiver.delta import ARROW_TYPES, StreamSchema
-from archiver.ingest.line_decoder import (
+from archiver.ingest.decoding.line_decoder import (
     MAX_EVENT_TIME,
     MIN_EVENT_TIME,
     numbers_from_texts,

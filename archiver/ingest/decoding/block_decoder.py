@@ -7,9 +7,14 @@ import numpy as np
 import pyarrow as pa
 
 from archiver.delta import StreamSchema
-from archiver.ingest.columnar.csv_reader import read_csv_block
-from archiver.ingest.columnar.json_reader import read_json_block
-from archiver.ingest.line_decoder import MAX_LINE_BYTES, DecodedRows, LineFormat, decode_lines
+from archiver.ingest.decoding.csv_reader import read_csv_block
+from archiver.ingest.decoding.json_reader import read_json_block
+from archiver.ingest.decoding.line_decoder import (
+    MAX_LINE_BYTES,
+    DecodedRows,
+    LineFormat,
+    decode_lines,
+)
 
 # Blocks of these sizes are tried one after the other. No line of a block is too long: none is longer
 # than the block.

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.json
 
 from archiver.delta import StreamSchema
-from archiver.ingest.columnar.values import convert_columns, extra_column
-from archiver.ingest.line_decoder import MAX_LINE_BYTES
+from archiver.ingest.decoding.column_values import convert_columns, extra_column
+from archiver.ingest.decoding.line_decoder import MAX_LINE_BYTES
 
 # A block is read as a whole: the reader divides longer texts.
 _READ_OPTIONS = pyarrow.json.ReadOptions(use_threads=False, block_size=2 * MAX_LINE_BYTES)

@@ -1,0 +1,23 @@
+"""Decode lines and Parquet tables to typed columns; many lines at once with Arrow's readers."""
+
+from archiver.ingest.decoding.block_decoder import decode_blocks
+from archiver.ingest.decoding.line_decoder import (
+    DecodedRows,
+    LineFormat,
+    RefusalReason,
+    RefusedLine,
+    decode_lines,
+    parse_csv_header,
+)
+from archiver.ingest.decoding.table_decoder import decode_table
+
+__all__ = [
+    "DecodedRows",
+    "LineFormat",
+    "RefusalReason",
+    "RefusedLine",
+    "decode_blocks",
+    "decode_lines",
+    "decode_table",
+    "parse_csv_header",
+]
