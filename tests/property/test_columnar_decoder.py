@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from archiver.delta.schema import ARROW_TYPES, StreamSchema
 from archiver.ingest.decoding import (
+    MAX_LINE_BYTES,
     DecodedRows,
     LineFormat,
     block_decoder,
@@ -22,7 +23,6 @@ from archiver.ingest.decoding import (
 )
 from archiver.ingest.decoding.csv_reader import read_csv_block
 from archiver.ingest.decoding.json_reader import read_json_block
-from archiver.ingest.decoding.line_decoder import MAX_LINE_BYTES
 from tests.property.test_line_decoder import BLANKS, HUGE_NUMBERS, ODD_TEXTS, texts, values
 
 FIRST = 7  # number of the first line

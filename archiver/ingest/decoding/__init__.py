@@ -2,6 +2,7 @@
 
 from archiver.ingest.decoding.block_decoder import decode_blocks
 from archiver.ingest.decoding.line_decoder import (
+    MAX_LINE_BYTES,
     DecodedRows,
     LineFormat,
     RefusalReason,
@@ -9,13 +10,15 @@ from archiver.ingest.decoding.line_decoder import (
     decode_lines,
     parse_csv_header,
 )
-from archiver.ingest.decoding.table_decoder import decode_table
+from archiver.ingest.decoding.table_decoder import RowsAsJson, decode_table
 
 __all__ = [
+    "MAX_LINE_BYTES",
     "DecodedRows",
     "LineFormat",
     "RefusalReason",
     "RefusedLine",
+    "RowsAsJson",
     "decode_blocks",
     "decode_lines",
     "decode_table",
