@@ -56,7 +56,7 @@ MODULES_BY_TEST = {
         moirae.live.relations moirae.live.sources.relation_table sql.source_tables""",
     "integration/test_repeat.py": "moirae.cli.replay",
     "integration/test_retention.py": """
-        archiver.ingest.ledger_compaction moirae.inspect.status moirae.live.retention
+        archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
         moirae.rules.check moirae.rules.check_questions""",
@@ -68,7 +68,7 @@ MODULES_BY_TEST = {
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",
     "integration/test_units.py": """
-        archiver.ingest.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
+        archiver.ingest.ledger.catalog archiver.ingest.chunk_cutter archiver.ingest.writer
         moirae.config.table_schemas""",
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.calibrations sql.chunks sql.commands sql.contexts
@@ -82,6 +82,9 @@ MODULES_BY_TEST = {
         moirae.live.detection moirae.live.evaluators moirae.live.event_time
         moirae.live.follow_up moirae.live.recall_requests""",
     "property/test_alert_lifecycle.py": "moirae.alerts.lifecycle",
+    "property/test_columnar_decoder.py": """
+        archiver.ingest.decoding.csv_reader archiver.ingest.decoding.block_decoder
+        archiver.ingest.decoding.json_reader archiver.ingest.decoding.column_values""",
     "property/test_chunk_order.py": "recall.scheduling.chunk_order",
     "property/test_forecast.py": "recall.scheduling.forecast",
     "property/test_identity_index.py": "archiver.delta.identity",
