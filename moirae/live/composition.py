@@ -116,8 +116,15 @@ def build_live_process(
         idle_tracker=idle_tracker,
     )
     lock = threading.Lock()
+    unread_files = UnreadFiles(sql.UnitGateway(connection).finished_names)
     queries = SourceQueries(
-        spark=spark, settings=settings, archive=archive, ingest=ingest, lock=lock, drain=drain
+        spark=spark,
+        settings=settings,
+        archive=archive,
+        ingest=ingest,
+        unread_files=unread_files,
+        lock=lock,
+        drain=drain,
     )
     idle_sources = IdleSources(
         settings=settings,
@@ -125,7 +132,7 @@ def build_live_process(
         tracker=idle_tracker,
         landing_folders=landing_folders,
         queries=queries,
-        unread_files=UnreadFiles(sql.UnitGateway(connection).finished_names),
+        unread_files=unread_files,
     )
 
     def reload_rules() -> None:

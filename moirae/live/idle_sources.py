@@ -7,7 +7,7 @@ from moirae.config import FileSource, KafkaSource, Settings
 from moirae.live.event_time import get_watermarks
 from moirae.live.idle import IdleTracker, SourceKey, UnreadFiles
 from moirae.live.source_queries import SourceQueries
-from moirae.live.sources import files, kafka
+from moirae.live.sources import files
 from moirae.live.sources.landing import LandingFolders
 
 
@@ -60,9 +60,8 @@ class IdleSources:
             return True
         declared_source = self._settings.streams[name].source
         if isinstance(declared_source, KafkaSource):
-            progress = self._queries.topic_progress(name)
             topic = declared_source.kafka.topic
-            return kafka.has_unread_records(progress, topic, partition)
+            return self._queries.has_unread_records(name, topic, partition)
         if not isinstance(declared_source, FileSource):
             return False
         base = self._settings.file.parent

@@ -40,6 +40,7 @@ MODULES_BY_TEST = {
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
+    "integration/test_paused_queries.py": "moirae.live.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": """
         recall.worker.history_queries recall.worker.preparation""",
