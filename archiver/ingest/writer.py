@@ -24,17 +24,15 @@ from archiver.chunks import (
     LifecyclePolicy,
     MaintenanceResult,
     MaintenanceTask,
-    NewestChunkStats,
     Requirement,
     StateChange,
-    apply_cuts,
     locate,
-    plan_cuts,
     plan_steps,
 )
 from archiver.delta import StreamSchema, StreamTable
 from archiver.ingest.catalog import Catalog
-from archiver.ingest.classify import Array, late_bound, latest
+from archiver.ingest.chunk_cutter import ChunkCutter
+from archiver.ingest.classify import late_bound, latest
 from archiver.ingest.dead_letters import count_letters, retry_unit
 from archiver.ingest.ledger_compaction import LedgerCompaction
 from archiver.ingest.open_unit import (
@@ -54,7 +52,7 @@ from archiver.ingest.watermarks import (
 )
 from archiver.read import RecentRows
 from archiver.storage import StorageRoot
-from archiver.times import duration_to_micros, from_micros
+from archiver.times import Micros, duration_to_micros, from_micros
 
 _RETRY_BATCH = 10_000  # dead letters retried at once
 _MAX_RECENT_BYTES = 64 << 20  # bytes of recently archived rows in memory per stream
@@ -91,7 +89,6 @@ class ArchiveWriter:
     ) -> None:
         self._connection = connection
         self.fence = fence
-        self._policy = policy
         self._batch = 0
         # Chunks to which late rows were appended since the last update of the ledger.
         self._chunks_with_late_rows: set[int] = set()
@@ -111,20 +108,17 @@ class ArchiveWriter:
         with connection.transaction():
             for stream in self.tables:
                 self._stream_gateway.insert(stream)
-            self.chunks: list[Chunk] = self.catalog.chunks()
+            chunks = self.catalog.chunks()
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
-        self._newest_chunk = self._load_newest_chunk()
+        self._cutter = ChunkCutter(connection, self.catalog, policy, self.tables.values(), chunks)
 
-    def _load_newest_chunk(self) -> NewestChunkStats:
-        stats = NewestChunkStats()
-        for table in self.tables.values():
-            files = table.files_by_chunk().get(self.chunks[-1].id)
-            if files is not None:
-                stats = stats.add(files.rows, files.oldest, files.newest)
-        return stats
+    @property
+    def chunks(self) -> list[Chunk]:
+        """All chunks, oldest first."""
+        return self._cutter.chunks
 
-    def watermark(self, stream: str) -> int | None:
+    def watermark(self, stream: str) -> Micros | None:
         """The watermark of a stream in microseconds: rows before it are complete or late.
 
         None: nothing was read.
@@ -133,14 +127,14 @@ class ArchiveWriter:
             self.progress[stream], self.partitions.get(stream, {}), self._lateness(stream)
         )
 
-    def partition_watermarks(self, stream: str) -> dict[str, int | None]:
+    def partition_watermarks(self, stream: str) -> dict[str, Micros | None]:
         """The watermark of each partition of a stream, by name; None: nothing of it was read."""
         return partition_watermarks(self.partitions.get(stream, {}), self._lateness(stream))
 
-    def _lateness(self, stream: str) -> int:
+    def _lateness(self, stream: str) -> Micros:
         return duration_to_micros(self.tables[stream].schema.lateness)
 
-    def ingest(self, units: Iterable[SourceUnit], now: int) -> IngestResult:
+    def ingest(self, units: Iterable[SourceUnit], now: Micros) -> IngestResult:
         """Archive units, those of one stream in the given order. Finished units are skipped.
 
         `now`: the current time in microseconds; rows too far after it are quarantined.
@@ -161,7 +155,7 @@ class ArchiveWriter:
         self,
         units: Iterable[SourceUnit],
         progress: dict[str, ReadProgress],
-        now: int,
+        now: Micros,
         open_units: list[OpenUnit],
     ) -> Iterator[list[DecodedSlice]]:
         """Yields consecutive slices of one stream that are to be appended together.
@@ -208,7 +202,7 @@ class ArchiveWriter:
         bound = latest(before.progress.advanced, self.progress[unit.stream].advanced)
         return OpenUnit(unit, unit_id, bound, partition_before=before)
 
-    def _decode_unit(self, open_unit: OpenUnit, now: int) -> Iterator[DecodedSlice]:
+    def _decode_unit(self, open_unit: OpenUnit, now: Micros) -> Iterator[DecodedSlice]:
         schema = self.tables[open_unit.unit.stream].schema
         expired_ends = [chunk.to_ts for chunk in self.chunks if chunk.state == "expired"]
         return decode_slices(open_unit, schema, now, latest(*expired_ends))
@@ -222,7 +216,7 @@ class ArchiveWriter:
         appender = self._appenders[stream]
         classified = appender.classify(slices, self.chunks)
         is_new, is_archived, is_late = classified.is_new, classified.is_archived, classified.is_late
-        self._cut_chunks(classified.ts[is_new])
+        self._cutter.cut(classified.ts[is_new])
         chunk_ids = locate(self.chunks, classified.ts)
         rows = classified.with_archive_columns(chunk_ids)
         new_rows = rows.filter(pa.array(is_new))
@@ -235,31 +229,13 @@ class ArchiveWriter:
                 fence=self.fence,
             )
             is_in_newest_chunk = chunk_ids == self.chunks[-1].id
-            self._count_in_newest_chunk(classified.ts[is_new & is_in_newest_chunk])
+            self._cutter.count(classified.ts[is_new & is_in_newest_chunk])
         late_chunks = np.unique(chunk_ids[is_archived & is_late])
         self._chunks_with_late_rows.update(late_chunks.tolist())
         count_classified(slices, classified.classification, is_late)
         on_time_rows = rows.filter(pa.array(is_archived & ~is_late))
         self.recent_rows[stream].add(on_time_rows)
         return on_time_rows, len(new_rows)
-
-    def _cut_chunks(self, ts: Array) -> None:
-        """Publish the chunks that are cut by new rows, before the rows are appended."""
-        newest = self.chunks[-1]
-        if newest.from_ts is not None:
-            ts = ts[ts >= newest.from_ts]
-        ends = plan_cuts(ts, self._newest_chunk, self._policy)
-        if not ends:
-            return
-        cut_chunks = apply_cuts(self.chunks, ends)
-        with self._connection.transaction():
-            self.catalog.put_chunks(cut_chunks[len(self.chunks) - 1 :])
-        self.chunks = cut_chunks
-        self._newest_chunk = NewestChunkStats()
-
-    def _count_in_newest_chunk(self, ts: Array) -> None:
-        if len(ts):
-            self._newest_chunk = self._newest_chunk.add(len(ts), int(ts.min()), int(ts.max()))
 
     def _finish_units(
         self, open_units: Sequence[OpenUnit], progress: dict[str, ReadProgress]
@@ -298,7 +274,7 @@ class ArchiveWriter:
         with self._connection.transaction():
             yield
 
-    def retry(self, now: int) -> IngestResult:
+    def retry(self, now: Micros) -> IngestResult:
         """Decode and archive dead letters marked for retry again, as parts of their units.
 
         Letters of undeclared streams stay marked. The transaction that deletes the dead letters
@@ -339,7 +315,7 @@ class ArchiveWriter:
         """Number of dead letters of the declared streams that `retry` has yet to process."""
         return self._dead_letter_gateway.count_marked(list(self.tables))
 
-    def advance(self, event_times: Mapping[str, int]) -> None:
+    def advance(self, event_times: Mapping[str, Micros]) -> None:
         """Advance streams without data to event times in microseconds, by stream.
 
         For idle streams, and for all streams at the end of input.
@@ -370,7 +346,7 @@ class ArchiveWriter:
         self,
         policy: LifecyclePolicy,
         requirements: Sequence[Requirement],
-        watermarks: Sequence[int | None],
+        watermarks: Sequence[Micros | None],
         chunks_in_use: ChunksInUse,
     ) -> list[MaintenanceTask]:
         """Store the states that chunks have reached; returns the maintenance tasks now due.
@@ -395,14 +371,14 @@ class ArchiveWriter:
             with self._fenced_transaction():
                 for change in changes:
                     self._chunk_gateway.set_state(change.chunk, change.state)
-            self.chunks = self.catalog.chunks()
+            self._cutter.reload()
         return [step for step in plan if isinstance(step, MaintenanceTask)]
 
-    def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: int) -> None:
+    def delete_chunks_before(self, ledger_compaction: LedgerCompaction, oldest: Micros) -> None:
         """See `LedgerCompaction.delete_chunks_before`."""
         self.fence()
         ledger_compaction.delete_chunks_before(oldest)
-        self.chunks = self.catalog.chunks()
+        self._cutter.reload()
 
     def record_results(self, results: Iterable[MaintenanceResult]) -> None:
         """Record finished maintenance tasks, and load the files that they have committed."""

@@ -5,12 +5,12 @@ its input. Archived streams that no rule needs are removed.
 """
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import structlog
 from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
@@ -23,7 +23,8 @@ from archiver.delta import StreamTable, Vacuum, derived_tables
 from archiver.errors import ArchiverError, CommitConflict
 from archiver.read import Reader
 from archiver.storage import StorageRoot, as_storage
-from archiver.times import from_micros
+from archiver.time_range import TimeRange
+from archiver.times import Micros, micros_column
 from moirae.evaluation import ArchivedStreamRows
 from moirae.history.attempts import Attempts
 from moirae.history.finder import RelationVersions
@@ -44,7 +45,6 @@ _LOG = structlog.get_logger()
 
 # Seconds before unneeded files are deleted: longer than a history query takes.
 _DELETION_GRACE = 3600.0
-_CLEANUP_INTERVAL = 60.0  # seconds between two clean-ups
 _MAX_ERROR_LENGTH = 2000  # characters
 
 
@@ -61,12 +61,11 @@ class DerivedStreamVersion:
 
 @dataclass(frozen=True)
 class DerivedStreamTask:
-    """A range [low, high) of a chunk of a derived stream, in microseconds; low None: no bound."""
+    """A complete chunk of a derived stream that is to be archived."""
 
     stream: DerivedStreamVersion
     chunk: int
-    low: int | None
-    high: int
+    range: TimeRange
 
 
 def select_archived_streams(
@@ -101,7 +100,7 @@ def select_archived_streams(
 def next_stream_task(
     stream: DerivedStreamVersion,
     chunks: Collection[Chunk],
-    watermarks: Mapping[str, int | None],
+    watermarks: Mapping[str, Micros | None],
     archived_chunks: Collection[int],
 ) -> DerivedStreamTask | None:
     """The newest closed chunk that is present or recent, complete, and not archived yet."""
@@ -112,7 +111,7 @@ def next_stream_task(
         if chunk.state not in ("present", "recent") or chunk.id in archived_chunks:
             continue
         if chunk.to_ts is not None and chunk.to_ts <= complete_until:
-            return DerivedStreamTask(stream, chunk.id, chunk.from_ts, chunk.to_ts)
+            return DerivedStreamTask(stream, chunk.id, chunk.time_range)
     return None
 
 
@@ -135,14 +134,12 @@ class DerivedStreamBuilder:
         self._relations = relations
         self._attempts = attempts if attempts is not None else Attempts()
         self._vacuum = Vacuum(_DELETION_GRACE)
-        self._last_vacuum = -_CLEANUP_INTERVAL
-        self._last_cleanup = -_CLEANUP_INTERVAL
 
     def next_task(
         self,
         streams: Collection[DerivedStreamVersion],
         chunks: Collection[Chunk],
-        watermarks: Mapping[str, int | None],
+        watermarks: Mapping[str, Micros | None],
     ) -> DerivedStreamTask | None:
         """The next chunk to archive."""
         for stream in streams:
@@ -155,45 +152,36 @@ class DerivedStreamBuilder:
                 return task
         return None
 
-    def remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
-        """Remove archived streams that no rule needs: at once from the catalog, later their files.
-
-        `now`: wall-clock time in seconds, as modification times of files.
-        """
-        try:
-            self._remove_unneeded(streams, now)
-        except (ArchiverError, OSError) as error:
-            _LOG.warning(
-                "clean-up of derived streams failed",
-                action="derived_cleanup_failed",
-                error=str(error),
-            )
-
-    def _remove_unneeded(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
+    def remove_unneeded(self, streams: Collection[DerivedStreamVersion]) -> None:
+        """Remove archived streams that no rule needs from the catalog; their files remain."""
         needed = {(stream.name, stream.version) for stream in streams}
-        for row in self._planning.list_versions():
-            if (row.stream, row.version) not in needed:
+        with _log_failed_cleanup():
+            for row in self._planning.list_versions():
+                if (row.stream, row.version) in needed:
+                    continue
                 # Touched first: after a crash both are repeated, with a new grace period.
                 as_storage(
                     derived_tables.version_root(self._root, row.version) / "streams" / row.stream
                 ).touch()
                 self._planning.delete_version(row.stream, row.version)
                 _LOG.info("derived stream removed", action="derived_removed", stream=row.stream)
-        if time.monotonic() - self._last_cleanup < _CLEANUP_INTERVAL:
-            return
-        self._last_cleanup = time.monotonic()
-        versions = {version for _, version in needed}
-        for version, used_at in (
-            as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
-        ):
-            if version not in versions and now - used_at > _DELETION_GRACE:
-                as_storage(derived_tables.version_root(self._root, version)).remove_all()
+
+    def delete_unneeded_files(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
+        """Delete the files of streams that left the catalog, after a grace period.
+
+        `now`: wall-clock time in seconds, as modification times of files.
+        """
+        needed = {stream.version for stream in streams}
+        needed.update(row.version for row in self._planning.list_versions())
+        with _log_failed_cleanup():
+            for version, used_at in (
+                as_storage(derived_tables.derived_root(self._root)).folder_use_times().items()
+            ):
+                if version not in needed and now - used_at > _DELETION_GRACE:
+                    as_storage(derived_tables.version_root(self._root, version)).remove_all()
 
     def vacuum(self, streams: Collection[DerivedStreamVersion], now: float) -> None:
         """Remove expired chunks and replaced files, write checkpoints. `now`: monotonic time."""
-        if now - self._last_vacuum < _CLEANUP_INTERVAL:
-            return
-        self._last_vacuum = now
         retained = self._planning.list_retained_chunks(_DELETION_GRACE)
         self._planning.delete_except(retained)
         tables: list[StreamTable] = []
@@ -271,23 +259,27 @@ class DerivedStreamBuilder:
     def _compute_rows(self, task: DerivedStreamTask, spark: SparkSession) -> pa.Table:
         stream, stream_rows = task.stream, ArchivedStreamRows(spark, self._reader)
         self._reader.refresh()
-        low = None
-        if task.low is not None:
-            low = task.low - stream.shape.reach
-        high = task.high + max(stream.shape.lag, 0) + 1
+        input_range = task.range.shift(start=-stream.shape.reach, end=max(stream.shape.lag, 0) + 1)
         views: dict[str, str] = {}
         for name in stream.shape.streams:
             views[name] = f"in_{name}"
-            stream_rows.read_range(name, low, high).createOrReplaceTempView(views[name])
+            stream_rows.read_range(name, input_range).createOrReplaceTempView(views[name])
         for name in stream.shape.relations:
             views[name] = f"relation_{name}"
             versions = spark.createDataFrame(self._relations.read(name))
             versions.createOrReplaceTempView(views[name])
         query = bind_query(stream.query, stream.tables, PhysicalTables(views))
         rows: pa.Table = spark.sql(query.sql(dialect="spark")).toArrow()
-        times = rows[derived_tables.TIME_COLUMN]
-        mask = pc.less(times, pa.scalar(from_micros(task.high), times.type))
-        if task.low is not None:
-            is_after = pc.greater_equal(times, pa.scalar(from_micros(task.low), times.type))
-            mask = pc.and_(mask, is_after)
-        return rows.filter(mask)
+        is_inside = task.range.mask(micros_column(rows, derived_tables.TIME_COLUMN))
+        return rows.filter(pa.array(is_inside))
+
+
+@contextmanager
+def _log_failed_cleanup() -> Iterator[None]:
+    """Log an error of the storage; the clean-up is repeated."""
+    try:
+        yield
+    except (ArchiverError, OSError) as error:
+        _LOG.warning(
+            "clean-up of derived streams failed", action="derived_cleanup_failed", error=str(error)
+        )

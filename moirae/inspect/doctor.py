@@ -7,8 +7,6 @@ from itertools import compress, pairwise
 from operator import attrgetter
 from typing import Any
 
-import numpy as np
-
 import sql
 from archiver.chunks import Chunk, ChunkState, last_deleted_chunk
 from archiver.delta import CONTEXTS, EVENTS, SequencedTable, StreamTable, TableSpec
@@ -144,13 +142,8 @@ def _check_rows(
 
 
 def _outside(chunk: Chunk, ts: Any) -> Any:
-    """Of an array of times (microseconds), those that are not in the chunk's range."""
-    outside = np.zeros(len(ts), dtype=bool)
-    if chunk.from_ts is not None:
-        outside |= ts < chunk.from_ts
-    if chunk.to_ts is not None:
-        outside |= ts >= chunk.to_ts
-    return ts[outside]
+    """Of an array of times, those that are not in the chunk's range."""
+    return ts[~chunk.time_range.mask(ts)]
 
 
 def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -> Iterator[str]:
@@ -168,8 +161,8 @@ def _compare_counts(ledger: Sequence[sql.LedgerRow], row_counts: Counter[int]) -
         stored = unit.archived - unit.deleted
         if unit.done and row_counts[unit.id] != stored:
             yield (
-                f"{_unit_name(unit)}: ledger {stored} ({unit.archived} archived, {unit.deleted} deleted), "
-                f"table {row_counts[unit.id]}"
+                f"{_unit_name(unit)}: ledger {stored} "
+                f"({unit.archived} archived, {unit.deleted} deleted), table {row_counts[unit.id]}"
             )
     for number in unknown_units:
         yield f"{row_counts[number]} rows of source unit {number}, which is not in the ledger"

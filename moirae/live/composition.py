@@ -14,7 +14,7 @@ from archiver.periodic import Periodic, Schedule
 from archiver.spark import start_session
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
-from moirae.deployments import RuleFileLoader, RuleRegistry, RuleReloader
+from moirae.deployments import InitialRules, RuleFileLoader, RuleRegistry, RuleReloader
 from moirae.evaluation import Guard
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
@@ -24,23 +24,28 @@ from moirae.live.end_of_input import EndOfInput
 from moirae.live.evaluators import build_evaluators
 from moirae.live.event_time import current_event_time
 from moirae.live.follow_up import AlertFollowUp
-from moirae.live.idle import IdleTracker, UnreadFiles
-from moirae.live.idle_sources import IdleSources
 from moirae.live.ingest import Ingest
-from moirae.live.initial_rules import InitialRules
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.retention import Retention
-from moirae.live.source_queries import SourceQueries
-from moirae.live.sources.landing import LandingFolders
+from moirae.live.sources import (
+    IdleSources,
+    IdleTracker,
+    LandingFolders,
+    SourceQueries,
+    UnreadFiles,
+)
 from moirae.rules import RuleAdmission
 from moirae.runtime import Role, check_storage, connect_database, open_storage
+from recall.engines import EngineChoice
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _FLUSH_INTERVAL = 5.0  # seconds between checks for settled events to archive
 _MAINTENANCE_INTERVAL = 1.0  # seconds between updates of chunk states
+_RETENTION_INTERVAL = 60.0  # seconds between runs of the retention
+_RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
@@ -90,7 +95,6 @@ def build_live_process(
     home = Path(settings.home)
     landing_folders = LandingFolders(home, settings.streams)
     retention = Retention(connection, settings, outboxes, landing_folders.batch_names)
-    retention_task = retention.as_periodic(archive)  # its interval counts from here
     spark = start_session(
         "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
     )
@@ -104,7 +108,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=Guard(spark, settings, connection),
-        local=settings.recall.engine != "spark",
+        engine_choice=EngineChoice(settings.recall.engine),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     ingest = Ingest(
@@ -121,7 +125,7 @@ def build_live_process(
         spark=spark,
         settings=settings,
         archive=archive,
-        ingest=ingest,
+        ingest_units=ingest.ingest_units,
         unread_files=unread_files,
         lock=lock,
         drain=drain,
@@ -148,7 +152,7 @@ def build_live_process(
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),
-        retention_task,
+        _make_retention_task(retention, archive),
         Periodic("archive settled rows", _FLUSH_INTERVAL, archived_tables.flush_if_due),
         Periodic("heartbeat", _HEARTBEAT_INTERVAL, role.heartbeat),
     ]
@@ -162,7 +166,8 @@ def build_live_process(
             RuleRegistry(connection),
             required=drain,
         ),
-        reloader=None if drain else RuleReloader(spark, settings, admission, reload_requested),
+        reloader=RuleReloader(spark, settings, admission, reload_requested),
+        drain=drain,
         relations=relations,
         detector=detector,
         ingest=ingest,
@@ -187,13 +192,12 @@ def build_detection(
     relations: Relations,
     admission: RuleAdmission,
     guard: Guard,
-    local: bool = True,
+    engine_choice: EngineChoice = EngineChoice(),
 ) -> tuple[Detector, AlertFollowUp]:
-    """Build the evaluation of rules and the follow-up of their alerts.
-
-    `local`: evaluate portable rules in this process instead of in Spark.
-    """
-    evaluators = build_evaluators(spark, archive, guard, relations=relations.columns, local=local)
+    """Build the evaluation of rules and the follow-up of their alerts."""
+    evaluators = build_evaluators(
+        spark, archive, guard, relations=relations.columns, engine_choice=engine_choice
+    )
     contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(
         archive=archive,
@@ -213,3 +217,14 @@ def build_detection(
         archive=archive, connection=connection, active_rules=active_rules, contexts=contexts
     )
     return detector, follow_up
+
+
+def _make_retention_task(retention: Retention, archive: ArchiveWriter) -> Periodic:
+    """Run the retention at intervals; with much to delete, it continues in short steps."""
+
+    def run_once() -> None:
+        if retention.run_once(archive):
+            task.run_again_after(_RETENTION_BATCH_INTERVAL)
+
+    task = Periodic("retention", _RETENTION_INTERVAL, run_once, first_after=_RETENTION_INTERVAL)
+    return task

@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from archiver.ingest import ArchiveWriter
 from moirae.evaluation import ContextEvaluator, Guard, LiveStreamRows, RuleEvaluator
+from recall.engines import EngineChoice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,25 +26,20 @@ def build_evaluators(
     guard: Guard,
     *,
     relations: Mapping[str, Mapping[str, str]],
-    local: bool,
+    engine_choice: EngineChoice,
 ) -> Evaluators:
-    """Build them.
-
-    `relations`: the types of their columns, by name. `local`: evaluate portable rules in this
-    process instead of in Spark.
-    """
+    """`relations`: the types of their columns, by name."""
     rows = LiveStreamRows(spark, archive)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
     return Evaluators(
         rows=rows,
         guard=guard,
         rules=RuleEvaluator(
-            spark=spark,
             rows=rows,
             guard=guard,
             columns=columns,
             relations=relations,
-            allow_local=local,
+            engine_choice=engine_choice,
         ),
         contexts=ContextEvaluator(spark, rows, guard),
     )

@@ -9,10 +9,14 @@ from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.times import to_micros
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
-from moirae.live.idle import IdleTracker
 from moirae.live.live_role import LiveRole
-from moirae.live.sources import landing
-from moirae.live.sources.landing import LandingFolders, select_batches
+from moirae.live.sources import (
+    IdleTracker,
+    LandingFolders,
+    SourceKey,
+    make_landed_units,
+    select_batches,
+)
 from moirae.runtime import LandedBatch
 
 
@@ -42,7 +46,7 @@ class Ingest:
     def ingest_units(self, units: Sequence[SourceUnit]) -> None:
         """Archive and evaluate units."""
         self._detect_and_settle(self._archive.ingest(units, to_micros(datetime.now(UTC))))
-        sources = {(unit.stream, unit.partition) for unit in units}
+        sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
     def ingest_landed(self) -> None:
@@ -71,7 +75,7 @@ class Ingest:
     def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
         """Archive and evaluate batches of the landing folders, then delete them."""
         if batches_by_stream:
-            self.ingest_units(landing.make_units(batches_by_stream))
+            self.ingest_units(make_landed_units(batches_by_stream))
             self._landing_folders.remove(batches_by_stream)
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import structlog
@@ -54,7 +54,7 @@ class ChildProcess:
     process: subprocess.Popen[bytes] | None = None
     started_at: float = 0.0
     restart_delay: float = _FIRST_RESTART_DELAY  # seconds
-    restart_at: float = field(default_factory=time.monotonic)
+    restart_at: float = 0.0
 
     def start(self) -> None:
         """Start the process in its own process group: Ctrl-C at the terminal reaches `up` only."""
@@ -226,7 +226,7 @@ class _Supervisor:
         return 0
 
     def _report(self, state: str) -> None:
-        """Store the state of this process, and print the progress of a drain."""
+        """Store the state of this process and report progress."""
         self._role.heartbeat(state)
         self._progress.report(self._role.connection)
 

@@ -1,39 +1,42 @@
-"""Engines that run queries over history: Spark, DuckDB, and the router between them.
+"""Engines that run statements over rows, for rules and for recalls: DuckDB and Spark.
 
-`recall.engines.derived_streams` reads the archived rows of derived streams.
+Both run a `Statement`; `EngineChoice` decides which of them does. `EngineRouter` answers queries of
+recalls over the archive. Modules of their own: `recall.engines.derived_streams` reads the archived
+rows of derived streams, `recall.engines.pending_events` creates the table of events that queries
+join, `recall.engines.isolation` repeats for parts what fails for many.
 """
 
-from recall.engines.answers import AnswerRows
-from recall.engines.condition import evaluate_condition
-from recall.engines.cost_model import EngineCosts
-from recall.engines.duckdb_session import connect_duckdb, fetch_table
-from recall.engines.isolation import run_isolated, split_in_halves
-from recall.engines.local import LocalEngine
-from recall.engines.partial_cache import PartialCache
-from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
-from recall.engines.router import EngineRouter, EngineSetting, explain_engine
-from recall.engines.spark import SparkEngine
+from recall.engines.answers import AnswerRows, MergedPartials
+from recall.engines.duckdb import DuckDBStatements, LocalEngine, evaluate_condition
+from recall.engines.routing import (
+    EngineChoice,
+    EngineCosts,
+    EngineRouter,
+    EngineSetting,
+    PartialCache,
+    explain_engine,
+)
+from recall.engines.spark import SparkEngine, SparkStatements
+from recall.engines.statement import Statement
 from recall.engines.template import EventTables, PartialQuery, Template, merge_partials
 
 __all__ = [
     "AnswerRows",
+    "DuckDBStatements",
+    "EngineChoice",
     "EngineCosts",
     "EngineRouter",
     "EngineSetting",
     "EventTables",
-    "JSON_OPTIONS",
     "LocalEngine",
+    "MergedPartials",
     "PartialCache",
     "PartialQuery",
-    "PendingEvent",
     "SparkEngine",
+    "SparkStatements",
+    "Statement",
     "Template",
-    "connect_duckdb",
-    "create_pending_frame",
     "evaluate_condition",
     "explain_engine",
-    "fetch_table",
     "merge_partials",
-    "run_isolated",
-    "split_in_halves",
 ]

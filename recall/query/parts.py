@@ -90,11 +90,6 @@ def resolve_output(entry: exp.Expr, outputs: Sequence[exp.Expr]) -> exp.Expr:
     return entry
 
 
-def has_star(select: exp.Select) -> bool:
-    """Whether the SELECT list has `*` or `alias.*`."""
-    return any(output.is_star for output in select.expressions)
-
-
 # Nodes
 
 
@@ -148,6 +143,15 @@ def check_subqueries_in_from(select: exp.Select) -> None:
     for node in own_nodes(select, exp.Subquery):
         if not isinstance(node.parent, exp.From | exp.Join):
             raise Unsupported("a subquery is supported in FROM only", node)
+
+
+def check_table_alias(table: exp.Expr) -> None:
+    """Raises `Unsupported` for a table or subquery with an alias that renames its columns."""
+    if table.alias_column_names:
+        raise Unsupported(
+            "column names in a table alias are not supported; rename columns in a SELECT list",
+            table,
+        )
 
 
 def check_in_lists(select: exp.Select, message: str) -> None:

@@ -135,18 +135,16 @@ class SqlReplayer:
         """The first chunk that the answer read and that has expired since; or None."""
         if not reads:
             return None
-        low, high = enclosing_range(piece for piece, _ in reads)
-        if low is not None:
-            low -= template.partial.inputs.reach
-        catalogued = {chunk.id for chunk in Catalog(self._connection).chunks()}
+        time_range = enclosing_range(piece for piece, _ in reads)
+        input_range = time_range.shift(start=-template.partial.inputs.reach)
+        chunks = {chunk.id: chunk for chunk in Catalog(self._connection).chunks()}
         assert row.pieces is not None
         first, end = _read_bounds(row.coverage)
         for chunk, _, _ in row.pieces[first:end]:
-            if chunk not in catalogued:
+            if chunk not in chunks:
                 return f"chunk {chunk} has expired and its record was removed"
         for expired in self._replay_gateway.list_chunks_expired_since(row.started_at):
-            starts_before = expired.from_ts is None or expired.from_ts < high
-            if starts_before and (low is None or expired.to_ts > low):
+            if input_range.overlaps(chunks[expired.id].time_range):
                 to_time = _format_time(from_micros(expired.to_ts))
                 expired_at = _format_time(expired.expired_at)
                 return f"chunk {expired.id} (event time up to {to_time}) expired at {expired_at}"

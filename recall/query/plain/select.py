@@ -7,7 +7,7 @@ from sqlglot import exp
 
 from recall.errors import SparkRequired
 from recall.query.parsing import Unsupported
-from recall.query.parts import clauses_of, joins_of
+from recall.query.parts import clauses_of, joins_of, sources_of
 from recall.query.plain.expressions import AGGREGATES, ExpressionWriter, normalized_text
 from recall.query.plain.model import (
     PLAIN_TYPES,
@@ -18,6 +18,7 @@ from recall.query.plain.model import (
     SqlDialect,
     TypedExpression,
     Window,
+    select_columns,
 )
 from recall.query.plain.windows import WindowGroups, write_panes
 from recall.query.windows import is_window, parse_window, window_arguments
@@ -110,6 +111,8 @@ class SelectWriter:
         other_clauses = clauses_of(select) - _SUPPORTED_CLAUSES
         if other_clauses:
             raise SparkRequired(", ".join(sorted(map(_format_clause, other_clauses))))
+        if any(source.alias_column_names for source in sources_of(select)):
+            raise SparkRequired("table alias with column names")
         if self._is_relation(select.args["from_"].this):
             select = self._put_stream_first(select)
         table = select.args["from_"].this
@@ -129,7 +132,7 @@ class SelectWriter:
         if isinstance(table, exp.Subquery) and isinstance(table.this, exp.Select):
             return self._write_subquery(table.this)
         if isinstance(table, exp.Table) and table.name in self._tables:
-            columns = _plain_columns(self._tables[table.name])
+            columns = select_columns(self._tables[table.name], PLAIN_TYPES)
             return PlainSource(self._dialect.quote(table.name), columns, frozenset({table.name}))
         raise SparkRequired("FROM of anything but one stream")
 
@@ -167,13 +170,13 @@ class SelectWriter:
         if keyword is None or clauses_of(join) - {"this", "side", "kind", "on", "using"}:
             raise SparkRequired("join other than INNER, CROSS, LEFT, SEMI and ANTI")
         if not self._is_relation(join.this):
-            raise SparkRequired("join of streams")
+            raise SparkRequired("join of anything but a relation")
         expressions = self._expressions
         alias = join.this.alias_or_name
         if expressions.matching_aliases(alias):
             raise SparkRequired("tables with the same name")
         earlier_aliases = list(expressions.tables)
-        expressions.tables[alias] = _plain_columns(self._relations[join.this.name])
+        expressions.tables[alias] = select_columns(self._relations[join.this.name], PLAIN_TYPES)
         relation = f"{self._dialect.quote(join.this.name)} AS {self._dialect.quote(alias)}"
         conditions: list[str] = []
         for name in join.args.get("using") or ():
@@ -285,7 +288,7 @@ class SelectWriter:
         """The columns of the stream for `alias.*`. A relation has hidden columns."""
         is_source = node.table.lower() == self._source_alias.lower() and not node.db
         if self._expressions.is_grouped or not is_source or any(node.this.args.values()):
-            raise SparkRequired("* of a relation with GROUP BY or EXCEPT")
+            raise SparkRequired("`alias.*` of a relation, or with GROUP BY or EXCEPT")
         return self._all_columns(self._source_alias)
 
     def _all_columns(self, alias: str) -> Outputs:
@@ -413,15 +416,6 @@ class SelectWriter:
             text = normalized_text(aggregate_nodes[number])
             values[text] = TypedExpression(f"_g.a{number}", aggregate.expression.type)
         self._expressions.enter_groups(values, window)
-
-
-def _plain_columns(types: Mapping[str, str]) -> ColumnTypes:
-    """The columns of plain types, by name in lower case."""
-    columns: dict[str, PlainType] = {}
-    for name, column_type in types.items():
-        if column_type in PLAIN_TYPES:
-            columns[name.lower()] = column_type  # type: ignore[assignment]
-    return columns
 
 
 def _format_clause(name: str) -> str:

@@ -1,0 +1,83 @@
+"""Idle sources: when a silent source stops holding back the watermark.
+
+No I/O; the clock is an argument.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from datetime import timedelta
+from typing import NamedTuple
+
+from archiver.times import Micros
+
+
+class SourceKey(NamedTuple):
+    """A stream and its partition; None for a stream without partitions."""
+
+    stream: str
+    partition: str | None = None
+
+
+_CHECK_INTERVAL = 1.0  # seconds between look-ups of the unread files of a stream
+
+
+class IdleTracker:
+    """Remembers when each source was last active, in seconds of a monotonic clock.
+
+    `timeouts`: by stream, the silence after which a source is idle.
+    """
+
+    def __init__(self, timeouts: Mapping[str, timedelta]) -> None:
+        self._timeouts = {name: timeout.total_seconds() for name, timeout in timeouts.items()}
+        self._last_active: dict[SourceKey, float] = {}
+
+    def record_activity(self, sources: set[SourceKey], now: float) -> None:
+        """Record that records of these sources were ingested."""
+        self._last_active.update(dict.fromkeys(sources, now))
+
+    def compute_advances(
+        self,
+        watermarks: Mapping[SourceKey, Micros | None],
+        now: float,
+        has_unread: Callable[[SourceKey], bool],
+    ) -> dict[SourceKey, Micros]:
+        """The idle sources that are behind, each with the highest watermark of all sources.
+
+        A source is idle after its timeout, unless it has unread input.
+        """
+        highest = max((mark for mark in watermarks.values() if mark is not None), default=None)
+        advances: dict[SourceKey, Micros] = {}
+        for source, watermark in watermarks.items():
+            last_active = self._last_active.setdefault(source, now)
+            if now - last_active < self._timeouts[source.stream] or highest is None:
+                continue
+            is_behind = watermark is None or watermark < highest
+            if is_behind and not has_unread(source):
+                advances[source] = highest
+        return advances
+
+
+class UnreadFiles:
+    """Caches which files of each stream are archived: an archived file remains so.
+
+    `find_archived` returns those of some files of a stream that are archived. It is called for the
+    remaining files only, at most once per second; until then they count as unread.
+    """
+
+    def __init__(self, find_archived: Callable[[str, Set[str]], Set[str]]) -> None:
+        self._find_archived = find_archived
+        self._archived: dict[str, Set[str]] = {}
+        self._checked_at: dict[str, float] = {}
+
+    def find_unread(self, stream: str, names: Set[str], now: float) -> set[str]:
+        """Those of a stream's present files that are not archived."""
+        archived = self._archived.get(stream, frozenset()) & names
+        checked_at = self._checked_at.get(stream, -_CHECK_INTERVAL)
+        if archived != names and now - checked_at >= _CHECK_INTERVAL:
+            self._checked_at[stream] = now
+            archived = archived | self._find_archived(stream, names - archived)
+        self._archived[stream] = archived
+        return set(names - archived)
+
+    def record_archived(self, stream: str, names: Set[str]) -> None:
+        """Record that some present files of a stream are archived."""
+        self._archived[stream] = self._archived.get(stream, frozenset()) | names

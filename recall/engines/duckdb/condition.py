@@ -1,0 +1,76 @@
+"""Evaluate a rule's `where` with DuckDB, if it is in the portable part of SQL."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+
+from recall.engines.duckdb.statements import DuckDBStatements
+from recall.engines.pending_events import PLAIN_TYPES, to_arrow_value
+from recall.engines.statement import Statement
+from recall.errors import SparkRequired
+from recall.query import parse, sql_names
+from recall.query.plain import create_recall_writer
+from recall.requests import RecallEvent, SqlQuestion
+
+# By recall name: the rows of its answer, and the types of their columns.
+RecallAnswers = Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]]
+
+_MICROS = pa.timestamp("us", tz="UTC")
+
+
+def evaluate_condition(
+    question: SqlQuestion, recall_event: RecallEvent, answers: RecallAnswers
+) -> bool | None:
+    """See `SparkEngine.evaluate_condition`. Raises `SparkRequired`."""
+    attributes = _plain_columns(question.attributes)
+    types_by_recall: dict[str, dict[str, str]] = {}
+    for name, (_, types) in answers.items():
+        types_by_recall[name] = _plain_columns(types)
+    condition = parse(f"SELECT {question.where}").expressions[0].unalias()
+    tables = {**types_by_recall, sql_names.EVENT: {"ts": "timestamp", **attributes}}
+    value = create_recall_writer(tables, qualified_tables=tables).write(condition)
+    if value.type not in ("boolean", "null"):
+        raise SparkRequired("condition that is not boolean")
+    joins = " ".join(map('LEFT JOIN "{}" ON true'.format, types_by_recall))
+    text = f'SELECT {value.sql} AS verdict FROM "{sql_names.EVENT}" {joins}'
+    try:
+        event_columns = {
+            "ts": pa.array([recall_event.ts], _MICROS),
+            **_arrow_columns([recall_event.attributes], attributes),
+        }
+        rows = {sql_names.EVENT: pa.table(event_columns)}
+        for name, types in types_by_recall.items():
+            rows[name] = _answer_table(answers[name][0], types)
+    except (pa.ArrowException, ValueError) as error:
+        raise SparkRequired(str(error)) from error
+    with closing(DuckDBStatements()) as duckdb:
+        result = duckdb.run(Statement(text, tables=rows))
+    verdicts: list[bool] = []
+    for verdict in result["verdict"].to_pylist():
+        if verdict is not None:
+            verdicts.append(bool(verdict))
+    if not verdicts:
+        return None
+    return any(verdicts)
+
+
+def _plain_columns(types: Mapping[str, str]) -> dict[str, str]:
+    return {name: type_name for name, type_name in types.items() if type_name in PLAIN_TYPES}
+
+
+def _answer_table(rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> pa.Table:
+    # The column `_row` keeps the number of rows if there is no other column.
+    return pa.table({"_row": pa.nulls(len(rows), pa.bool_()), **_arrow_columns(rows, types)})
+
+
+def _arrow_columns(
+    rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]
+) -> dict[str, pa.Array]:
+    columns = {}
+    for name, type_name in types.items():
+        arrow_type = PLAIN_TYPES[type_name]
+        values = [to_arrow_value(row.get(name), arrow_type) for row in rows]
+        columns[name] = pa.array(values, arrow_type)
+    return columns

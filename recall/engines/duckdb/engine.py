@@ -1,0 +1,284 @@
+"""The local engine: DuckDB over the files of the archive, in milliseconds instead of tenths.
+
+It serves only the queries of `recall.engines.duckdb.portable`. If it fails, Spark runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from itertools import chain
+from operator import attrgetter, itemgetter
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from archiver.read import Reader, StreamSnapshot
+from archiver.time_range import TimeRange
+from recall.engines.answers import AnswerRows
+from recall.engines.duckdb import merge as merging
+from recall.engines.duckdb.portable import PortableQuery, to_portable
+from recall.engines.duckdb.statements import DuckDBStatements
+from recall.engines.lru_cache import LruCache
+from recall.engines.pending_events import PendingEvent, create_pending_table
+from recall.engines.statement import Statement
+from recall.engines.template import (
+    PENDING_TABLE,
+    EventPieces,
+    EventTables,
+    PartialQuery,
+    Template,
+    build_column_filter,
+    row_limit,
+    split_by_event,
+)
+from recall.errors import SparkRequired
+from recall.query import sql_names
+from recall.query.split import VARIANCE_KINDS
+from recall.requests import Piece, RecallEvent, enclosing_range
+
+_BYTES_PER_MEGABYTE = 1e6
+# Aggregates that Spark computes as double, whatever the column's type.
+_DOUBLE_KINDS = frozenset(("sum", "avg", *VARIANCE_KINDS))
+
+
+class LocalEngine:
+    """DuckDB, on one thread, over the latest version of the archive's tables."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self._portable_queries: LruCache[str, PortableQuery | SparkRequired] = LruCache()
+        # None: not portable.
+        self._merge_statements: LruCache[str, str | None] = LruCache()
+        # Files never change, and many queries read the same ones.
+        self._duckdb = DuckDBStatements(["SET parquet_metadata_cache = true"])
+
+    def compute_partial(
+        self, template: Template, event_pieces: EventPieces, event_tables: EventTables
+    ) -> dict[str, pa.Table]:
+        """See `SparkEngine.compute_partial`. Raises `SparkRequired`."""
+        return self.compute_partials([PartialQuery(template, event_pieces, event_tables)])[0]
+
+    def compute_partials(
+        self, partial_queries: Sequence[PartialQuery]
+    ) -> list[dict[str, pa.Table]]:
+        """The partial answers to different queries of one stream, in one scan of its rows.
+
+        Raises `SparkRequired` if one of the queries is not supported.
+        """
+        portable_queries: list[PortableQuery] = []
+        streams: set[str] = set()
+        pieces: list[Piece] = []
+        for query in partial_queries:
+            portable_queries.append(self._portable_query(query.template))
+            streams |= _streams(query.template)
+            pieces += query.pieces
+        (stream,) = streams
+        snapshot = self._reader.snapshot(stream, enclosing_range(pieces))
+        if not snapshot.rows and not snapshot.files:
+            return [{} for _ in partial_queries]
+        scan = self._scan_sql(stream, snapshot, partial_queries)
+        try:
+            statements = []
+            for number, query in enumerate(partial_queries):
+                self._register_events(number, query)
+                statements.append(_query_sql(number, query, portable_queries[number], snapshot))
+            tables = self._run_queries(f'WITH "_in_{stream}" AS ', scan, statements)
+            return list(map(_split_answers, partial_queries, tables))
+        except pa.ArrowException as error:
+            raise SparkRequired(str(error)) from error
+
+    def _register_events(self, number: int, query: PartialQuery) -> None:
+        """Register the events of a query as a table under the number of the query."""
+        pending = [PendingEvent(event, piece.range) for event, piece in query.event_pieces]
+        table = create_pending_table(pending, query.template.question.attributes)
+        self._duckdb.register(f"_pending_{number}", table)
+
+    def _scan_sql(
+        self, stream: str, snapshot: StreamSnapshot, partial_queries: Sequence[PartialQuery]
+    ) -> str:
+        """SQL for the rows of a stream that can matter to some queries."""
+        schema = self._reader.schema(stream)
+        values_by_column = _shared_column_filter(stream, schema.columns, partial_queries)
+        where = ""
+        for name, values in values_by_column.items():
+            # The rows of a single query are joined with its events while they are read, which is a
+            # lookup already. A filter by the clustering key still saves reading row groups.
+            if len(partial_queries) > 1 or len(values) == 1 or name in schema.key:
+                where += f' AND "{name}" IN ({_string_literals(values)})'
+        sources = []
+        if snapshot.files:
+            paths = _string_literals(snapshot.lease_paths())
+            sources.append(
+                f"read_parquet([{paths}], union_by_name = true, hive_partitioning = false)"
+            )
+        if snapshot.rows:
+            sources.append("_at_hand")
+            self._duckdb.register("_at_hand", pa.concat_tables(snapshot.rows))
+        columns = ", ".join(map('"{}"'.format, schema.columns))
+        scans = []
+        for source in sources:
+            scans.append(f"SELECT {columns} FROM {source} WHERE true{where}")
+        return " UNION ALL ".join(scans)
+
+    def _run_queries(self, with_clause: str, scan: str, queries: Sequence[str]) -> list[pa.Table]:
+        """The results of some queries over one scan."""
+        if len(queries) == 1:
+            return [self._duckdb.run(Statement(f"{with_clause}({scan}) FROM ({queries[0]})"))]
+        # Column names are prefixed by query number: equal names need not have equal types.
+        numbered = []
+        for number, query in enumerate(queries):
+            numbered.append(
+                f"SELECT {number} AS \"_query\", COLUMNS('(.*)') AS '{number} \\1' FROM ({query})"
+            )
+        union = " UNION ALL BY NAME ".join(numbered)
+        rows = self._duckdb.run(Statement(f"{with_clause}MATERIALIZED ({scan}) {union}"))
+        return [_query_rows(rows, number) for number in range(len(queries))]
+
+    def cancel(self) -> None:
+        """Interrupt the running query; may be called from any thread."""
+        self._duckdb.interrupt()
+
+    def merge(
+        self, template: Template, events: Sequence[RecallEvent], values: pa.Table
+    ) -> dict[str, AnswerRows]:
+        """The answers from merged values, by event ID, rows in order. Raises `SparkRequired`."""
+        statement = self._merge_statements.get_or_create(
+            template.query_key, lambda: _merge_statement(template)
+        )
+        if statement is None:
+            raise SparkRequired("merge with unsupported expressions")
+        return merging.run_merge(self._duckdb, statement, template, events, values)
+
+    def supports(self, template: Template) -> bool:
+        """Whether this engine can run a query."""
+        try:
+            self._portable_query(template)
+            return True
+        except SparkRequired:
+            return False
+
+    def estimate_megabytes(self, template: Template, event_pieces: EventPieces) -> float:
+        """How much a query reads for some events, in megabytes of files and of cached rows."""
+        (stream,) = _streams(template)
+        span = enclosing_range(map(itemgetter(1), event_pieces))
+        snapshot = self._reader.snapshot(stream, span)
+        file_bytes = sum(map(attrgetter("bytes"), snapshot.files))
+        cached_bytes = sum(map(attrgetter("nbytes"), snapshot.rows))
+        return float(file_bytes + cached_bytes) / _BYTES_PER_MEGABYTE
+
+    def _portable_query(self, template: Template) -> PortableQuery:
+        result = self._portable_queries.get_or_create(
+            template.query_key, lambda: self._translate(template)
+        )
+        if isinstance(result, SparkRequired):
+            raise result
+        return result
+
+    def _translate(self, template: Template) -> PortableQuery | SparkRequired:
+        """The query in DuckDB's SQL, or why it needs Spark."""
+        try:
+            return to_portable(template, self._stream_columns(template))
+        except SparkRequired as reason:
+            return reason
+
+    def _stream_columns(self, template: Template) -> Mapping[str, str]:
+        streams = list(_streams(template))
+        if len(streams) != 1:
+            return {}
+        return self._reader.schema(streams[0]).columns
+
+
+def _streams(template: Template) -> frozenset[str]:
+    return template.partial.inputs.streams
+
+
+def _query_sql(
+    number: int, query: PartialQuery, portable: PortableQuery, snapshot: StreamSnapshot
+) -> str:
+    """The statement of one query over the scan, reading its registered events."""
+    statement = portable.filtered_sql
+    if _all_rows_in_range(snapshot, query.pieces):
+        statement = portable.rows_in_range_sql
+    limit = row_limit(len(query.event_pieces))
+    return f'WITH "{PENDING_TABLE}" AS (FROM "_pending_{number}") {statement} LIMIT {limit}'
+
+
+def _split_answers(query: PartialQuery, rows: pa.Table) -> dict[str, pa.Table]:
+    """The result of a query by event ID, with Spark's types."""
+    rows = _to_spark_types(query.template, rows)
+    return split_by_event(query.template, rows, len(query.event_pieces))
+
+
+def _merge_statement(template: Template) -> str | None:
+    if not merging.is_portable(template):
+        return None
+    return merging.to_duckdb_sql(template)
+
+
+def _shared_column_filter(
+    stream: str, columns: Mapping[str, str], partial_queries: Sequence[PartialQuery]
+) -> dict[str, list[str]]:
+    """By text column, the only values that can match in any of some queries."""
+    filters = []
+    for query in partial_queries:
+        filters.append(build_column_filter(query.template, stream, columns, query.events))
+    shared_columns = set.intersection(*map(set, filters))
+    values_by_column = {}
+    for name in sorted(shared_columns):
+        values = set(chain.from_iterable(map(itemgetter(name), filters)))
+        if values:
+            values_by_column[name] = sorted(values)
+    return values_by_column
+
+
+def _query_rows(rows: pa.Table, number: int) -> pa.Table:
+    """The rows of one of several queries, under its own column names."""
+    prefix = f"{number} "
+    names = {}
+    for name in rows.column_names:
+        if name.startswith(prefix):
+            names[name] = name.removeprefix(prefix)
+    query_rows = rows.filter(pc.equal(rows["_query"], number)).select(list(names))
+    return query_rows.rename_columns(list(names.values()))
+
+
+def _all_rows_in_range(snapshot: StreamSnapshot, pieces: Sequence[Piece]) -> bool:
+    """Whether all rows are sure to lie within each piece, by the time bounds of their files."""
+    if snapshot.rows:
+        return False
+    common = reduce(TimeRange.intersect, [piece.range for piece in pieces])
+    for file in snapshot.all_files:
+        is_inside = common.contains(file.oldest) and common.contains(file.newest)
+        if not file.has_exact_bounds or not is_inside:
+            return False
+    return True
+
+
+def _to_spark_types(template: Template, rows: pa.Table) -> pa.Table:
+    """Cast the result of a query to the types that Spark gives."""
+    kinds_by_column = {}
+    for aggregate in template.split.aggregates:
+        for column in aggregate.part_columns:
+            kinds_by_column[column] = aggregate.kind
+    fields = []
+    for field in rows.schema:
+        arrow_type = field.type
+        if field.name == sql_names.EID:
+            arrow_type = pa.string()
+        elif pa.types.is_decimal(arrow_type):
+            arrow_type = pa.int64()
+        elif pa.types.is_floating(arrow_type):
+            if kinds_by_column.get(field.name) in _DOUBLE_KINDS:
+                arrow_type = pa.float64()
+        elif pa.types.is_timestamp(arrow_type):
+            arrow_type = pa.timestamp("us", tz="UTC")
+        fields.append(pa.field(field.name, arrow_type))
+    return rows.cast(pa.schema(fields))
+
+
+def _string_literals(values: Sequence[str]) -> str:
+    return ", ".join(map(_string_literal, values))
+
+
+def _string_literal(value: str) -> str:
+    escaped = value.replace("'", "''")
+    return f"'{escaped}'"
