@@ -229,7 +229,11 @@ class SourceQueries:
     def _handle_units(
         self, query: PausableQuery, make_units: Callable[[], Sequence[SourceUnit]]
     ) -> None:
-        """Ingest units, made under the lock; store an error for the main thread.
+        """Ingest units, made under the lock."""
+        self._handle(query, lambda: self._ingest_units(make_units()))
+
+    def _handle(self, query: PausableQuery, ingest: Callable[[], None]) -> None:
+        """Ingest a micro-batch under the lock; store an error for the main thread.
 
         Spark would pass on the text of the error only.
         """
@@ -238,7 +242,7 @@ class SourceQueries:
                 if query.is_paused:
                     raise _Paused
                 query.record_batch()
-                self._ingest_units(make_units())
+                ingest()
                 query.record_batch()
         except _Paused:
             raise
