@@ -29,7 +29,7 @@ from moirae.live.sources.queries import (
 _MAX_DIRECT_BYTES = 1 << 20
 
 
-class _Paused(Exception):
+class _Paused(MoiraeError):
     """A query is being paused: its batch is refused, and handled after the pause."""
 
 
