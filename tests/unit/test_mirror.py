@@ -22,7 +22,7 @@ MODULES_BY_TEST = {
     "e2e/test_up.py": """
         moirae.deployments.initial_rules moirae.live.chunk_states moirae.live.end_of_input
         moirae.live.ingest moirae.live.loop moirae.live.run moirae.live.sources.idle_sources
-        moirae.live.sources.source_queries moirae.live.sources.streaming_queries""",
+        moirae.live.sources.source_queries moirae.live.sources.queries.streaming_queries""",
     "faults/test_kafka.py": "moirae.live.sources.kafka",
     "faults/test_kill_recall.py": "moirae.recall_process",
     "integration/test_alert_notes.py": "moirae.alerts.notes moirae.demo.resolutions",
@@ -42,6 +42,7 @@ MODULES_BY_TEST = {
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
         moirae.history.plan moirae.history.store""",
     "integration/test_past_events.py": "moirae.history.attempts",
+    "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
     "integration/test_recall_manager.py": """
