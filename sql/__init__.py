@@ -36,6 +36,7 @@ from sql.contexts import (
     UnrequestedEventRow,
 )
 from sql.corpora import CorpusGateway
+from sql.dashboard import DashboardGateway
 from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.demo import DemoGateway
 from sql.deployments import DeploymentGateway, DeploymentRow
@@ -98,6 +99,8 @@ __all__ = [
     "replace_nul",
     # Chunks
     "ChunkGateway",
+    # Views for dashboards
+    "DashboardGateway",
     # Dead letters
     "DeadLetterGateway",
     "DeadLetterRow",

@@ -249,6 +249,10 @@ class AlertGateway(Gateway):
         assert counts is not None
         return counts
 
+    def count_alerts(self) -> dict[str, int]:
+        """The number of alerts by state, without those of history."""
+        return self._pairs("count_alerts")
+
     def list_raised(self, since: datetime) -> list[RaisedAlertRow]:
         """Alerts that were stored as firing first after a time, in this order."""
         return self._records(RaisedAlertRow, "list_raised", since=since)

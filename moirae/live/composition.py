@@ -27,6 +27,8 @@ from moirae.live.follow_up import AlertFollowUp
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
+from moirae.live.metrics import LiveMetrics
+from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.retention import Retention
@@ -47,6 +49,7 @@ _MAINTENANCE_INTERVAL = 1.0  # seconds between updates of chunk states
 _RETENTION_INTERVAL = 60.0  # seconds between runs of the retention
 _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
+_NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
@@ -65,9 +68,10 @@ def build_live_process(
     """
     started_at = time.monotonic()
     connection = connect_database(settings, "live")
-    role = LiveRole(
-        Role(connection, "live", _ROLE_TIMEOUT), stop, drain=drain, started_at=started_at
-    )
+    metrics = LiveMetrics()
+    acquired = Role(connection, "live", _ROLE_TIMEOUT)
+    acquired.metrics = metrics.registry
+    role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
     check_storage(settings)
     root = open_storage(settings)
@@ -111,6 +115,9 @@ def build_live_process(
         engine_choice=EngineChoice(settings.recall.engine),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
+    no_input = None
+    if settings.no_input is not None and settings.streams and not drain:
+        no_input = NoInputMonitor(sql.AlertGateway(connection), settings.no_input)
     ingest = Ingest(
         archive=archive,
         detector=detector,
@@ -118,6 +125,8 @@ def build_live_process(
         role=role,
         landing_folders=landing_folders,
         idle_tracker=idle_tracker,
+        metrics=metrics,
+        no_input=no_input,
     )
     lock = threading.Lock()
     queries = SourceQueries(
@@ -147,6 +156,8 @@ def build_live_process(
             Periodic("settle", _EACH_ROUND, detector.settle),
             Periodic("follow up alerts", _EACH_ROUND, follow_up.run),
         ]
+    if no_input is not None:
+        periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),

@@ -4,12 +4,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.times import to_micros
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.live_role import LiveRole
+from moirae.live.metrics import LiveMetrics
+from moirae.live.no_input import NoInputMonitor
 from moirae.live.sources import (
     IdleTracker,
     LandingFolders,
@@ -19,11 +22,13 @@ from moirae.live.sources import (
 )
 from moirae.runtime import LandedBatch
 
+_MICROS_PER_SECOND = 1_000_000
+
 
 class Ingest:
     """Handles one batch of source units at a time.
 
-    `idle_tracker` is told which sources were active.
+    `idle_tracker` is told which sources were active, `no_input` how many rows came.
     """
 
     def __init__(
@@ -35,6 +40,8 @@ class Ingest:
         role: LiveRole,
         landing_folders: LandingFolders,
         idle_tracker: IdleTracker,
+        metrics: LiveMetrics,
+        no_input: NoInputMonitor | None,
     ) -> None:
         self._archive = archive
         self._detector = detector
@@ -42,10 +49,22 @@ class Ingest:
         self._role = role
         self._landing_folders = landing_folders
         self._idle_tracker = idle_tracker
+        self._metrics = metrics
+        self._no_input = no_input
 
-    def ingest_units(self, units: Sequence[SourceUnit]) -> None:
-        """Archive and evaluate units."""
-        self._detect_and_settle(self._archive.ingest(units, to_micros(datetime.now(UTC))))
+    def ingest_units(self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()) -> None:
+        """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty."""
+        started_at = time.monotonic()
+        ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        self._detect_and_settle(ingested)
+        now = time.time()
+        self._metrics.record_batch(
+            ingested.appended_rows,
+            time.monotonic() - started_at,
+            [now - arrival for arrival in arrived_at],
+        )
+        if self._no_input is not None:
+            self._no_input.record_rows(ingested.appended_rows)
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
@@ -75,7 +94,9 @@ class Ingest:
     def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
         """Archive and evaluate batches of the landing folders, then delete them."""
         if batches_by_stream:
-            self.ingest_units(make_landed_units(batches_by_stream))
+            batches = chain.from_iterable(batches_by_stream.values())
+            arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
+            self.ingest_units(make_landed_units(batches_by_stream), arrived_at)
             self._landing_folders.remove(batches_by_stream)
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:

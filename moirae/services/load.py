@@ -6,7 +6,17 @@ from typing import Any
 
 from moirae.services.operation import REGISTRY, Operation
 
-_MODULES = ("alerts", "archive", "events", "exports", "recalls", "rules", "similarity", "system")
+_MODULES = (
+    "alerts",
+    "archive",
+    "dashboards",
+    "events",
+    "exports",
+    "recalls",
+    "rules",
+    "similarity",
+    "system",
+)
 
 
 def load_operations() -> "Mapping[str, Operation[..., Any]]":

@@ -66,6 +66,10 @@ SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
            FROM (SELECT state, count(*) AS alert_count FROM alerts WHERE NOT past GROUP BY state) states)
            AS alerts
 
+-- count_alerts --
+-- Number of alerts by state, without those of history.
+SELECT state, count(*) FROM alerts WHERE NOT past GROUP BY state ORDER BY state
+
 -- list_raised --
 -- Alerts that fired first after a time of the clock, in this order.
 SELECT id, eid, rule, labels, annotations, starts_at, raised_at FROM alerts
