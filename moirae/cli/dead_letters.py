@@ -60,7 +60,7 @@ def list_(
     query = make_query(DeadLetterQuery, stream=stream, reason=reason)
     with open_services(workspace) as services:
         letters, omitted = collect_rows(services, list_dead_letters, query, "dead_letters", limit)
-    rows = list(map(vars, letters))
+    rows = [dict(vars(letter)) for letter in letters]
     if output is OutputFormat.JSON:
         print_json(rows)
     else:

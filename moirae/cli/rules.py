@@ -237,7 +237,7 @@ def _make_body(files: Sequence[Path] | None) -> "RuleFiles":
     from moirae.services.operations.rules import RuleFile, RuleFiles
 
     if not files:
-        return RuleFiles()
+        return RuleFiles(files=None)
     rule_files = []
     for file in files:
         content = None

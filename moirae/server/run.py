@@ -48,6 +48,7 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
         listening_socket = _open_socket(settings)
     pool = ConnectionPool(settings)
     ingest_handler = IngestHandler(settings.home, _http_streams(settings), pool, IngestLimits())
+    tls = settings.server.tls
     server = uvicorn.Server(
         uvicorn.Config(
             create_application(settings, pool, ingest_handler),
@@ -57,8 +58,8 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
             server_header=False,
             proxy_headers=bool(settings.server.proxies),
             forwarded_allow_ips=list(settings.server.proxies),
-            ssl_certfile=settings.server.tls and settings.server.tls.cert,
-            ssl_keyfile=settings.server.tls and settings.server.tls.key,
+            ssl_certfile=None if tls is None else tls.cert,
+            ssl_keyfile=None if tls is None else tls.key,
             limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_TIMEOUT,
             timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,

@@ -119,7 +119,7 @@ class RemoteWorkspace:
         try:
             yield
         except httpx.TransportError as error:
-            raise Unreachable(f"{self._url}: {error or type(error).__name__}") from error
+            raise Unreachable(f"{self._url}: {str(error) or type(error).__name__}") from error
 
 
 def open_server(

@@ -82,7 +82,8 @@ class _OperationRunner:
             inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)
         ]
         for name, parameter_type in operation.parameter_types.items():
-            annotation = Annotated[parameter_type, _PLACEMENTS[operation.placement(name)]()]
+            placement = _PLACEMENTS[operation.placement(name)]()
+            annotation: Any = Annotated.__class_getitem__((parameter_type, placement))  # type: ignore[attr-defined]
             parameters.append(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
             )

@@ -1,8 +1,9 @@
 """Browser sessions: a login page exchanges a token, or a one-time code, for a cookie."""
 
+from collections.abc import Callable
 from datetime import datetime
 from importlib.resources import files
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -64,10 +65,10 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
         with pool.connection() as connection:
             if (login.token is None) == (login.code is None):
                 raise RequestRejected(400, "give either a token or a code")
-            token_id = None
+            token_id: str | None = None
             if login.token is not None:
                 identity = tokens.authenticate(connection, login.token.strip().encode())
-                token_id = identity and identity.token_id
+                token_id = None if identity is None else identity.token_id
             elif login.code is not None:
                 token_id = tokens.take_login_code(connection, login.code)
             if token_id is None:
@@ -117,7 +118,7 @@ def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
     return ROUTES
 
 
-def _make_file_route(file_name: str, media_type: str) -> object:
+def _make_file_route(file_name: str, media_type: str) -> Callable[[], Any]:
     async def send_file() -> Response:
         return _page(file_name, media_type)
 

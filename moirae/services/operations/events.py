@@ -161,8 +161,8 @@ def describe_event(connection: sql.Connection, eid: UUID) -> EventDetails | None
     context = gateway.get(*context_key)
     return EventDetails(
         **asdict(event),
-        contexts=context and context.contexts,
-        surroundings=context and context.surroundings,
-        settled_context=context and context.settled,
+        contexts=None if context is None else context.contexts,
+        surroundings=None if context is None else context.surroundings,
+        settled_context=None if context is None else context.settled,
         truncated=gateway.get_row_counts(*context_key),
     )

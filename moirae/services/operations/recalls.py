@@ -214,7 +214,8 @@ def submit(workspace: "LocalWorkspace", body: CommandBody) -> Command:
     except CommandKeyConflict as error:
         raise Conflict(str(error)) from error
     effect = fetch_effect(connection, number)
-    return Command(number, body.command, target.to_json(), effect and CommandEffect(**vars(effect)))
+    described = None if effect is None else CommandEffect(**vars(effect))
+    return Command(number, body.command, target.to_json(), described)
 
 
 @operation("GET", "/commands/{number}", role="viewer")

@@ -158,8 +158,8 @@ def list_rules(workspace: "LocalWorkspace") -> list[AppliedRule]:
             rule=definition.name,
             version=definition.version,
             state=_rule_state(definition, deployment),
-            settled_to=deployment and optional_datetime(deployment.settled_to),
-            error=deployment and deployment.error,
+            settled_to=None if deployment is None else optional_datetime(deployment.settled_to),
+            error=None if deployment is None else deployment.error,
             history=history.get(definition.name),
         )
         rules.append(rule)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pydantic import ConfigDict, Field, with_config
 
@@ -87,21 +87,21 @@ def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
     report = collect_status(
         workspace.connection, open_storage(settings), measure_disk_space(settings)
     )
-    return {
-        **report,
+    assessment = {
         "problems": list_problems(report),
         "warnings": list(map(str, settings.warnings)),
     }
+    return cast(WorkspaceStatus, {**report, **assessment})
 
 
 @operation("GET", "/processes/{name}", role="viewer")
 def show_process(workspace: "LocalWorkspace", name: Name) -> ProcessStatus:
-    """Show the last process of a role: up, live, recall, server, …"""
+    """Show the last process of a role: up, live, recall or server."""
     from moirae.runtime import list_processes
 
     for process in list_processes(workspace.connection):
         if process["role"] == name:
-            return process
+            return cast(ProcessStatus, process)
     raise NotFound(f"no process {name!r} has run in this workspace")
 
 
@@ -140,7 +140,7 @@ def list_audit(workspace: "LocalWorkspace", query: AuditQuery) -> AuditPage:
     rows = sql.AuditGateway(workspace.connection).list_newest(
         author=query.author,
         operation=query.operation,
-        before=cursor and cursor[0],
+        before=None if cursor is None else cursor[0],
         limit=query.limit,
     )
     return AuditPage(rows, next_cursor(rows, query.limit, lambda row: (row.id,)))

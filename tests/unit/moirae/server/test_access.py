@@ -10,10 +10,12 @@ import pytest
 from starlette.responses import PlainTextResponse
 
 from moirae.errors import Unreachable
-from moirae.server import access, tokens
+from moirae.server import access
 from moirae.server.access import AccessMiddleware
+from moirae.services.operation import Role
+from moirae.services.tokens import Identity
 
-ROLES: dict[bytes, tokens.TokenRole] = {b"v": "viewer", b"o": "operator", b"a": "admin"}
+ROLES: dict[bytes, Role] = {b"v": "viewer", b"o": "operator", b"a": "admin"}
 
 
 class FakePool:
@@ -30,7 +32,11 @@ class FakePool:
 
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
-    monkeypatch.setattr(access.tokens, "authenticate", lambda _, token: ROLES.get(token))
+    def authenticate(_: Any, token: bytes) -> Identity | None:
+        role = ROLES.get(token)
+        return None if role is None else Identity(role, role, role)
+
+    monkeypatch.setattr(access.tokens, "authenticate", authenticate)
     return FakePool()
 
 
@@ -69,7 +75,7 @@ def test_routes_need_a_role(pool: FakePool, method: str, path: str, statuses: li
 def test_request_without_valid_token_is_rejected(pool: FakePool, authorization: str) -> None:
     response = request(pool, Authorization=authorization)
     assert (response.status_code, response.headers["WWW-Authenticate"]) == (401, "Bearer")
-    assert response.json() == {"error": "valid token required: Authorization: Bearer TOKEN"}
+    assert response.json()["detail"] == "valid token required: Authorization: Bearer TOKEN"
 
 
 @pytest.mark.parametrize("authorization", ["Bearer v", "bearer v", "BEARER  v"])
@@ -82,7 +88,7 @@ def test_repeated_header_is_rejected(pool: FakePool, name: str) -> None:
     headers = [("Authorization", "Bearer v"), (name, "127.0.0.1"), (name, "127.0.0.1")]
     response = send(pool, "GET", "/api/v1/rules", headers)
     assert response.status_code == 400
-    assert response.json() == {"error": f"repeated header: {name.lower()}"}
+    assert response.json()["detail"] == f"repeated header: {name.lower()}"
 
 
 @pytest.mark.parametrize("path", ["/-/healthy", "/-/ready"])
@@ -128,7 +134,7 @@ def test_unreachable_database_is_reported_with_time_to_retry(pool: FakePool) -> 
     pool.reachable = False
     response = request(pool, Authorization="Bearer v")
     assert (response.status_code, response.headers["Retry-After"]) == (503, "5")
-    assert response.json() == {"error": "the database is unreachable"}
+    assert response.json()["detail"] == "the database is unreachable"
 
 
 def test_responses_have_security_headers(pool: FakePool) -> None:
