@@ -11,7 +11,8 @@ async function logIn(login) {
     body: JSON.stringify(login),
   });
   if (response.ok) {
-    window.location.replace("/");
+    const session = await response.json();
+    message.textContent = `Logged in as ${session.name} (${session.role}).`;
     return;
   }
   const problem = await response.json().catch(() => ({}));
