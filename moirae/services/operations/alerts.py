@@ -24,7 +24,7 @@ from moirae.services.models import (
     next_cursor,
 )
 from moirae.services.operation import operation
-from moirae.services.operations.events import EventDetails, describe_event
+from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
 
 if TYPE_CHECKING:
     from moirae.services.workspace import LocalWorkspace
@@ -172,13 +172,11 @@ def show_alert(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertDetails:
 @operation("GET", "/alerts/{alert}/report", role="viewer")
 def show_report(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertReport:
     """Show an alert with notes, context, surroundings, recall answers and similar past events."""
-    from moirae.inspect import load_answers
-
     row = find_alert(workspace.connection, alert)
     return AlertReport(
         alert=_describe(workspace, row),
         event=describe_event(workspace.connection, row.eid),
-        recalls=load_answers(workspace.connection, row.eid),
+        recalls=load_event_answers(workspace, row.eid),
         url=f"{workspace.settings.server.public_url}/alerts/{row.id}",
     )
 
