@@ -35,7 +35,7 @@ def test_running_processes_expose_metrics_and_input_that_stops_raises_an_alert()
             listed = CliRunner().invoke(
                 app, ["alerts", "list", "--rule", "NoInput", "-o", "json", *probe[1:3]]
             )
-            (alert,) = json.loads(listed.stdout)
+            alert = json.loads(listed.stdout)[0]
             assert alert["labels"] == {"alertname": "NoInput", "severity": "page"}
             row = '{"ts": "2026-01-01T00:00:00Z", "host": "h", "n": -1, "cpu": 1.0}\n'
             (system.producer.landing / "again.jsonl").write_text(row)

@@ -291,6 +291,13 @@ def show_retry_progress(workspace: "LocalWorkspace", body: RetryIds) -> RetryPro
     )
 
 
+def check_declared(settings: Settings, stream: str) -> None:
+    """Raise `NotFound` for a stream that the workspace does not declare."""
+    if stream not in settings.streams:
+        streams = ", ".join(settings.streams) or "none"
+        raise NotFound(f"no stream {stream!r}: declared are {streams}")
+
+
 def parse_dead_letter_id(text: str) -> tuple[int, int]:
     """`17:3` -> source unit 17, line 3. Raises `UsageError`."""
     unit, _, line = text.partition(":")
