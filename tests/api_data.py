@@ -168,6 +168,16 @@ def _insert_task(
     }
     connection.execute(
         "INSERT INTO tasks (id, eid, rule, version, recall, request, event, state, tickets, revision,"
-        " pieces, next) VALUES (%s, %s, %s, 'v', %s, %s, %s, %s, 100, 2, '[[1,0,1],[2,1,2]]', 2)",
-        (task_id(number), event_id(number), RULE, recall, Jsonb(request), Jsonb(event), state),
+        " pieces, next, corpus)"
+        " VALUES (%s, %s, %s, 'v', %s, %s, %s, %s, 100, 2, '[[1,0,1],[2,1,2]]', 2, %s)",
+        (
+            task_id(number),
+            event_id(number),
+            RULE,
+            recall,
+            Jsonb(request),
+            Jsonb(event),
+            state,
+            COUNT,
+        ),
     )

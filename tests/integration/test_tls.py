@@ -2,6 +2,7 @@
 
 import shutil
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,9 @@ def served(certificate: Path) -> Iterator[Served]:
 
 
 def test_session_over_https_is_secure(served: Served, certificate: Path) -> None:
-    with httpx.Client(base_url=served.url, verify=str(certificate / "cert.pem")) as browser:
+    with httpx.Client(
+        base_url=served.url, verify=ssl.create_default_context(cafile=certificate / "cert.pem")
+    ) as browser:
         opened = browser.post("/api/v1/sessions", json={"token": served.tokens["viewer"]})
         assert opened.status_code == 201
         cookie = opened.headers["Set-Cookie"]
