@@ -8,7 +8,10 @@ MoiraeError
 ├── Stopped            a process was asked to stop
 ├── TemplateFault      a template that is rejected or fails
 ├── Unreachable        a service is unreachable; trying again makes sense
-└── UsageError         a wrong command line or a missing workspace
+└── UsageError         a wrong command line, a wrong argument or a missing workspace
+    ├── Conflict           the change is not possible in the present state
+    ├── Forbidden          the token's role does not permit the operation
+    └── NotFound           an ID or name that nothing has
 """
 
 from __future__ import annotations
@@ -33,9 +36,21 @@ class Unreachable(MoiraeError):
 
 
 class UsageError(MoiraeError):
-    """The command line is wrong: a missing or unknown argument, or no workspace."""
+    """The command line or an argument is wrong, or there is no workspace."""
 
     exit_code = 2
+
+
+class NotFound(UsageError):
+    """Nothing has the given ID or name."""
+
+
+class Conflict(UsageError):
+    """The change is not possible in the present state, such as for a name that is in use."""
+
+
+class Forbidden(UsageError):
+    """The token is not valid, or its role does not permit the operation."""
 
 
 @dataclass(frozen=True, slots=True)

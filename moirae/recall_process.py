@@ -15,7 +15,7 @@ from moirae.live import Relations
 from moirae.rules import SqlRecall
 from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
 from recall.ledger import SchedulingPolicy
-from recall.worker import RecallConfig, run_worker
+from recall.worker import RecallConfig, RecallMetrics, run_worker
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _MAX_PROCESSES = 8  # recall processes of one workspace
@@ -29,6 +29,7 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
     root = open_storage(settings)
     config = _build_config(settings, connection, root)
+    role.metrics = config.metrics.registry
     heartbeat = Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(role.heartbeat, "running"))
     calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
@@ -73,6 +74,7 @@ def _build_config(
         start_spark_eagerly=_has_sql_recalls(connection),
         connect=lambda: connect_database(settings, "recall worker"),
         background=history_builder,
+        metrics=RecallMetrics(),
     )
 
 

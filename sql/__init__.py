@@ -7,13 +7,23 @@ This is the only package that imports psycopg. A gateway holds the statements of
 from sql.alert_notes import AlertNoteGateway, AlertNoteRow
 from sql.alerts import (
     AlertDescriptionRow,
+    AlertFilter,
     AlertGateway,
     AlertLifetimeRow,
     AlertRow,
     OpenAlertRow,
     RaisedAlertRow,
 )
+from sql.audit import AuditGateway, AuditRow
 from sql.calibrations import CalibrationGateway
+from sql.changes import (
+    ChangedAlertRow,
+    ChangedRecallRow,
+    ChangeGateway,
+    ChangePosition,
+    ChangeRow,
+    RevisionRow,
+)
 from sql.chunks import ChunkGateway
 from sql.commands import CommandGateway
 from sql.connection import Connection, connect
@@ -26,6 +36,7 @@ from sql.contexts import (
     UnrequestedEventRow,
 )
 from sql.corpora import CorpusGateway
+from sql.dashboard import DashboardGateway
 from sql.dead_letters import DeadLetterGateway, DeadLetterRow, MarkedDeadLetterRow
 from sql.demo import DemoGateway
 from sql.deployments import DeploymentGateway, DeploymentRow
@@ -39,7 +50,7 @@ from sql.errors import (
     ProgramLimitExceeded,
     SchemaTooNew,
 )
-from sql.events import EventGateway, NewEventRow, StoredEventRow
+from sql.events import EventFilter, EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
 from sql.judgements import FeedbackStateRow, JudgementGateway
 from sql.lookup import LookupGateway
@@ -51,9 +62,10 @@ from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
 from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway
-from sql.rule_errors import RuleErrorGateway
+from sql.rule_errors import RuleErrorGateway, RuleErrorRow
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
+from sql.sessions import SessionGateway, SessionRow
 from sql.signals import SignalGateway, SignalListener
 from sql.source_tables import read_source_table
 from sql.streams import StreamGateway
@@ -61,11 +73,12 @@ from sql.tasks import (
     NewTask,
     Progress,
     RemainingWorkRow,
+    TaskFilter,
     TaskGateway,
     TaskRow,
     TaskSummaryRow,
 )
-from sql.tokens import TokenGateway
+from sql.tokens import TokenGateway, TokenRow
 from sql.units import LedgerRow, RecordCounts, StreamCounts, UnitGateway
 from sql.values import replace_nul
 from sql.views import ViewGateway
@@ -86,6 +99,8 @@ __all__ = [
     "replace_nul",
     # Chunks
     "ChunkGateway",
+    # Views for dashboards
+    "DashboardGateway",
     # Dead letters
     "DeadLetterGateway",
     "DeadLetterRow",
@@ -106,6 +121,7 @@ __all__ = [
     "UnitGateway",
     # Alerts
     "AlertDescriptionRow",
+    "AlertFilter",
     "AlertGateway",
     "AlertLifetimeRow",
     "AlertNoteGateway",
@@ -114,6 +130,7 @@ __all__ = [
     "OpenAlertRow",
     "RaisedAlertRow",
     # Events
+    "EventFilter",
     "EventGateway",
     "NewEventRow",
     "StoredEventRow",
@@ -124,8 +141,21 @@ __all__ = [
     "ProcessRow",
     # The demo
     "DemoGateway",
-    # Tokens
+    # Tokens and sessions
+    "SessionGateway",
+    "SessionRow",
     "TokenGateway",
+    "TokenRow",
+    # Changes by operators
+    "AuditGateway",
+    "AuditRow",
+    # Changes for live clients
+    "ChangeGateway",
+    "ChangePosition",
+    "ChangeRow",
+    "ChangedAlertRow",
+    "ChangedRecallRow",
+    "RevisionRow",
     # Contexts and corpora
     "ContextGateway",
     "ContextRow",
@@ -149,6 +179,7 @@ __all__ = [
     "DeploymentGateway",
     "DeploymentRow",
     "RuleErrorGateway",
+    "RuleErrorRow",
     "RuleFileGateway",
     "RuleGateway",
     # The recall ledger
@@ -163,6 +194,7 @@ __all__ = [
     "RevisionGateway",
     "SignalGateway",
     "SignalListener",
+    "TaskFilter",
     "TaskGateway",
     "TaskRow",
     "TaskSummaryRow",

@@ -88,7 +88,8 @@ class AlertRow:
     `starts_at`, `fired_at`, `last_at`, `ends_at`: event times, None until then. `created_at`,
     `raised_at`, `updated_at`: when it was stored, when it was stored as firing first (None until
     then), and when it changed last. `verdict`: the result of the rule's `where`; None without one.
-    `past`: found in history. `acknowledged_by`: author of the last acknowledgement.
+    `past`: found in history. `acknowledged_by`: author of the last acknowledgement. `assigned_to`:
+    whom the last assignment names.
     """
 
     id: UUID
@@ -110,6 +111,43 @@ class AlertRow:
     raised_at: datetime | None
     updated_at: datetime
     acknowledged_by: str | None
+    assigned_to: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertFilter:
+    """Which alerts to list.
+
+    `rule`: the name of a rule with or without its group. `states`: None for all states.
+    `include_all`: also alerts found in history, withdrawn by settling or `where`, or that ended
+    before they fired. `labels`: labels that an alert must have. `text`: searched in rule, key,
+    labels, annotations and notes. `since`, `until`: alerts of this range of event time; open alerts
+    have no end. `after`: start and ID of the last alert of the previous page.
+    """
+
+    rule: str | None = None
+    states: Collection[str] | None = None
+    include_all: bool = False
+    labels: Mapping[str, str] | None = None
+    text: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: tuple[datetime, UUID] | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Values of a statement that lists alerts."""
+        cursor_ts, cursor_id = self.after or (None, None)
+        return {
+            "rule": self.rule,
+            "states": None if self.states is None else list(self.states),
+            "include_all": self.include_all,
+            "labels": Jsonb(dict(self.labels)) if self.labels else None,
+            "text": self.text,
+            "since": self.since,
+            "until": self.until,
+            "cursor_ts": cursor_ts,
+            "cursor_id": cursor_id,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,42 +216,15 @@ class AlertGateway(Gateway):
         """Withdraw a provisional alert that settling did not confirm."""
         self._execute("withdraw", id=alert_id)
 
-    def list_newest(
-        self,
-        *,
-        rule: str | None = None,
-        states: Collection[str] | None = None,
-        include_all: bool = False,
-        limit: int,
-    ) -> list[AlertRow]:
-        """Alerts, newest first.
-
-        `rule`: the name of a rule with or without its group. `states`: None for all states.
-        `include_all`: also alerts found in history, withdrawn by settling or `where`, or that
-        ended before they fired.
-        """
+    def list_newest(self, selection: AlertFilter, *, limit: int | None) -> list[AlertRow]:
+        """Alerts, newest first."""
         return self._records(
-            AlertRow,
-            "list_newest",
-            rule=rule,
-            states=_as_list(states),
-            include_all=include_all,
-            id_prefix=None,
-            limit=limit,
+            AlertRow, "list_newest", id_prefix=None, limit=limit, **selection.parameters()
         )
 
-    def count_newest(
-        self, *, rule: str | None, states: Collection[str] | None, include_all: bool
-    ) -> int:
+    def count_newest(self, selection: AlertFilter) -> int:
         """The number of alerts that `list_newest` returns without a limit."""
-        return self._count(
-            "list_newest",
-            rule=rule,
-            states=_as_list(states),
-            include_all=include_all,
-            id_prefix=None,
-            limit=None,
-        )
+        return self._count("list_newest", id_prefix=None, limit=None, **selection.parameters())
 
     def list_by_prefix(self, prefix: str, *, limit: int) -> list[AlertRow]:
         """The newest alerts of which the ID, or the ID of the first event, starts with a text.
@@ -223,11 +234,9 @@ class AlertGateway(Gateway):
         return self._records(
             AlertRow,
             "list_newest",
-            rule=None,
-            states=None,
-            include_all=True,
             id_prefix=prefix,
             limit=limit,
+            **AlertFilter(include_all=True).parameters(),
         )
 
     def export(self) -> Iterator[ExportedAlertRow]:
@@ -239,6 +248,10 @@ class AlertGateway(Gateway):
         counts = self._record(AlertCountsRow, "count_by_state")
         assert counts is not None
         return counts
+
+    def count_alerts(self) -> dict[str, int]:
+        """The number of alerts by state, without those of history."""
+        return self._pairs("count_alerts")
 
     def list_raised(self, since: datetime) -> list[RaisedAlertRow]:
         """Alerts that were stored as firing first after a time, in this order."""
@@ -267,9 +280,3 @@ class AlertGateway(Gateway):
         """The present time of the clock that `updated_at` is of, less some seconds."""
         time: datetime = self._value("time_before", seconds=seconds)
         return time
-
-
-def _as_list(values: Collection[str] | None) -> list[str] | None:
-    if values is None:
-        return None
-    return list(values)

@@ -11,12 +11,16 @@ from sql.gateway import Gateway
 
 @dataclass(frozen=True, slots=True)
 class CommandRow:
-    """A stored command. `target`: the criteria of the recalls that it applies to."""
+    """A stored command. `target`: the criteria of the recalls that it applies to.
+
+    `effect`: what it has changed; None until it is executed.
+    """
 
     id: int
     command: str
     target: Mapping[str, Any]
     author: str
+    effect: Mapping[str, Any] | None
 
 
 class CommandGateway(Gateway):
@@ -44,6 +48,10 @@ class CommandGateway(Gateway):
 
     def find_by_key(self, key: str) -> CommandRow | None:
         return self._record(CommandRow, "find_by_key", key=key)
+
+    def get(self, id: int) -> CommandRow | None:
+        """The command with a number."""
+        return self._record(CommandRow, "get", id=id)
 
     def list_pending(self) -> list[int]:
         """The numbers of the commands that have not been executed, oldest first."""

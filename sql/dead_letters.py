@@ -61,11 +61,27 @@ class DeadLetterGateway(Gateway):
             self._execute_many("insert", [_record_values(unit_id, record) for record in records])
 
     def list_newest(
-        self, stream: str | None, reason: str | None, limit: int
+        self,
+        stream: str | None,
+        reason: str | None,
+        limit: int,
+        after: tuple[datetime, int, int] | None = None,
     ) -> list[DeadLetterRow]:
-        """Dead letters, newest first. `stream` and `reason` filter, unless None."""
-        values = {"stream": stream, "reason": reason, "limit": limit}
-        return self._records(DeadLetterRow, "list_newest", **values)
+        """Dead letters, newest first. `stream` and `reason` filter, unless None.
+
+        `after`: time, unit and line of the last one of the previous page.
+        """
+        cursor_at, cursor_unit, cursor_line = after or (None, None, None)
+        return self._records(
+            DeadLetterRow,
+            "list_newest",
+            stream=stream,
+            reason=reason,
+            limit=limit,
+            cursor_at=cursor_at,
+            cursor_unit=cursor_unit,
+            cursor_line=cursor_line,
+        )
 
     def count(self, stream: str | None, reason: str | None) -> int:
         """Number of dead letters. `stream` and `reason` filter, unless None."""

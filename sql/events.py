@@ -65,6 +65,31 @@ class StoredEventRow:
     at: datetime
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """Which events to list.
+
+    `rule`: the name of a rule with or without its group. `since`, `until`: a range of event time.
+    `after`: time and ID of the last event of the previous page.
+    """
+
+    rule: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    after: tuple[datetime, UUID] | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Values of a statement that lists events."""
+        cursor_ts, cursor_eid = self.after or (None, None)
+        return {
+            "rule": self.rule,
+            "since": self.since,
+            "until": self.until,
+            "cursor_ts": cursor_ts,
+            "cursor_eid": cursor_eid,
+        }
+
+
 @dataclass(frozen=True, slots=True)
 class ExportedEventRow:
     """A settled event. `ts`: event time."""
@@ -130,13 +155,13 @@ class EventGateway(Gateway):
             UnsettledEventRow, "list_unsettled", rule=rule, fingerprints=list(fingerprints)
         )
 
-    def list_newest(self, *, rule: str | None, limit: int) -> list[StoredEventRow]:
-        """Events, newest first. `rule`: the name of a rule with or without its group."""
-        return self._records(StoredEventRow, "list_newest", rule=rule, limit=limit)
+    def list_newest(self, selection: EventFilter, *, limit: int | None) -> list[StoredEventRow]:
+        """Events, newest first."""
+        return self._records(StoredEventRow, "list_newest", limit=limit, **selection.parameters())
 
-    def count_newest(self, *, rule: str | None) -> int:
+    def count_newest(self, selection: EventFilter) -> int:
         """The number of events that `list_newest` returns without a limit."""
-        return self._count("list_newest", rule=rule, limit=None)
+        return self._count("list_newest", limit=None, **selection.parameters())
 
     def get(self, eid: UUID) -> StoredEventRow | None:
         """An event as the version of its rule that stored it last has it."""

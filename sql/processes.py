@@ -1,7 +1,11 @@
-"""Roles of processes: locks, epochs, heartbeats."""
+"""Roles of processes: locks, epochs, heartbeats, metrics."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
+
+from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
 from sql.values import replace_nul
@@ -66,6 +70,14 @@ class ProcessGateway(Gateway):
     def list_all(self) -> list[ProcessRow]:
         """The last process of each role, in order of the roles."""
         return self._records(ProcessRow, "list_all")
+
+    def put_metrics(self, role: str, epoch: int, metrics: Sequence[Any]) -> None:
+        """Store the metrics of a process, unless another has its role."""
+        self._execute("put_metrics", role=role, epoch=epoch, metrics=Jsonb(metrics))
+
+    def list_metrics(self) -> dict[str, Sequence[Any]]:
+        """The metrics that the last process of each role has stored, by role."""
+        return self._pairs("list_metrics")
 
     def live_heartbeat_age(self) -> float | None:
         """Seconds since the last heartbeat of the live process; None if none runs."""

@@ -21,6 +21,14 @@ CREATE TABLE processes (
     failed_at            timestamptz
 );
 
+-- Metrics of the last process of each role, as its last heartbeat stored them; see
+-- `moirae.runtime.metrics`.
+CREATE TABLE process_metrics (
+    role    text PRIMARY KEY,
+    metrics jsonb NOT NULL,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+
 -- API tokens of the server. `hash`: SHA-256 of the token, which is not stored itself.
 CREATE TABLE tokens (
     id         text PRIMARY KEY,
@@ -32,6 +40,44 @@ CREATE TABLE tokens (
     revoked_at timestamptz
 );
 CREATE UNIQUE INDEX tokens_by_name ON tokens (name) WHERE revoked_at IS NULL;
+
+-- Browser sessions. `hash`: SHA-256 of the cookie. A session ends with its token.
+CREATE TABLE sessions (
+    hash       bytea PRIMARY KEY,
+    token      text NOT NULL REFERENCES tokens (id) ON DELETE CASCADE,
+    created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz NOT NULL
+);
+-- One-time codes that open a session. `hash`: SHA-256 of the code, which is deleted when it is used.
+CREATE TABLE login_codes (
+    hash       bytea PRIMARY KEY,
+    token      text NOT NULL REFERENCES tokens (id) ON DELETE CASCADE,
+    expires_at timestamptz NOT NULL
+);
+
+-- The audit log: each change by an operator. `author`: the name of the token, or the login name of
+-- the command line. `via`: `cli` or `api`.
+CREATE TABLE audit (
+    id        bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    author    text NOT NULL,
+    via       text NOT NULL,
+    operation text NOT NULL,
+    arguments jsonb NOT NULL
+);
+
+-- Idempotency keys of changes by the API, with their responses. `digest`: SHA-256 of the operation
+-- and its arguments; the same key with another digest is refused.
+CREATE TABLE requests (
+    author    text NOT NULL,
+    key       text NOT NULL,
+    operation text NOT NULL,
+    digest    bytea NOT NULL,
+    response  jsonb,
+    at        timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (author, key)
+);
+CREATE INDEX requests_by_time ON requests (at);
 
 -- How far each stream has been read, in event time.
 CREATE TABLE streams (
@@ -326,15 +372,17 @@ CREATE INDEX alerts_by_eid ON alerts (eid);
 CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
 
--- Acknowledgements, notes and resolutions of alerts.
+-- Acknowledgements, notes, resolutions and assignments of alerts.
 CREATE TABLE alert_notes (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
-    kind     text NOT NULL CHECK (kind IN ('ack', 'note', 'resolution')),
+    kind     text NOT NULL CHECK (kind IN ('ack', 'note', 'resolution', 'assign')),
     author   text NOT NULL,
     text     text NOT NULL,
     tag      text,
-    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+    at       timestamptz NOT NULL DEFAULT clock_timestamp(),
+    -- Of an assignment: who is responsible for the alert.
+    assignee text
 );
 CREATE INDEX alert_notes_by_alert ON alert_notes (alert_id);
 
@@ -507,3 +555,92 @@ CREATE TABLE commands (
     effect  jsonb
 );
 CREATE INDEX commands_open ON commands (id) WHERE done_at IS NULL;
+
+-- What changed, for live clients, in the order of (xid, id). A row is final once its transaction is
+-- older than all that still run, so a reader who has passed it misses none. `key`: the alert, or the
+-- task of a recall or revision; `number`: of the revision.
+CREATE TABLE changes (
+    xid    xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    id     bigint GENERATED ALWAYS AS IDENTITY,
+    kind   text NOT NULL CHECK (kind IN ('alert', 'recall', 'revision')),
+    key    uuid NOT NULL,
+    number integer,
+    at     timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (xid, id)
+);
+CREATE INDEX changes_by_time ON changes (at);
+
+CREATE FUNCTION record_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_TABLE_NAME = 'alerts' THEN
+        INSERT INTO changes (kind, key) VALUES ('alert', NEW.id);
+    ELSIF TG_TABLE_NAME = 'alert_notes' THEN
+        INSERT INTO changes (kind, key) VALUES ('alert', NEW.alert_id);
+    ELSIF TG_TABLE_NAME = 'tasks' THEN
+        INSERT INTO changes (kind, key) VALUES ('recall', NEW.id);
+    ELSE
+        INSERT INTO changes (kind, key, number) VALUES ('revision', NEW.task, NEW.number);
+    END IF;
+    RETURN NULL;
+END
+$$;
+CREATE TRIGGER alert_inserted AFTER INSERT ON alerts FOR EACH ROW WHEN (NOT NEW.past)
+    EXECUTE FUNCTION record_change();
+CREATE TRIGGER alert_changed AFTER UPDATE ON alerts FOR EACH ROW
+    WHEN (NOT NEW.past AND (OLD.state, OLD.verdict, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
+        IS DISTINCT FROM (NEW.state, NEW.verdict, NEW.eid, NEW.starts_at, NEW.fired_at, NEW.ends_at, NEW.labels, NEW.annotations))
+    EXECUTE FUNCTION record_change();
+CREATE TRIGGER alert_noted AFTER INSERT ON alert_notes FOR EACH ROW EXECUTE FUNCTION record_change();
+CREATE TRIGGER recall_inserted AFTER INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION record_change();
+CREATE TRIGGER recall_changed AFTER UPDATE OF state ON tasks FOR EACH ROW
+    WHEN (OLD.state IS DISTINCT FROM NEW.state AND NEW.state NOT IN ('waiting', 'running'))
+    EXECUTE FUNCTION record_change();
+CREATE TRIGGER revision_inserted AFTER INSERT ON revisions FOR EACH ROW EXECUTE FUNCTION record_change();
+
+-- Views for dashboards of other products. Migrations keep their columns.
+CREATE SCHEMA IF NOT EXISTS dashboard;
+CREATE VIEW dashboard.alerts AS
+SELECT a.id, a.eid, a.rule, a.labels->>'alertname' AS alertname, a.labels->>'severity' AS severity,
+    a.annotations->>'summary' AS summary, CASE WHEN a.verdict = 'held back' THEN 'withdrawn' ELSE a.state END AS state,
+    a.verdict AS history, a.key, a.labels, a.annotations, a.starts_at, a.fired_at, a.last_at, a.ends_at, a.events,
+    a.past, a.raised_at, a.updated_at,
+    (SELECT n.author FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'ack'
+        ORDER BY n.at DESC, n.id DESC LIMIT 1) AS acknowledged_by,
+    (SELECT n.assignee FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'assign'
+        ORDER BY n.at DESC, n.id DESC LIMIT 1) AS assigned_to,
+    r.text AS resolution, r.tag
+FROM alerts a
+LEFT JOIN LATERAL (SELECT n.text, n.tag FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution'
+    ORDER BY n.at DESC, n.id DESC LIMIT 1) r ON true;
+
+CREATE VIEW dashboard.recalls AS
+SELECT t.id, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.state, t.created_at AS requested_at,
+    t.first_at AS first_answer_at, t.ended_at, jsonb_array_length(t.pieces) AS chunks, t.next AS chunks_read,
+    t.failed AS chunks_failed, t.revision, t.tickets, t.seconds, t.error
+FROM tasks t;
+
+CREATE VIEW dashboard.similar_events AS
+SELECT t.eid, t.rule, t.recall, (hit->>'rank')::integer AS rank, (hit->>'score')::float8 AS score,
+    (hit->>'past_eid')::uuid AS past_eid, to_timestamp((hit->>'past_ts')::float8 / 1000000) AS past_ts,
+    (SELECT string_agg(term->>0, ', ' ORDER BY place) FROM jsonb_array_elements(hit->'shared') WITH ORDINALITY AS s (term, place)
+        WHERE place <= 5) AS reason,
+    a.id AS past_alert, a.resolution, a.tag
+FROM tasks t
+CROSS JOIN LATERAL (SELECT r.answer FROM revisions r WHERE r.task = t.id ORDER BY r.number DESC LIMIT 1) r
+CROSS JOIN LATERAL jsonb_array_elements(r.answer) hit
+LEFT JOIN LATERAL (SELECT p.id, p.resolution, p.tag FROM dashboard.alerts p WHERE p.eid = (hit->>'past_eid')::uuid
+    ORDER BY p.starts_at DESC LIMIT 1) a ON true
+WHERE t.request->>'kind' = 'similar';
+
+CREATE VIEW dashboard.streams AS
+SELECT s.name AS stream, s.newest, s.advanced AS advanced_to, u.read, u.archived, u.late, u.duplicates,
+    u.malformed + u.quarantined + u.conflicts + u.expired AS dead_lettered, u.last_read_at
+FROM streams s
+LEFT JOIN LATERAL (SELECT sum(n.read)::bigint AS read, sum(n.archived)::bigint AS archived, sum(n.late)::bigint AS late,
+        sum(n.duplicates)::bigint AS duplicates, sum(n.malformed)::bigint AS malformed,
+        sum(n.quarantined)::bigint AS quarantined, sum(n.conflicts)::bigint AS conflicts,
+        sum(n.expired)::bigint AS expired, max(n.done_at) AS last_read_at
+    FROM units n WHERE n.stream = s.name) u ON true;
+
+CREATE VIEW dashboard.chunks AS
+SELECT c.id AS chunk, c.from_ts, c.to_ts, c.state, c.closed_at, c.expired_at, c.late_at FROM chunks c;

@@ -79,6 +79,34 @@ class TaskSummaryRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFilter:
+    """Which tasks to list: those that match all criteria that are not None.
+
+    `rule`: with or without its group. `after`: creation time, recall and ID of the last task of the
+    previous page.
+    """
+
+    id: UUID | None = None
+    eid: UUID | None = None
+    rule: str | None = None
+    states: Collection[str] | None = None
+    after: tuple[datetime, str, UUID] | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Values of a statement that lists tasks."""
+        cursor_at, cursor_recall, cursor_id = self.after or (None, None, None)
+        return {
+            "id": self.id,
+            "eid": self.eid,
+            "rule": self.rule,
+            "states": None if self.states is None else list(self.states),
+            "cursor_at": cursor_at,
+            "cursor_recall": cursor_recall,
+            "cursor_id": cursor_id,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RemainingWorkRow:
     """What a task has left to read, and what it has cost so far. `is_active`: not suspended."""
 
@@ -358,22 +386,13 @@ class TaskGateway(Gateway):
         """Whether a rule, named with or without its group, is deployed or has recalls."""
         return self._value("rule_exists", rule=rule) is not None
 
-    def list_newest(
-        self,
-        *,
-        eid: UUID | None,
-        rule: str | None,
-        states: Sequence[str] | None,
-        limit: int,
-    ) -> list[TaskSummaryRow]:
-        """Tasks that match all criteria that are not None, newest first."""
-        return self._records(
-            TaskSummaryRow, "list_newest", eid=eid, rule=rule, states=states, limit=limit
-        )
+    def list_newest(self, selection: TaskFilter, *, limit: int | None) -> list[TaskSummaryRow]:
+        """Tasks, newest first."""
+        return self._records(TaskSummaryRow, "list_newest", limit=limit, **selection.parameters())
 
-    def count(self, *, eid: UUID | None, rule: str | None, states: Sequence[str] | None) -> int:
+    def count(self, selection: TaskFilter) -> int:
         """The number of tasks that `list_newest` lists without a limit."""
-        return self._count("list_newest", eid=eid, rule=rule, states=states, limit=None)
+        return self._count("list_newest", limit=None, **selection.parameters())
 
     def list_remaining_work(self, ids: Sequence[UUID]) -> list[RemainingWorkRow]:
         """What the waiting and running tasks, and these, have left to read."""

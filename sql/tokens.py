@@ -20,8 +20,9 @@ class TokenRow:
 
 @dataclass(frozen=True, slots=True)
 class ActiveTokenRow:
-    """Role and hash (SHA-256 of the whole token) of a token that is not revoked."""
+    """Name, role and hash (SHA-256 of the whole token) of a token that is not revoked."""
 
+    name: str
     role: str
     hash: bytes
 

@@ -7,7 +7,7 @@ from typing import Literal
 from uuid import UUID
 
 import sql
-from moirae.errors import UsageError
+from moirae.errors import NotFound, UsageError
 
 _HYPHEN_POSITIONS = (8, 12, 16, 20)  # hexadecimal digits of a UUID before each hyphen
 _DIGITS = 32  # hexadecimal digits of a UUID
@@ -32,7 +32,7 @@ def find_event(connection: sql.Connection, prefix: str) -> UUID:
     if not events:
         events = _find_ids(gateway.find_events_of_recalls, prefix)
     if not events:
-        raise UsageError(
+        raise NotFound(
             f"no event with ID {prefix!a}; see `moirae events list` or `moirae alerts list`"
         )
     if len(events) > 1:
@@ -46,7 +46,7 @@ def find_event_or_recall(connection: sql.Connection, prefix: str) -> IdMatch:
     events = _find_ids(gateway.find_events, prefix)
     recalls = _find_ids(gateway.find_recalls, prefix)
     if not events and not recalls:
-        raise UsageError(
+        raise NotFound(
             f"no event or recall with ID {prefix!a}; "
             "see `moirae events list` or `moirae recalls list`"
         )

@@ -1,4 +1,4 @@
-"""What operators record about an alert: acknowledgements, notes and resolutions."""
+"""What operators record about an alert: acknowledgements, notes, resolutions, assignments."""
 
 from typing import Literal
 from uuid import UUID
@@ -6,7 +6,7 @@ from uuid import UUID
 import sql
 from moirae.errors import UsageError
 
-NoteKind = Literal["ack", "note", "resolution"]
+NoteKind = Literal["ack", "note", "resolution", "assign"]
 
 
 def add_note(
@@ -17,12 +17,16 @@ def add_note(
     text: str,
     author: str,
     tag: str | None = None,
+    assignee: str | None = None,
 ) -> None:
     """Record a note of an alert.
 
-    `tag`: the remedy in one word; alerts with equal tags count as the same kind.
+    `tag`: the remedy in one word; alerts with equal tags count as the same kind. `assignee`: of an
+    assignment, who is responsible for the alert from now on.
     Raises `UsageError` if the text is blank.
     """
     if not text.strip():
         raise UsageError(f"the text of the {kind} must not be empty")
-    sql.AlertNoteGateway(connection).insert(alert_id, kind=kind, author=author, text=text, tag=tag)
+    sql.AlertNoteGateway(connection).insert(
+        alert_id, kind=kind, author=author, text=text, tag=tag, assignee=assignee
+    )

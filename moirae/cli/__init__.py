@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 
 from moirae.cli import (
     alerts,
+    audit,
     chunks,
     dead_letters,
     doctor,
@@ -32,6 +33,7 @@ from moirae.cli import (
 )
 from moirae.cli.options import describe_invalid_value
 from moirae.cli.processes import EXIT_INTERNAL_ERROR
+from moirae.cli.remote import accept_server
 
 __all__ = [
     "EXIT_INTERNAL_ERROR",
@@ -84,20 +86,21 @@ app.add_typer(processes.run_app, name="run")
 app.add_typer(rules.app, name="rules")
 app.add_typer(events.app, name="events")
 app.add_typer(alerts.app, name="alerts")
-app.command("similar")(recalls.similar)
+app.command("similar")(accept_server(recalls.similar))
 app.add_typer(recalls.app, name="recalls")
 recalls.app.command("repeat")(replay.repeat)
 for verb, command in recall_control.COMMANDS.items():
-    app.command(verb)(command)
+    app.command(verb)(accept_server(command))
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")
-app.command("ingest")(ingest.ingest)
+app.command("ingest")(accept_server(ingest.ingest))
 app.add_typer(tokens.app, name="tokens")
 app.add_typer(similarity.app, name="similarity")
-similarity.app.command("eval")(feedback.evaluate)
-similarity.app.command("agree")(feedback.agree)
-similarity.app.command("disagree")(feedback.disagree)
+similarity.app.command("eval")(accept_server(feedback.evaluate))
+similarity.app.command("agree")(accept_server(feedback.agree))
+similarity.app.command("disagree")(accept_server(feedback.disagree))
 app.add_typer(export.app, name="export")
-app.command("status")(status.status)
+app.command("status")(accept_server(status.status))
+app.command("audit")(accept_server(audit.audit))
 app.command("doctor")(doctor.doctor)

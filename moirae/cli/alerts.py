@@ -1,10 +1,8 @@
 """`moirae alerts`: list, inspect and annotate alerts."""
 
-import getpass
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from datetime import timedelta
-from functools import partial
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,21 +18,23 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     check_choices,
-    count_omitted,
+    expand_option_groups,
     format_time,
-    open_workspace,
     print_json,
     print_omitted_count,
     print_properties,
     print_table,
 )
-from moirae.config import format_duration
+from moirae.cli.pages import collect_rows, make_query
+from moirae.cli.remote import RemoteTyper, open_services
+from moirae.config import format_duration, parse_duration
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
-    from moirae.alerts import NoteKind
+    from moirae.services import Operation
+    from moirae.services.operations.alerts import AddedNote, AlertDetails
 
-app = typer.Typer(help="List, inspect and annotate alerts.", no_args_is_help=True)
+app = RemoteTyper(help="List, inspect and annotate alerts.", no_args_is_help=True)
 
 _STATES = ("pending", "firing", "resolved", "provisional", "withdrawn")
 _STATE_DESCRIPTIONS = {
@@ -61,11 +61,12 @@ AlertStateOption = Annotated[
 ]
 
 
-@app.command("list")
-def list_(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
-    rule: RuleOption = None,
-    state: AlertStateOption = None,
+@dataclass(frozen=True)
+class AlertSelection:
+    """The options that select alerts."""
+
+    rule: RuleOption = None
+    state: AlertStateOption = None
     include_all: Annotated[
         bool,
         typer.Option(
@@ -73,18 +74,58 @@ def list_(
             help="Include withdrawn alerts, pending alerts that never fired, and alerts found in "
             "history.",
         ),
-    ] = False,
+    ] = False
+    search: Annotated[
+        str | None,
+        typer.Option(
+            "--search", metavar="TEXT", help="Search in rule, key, labels, annotations and notes."
+        ),
+    ] = None
+    label: Annotated[
+        list[str] | None,
+        typer.Option("--label", metavar="NAME=VALUE", help="Show only alerts with this label."),
+    ] = None
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="Show only alerts that ended at this time or later: 2026-01-31T12:00Z, or 7d for "
+            "7 days ago.",
+        ),
+    ] = None
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="TIME", help="Show only alerts that started before this time."
+        ),
+    ] = None
+
+
+@app.command("list")
+@expand_option_groups
+def list_(
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    selection: AlertSelection = AlertSelection(),
     limit: LimitOption = 50,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
-    """List the newest alerts."""
-    check_choices("state", state or (), _STATES)
-    include_all = include_all or bool(state)
-    with open_workspace(workspace) as (_, connection):
-        gateway = sql.AlertGateway(connection)
-        alerts = gateway.list_newest(rule=rule, states=state, include_all=include_all, limit=limit)
-        count = partial(gateway.count_newest, rule=rule, states=state, include_all=include_all)
-        omitted = count_omitted(alerts, limit, count)
+    """List the newest alerts, or search all alerts."""
+    from moirae.services.operations.alerts import AlertQuery, list_alerts
+
+    check_choices("state", selection.state or (), _STATES)
+    query = make_query(
+        AlertQuery,
+        rule=selection.rule,
+        state=selection.state,
+        all=selection.include_all,
+        text=selection.search,
+        label=selection.label,
+        since=parse_moment("--since", selection.since),
+        until=parse_moment("--until", selection.until),
+    )
+    with open_services(workspace) as services:
+        alerts, omitted = collect_rows(services, list_alerts, query, "alerts", limit)
     if output is OutputFormat.JSON:
         print_json(alerts)
     else:
@@ -96,6 +137,7 @@ def list_(
             "rule",
             "summary",
             "acknowledged by",
+            "assigned to",
             "id",
         ]
         print_table(columns, map(_format_row, alerts), "no alerts")
@@ -109,13 +151,14 @@ def show(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show an alert with its labels, times and notes."""
-    with open_workspace(workspace) as (_, connection):
-        alert = _find_alert(connection, alert_id)
-        notes = sql.AlertNoteGateway(connection).list_by_alerts([alert.id])
+    from moirae.services.operations.alerts import show_alert
+
+    with open_services(workspace) as services:
+        alert = show_alert(services, alert_id)
     if output is OutputFormat.JSON:
-        print_json({**asdict(alert), "notes": notes})
+        print_json(alert)
     else:
-        print_properties(_list_properties(alert, notes))
+        print_properties(_list_properties(alert))
 
 
 @app.command()
@@ -126,7 +169,9 @@ def ack(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
     """Acknowledge an alert."""
-    _add_note(workspace, alert_id, "ack", text or "acknowledged", author=author)
+    from moirae.services.operations.alerts import Comment, acknowledge
+
+    _add_note(workspace, acknowledge, alert_id, author, make_query(Comment, text=text))
 
 
 @app.command()
@@ -137,7 +182,24 @@ def note(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
     """Add a note to an alert."""
-    _add_note(workspace, alert_id, "note", text, author=author)
+    from moirae.services.operations.alerts import NoteBody, annotate
+
+    _add_note(workspace, annotate, alert_id, author, make_query(NoteBody, text=text))
+
+
+@app.command()
+def assign(
+    alert_id: AlertArgument,
+    assignee: Annotated[str, typer.Argument(help="Person or team responsible for the alert.")],
+    text: NoteTextArgument = "",
+    author: AuthorOption = None,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+) -> None:
+    """Assign an alert to a person or team. A later assignment replaces it."""
+    from moirae.services.operations import alerts
+
+    body = make_query(alerts.Assignment, assignee=assignee, text=text)
+    _add_note(workspace, alerts.assign, alert_id, author, body)
 
 
 @app.command()
@@ -152,48 +214,41 @@ def resolve(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
     """Record the resolution of an alert. Its state is unaffected."""
-    _add_note(workspace, alert_id, "resolution", text, author=author, tag=tag)
+    from moirae.services.operations import alerts
+
+    body = make_query(alerts.ResolutionBody, text=text, tag=tag)
+    _add_note(workspace, alerts.resolve, alert_id, author, body)
 
 
 def _add_note(
     workspace: Path,
+    operation: "Operation[..., AddedNote]",
     alert_id: str,
-    kind: "NoteKind",
-    text: str,
-    *,
     author: str | None,
-    tag: str | None = None,
+    body: Any,
 ) -> None:
-    from moirae.alerts import add_note
-
-    with open_workspace(workspace) as (_, connection):
-        alert = _find_alert(connection, alert_id)
-        add_note(
-            connection,
-            alert.id,
-            kind=kind,
-            text=text,
-            author=author or getpass.getuser(),
-            tag=tag,
-        )
-    print(f"added {kind} to {alert.rule} of {format_time(alert.starts_at)}")
+    with open_services(workspace) as services:
+        added = operation(services.with_author(author), alert_id, body)
+    print(f"added {added.kind} to {added.rule} of {format_time(added.starts_at)}")
 
 
-def _find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
-    """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
-    # Wildcards of LIKE are not part of any ID.
-    pattern = prefix.lower().replace("%", "").replace("_", "")
-    alerts: list[sql.AlertRow] = []
-    if prefix:
-        # Two alerts are enough to know that the prefix is ambiguous.
-        alerts = sql.AlertGateway(connection).list_by_prefix(pattern, limit=2)
-    if not alerts:
-        raise UsageError(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
-    if len(alerts) > 1:
+def parse_moment(option: str, text: str | None) -> datetime | None:
+    """A time as ISO 8601 text, or as a duration before now. Raises `UsageError`."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        pass
+    else:
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return datetime.now(UTC) - parse_duration(text)
+    except (ValueError, OverflowError) as error:
         raise UsageError(
-            f"ambiguous: {prefix!a} matches several alerts; give more characters of the ID"
-        )
-    return alerts[0]
+            f"{option}: {text[:80]!r} is not a time such as 2026-01-31T12:00Z, nor a duration "
+            "such as 7d"
+        ) from error
 
 
 def _format_row(alert: sql.AlertRow) -> tuple[Any, ...]:
@@ -205,13 +260,12 @@ def _format_row(alert: sql.AlertRow) -> tuple[Any, ...]:
         alert.rule,
         alert.annotations.get("summary") or alert.key,
         alert.acknowledged_by or "",
+        alert.assigned_to or "",
         alert.id,
     )
 
 
-def _list_properties(
-    alert: sql.AlertRow, notes: Sequence[sql.AlertNoteRow]
-) -> Iterator[tuple[str, Any]]:
+def _list_properties(alert: "AlertDetails") -> Iterator[tuple[str, Any]]:
     description = _STATE_DESCRIPTIONS[alert.state]
     if alert.past:
         description = _HISTORICAL_DESCRIPTION
@@ -231,7 +285,7 @@ def _list_properties(
     yield "rule", f"{alert.rule} (version {alert.version})"
     yield "first event", alert.eid
     yield "id", alert.id
-    for note in notes:
+    for note in alert.notes:
         yield f"{note.kind} by {note.author}", _format_note(note)
 
 
@@ -240,7 +294,7 @@ def _format_note(note: sql.AlertNoteRow) -> str:
     return f"{note.text}{tag} ({format_time(note.at)})"
 
 
-def _format_duration(alert: sql.AlertRow) -> str:
+def _format_duration(alert: "sql.AlertRow | AlertDetails") -> str:
     """From the start to the end, or to the last event of an alert that has not ended."""
     span: timedelta = (alert.ends_at or alert.last_at) - alert.starts_at
     text = format_duration(timedelta(seconds=round(span.total_seconds())))

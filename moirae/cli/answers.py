@@ -91,7 +91,7 @@ def render_hits(similar_events: Iterable["SimilarEvent"]) -> RenderableType:
 
 
 def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
-    past = event.past or {}
+    past: Mapping[str, Any] = event.past or {}
     summary = (past.get("annotations") or {}).get("summary") or format_cell(past.get("key") or {})
     time = f"{format_time(event.ts)}  "
     if past.get("alert"):

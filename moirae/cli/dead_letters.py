@@ -1,15 +1,12 @@
 """`moirae dead-letters`: list and retry records that were not archived."""
 
-import base64
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     LimitOption,
@@ -18,15 +15,19 @@ from moirae.cli.options import (
     WorkspaceOption,
     check_choices,
     escape_control,
-    open_workspace,
     print_json,
     print_omitted_count,
     print_table,
 )
-from moirae.config import Settings
-from moirae.errors import UsageError
+from moirae.cli.pages import collect_rows, make_query
+from moirae.cli.remote import RemoteTyper, open_services
+from moirae.errors import NotFound, UsageError
 
-app = typer.Typer(help="List and retry records that were not archived.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from moirae.services import Workspace
+    from moirae.services.operations.archive import RetryProgress
+
+app = RemoteTyper(help="List and retry records that were not archived.", no_args_is_help=True)
 
 _RETRY_TIMEOUT = 60.0  # seconds to wait for a running workspace
 _POLL_INTERVAL = 0.2  # seconds
@@ -54,14 +55,12 @@ def list_(
     """List dead letters with source, line, reason and record, newest first."""
     if reason is not None:
         check_choices("reason", [reason], _REASONS)
-    with open_workspace(workspace) as (settings, connection):
-        _check_stream(settings, connection, stream)
-        gateway = sql.DeadLetterGateway(connection)
-        letters = gateway.list_newest(stream, reason, limit)
-        omitted = 0
-        if len(letters) >= limit:
-            omitted = max(gateway.count(stream, reason) - len(letters), 0)
-    rows = list(map(_to_json, letters))
+    from moirae.services.operations.archive import DeadLetterQuery, list_dead_letters
+
+    query = make_query(DeadLetterQuery, stream=stream, reason=reason)
+    with open_services(workspace) as services:
+        letters, omitted = collect_rows(services, list_dead_letters, query, "dead_letters", limit)
+    rows = [dict(vars(letter)) for letter in letters]
     if output is OutputFormat.JSON:
         print_json(rows)
     else:
@@ -81,7 +80,8 @@ def retry(
     reason: ReasonOption = None,
     select_all: Annotated[bool, typer.Option("--all", help="Select all dead letters.")] = False,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, help="Maximum number of records to retry.")
+        int,
+        typer.Option("--limit", min=1, max=100_000, help="Maximum number of records to retry."),
     ] = 100_000,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
@@ -93,19 +93,18 @@ def retry(
         raise UsageError("nothing selected: give IDs, --stream, --reason or --all")
     if ids and has_filter:
         raise UsageError("IDs cannot be combined with --stream, --reason or --all")
-    letters = list(map(_parse_id, ids or ()))
-    with open_workspace(workspace) as (settings, connection):
-        _check_stream(settings, connection, stream)
-        gateway = sql.DeadLetterGateway(connection)
-        marked = gateway.mark_for_retry(letters, stream=stream, reason=reason, limit=limit)
-        missing = [
-            text for text, letter in zip(ids or (), letters, strict=True) if letter not in marked
-        ]
-        if missing:
-            _report_missing(missing, fatal=not marked)
-        _await_retries(connection, list(settings.streams))
-        pending = gateway.count_marked()
-        rejected = gateway.count_unmarked(marked)
+    from moirae.services.operations.archive import RetryBody, retry_dead_letters
+
+    body = make_query(
+        RetryBody, ids=ids or None, stream=stream, reason=reason, all=select_all, limit=limit
+    )
+    with open_services(workspace) as services:
+        retry = retry_dead_letters(services, body)
+        if retry.missing:
+            _report_missing(retry.missing, fatal=not retry.marked)
+        progress = _await_retries(services, retry.marked)
+    pending, rejected = progress.pending, progress.rejected
+    marked = retry.marked
     if output is OutputFormat.JSON:
         print_json({"requested": len(marked), "pending": pending, "rejected": rejected})
     elif pending:
@@ -120,50 +119,26 @@ def retry(
     raise typer.Exit(1 if rejected else 0)
 
 
-def _await_retries(connection: sql.Connection, streams: list[str]) -> None:
+def _await_retries(services: "Workspace", ids: Sequence[str]) -> "RetryProgress":
     """Wait until a running workspace has retried the records of its streams, or the timeout."""
-    from moirae.inspect import is_live_available
+    from moirae.services.operations.archive import RetryIds, show_retry_progress
 
-    if not is_live_available(connection):
-        return
-    gateway = sql.DeadLetterGateway(connection)
+    body = RetryIds(ids=list(ids))
+    progress = show_retry_progress(services, body)
+    is_live = progress.live
     deadline = time.monotonic() + _RETRY_TIMEOUT
-    while gateway.count_marked(streams) and time.monotonic() < deadline:
+    while is_live and progress.waiting and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL)
+        progress = show_retry_progress(services, body)
+    return progress
 
 
 def _report_missing(ids: Sequence[str], *, fatal: bool) -> None:
     """Report IDs that no dead letter has; as a `UsageError` where no other was given."""
     message = f"no dead letter {', '.join(ids[:_SHOWN_IDS])}: see `moirae dead-letters list`"
     if fatal:
-        raise UsageError(message)
+        raise NotFound(message)
     print(message, file=sys.stderr)
-
-
-def _check_stream(settings: Settings, connection: sql.Connection, name: str | None) -> None:
-    """Raise `UsageError` for a stream that is not declared and of which nothing was read."""
-    if name is None or name in settings.streams:
-        return
-    if name not in {row.name for row in sql.StreamGateway(connection).list_all()}:
-        streams = ", ".join(settings.streams)
-        raise UsageError(f"no stream {escape_control(name)!r}: declared are {streams}")
-
-
-def _parse_id(text: str) -> tuple[int, int]:
-    """`17:3` -> source unit 17, line 3."""
-    unit, _, line = text.partition(":")
-    digits = unit + line
-    is_valid = unit and line and digits.isascii() and digits.isdigit() and len(text) < 20
-    if not is_valid:
-        raise UsageError(f"{text[:80]!r} is not a valid dead letter ID, such as 17:3")
-    return int(unit), int(line)
-
-
-def _to_json(letter: sql.DeadLetterRow) -> dict[str, Any]:
-    row = asdict(letter)
-    row["raw"] = letter.raw.decode("utf-8", "backslashreplace")
-    row["raw_base64"] = base64.b64encode(letter.raw).decode()
-    return row
 
 
 def _format_row(row: dict[str, Any]) -> tuple[Any, ...]:

@@ -1,13 +1,9 @@
 """`moirae events`: list and inspect events."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
-from typing import Any
-from uuid import UUID
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 import sql
 from moirae.cli.options import (
@@ -18,16 +14,18 @@ from moirae.cli.options import (
     OutputOption,
     RuleOption,
     WorkspaceOption,
-    count_omitted,
-    open_workspace,
     print_json,
     print_omitted_count,
     print_properties,
     print_table,
 )
-from moirae.errors import UsageError
+from moirae.cli.pages import collect_rows, make_query
+from moirae.cli.remote import RemoteTyper, open_services
 
-app = typer.Typer(help="List and inspect events.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from moirae.services.operations.events import EventDetails
+
+app = RemoteTyper(help="List and inspect events.", no_args_is_help=True)
 
 _MAX_CONTEXT_ROWS = 20  # different rows of a context that are shown
 
@@ -40,10 +38,11 @@ def list_(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the newest events."""
-    with open_workspace(workspace) as (_, connection):
-        gateway = sql.EventGateway(connection)
-        events = gateway.list_newest(rule=rule, limit=limit)
-        omitted = count_omitted(events, limit, partial(gateway.count_newest, rule=rule))
+    from moirae.services.operations.events import EventQuery, list_events
+
+    query = make_query(EventQuery, rule=rule)
+    with open_services(workspace) as services:
+        events, omitted = collect_rows(services, list_events, query, "events", limit)
     if output is OutputFormat.JSON:
         print_json(events)
     else:
@@ -59,39 +58,23 @@ def show(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show an event with its attributes, contexts and surroundings."""
-    from moirae.alerts import find_event
+    from moirae.services.operations.events import show_event
 
-    with open_workspace(workspace) as (_, connection):
-        event_id = find_event(connection, eid)
-        event = _fetch_event(connection, event_id)
-        gateway = sql.ContextGateway(connection)
-        # For the version of the rule that detected the event.
-        context_key = event["rule"], event["version"], event_id
-        context = gateway.get(*context_key)
-        row_counts = gateway.get_row_counts(*context_key)
+    with open_services(workspace) as services:
+        details = show_event(services, eid)
+    event = asdict(details)
+    for name in ("contexts", "surroundings", "settled_context"):
+        del event[name]
+    row_counts = event.pop("truncated")
     if output is OutputFormat.JSON:
-        if context is not None:
-            event["contexts"] = context.contexts
-            event["surroundings"] = context.surroundings
+        if details.contexts is not None:
+            event["contexts"] = details.contexts
+            event["surroundings"] = details.surroundings
         print_json({**event, "truncated": row_counts})
         return
     for name, value in event.pop("attributes").items():
         event[f"event.{name}"] = value
-    lines = list(event.items())
-    if context is not None:
-        lines += _format_contexts(context, row_counts)
-    print_properties(lines)
-
-
-def _fetch_event(connection: sql.Connection, eid: UUID) -> dict[str, Any]:
-    """The event as the newest version of its rule has detected it. Raises `UsageError`."""
-    event = sql.EventGateway(connection).get(eid)
-    if event is None:
-        raise UsageError(
-            f"event {eid} has been deleted, only its recalls remain: "
-            f"see `moirae recalls show {eid}`"
-        )
-    return asdict(event)
+    print_properties([*event.items(), *_format_contexts(details)])
 
 
 def _format_row(event: sql.StoredEventRow) -> tuple[Any, ...]:
@@ -104,23 +87,18 @@ def _event_state(event: sql.StoredEventRow) -> str:
     return "settled" if event.settled else "detected"
 
 
-def _format_contexts(
-    context: sql.ContextRow, row_counts: Mapping[str, int]
-) -> Iterator[tuple[str, str]]:
-    """Each context and surrounding, one line for each different row.
-
-    `row_counts`: number of rows before truncation, by name of a truncated context.
-    """
-    note = "" if context.settled else " (provisional)"
-    for kind, tables in (("context", context.contexts), ("surrounding", context.surroundings)):
-        for name, rows in tables.items():
+def _format_contexts(event: "EventDetails") -> Iterator[tuple[str, str]]:
+    """Each context and surrounding, one line for each different row."""
+    note = "" if event.settled_context else " (provisional)"
+    for kind, tables in (("context", event.contexts), ("surrounding", event.surroundings)):
+        for name, rows in (tables or {}).items():
             heading = f"{kind} {name}{note}"
-            for line in _format_context(rows, row_counts.get(name)):
+            for line in _format_context(rows, event.truncated.get(name)):
                 yield heading, line
                 heading = ""
 
 
-def _format_context(rows: list[dict[str, Any]], row_count: int | None) -> Iterator[str]:
+def _format_context(rows: Sequence[Mapping[str, Any]], row_count: int | None) -> Iterator[str]:
     """The different rows of a context, most frequent first."""
     counts = Counter(map(_format_context_row, rows))
     for text, count in counts.most_common(_MAX_CONTEXT_ROWS):

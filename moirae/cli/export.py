@@ -2,18 +2,21 @@
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
-from operator import attrgetter
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-import sql
 from moirae.cli.options import DEFAULT_WORKSPACE, WorkspaceOption, open_workspace
+from moirae.cli.remote import RemoteTyper, open_remote
 
-app = typer.Typer(help="Write stored data to standard output.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from moirae.services.operations.exports import ExportKind
+
+app = RemoteTyper(help="Write stored data to standard output.", no_args_is_help=True)
 
 
 class ExportFormat(StrEnum):
@@ -25,25 +28,6 @@ class ExportFormat(StrEnum):
 
 ExportFormatOption = Annotated[ExportFormat, typer.Option("--format", help="Output format.")]
 
-_EVENT_COLUMNS = ("eid", "rule", "ts", "key", "attributes")
-_CONTEXT_COLUMNS = ("eid", "rule", "ts", "contexts", "surroundings")
-_SIMILAR_COLUMNS = ("query", "rank", "event", "score")
-_RECALL_COLUMNS = (
-    "id",
-    "eid",
-    "rule",
-    "recall",
-    "state",
-    "revision",
-    "final",
-    "coverage",
-    "answer",
-    "estimates",
-    "key",
-    "error",
-)
-_ALERT_COLUMNS = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
-
 # A spreadsheet evaluates a cell that starts with one of these as a formula.
 _FORMULA_PREFIXES = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -53,8 +37,7 @@ def events(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export settled events, oldest first."""
-    with open_workspace(workspace) as (_, connection):
-        _write_records(sql.EventGateway(connection).export(), _EVENT_COLUMNS, form)
+    _export(workspace, "events", form)
 
 
 @app.command()
@@ -62,8 +45,7 @@ def alerts(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export alerts of all states, oldest first."""
-    with open_workspace(workspace) as (_, connection):
-        _write_records(sql.AlertGateway(connection).export(), _ALERT_COLUMNS, form)
+    _export(workspace, "alerts", form)
 
 
 @app.command()
@@ -71,8 +53,7 @@ def contexts(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export settled contexts and surroundings of events that have recalls, oldest first."""
-    with open_workspace(workspace) as (_, connection):
-        _write_records(sql.ContextGateway(connection).export(), _CONTEXT_COLUMNS, form)
+    _export(workspace, "contexts", form)
 
 
 @app.command()
@@ -84,9 +65,7 @@ def similar(
     ] = None,
 ) -> None:
     """Export the last answers of similarity recalls: past events by rank, with their score."""
-    with open_workspace(workspace) as (_, connection):
-        rows = sql.RevisionGateway(connection).export_hits(recall)
-        _write_records(rows, _SIMILAR_COLUMNS, form)
+    _export(workspace, "similar", form, recall)
 
 
 @app.command()
@@ -94,35 +73,26 @@ def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
     """Export each recall with its last answer and its coverage, oldest event first."""
-    with open_workspace(workspace) as (_, connection):
-        rows = sql.RevisionGateway(connection).export_last()
-        write_rows(map(_recall_to_json, rows), _RECALL_COLUMNS, form)
+    _export(workspace, "recalls", form)
 
 
-def _recall_to_json(recall: sql.ExportedRecallRow) -> dict[str, Any]:
-    """A line of the export; an SQL answer has its columns in the order of its SELECT."""
-    from recall.query import order_columns
-
-    row = {name: getattr(recall, name) for name in recall.__slots__}
-    text = row.pop("sql")
-    if not text or not row["answer"]:
-        return row
-    row["answer"] = order_columns(text, row["answer"])
-    row["estimates"] = order_columns(text, row["estimates"] or [])
-    return row
-
-
-def _write_records(
-    records: Iterable[Any], columns: tuple[str, ...], export_format: ExportFormat
+def _export(
+    workspace: Path, kind: "ExportKind", export_format: ExportFormat, recall: str | None = None
 ) -> None:
-    """Write records of the database, whose fields are the columns."""
-    values = attrgetter(*columns)
-    rows = (dict(zip(columns, values(record), strict=True)) for record in records)
-    write_rows(rows, columns, export_format)
+    from moirae.services.operations.exports import EXPORT_COLUMNS, export_rows
+
+    columns = EXPORT_COLUMNS[kind]
+    with open_remote() as server:
+        if server is not None:
+            parameters = {} if recall is None else {"recall": recall}
+            write_rows(server.export(kind, parameters), columns, export_format)
+            return
+    with open_workspace(workspace) as (_, connection):
+        write_rows(export_rows(connection, kind, recall), columns, export_format)
 
 
 def write_rows(
-    rows: Iterable[dict[str, Any]], columns: tuple[str, ...], export_format: ExportFormat
+    rows: Iterable[dict[str, Any]], columns: Sequence[str], export_format: ExportFormat
 ) -> None:
     """Write rows to standard output, one line each. CSV has a header line."""
     if export_format is ExportFormat.JSONL:

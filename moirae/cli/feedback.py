@@ -1,10 +1,9 @@
 """`moirae similarity eval`, `agree` and `disagree`: evaluate and judge similar past events."""
 
-import getpass
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +15,11 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     expand_option_groups,
-    open_workspace,
     print_json,
     print_table,
 )
+from moirae.cli.pages import make_query
+from moirae.cli.remote import open_remote, open_services, uses_server
 from moirae.cli.similarity import (
     GapOption,
     GroupsOption,
@@ -30,11 +30,11 @@ from moirae.cli.similarity import (
     show_progress,
 )
 from moirae.errors import MoiraeError, UsageError
-from moirae.runtime import open_storage
 
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
-    from recall.relevance import CandidateSet, Gains, Reliability
+    from moirae.services.operations.similarity import EvaluationQuery, EvaluationSummary
+    from recall.relevance import CandidateSet, Gains
 
 _HELP_EVENTS = (
     "File of events with contexts, as for `similarity run`. Default: events of the workspace."
@@ -89,21 +89,29 @@ def evaluate(
     Relevance comes from the tags of resolutions (`alerts resolve --tag`) and from judgements
     (`similarity agree|disagree`). Each measure is compared with simple baselines.
     """
-    if source.events is None:
-        if source != EvaluatedEvents():
-            raise UsageError(
-                "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
-            )
-        reports = list(_evaluate_workspace(workspace, rule, measure))
-    else:
+    from moirae.services.operations.similarity import EvaluationQuery, summarize
+
+    if uses_server() and (source != EvaluatedEvents() or picture is not None):
+        raise UsageError("--events and --picture cannot be used with --server")
+    reports: list[EvaluationReport] = []
+    summaries: list[EvaluationSummary] = []
+    if source.events is not None:
         reports = [_evaluate_file(source, source.events, measure or "tfidf")]
+    elif source != EvaluatedEvents():
+        raise UsageError(
+            "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
+        )
+    else:
+        query = make_query(EvaluationQuery, rule=rule, measure=measure)
+        reports, summaries = _evaluate_workspace(workspace, query)
     if picture is not None:
         _draw_reports([report for report in reports if report.query_count], picture)
+    summaries = [*summaries, *map(summarize, reports)]
     if output is OutputFormat.JSON:
-        print_json([report.to_json() for report in reports])
+        print_json([summary.report for summary in summaries])
         return
-    for report in reports:
-        _print_report(report)
+    for summary in summaries:
+        _print_report(summary)
 
 
 def agree(
@@ -129,37 +137,28 @@ def disagree(
 def _record_judgement(
     workspace: Path, eid: str, past_eid: str, *, relevant: bool, author: str | None
 ) -> None:
-    from moirae.alerts import find_event
-    from moirae.feedback import Judgement, record_judgement
+    from moirae.services.operations.events import JudgementBody, judge
 
-    with open_workspace(workspace) as (_, connection):
-        judgement = Judgement(
-            find_event(connection, eid),
-            find_event(connection, past_eid),
-            relevant,
-            author or getpass.getuser(),
-        )
-        record_judgement(connection, judgement)
+    body = make_query(JudgementBody, past=past_eid, helps=relevant)
+    with open_services(workspace) as services:
+        judgement = judge(services.with_author(author), eid, body)
     verdict = "relevant" if relevant else "not relevant"
     print(f"recorded: {judgement.past_eid} is {verdict} to {judgement.eid}")
 
 
 def _evaluate_workspace(
-    workspace: Path, rule: str | None, measure: str | None
-) -> "Iterator[EvaluationReport]":
-    from moirae.feedback import load_judged_corpora
+    workspace: Path, query: "EvaluationQuery"
+) -> "tuple[list[EvaluationReport], list[EvaluationSummary]]":
+    """The reports of this machine's workspace, or the summaries of a server."""
+    from moirae.services import LocalWorkspace
+    from moirae.services.operations import similarity
 
-    with open_workspace(workspace) as (settings, connection):
-        storage = open_storage(settings)
-        corpora = [judged.corpus for judged in load_judged_corpora(connection, storage, rule)]
-    if not corpora:
-        if rule is not None:
-            raise UsageError(f"no applied rule {rule!r} has a similarity recall")
-        raise UsageError("no applied rule has a similarity recall")
-    for corpus in corpora:
-        if measure is not None:
-            corpus = replace(corpus, measure=parse_measure(measure).name)
-        yield _build_report(corpus, corpus.gains_of, leave_one_out=False)
+    with open_remote() as server:
+        if server is not None:
+            return [], similarity.evaluate(server, query)
+    with open_services(workspace) as services:
+        assert isinstance(services, LocalWorkspace)
+        return list(similarity.evaluate_workspace(services, query, show_progress)), []
 
 
 def _evaluate_file(source: EvaluatedEvents, events: Path, measure: str) -> "EvaluationReport":
@@ -201,50 +200,40 @@ def _read_gains(
 def _build_report(
     corpus: "JudgedCorpus", gains: "Callable[[CandidateSet], Gains]", *, leave_one_out: bool
 ) -> "EvaluationReport":
-    from moirae.feedback import EvaluationReport, build_training_cases
-    from recall.relevance import BASELINES, evaluate, measure_reliability, rank_by
-    from recall.similarity import MEASURES
+    from moirae.services.operations.similarity import build_report
 
-    def with_progress(queries: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
-        return show_progress(queries, len(corpus.alerts), f"evaluating {corpus.name}")
-
-    rankers = {name: rank_by(measure) for name, measure in MEASURES.items()} | BASELINES
-    evaluation = evaluate(corpus.alerts, gains, rankers, corpus.gap, leave_one_out, with_progress)
-    reliability = None
-    # Probabilities are learned in the order of time, which leave-one-out does not have.
-    if not leave_one_out:
-        reliability = measure_reliability(build_training_cases(corpus))
-    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability)
+    return build_report(corpus, gains, leave_one_out=leave_one_out, track=show_progress)
 
 
-def _print_report(report: "EvaluationReport") -> None:
+def _print_report(summary: "EvaluationSummary") -> None:
     from moirae.feedback import METRIC_TITLES
 
-    if not report.query_count:
+    report = summary.report
+    if not report["queries"]:
         print(
-            f"{report.name}: nothing to evaluate: no event has a relevant past event. Record tags "
-            "(moirae alerts resolve --tag) or judgements (moirae similarity agree|disagree)."
+            f"{report['name']}: nothing to evaluate: no event has a relevant past event. Record "
+            "tags (moirae alerts resolve --tag) or judgements (moirae similarity agree|disagree)."
         )
         return
-    print(f"{report.name}: {report.query_count} judged events; means with 95 % intervals")
-    print_table(["", *METRIC_TITLES.values()], report.ranker_rows(), "")
+    print(f"{report['name']}: {report['queries']} judged events; means with 95 % intervals")
+    print_table(["", *METRIC_TITLES.values()], summary.ranker_rows, "")
     print("\nP@10 over time")
-    print_table(*report.period_rows(), "")
-    if report.reliability is None:
-        print(f"\nToo few judged events to learn probabilities ({report.measure}).\n")
+    print_table(summary.period_columns, summary.period_rows, "")
+    if report["reliability"] is None:
+        print(f"\nToo few judged events to learn probabilities ({report['measure']}).\n")
         return
-    print(f"\n{_describe_reliability(report.measure, report.reliability)}")
+    print(f"\n{_describe_reliability(report['measure'], report['reliability'])}")
     columns = ["predicted", "events", "mean predicted", "observed"]
-    print_table(columns, report.reliability_rows(), "")
+    print_table(columns, summary.reliability_rows, "")
     print()
 
 
-def _describe_reliability(measure: str, reliability: "Reliability") -> str:
+def _describe_reliability(measure: str, reliability: Mapping[str, Any]) -> str:
     return (
         f"Probability that the best hit is relevant ({measure}): learned from "
-        f"{reliability.training_cases} events, tested on {reliability.test_cases} later events; "
-        f"Brier score {reliability.brier_score:.3f} (of the mean: "
-        f"{reliability.baseline_brier_score:.3f})"
+        f"{reliability['training_cases']} events, tested on {reliability['test_cases']} later "
+        f"events; Brier score {reliability['brier_score']:.3f} (of the mean: "
+        f"{reliability['baseline_brier_score']:.3f})"
     )
 
 

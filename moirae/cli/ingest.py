@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 import typer
 from rich.console import Console
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
@@ -21,15 +20,17 @@ from moirae.cli.options import (
     WorkspaceOption,
     format_count,
     format_size,
-    open_workspace,
     print_json,
 )
+from moirae.cli.remote import open_remote, open_services
 from moirae.config import infer_format, load_settings_from_environment
 from moirae.errors import MoiraeError, UsageError
 from moirae.runtime import LandingFolder, open_progress_bar
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from moirae.services import RemoteWorkspace
 
 _COPY_SIZE = 1 << 20  # bytes read at a time
 _POLL_INTERVAL = 0.2  # seconds
@@ -71,13 +72,12 @@ def ingest(
     The data is durable when the command ends, and archived while `moirae up` runs. Dead letters do
     not change the exit code.
     """
-    settings = load_settings_from_environment(workspace)
-    if stream not in settings.streams:
-        streams = ", ".join(settings.streams) or "none"
-        raise UsageError(f"no stream {stream!r}: declared are {streams}")
     suffixes = [_batch_suffix(name, input_format) for name in files]
-    landing = LandingFolder(settings.home, stream)
-    batches = _copy_to_landing(landing, files, suffixes)
+    with open_remote() as server:
+        if server is None:
+            batches = _copy_to_workspace(workspace, stream, files, suffixes)
+        else:
+            batches = _copy_to_server(server, stream, files, suffixes)
     accounting = None
     if wait:
         accounting = _await_archived(workspace, stream, batches)
@@ -112,6 +112,31 @@ def _batch_suffix(name: str, input_format: InputFormat | None) -> str:
         return f".{input_format or infer_format(name)}{compression}"
     except ValueError:
         raise UsageError(f"{name}: unknown suffix: add --format jsonl, csv or parquet") from None
+
+
+def _copy_to_workspace(
+    workspace: Path, stream: str, files: Sequence[str], suffixes: Sequence[str]
+) -> list[dict[str, Any]]:
+    from moirae.services.operations.archive import check_declared
+
+    settings = load_settings_from_environment(workspace)
+    check_declared(settings, stream)
+    return _copy_to_landing(LandingFolder(settings.home, stream), files, suffixes)
+
+
+def _copy_to_server(
+    server: "RemoteWorkspace", stream: str, files: Sequence[str], suffixes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Send each file as a batch. Returns file, batch name and bytes of each."""
+    batches: list[dict[str, Any]] = []
+    for name, suffix in zip(files, suffixes, strict=True):
+        with ExitStack() as stack:
+            source: BinaryIO = sys.stdin.buffer
+            if name != _STDIN:
+                source = stack.enter_context(Path(name).open("rb"))
+            sent = server.upload(stream, _batch_stem(name), suffix, source)
+        batches.append({"file": name, **sent})
+    return batches
 
 
 def _copy_to_landing(
@@ -157,19 +182,15 @@ def _await_archived(
     workspace: Path, stream: str, batches: Sequence[dict[str, Any]]
 ) -> dict[str, int]:
     """The accounting of the batches' records, once all batches are archived."""
-    from moirae.inspect import is_live_available, sum_accounting
+    from moirae.services.operations.archive import BatchNames, show_batch_progress
 
-    names = [batch["batch"] for batch in batches]
-    counts: dict[str, sql.RecordCounts] = {}
-    with open_workspace(workspace) as (_, connection):
-        units = sql.UnitGateway(connection)
+    body = BatchNames(batches=[batch["batch"] for batch in batches])
+    with open_services(workspace) as services:
         while True:
-            open_batches = [name for name in names if name not in counts]
-            for unit_counts in units.list_counts(stream, open_batches):
-                counts[unit_counts.unit] = unit_counts
-            if len(counts) == len(names):
-                return sum_accounting(list(counts.values()))
-            if not is_live_available(connection):
+            progress = show_batch_progress(services, stream, body)
+            if progress.archived == len(batches):
+                return dict(progress.accounting)
+            if not progress.live:
                 raise MoiraeError(
                     "rows are queued, but no live process runs to archive them: start `moirae up`"
                 )

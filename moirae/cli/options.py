@@ -3,7 +3,7 @@
 import inspect
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from datetime import UTC, datetime, timedelta
@@ -123,13 +123,6 @@ def check_choices(kind: str, values: Iterable[str], choices: Collection[str]) ->
             raise UsageError(f"unknown {kind} {value!r}: must be one of {', '.join(choices)}")
 
 
-def count_omitted(rows: Sized, limit: int, count_rows: Callable[[], int]) -> int:
-    """How many rows a limit omits. `count_rows`, without a limit, is called only at the limit."""
-    if len(rows) < limit:
-        return 0
-    return max(count_rows() - len(rows), 0)
-
-
 def print_omitted_count(omitted: int, shown: int, output: OutputFormat) -> None:
     """Report the rows that a limit omits: below a table on a terminal, else on standard error."""
     if not omitted:
@@ -141,7 +134,7 @@ def print_omitted_count(omitted: int, shown: int, output: OutputFormat) -> None:
     print(f"… and {omitted:,} more (use --limit {limit})", file=file)
 
 
-def print_warnings(warnings: Iterable[Problem]) -> None:
+def print_warnings(warnings: Iterable[Problem | str]) -> None:
     """Print warnings about files, each with its position, on standard error."""
     for warning in warnings:
         for line in str(warning).splitlines():

@@ -1,31 +1,29 @@
 """`moirae cancel`, `finalize`, `accelerate` and `refine`: control recalls that have not ended."""
 
-import getpass
 import time
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
-from uuid import uuid4
 
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
     OutputOption,
     WorkspaceOption,
     format_count,
-    open_workspace,
     print_json,
 )
-from moirae.cli.recalls import check_rule
+from moirae.cli.pages import make_query
+from moirae.cli.remote import open_services
 from moirae.config import format_duration, parse_duration
 from moirae.errors import UsageError
 
 if TYPE_CHECKING:
-    from recall.ledger import Effect, Target, Verb
+    from moirae.services import Workspace
+    from moirae.services.operations.recalls import Command, CommandBody, CommandEffect, Verb
 
 _COMMAND_TIMEOUT = 15.0  # seconds to wait for the effect of a command
 _POLL_INTERVAL = 0.05  # seconds
@@ -65,18 +63,22 @@ def _make_subcommand(verb: "Verb", description: str) -> Callable[..., None]:
         key: CommandKeyOption = None,
         output: OutputOption = OutputFormat.TABLE,
     ) -> None:
+        from moirae.services.operations.recalls import CommandBody
+
         if identifier is None and rule is None and older_than is None:
             raise UsageError(f"{verb}: nothing selected: give an ID, --rule or --older-than")
         age = None
         if older_than is not None:
-            age = _parse_age(older_than)
-        with open_workspace(workspace) as (_, connection):
-            check_rule(connection, rule)
-            target = _find_target(connection, identifier, rule)
-            effect = _execute(connection, verb, target, key=key or str(uuid4()), age=age)
+            age = _parse_age(older_than).total_seconds()
+        body = make_query(
+            CommandBody, command=verb, id=identifier, rule=rule, older_than=age, key=key
+        )
+        with open_services(workspace) as services:
+            command = _execute(services, body)
+        effect = command.effect
         if output is OutputFormat.JSON:
             result = effect and asdict(effect)
-            print_json({"command": verb, "target": target.to_json(), "effect": result})
+            print_json({"command": verb, "target": command.target, "effect": result})
         elif effect is None:
             print("Queued: takes effect once a recall process runs.")
         else:
@@ -96,24 +98,16 @@ COMMANDS: dict[str, Callable[..., None]] = {
 }
 
 
-def _execute(
-    connection: sql.Connection, verb: "Verb", target: "Target", *, key: str, age: timedelta | None
-) -> "Effect | None":
-    """Submit a command and wait for its effect; None if no recall process executes it in time."""
-    from recall.errors import CommandKeyConflict
-    from recall.ledger import fetch_effect, submit_command
+def _execute(services: "Workspace", body: "CommandBody") -> "Command":
+    """Submit a command and wait for its effect, unless no recall process executes it in time."""
+    from moirae.services.operations.recalls import show_command, submit
 
-    seconds = None if age is None else age.total_seconds()
-    try:
-        command = submit_command(connection, key, verb, target, getpass.getuser(), seconds)
-    except CommandKeyConflict as error:
-        raise UsageError(str(error)) from error
+    command = submit(services, body)
     deadline = time.monotonic() + _COMMAND_TIMEOUT
-    effect = fetch_effect(connection, command)
-    while effect is None and time.monotonic() < deadline:
+    while command.effect is None and time.monotonic() < deadline:
         time.sleep(_POLL_INTERVAL)
-        effect = fetch_effect(connection, command)
-    return effect
+        command = show_command(services, command.number)
+    return command
 
 
 def _parse_age(text: str) -> timedelta:
@@ -123,20 +117,7 @@ def _parse_age(text: str) -> timedelta:
         raise UsageError(f"--older-than: {error}") from error
 
 
-def _find_target(connection: sql.Connection, identifier: str | None, rule: str | None) -> "Target":
-    """The recalls of an event, or one recall, by a prefix of an ID; else those of a rule."""
-    from moirae.alerts import find_event_or_recall
-    from recall.ledger import Target
-
-    if identifier is None:
-        return Target(rule=rule)
-    match = find_event_or_recall(connection, identifier)
-    if match.kind == "event":
-        return Target(eid=str(match.id), rule=rule)
-    return Target(task=str(match.id), rule=rule)
-
-
-def _describe_effect(verb: "Verb", effect: "Effect") -> str:
+def _describe_effect(verb: "Verb", effect: "CommandEffect") -> str:
     """The effect of a command in a line."""
     if not effect.recalls:
         return "no matching recall is open"

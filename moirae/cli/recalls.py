@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import asdict
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,21 +18,19 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     check_choices,
-    count_omitted,
-    escape_control,
     format_time,
     make_console,
-    open_workspace,
     print_json,
     print_omitted_count,
     print_table,
 )
-from moirae.errors import UsageError
+from moirae.cli.pages import collect_rows, make_query
+from moirae.cli.remote import RemoteTyper, open_services
 
 if TYPE_CHECKING:
     from moirae.inspect import RecallAnswer
 
-app = typer.Typer(help="Inspect recalls and their progress.", no_args_is_help=True)
+app = RemoteTyper(help="Inspect recalls and their progress.", no_args_is_help=True)
 
 _STATES = ("waiting", "running", "suspended", "done", "finalized", "cancelled", "failed")
 _WATCH_INTERVAL = 0.3  # seconds between two updates of `watch`
@@ -64,18 +61,10 @@ def similar(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the past events most similar to an event, with shared context and resolutions."""
-    from moirae.alerts import find_event
-    from moirae.inspect import load_answers
+    from moirae.services.operations.events import show_similar
 
-    with open_workspace(workspace) as (_, connection):
-        event_id = find_event(connection, eid)
-        answers = load_answers(connection, event_id)
-    answers = [answer for answer in answers if answer.kind == "similar"]
-    if not answers:
-        raise UsageError(
-            f"event {event_id} has no similarity recall: its rule declares none, or its alert has "
-            "not fired"
-        )
+    with open_services(workspace) as services:
+        answers = show_similar(services, eid)
     if output is OutputFormat.JSON:
         print_json(list(map(_answer_to_json, answers)))
     else:
@@ -95,18 +84,12 @@ def list_(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """List the newest recalls with state and progress."""
-    from moirae.alerts import find_event
+    from moirae.services.operations.recalls import RecallQuery, list_recalls
 
     check_choices("state", state or (), _STATES)
-    with open_workspace(workspace) as (_, connection):
-        check_rule(connection, rule)
-        event_id = None
-        if eid is not None:
-            event_id = find_event(connection, eid)
-        gateway = sql.TaskGateway(connection)
-        tasks = gateway.list_newest(eid=event_id, rule=rule, states=state, limit=limit)
-        count = partial(gateway.count, eid=event_id, rule=rule, states=state)
-        omitted = count_omitted(tasks, limit, count)
+    query = make_query(RecallQuery, event=eid, rule=rule, state=state)
+    with open_services(workspace) as services:
+        tasks, omitted = collect_rows(services, list_recalls, query, "recalls", limit)
     if output is OutputFormat.JSON:
         print_json(list(map(_task_to_json, tasks)))
     else:
@@ -121,11 +104,10 @@ def show(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the last answers of all recalls of an event."""
-    from moirae.alerts import find_event
-    from moirae.inspect import load_answers
+    from moirae.services.operations.events import show_answers
 
-    with open_workspace(workspace) as (_, connection):
-        answers = load_answers(connection, find_event(connection, eid))
+    with open_services(workspace) as services:
+        answers = show_answers(services, eid)
     if output is OutputFormat.JSON:
         print_json(list(map(_answer_to_json, answers)))
     elif answers:
@@ -137,27 +119,18 @@ def show(
 @app.command()
 def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) -> None:
     """Show the answers about an event and update them until all are final."""
-    from moirae.alerts import find_event
-    from moirae.inspect import load_answers
+    from moirae.services.operations.events import show_answers
 
     console = make_console(_WATCH_WIDTH)
-    with open_workspace(workspace) as (_, connection):
-        event_id = find_event(connection, eid)
+    with open_services(workspace) as services:
+        answers = show_answers(services, eid)
         with Live(console=console, refresh_per_second=4, transient=False) as screen:
             while True:
-                answers = load_answers(connection, event_id)
                 screen.update(render_answers(answers))
                 if answers and not any(map(_is_open, answers)):
                     return
                 time.sleep(_WATCH_INTERVAL)
-
-
-def check_rule(connection: sql.Connection, rule: str | None) -> None:
-    """Raise `UsageError` for a rule that is not deployed and has no recalls."""
-    if rule is None:
-        return
-    if not sql.TaskGateway(connection).rule_exists(rule):
-        raise UsageError(f"no rule {escape_control(rule)!r} is deployed or has recalls")
+                answers = show_answers(services, eid)
 
 
 def _is_open(answer: "RecallAnswer") -> bool:

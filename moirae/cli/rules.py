@@ -1,37 +1,39 @@
 """`moirae rules`: check, apply and inspect rules."""
 
-import difflib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import timedelta
-from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
     OutputOption,
     WorkspaceOption,
     format_count,
-    open_workspace,
     print_json,
     print_table,
     print_warnings,
 )
-from moirae.config import Settings, format_duration, load_settings_from_environment
-from moirae.errors import Problem, ProblemsError, UsageError
+from moirae.cli.pages import make_query
+from moirae.cli.remote import RemoteTyper, open_remote, open_services, uses_server
+from moirae.config import format_duration, load_settings_from_environment
+from moirae.errors import MoiraeError, Problem, UsageError
 
 if TYPE_CHECKING:
-    from moirae.deployments import DeploymentStep
-    from moirae.rules import Definition
+    from moirae.services.operations.rules import (
+        AppliedRule,
+        RuleCheck,
+        RuleFiles,
+        RuleStep,
+    )
 
-app = typer.Typer(help="Check, apply and inspect rules.", no_args_is_help=True)
+app = RemoteTyper(help="Check, apply and inspect rules.", no_args_is_help=True)
 
 _EXIT_ERRORS = 1
 _EXIT_WARNINGS = 3
@@ -63,25 +65,21 @@ def check(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Check rule files. Exit code 0 if they are valid, 1 on errors, 3 on warnings only."""
-    settings = load_settings_from_environment(workspace)
-    try:
-        definitions, problems = _check_files(settings, files or [])
-    except ProblemsError as error:
-        definitions, problems = [], list(error.problems)
-    has_errors = any(map(_is_error, problems))
+    result = _check(workspace, _make_body(files))
+    has_errors = any(map(_is_error, result.problems))
     # Warnings about the workspace file are printed too, but the exit code is about rule files.
-    messages = [*settings.warnings, *problems]
+    messages = [*result.workspace_warnings, *result.problems]
     if output is OutputFormat.JSON:
         rows = list(map(asdict, messages))
-        print_json({"rules": len(definitions), "problems": rows})
+        print_json({"rules": result.rules, "problems": rows})
     else:
         print_warnings(messages)
         if not has_errors:
             note = f", {format_count(len(messages), 'warning')}" if messages else ""
-            print(f"{format_count(len(definitions), 'rule')} OK{note}")
+            print(f"{format_count(result.rules, 'rule')} OK{note}")
     if has_errors:
         raise typer.Exit(_EXIT_ERRORS)
-    if problems:
+    if result.problems:
         raise typer.Exit(_EXIT_WARNINGS)
 
 
@@ -95,27 +93,18 @@ def apply(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Deploy the rules of files. A running workspace picks up the changes."""
-    from moirae.deployments import RuleRegistry, changing_steps, compute_digest
+    from moirae.services.operations import rules
 
-    settings = load_settings_from_environment(workspace)
-    print_warnings(settings.warnings)
-    digest = compute_digest(settings.find_rule_files())
-    definitions, problems = _check_files(settings, files or [])
-    print_warnings(problems)
-    resumed: list[str] = []
-    with open_workspace(workspace) as (_, connection):
-        registry = RuleRegistry(connection)
+    body = _make_body(files)
+    with open_services(workspace) as services:
         if dry_run:
-            steps = changing_steps(registry.plan_changes(definitions))
+            changes = rules.diff(services, body)
         else:
-            steps = registry.apply(definitions)
-            # Applying a rule again is a request to run it.
-            resumed = registry.resume([definition.name for definition in definitions])
-            if not files:
-                sql.RuleFileGateway(connection).record_check(0, digest, None)
-    for name in resumed:
+            changes = rules.apply(services, body)
+    print_warnings(changes.warnings)
+    for name in changes.resumed:
         print(f"{name}: quarantine ended", file=sys.stderr)
-    _print_steps(steps, output)
+    _print_steps([step for step in changes.steps if step.action != "stay"], output)
 
 
 @app.command()
@@ -125,16 +114,13 @@ def diff(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show what `apply` would change. Exit code 0 if nothing, 1 on errors, 3 on changes."""
-    from moirae.deployments import RuleRegistry, changing_steps
+    from moirae.services.operations import rules
 
-    settings = load_settings_from_environment(workspace)
-    print_warnings(settings.warnings)
-    definitions, problems = _check_files(settings, files or [])
-    print_warnings(problems)
-    with open_workspace(workspace) as (_, connection):
-        steps = RuleRegistry(connection).plan_changes(definitions)
-    _print_steps(steps, output)
-    if changing_steps(steps):
+    with open_services(workspace) as services:
+        changes = rules.diff(services, _make_body(files))
+    print_warnings(changes.warnings)
+    _print_steps(changes.steps, output)
+    if any(step.action != "stay" for step in changes.steps):
         raise typer.Exit(_EXIT_CHANGES)
 
 
@@ -143,17 +129,10 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """List applied rules with their state, settled time and progress through history."""
-    from moirae.deployments import RuleRegistry
-    from moirae.history import list_view_progress
+    from moirae.services.operations.rules import list_rules
 
-    with open_workspace(workspace) as (_, connection):
-        definitions = RuleRegistry(connection).desired_rules()
-        deployments = _load_deployments(connection)
-        history = list_view_progress(connection)
-    rows = []
-    for definition in definitions:
-        name = definition.name
-        rows.append(_make_row(definition, deployments.get(name), history.get(name)))
+    with open_services(workspace) as services:
+        rows = list_rules(services)
     if output is OutputFormat.JSON:
         print_json(rows)
         return
@@ -169,27 +148,21 @@ def show(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show an applied rule with its definition, errors and progress through history."""
-    from moirae.deployments import RuleRegistry
-    from moirae.history import list_view_progress
+    from moirae.services.operations.rules import show_rule
 
-    with open_workspace(workspace) as (_, connection):
-        definition = _find_definition(RuleRegistry(connection).desired_rules(), rule)
-        deployments = _load_deployments(connection)
-        errors = list(map(asdict, sql.RuleErrorGateway(connection).list_newest(definition.name)))
-        history = list_view_progress(connection).get(definition.name)
-    for error in errors:
-        del error["rule"]
-    stored = definition.to_json()
-    details = {
-        "name": definition.name,
-        "version": definition.version,
-        "state": _rule_state(definition, deployments.get(definition.name)),
-        "errors": errors,
-        "history": history,
+    with open_services(workspace) as services:
+        details = show_rule(services, rule)
+    stored = dict(details.definition)
+    properties = {
+        "name": details.name,
+        "version": details.version,
+        "state": details.state,
+        "errors": list(map(vars, details.errors)),
+        "history": details.history,
         "group": stored.pop("rule"),
         **stored,
     }
-    _print_details(details, output)
+    _print_details(properties, output)
 
 
 @app.command()
@@ -199,13 +172,10 @@ def explain(
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Explain how a rule is executed: engine, shared query, recall plans."""
-    from moirae.deployments import RuleRegistry
-    from moirae.inspect import explain_rule
+    from moirae.services.operations import rules
 
-    with open_workspace(workspace) as (settings, connection):
-        definitions = RuleRegistry(connection).desired_rules()
-    name = _find_definition(definitions, rule).name
-    explanation = explain_rule(settings, definitions, name)
+    with open_services(workspace) as services:
+        explanation = rules.explain(services, rule)
     if output is OutputFormat.TABLE:
         explanation = format_explanation(explanation)
     _print_details(explanation, output)
@@ -219,18 +189,16 @@ def resume(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
 ) -> None:
     """End the quarantine of rules. They are evaluated from where they stopped."""
-    from moirae.deployments import RuleRegistry
+    from moirae.services.operations.rules import RuleNames
+    from moirae.services.operations.rules import resume as resume_rules
 
-    with open_workspace(workspace) as (_, connection):
-        registry = RuleRegistry(connection)
-        definitions = registry.desired_rules()
-        names = [_find_definition(definitions, rule).name for rule in rules]
-        resumed = registry.resume(names)
-    for name in names:
-        if name in resumed:
-            print(f"{name}: quarantine ended")
+    with open_services(workspace) as services:
+        resumed = resume_rules(services, make_query(RuleNames, rules=rules))
+    for rule in resumed:
+        if rule.resumed:
+            print(f"{rule.rule}: quarantine ended")
         else:
-            print(f"{name}: not in quarantine")
+            print(f"{rule.rule}: not in quarantine")
 
 
 def format_explanation(explanation: Mapping[str, Any]) -> dict[str, Any]:
@@ -264,58 +232,41 @@ def _format_seconds(seconds: float) -> str:
     return f"-{text}" if seconds < 0 else text
 
 
-def _load_deployments(connection: sql.Connection) -> dict[str, sql.DeploymentRow]:
-    """The versions that run or are quarantined, by rule."""
-    deployments = sql.DeploymentGateway(connection).list_active()
-    return {deployment.rule: deployment for deployment in deployments}
+def _make_body(files: Sequence[Path] | None) -> "RuleFiles":
+    """The rule files of a command, with their contents where a server gets them."""
+    from moirae.services.operations.rules import RuleDocument, RuleFiles
+
+    if not files:
+        return RuleFiles(files=None)
+    rule_files = []
+    for file in files:
+        content = None
+        if uses_server():
+            if not file.is_file():
+                raise UsageError(f"{file}: no such rule file")
+            try:
+                content = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                raise MoiraeError(f"{file}: cannot be read: {error}") from error
+        rule_files.append(make_query(RuleDocument, name=str(file), content=content))
+    return make_query(RuleFiles, files=rule_files)
 
 
-def _find_definition(definitions: Sequence["Definition"], rule: str) -> "Definition":
-    """The rule with a name, which may lack the group. Raises `UsageError`."""
-    matches: list[Definition] = []
-    for definition in definitions:
-        if rule in (definition.name, _short_name(definition)):
-            matches.append(definition)
-    if len(matches) > 1:
-        groups = ", ".join(map(attrgetter("name"), matches))
-        raise UsageError(f"rule {rule!r} is ambiguous: {groups}")
-    if not matches:
-        names = map(attrgetter("name"), definitions)
-        suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, definitions)], n=1)
-        if suggestions:
-            raise UsageError(f"no rule {rule!r}, did you mean {suggestions[0]}?")
-        raise UsageError(f"no rule {rule!r}: see `moirae rules list`")
-    return matches[0]
+def _check(workspace: Path, body: "RuleFiles") -> "RuleCheck":
+    from moirae.services.operations import rules
 
-
-def _short_name(definition: "Definition") -> str:
-    """The name without the group."""
-    return definition.name.split("/")[1]
-
-
-def _check_files(settings: Settings, files: list[Path]) -> tuple[list["Definition"], list[Problem]]:
-    """The rules of files and the warnings about them. Raises `ProblemsError`."""
-    from archiver.spark import start_session
-    from moirae.deployments import check_rule_files, select_rule_files
-    from moirae.rules import find_unused_keys, read_rule_files
-
-    paths = select_rule_files(settings, files)
-    rules, problems = read_rule_files(paths, settings.table_names)
-    if any(map(_is_error, problems)):
-        raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
-    warehouse = Path(settings.home) / "warehouse"
-    spark = start_session("moirae rules", "local[1]", warehouse, {}, "short")
-    try:
-        return check_rule_files(spark, settings, paths)
-    finally:
-        spark.stop()
+    with open_remote() as server:
+        if server is not None:
+            return rules.check(server, body)
+    # Without a database.
+    return rules.run_check(load_settings_from_environment(workspace), body, allow_paths=True)
 
 
 def _is_error(problem: Problem) -> bool:
     return problem.severity == "error"
 
 
-def _print_steps(steps: Sequence["DeploymentStep"], output: OutputFormat) -> None:
+def _print_steps(steps: Sequence["RuleStep"], output: OutputFormat) -> None:
     if output is OutputFormat.JSON:
         print_json(list(map(vars, steps)))
         return
@@ -323,35 +274,11 @@ def _print_steps(steps: Sequence["DeploymentStep"], output: OutputFormat) -> Non
     print_table(["change", "rule", "from version", "to version"], rows, "no changes")
 
 
-def _make_row(
-    definition: "Definition", deployment: Any, history: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """`deployment`: the running version, None where the rule has never run."""
-    from archiver.times import optional_datetime
-
-    return {
-        "rule": definition.name,
-        "version": definition.version,
-        "state": _rule_state(definition, deployment),
-        "settled_to": deployment and optional_datetime(deployment.settled_to),
-        "error": deployment and deployment.error,
-        "history": history,
-    }
-
-
-def _format_row(row: Mapping[str, Any]) -> list[Any]:
+def _format_row(rule: "AppliedRule") -> list[Any]:
     from moirae.history import format_progress
 
-    *cells, history = row.values()
+    *cells, history = vars(rule).values()
     return [*cells, history and format_progress(history)]
-
-
-def _rule_state(definition: "Definition", deployment: Any) -> str:
-    if not definition.spec.enabled:
-        return "disabled"
-    if deployment is None or deployment.version != definition.version:
-        return "not started yet"
-    return str(deployment.state)
 
 
 def _print_details(details: dict[str, Any], output: OutputFormat) -> None:

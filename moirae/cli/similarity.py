@@ -79,12 +79,9 @@ def parse_gap(gap: str) -> timedelta:
 
 def parse_measure(name: str) -> "Measure":
     """The measure of --measure. Raises `UsageError`."""
-    from recall.similarity import MEASURES
+    from moirae.services.operations.similarity import find_measure
 
-    if name not in MEASURES:
-        choices = ", ".join(sorted(MEASURES))
-        raise UsageError(f"--measure: unknown measure {name!r}: must be one of {choices}")
-    return MEASURES[name]
+    return find_measure(name)
 
 
 def load_alerts(events: Path, groups: Path | None) -> "list[AlertContext]":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from itertools import starmap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,18 +12,17 @@ from moirae.cli.options import (
     OutputFormat,
     OutputOption,
     WorkspaceOption,
-    open_workspace,
     print_json,
     print_table,
     print_warnings,
 )
+from moirae.cli.remote import open_services, uses_server
 from moirae.config import load_settings_from_environment
 from moirae.errors import MoiraeError, Unreachable
-from moirae.runtime import (
-    DiskSpace,
-    measure_disk_space,
-    open_storage,
-)
+from moirae.runtime import measure_disk_space
+
+if TYPE_CHECKING:
+    from moirae.services.operations.system import WorkspaceStatus
 
 _OVERLOAD_AGE = 10.0  # seconds that the oldest queued recall waits
 
@@ -32,18 +31,27 @@ _PROCESS_COLUMNS = ("process", "pid", "state", "alive", "started", "error")
 
 
 def status(
-    workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    process: Annotated[
+        str | None,
+        typer.Option(
+            "--process",
+            metavar="NAME",
+            help="Only this process: up, live, recall or server. Exit code 0 if it runs.",
+        ),
+    ] = None,
+    output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Show the state of the workspace. Exit code 0 if it is healthy, 1 if there is a problem."""
-    from moirae.inspect import assess_health, list_problems
+    from moirae.inspect import assess_health
 
-    settings = load_settings_from_environment(workspace)
-    report = _collect(workspace, measure_disk_space(settings))
-    problems = list_problems(report)
-    print_warnings(settings.warnings)
+    if process is not None:
+        _probe(workspace, process, output)
+    report = _collect(workspace)
+    print_warnings(report["warnings"])
+    problems = report["problems"]
     if output is OutputFormat.JSON:
-        warnings = list(map(str, settings.warnings))
-        print_json({**report, "problems": problems, "warnings": warnings})
+        print_json(report)
     else:
         for problem in problems:
             print(f"PROBLEM: {problem}")
@@ -53,14 +61,33 @@ def status(
     raise typer.Exit(1 if problems else 0)
 
 
-def _collect(workspace: Path, disks: list[DiskSpace]) -> dict[str, Any]:
-    from moirae.inspect import collect_status
+def _probe(workspace: Path, name: str, output: OutputFormat) -> None:
+    """Print the state of one process and exit: the health check of a container."""
+    from moirae.services.operations.system import show_process
+
+    with open_services(workspace) as services:
+        process = show_process(services, name)
+    if output is OutputFormat.JSON:
+        print_json(process)
+    elif process["alive"]:
+        print(f"OK: {name} process {process['state']}")
+    else:
+        reason = process["error"] or f"state {process['state']}, no heartbeat"
+        print(f"PROBLEM: the {name} process is not running: {reason}")
+    raise typer.Exit(0 if process["alive"] else 1)
+
+
+def _collect(workspace: Path) -> "WorkspaceStatus":
+    from moirae.services.operations.system import show_status
 
     try:
-        with open_workspace(workspace) as (settings, connection):
-            return collect_status(connection, open_storage(settings), disks)
+        with open_services(workspace) as services:
+            return show_status(services)
     except MoiraeError as error:
+        if uses_server():
+            raise
         # A database that does not start because its disk is full does not say so itself.
+        disks = measure_disk_space(load_settings_from_environment(workspace))
         disk_problems = [disk.describe_problem() for disk in disks if disk.full]
         kind = Unreachable if isinstance(error, Unreachable) else MoiraeError
         raise kind("\n".join([str(error), *disk_problems])) from error

@@ -6,19 +6,18 @@ from typing import Annotated
 
 import typer
 
-import sql
 from moirae.cli.options import (
     DEFAULT_WORKSPACE,
     OutputFormat,
     OutputOption,
     WorkspaceOption,
-    open_workspace,
     print_json,
     print_table,
 )
-from moirae.errors import UsageError
+from moirae.cli.pages import make_query
+from moirae.cli.remote import RemoteTyper, open_services
 
-app = typer.Typer(help="Manage API tokens.", no_args_is_help=True)
+app = RemoteTyper(help="Manage API tokens.", no_args_is_help=True)
 
 TokenNameArgument = Annotated[
     str, typer.Argument(help="Name of the token, such as its user or program.")
@@ -38,16 +37,19 @@ def create(
     name: TokenNameArgument,
     role: Annotated[
         TokenRoleName,
-        typer.Option("--role", help="viewer reads, operator also posts rows, admin reloads rules."),
+        typer.Option(
+            "--role", help="viewer reads, operator also acts on alerts and posts rows, admin all."
+        ),
     ],
     workspace: WorkspaceOption = DEFAULT_WORKSPACE,
     output: OutputOption = OutputFormat.TABLE,
 ) -> None:
     """Create a token and print it. It cannot be shown again: only its hash is stored."""
-    from moirae.server import create_token
+    from moirae.services.operations.system import TokenBody, create_token
 
-    with open_workspace(workspace) as (_, connection):
-        token = create_token(connection, name, role.value)
+    body = make_query(TokenBody, name=name, role=role.value)
+    with open_services(workspace) as services:
+        token = create_token(services, body).token
     if output is OutputFormat.JSON:
         print_json({"name": name, "role": role, "token": token})
     else:
@@ -59,8 +61,10 @@ def list_(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, output: OutputOption = OutputFormat.TABLE
 ) -> None:
     """List tokens with name and role, including revoked ones."""
-    with open_workspace(workspace) as (_, connection):
-        tokens = sql.TokenGateway(connection).list_all()
+    from moirae.services.operations.system import list_tokens
+
+    with open_services(workspace) as services:
+        tokens = list_tokens(services)
     if output is OutputFormat.JSON:
         print_json(tokens)
         return
@@ -70,7 +74,25 @@ def list_(
 @app.command()
 def revoke(name: TokenNameArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) -> None:
     """Revoke a token. It takes effect immediately."""
-    with open_workspace(workspace) as (_, connection):
-        if not sql.TokenGateway(connection).revoke(name):
-            raise UsageError(f"no active token named {name!r}: see `moirae tokens list`")
+    from moirae.services.operations.system import revoke_token
+
+    with open_services(workspace) as services:
+        revoke_token(services, name)
     print(f"revoked token {name}")
+
+
+@app.command("login-url")
+def login_url(
+    name: TokenNameArgument,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Print a URL that opens one browser session of a token, within ten minutes."""
+    from moirae.services.operations.system import create_login_code
+
+    with open_services(workspace) as services:
+        code = create_login_code(services, name)
+    if output is OutputFormat.JSON:
+        print_json({"name": code.name, "url": code.url})
+    else:
+        print(code.url)

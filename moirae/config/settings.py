@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -54,6 +55,7 @@ _UNUSED = ("receivers", "routes")
 _LISTEN_PATTERN = re.compile(
     r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):(?P<port>\d{1,5})", re.ASCII
 )
+_URL_PATTERN = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?/?", re.ASCII)
 _BUCKET_PATTERN = re.compile(
     r"s3a?://(?P<path>[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/(?!\.{1,2}(/|$))[A-Za-z0-9._=-]+)*/?)"
 )
@@ -73,6 +75,13 @@ class Spark(ConfigModel):
     )
 
 
+class Tls(ConfigModel):
+    """Certificate of the HTTP server."""
+
+    cert: LocalPath = Field(description="File of the certificate chain, in PEM format.")
+    key: LocalPath = Field(description="File of the private key, in PEM format.")
+
+
 class Server(ConfigModel):
     """The HTTP server."""
 
@@ -82,7 +91,24 @@ class Server(ConfigModel):
     )
     hosts: tuple[Text, ...] = Field(
         default=(),
-        description="Host names that requests may use, besides localhost and IP addresses.",
+        description="Host names that requests may use, besides localhost, IP addresses and the "
+        "host of url.",
+    )
+    tls: Tls | None = Field(default=None, description="Serve https; null: plain http.")
+    proxies: tuple[Text, ...] = Field(
+        default=(),
+        description="IP addresses or networks of reverse proxies whose X-Forwarded-For and "
+        "X-Forwarded-Proto headers are used.",
+    )
+    url: Text | None = Field(
+        default=None,
+        description="Address of the server in links, such as https://moirae.example; null: from "
+        "listen.",
+    )
+    requests_per_second: PositiveInt = Field(
+        default=100,
+        description="Requests of one token per second, on average; bursts may have ten times as "
+        "many.",
     )
 
     @field_validator("listen")
@@ -92,6 +118,33 @@ class Server(ConfigModel):
         if match is None or int(match["port"]) > 65_535:
             raise ValueError(f"{value[:80]!r} is not host:port, such as 127.0.0.1:8765")
         return value
+
+    @field_validator("proxies")
+    @classmethod
+    def _validate_proxies(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for proxy in value:
+            try:
+                ip_network(proxy, strict=False)
+            except ValueError:
+                raise ValueError(
+                    f"{proxy[:80]!r} is not an IP address or network, such as 10.0.0.0/8"
+                ) from None
+        return value
+
+    @field_validator("url")
+    @classmethod
+    def _validate_url(cls, value: str | None) -> str | None:
+        if value is not None and _URL_PATTERN.fullmatch(value) is None:
+            raise ValueError(f"{value[:80]!r} is not a URL such as https://moirae.example")
+        return value
+
+    @property
+    def public_url(self) -> str:
+        """The address of the server in links, without a slash at the end."""
+        if self.url is not None:
+            return self.url.rstrip("/")
+        scheme = "http" if self.tls is None else "https"
+        return f"{scheme}://{self.listen}"
 
     @property
     def host(self) -> str:
@@ -302,6 +355,11 @@ class Settings(ConfigModel):
         default=("rules/*.yaml",),
         validate_default=True,
         description="Globs of rule files, relative to this file.",
+    )
+    no_input: PositiveDuration | None = Field(
+        default=timedelta(minutes=10),
+        description="Wall-clock time without a row of any stream after which the built-in alert "
+        "NoInput fires; null: never.",
     )
     watch_rules: Flag = Field(
         default=True,

@@ -24,13 +24,18 @@ if TYPE_CHECKING:
         SimilarEvent,
         describe_coverage,
         load_answers,
+        make_hits,
     )
+    from moirae.inspect.repeat import repeat_last_answers
+    from moirae.inspect.report import ProcessStatus, StatusReport
     from moirae.inspect.status import collect_status, print_summary
 
 __all__ = [
     "DEAD_LETTER_COUNTERS",
+    "ProcessStatus",
     "RecallAnswer",
     "SimilarEvent",
+    "StatusReport",
     "assess_health",
     "collect_status",
     "describe_coverage",
@@ -39,7 +44,9 @@ __all__ = [
     "is_live_available",
     "list_problems",
     "load_answers",
+    "make_hits",
     "print_summary",
+    "repeat_last_answers",
     "run_checks",
     "run_delta_checks",
     "sum_accounting",
@@ -47,11 +54,19 @@ __all__ = [
 
 _MODULES = {
     "accounting": ("DEAD_LETTER_COUNTERS", "sum_accounting"),
-    "past_events": ("RecallAnswer", "SimilarEvent", "describe_coverage", "load_answers"),
+    "past_events": (
+        "RecallAnswer",
+        "SimilarEvent",
+        "describe_coverage",
+        "load_answers",
+        "make_hits",
+    ),
     "delta_checks": ("run_delta_checks",),
     "doctor": ("run_checks",),
     "explain": ("explain_rule",),
     "health": ("assess_health", "describe_liveness", "is_live_available", "list_problems"),
+    "repeat": ("repeat_last_answers",),
+    "report": ("ProcessStatus", "StatusReport"),
     "status": ("collect_status", "print_summary"),
 }
 

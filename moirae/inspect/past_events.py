@@ -4,10 +4,43 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
+from typing_extensions import TypedDict
+
 import sql
+
+_OPEN_STATES = ("waiting", "running", "suspended")
+
+
+class PastNote(TypedDict):
+    """A note about the alert of a past event. `at`: in ISO 8601."""
+
+    kind: str
+    author: str
+    text: str
+    tag: str | None
+    at: str
+
+
+class PastEvent(TypedDict):
+    """A past event with its alert, context and notes: the fields of `sql.events.PastEventRow`."""
+
+    eid: UUID
+    rule: str
+    ts: datetime
+    attributes: Mapping[str, Any]
+    key: Mapping[str, Any]
+    alert: UUID | None
+    state: str | None
+    annotations: Mapping[str, str] | None
+    starts_at: datetime | None
+    ends_at: datetime | None
+    last_at: datetime | None
+    contexts: Mapping[str, Any] | None
+    again: int
+    notes: Sequence[PastNote]
 
 
 @dataclass(frozen=True)
@@ -25,11 +58,11 @@ class SimilarEvent:
     """Context terms of the new event only."""
     only_past: list[str]
     """Context terms of the past event only."""
-    past: Mapping[str, Any] | None
+    past: PastEvent | None
     """The alert, context and notes of the past event; None where they have been deleted."""
 
     @property
-    def resolutions(self) -> list[Mapping[str, Any]]:
+    def resolutions(self) -> list[PastNote]:
         """Notes that record how the alert was resolved, newest first."""
         if self.past is None:
             return []
@@ -69,25 +102,44 @@ class RecallAnswer:
     None until the answer is final, and where there are too few judged events to learn from. It is
     stored with the answer; for older answers it is computed from the present calibration.
     """
+    id: UUID | None = None
+    """The ID of the recall."""
+    remaining_seconds: float | None = None
+    """The forecast of when the recall ends; None: it has ended, or waits for feedback."""
 
 
-def load_answers(connection: sql.Connection, eid: UUID) -> list[RecallAnswer]:
-    """The last answer of each recall of an event: SQL recalls, then similarity recalls, by name."""
-    from recall.ledger import Ledger
+def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) -> list[RecallAnswer]:
+    """The last answer of each recall of an event: SQL recalls, then similarity recalls, by name.
+
+    `concurrency`: history queries that run at once, for the forecast.
+    """
+    from recall.ledger import Ledger, forecast_tasks
 
     rows = Ledger(connection).latest_answers(eid).values()
-    answers = [_make_answer(connection, row) for row in rows]
+    open_tasks = [row.task for row in rows if row.state in _OPEN_STATES]
+    remaining: Mapping[UUID, float | None] = {}
+    if open_tasks:
+        remaining = forecast_tasks(connection, open_tasks, concurrency)
+    answers = [_make_answer(connection, row, remaining.get(row.task)) for row in rows]
     return sorted(answers, key=lambda answer: (answer.kind != "sql", answer.recall))
 
 
-def load_past_events(
-    connection: sql.Connection, eids: Iterable[UUID]
-) -> dict[UUID, dict[str, Any]]:
+def load_past_events(connection: sql.Connection, eids: Iterable[UUID]) -> dict[UUID, PastEvent]:
     """Events with their alert, context and notes, by ID. Deleted events are left out."""
-    return {row.eid: asdict(row) for row in sql.EventGateway(connection).list_past(eids)}
+    rows = sql.EventGateway(connection).list_past(eids)
+    return {row.eid: cast(PastEvent, asdict(row)) for row in rows}
 
 
-def _make_answer(connection: sql.Connection, row: sql.LastAnswerRow) -> RecallAnswer:
+def make_hits(
+    connection: sql.Connection, answer: Sequence[Mapping[str, Any]]
+) -> list[SimilarEvent]:
+    """The hits of a stored answer of a similarity recall."""
+    return _load_hits(connection, answer)
+
+
+def _make_answer(
+    connection: sql.Connection, row: sql.LastAnswerRow, remaining_seconds: float | None
+) -> RecallAnswer:
     hits = None
     rows = None
     estimates = None
@@ -111,6 +163,8 @@ def _make_answer(connection: sql.Connection, row: sql.LastAnswerRow) -> RecallAn
         error=row.error,
         estimates=estimates,
         comparable=comparable,
+        id=row.task,
+        remaining_seconds=remaining_seconds,
     )
 
 

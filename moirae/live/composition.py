@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -27,6 +28,8 @@ from moirae.live.follow_up import AlertFollowUp
 from moirae.live.ingest import Ingest
 from moirae.live.live_role import LiveRole
 from moirae.live.loop import LiveProcess
+from moirae.live.metrics import LiveMetrics
+from moirae.live.no_input import NoInputMonitor
 from moirae.live.outbox import ArchivedTables, open_outboxes
 from moirae.live.relations import Relations
 from moirae.live.retention import Retention
@@ -49,6 +52,7 @@ _RETENTION_BATCH_INTERVAL = 0.5  # seconds between the batches of one run
 _RETRY_INTERVAL = 1.0  # seconds between checks for dead letters to retry
 _RELOAD_INTERVAL = 0.5  # seconds between checks for changed rules and relations
 _FOLLOW_UP_INTERVAL = 0.5  # seconds between checks for changed alerts, apart from those after rows
+_NO_INPUT_INTERVAL = 10.0  # seconds between checks whether rows arrive
 _EACH_ROUND = 0.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait for the predecessor to release the role
 _READER_GRACE = 60.0  # seconds that expired files outlive the longest history query
@@ -67,9 +71,10 @@ def build_live_process(
     """
     started_at = time.monotonic()
     connection = connect_database(settings, "live")
-    role = LiveRole(
-        Role(connection, "live", _ROLE_TIMEOUT), stop, drain=drain, started_at=started_at
-    )
+    metrics = LiveMetrics()
+    acquired = Role(connection, "live", _ROLE_TIMEOUT)
+    acquired.metrics = metrics.registry
+    role = LiveRole(acquired, stop, drain=drain, started_at=started_at)
     role.end_if_stopped()
     check_storage(settings)
     root = open_storage(settings)
@@ -109,16 +114,27 @@ def build_live_process(
     role.end_if_stopped()
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)
+    guard = Guard(spark, settings, connection)
+    guard.on_cost = metrics.record_evaluation
     detector, follow_up = build_detection(
         spark=spark,
         archive=archive,
         connection=connection,
         relations=relations,
         admission=admission,
-        guard=Guard(spark, settings, connection),
+        guard=guard,
         engine_choice=EngineChoice(settings.recall.engine),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
+    no_input = None
+    if settings.no_input is not None and settings.streams and not drain:
+        no_input = NoInputMonitor(sql.AlertGateway(connection), settings.no_input)
+
+    def record_batch(rows: int, seconds: float, latencies: Sequence[float]) -> None:
+        metrics.record_batch(rows, seconds, latencies)
+        if no_input is not None:
+            no_input.record_rows(rows)
+
     ingest = Ingest(
         archive=archive,
         detector=detector,
@@ -126,6 +142,7 @@ def build_live_process(
         role=role,
         landing_folders=landing_folders,
         idle_tracker=idle_tracker,
+        record_batch=record_batch,
     )
     lock = threading.Lock()
     unread_files = UnreadFiles(sql.UnitGateway(connection).finished_names)
@@ -161,6 +178,8 @@ def build_live_process(
             Periodic("settle", _EACH_ROUND, settle),
             _make_follow_up_task(follow_up),
         ]
+    if no_input is not None:
+        periodics.append(Periodic("watch input", _NO_INPUT_INTERVAL, no_input.run_once))
     periodics += [
         Periodic("maintain chunks", _MAINTENANCE_INTERVAL, chunk_states.update),
         Periodic("retry dead letters", _RETRY_INTERVAL, ingest.retry_dead_letters),

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.times import to_micros
@@ -19,11 +20,16 @@ from moirae.live.sources import (
 )
 from moirae.runtime import LandedBatch
 
+_MICROS_PER_SECOND = 1_000_000
+
+RecordBatch = Callable[[int, float, Sequence[float]], None]
+"""Gets the rows of a batch, the seconds it took, and the seconds since each unit arrived."""
+
 
 class Ingest:
     """Handles one batch of source units at a time.
 
-    `idle_tracker` is told which sources were active.
+    `idle_tracker` gets the sources that were active, `record_batch` the number of rows.
     """
 
     def __init__(
@@ -35,6 +41,7 @@ class Ingest:
         role: LiveRole,
         landing_folders: LandingFolders,
         idle_tracker: IdleTracker,
+        record_batch: RecordBatch,
     ) -> None:
         self._archive = archive
         self._detector = detector
@@ -42,10 +49,19 @@ class Ingest:
         self._role = role
         self._landing_folders = landing_folders
         self._idle_tracker = idle_tracker
+        self._record_batch = record_batch
 
-    def ingest_units(self, units: Sequence[SourceUnit]) -> None:
-        """Archive and evaluate units."""
-        self._detect_and_settle(self._archive.ingest(units, to_micros(datetime.now(UTC))))
+    def ingest_units(self, units: Sequence[SourceUnit], arrived_at: Sequence[float] = ()) -> None:
+        """Archive and evaluate units. `arrived_at`: when each arrived, in seconds; may be empty."""
+        started_at = time.monotonic()
+        ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        self._detect_and_settle(ingested)
+        now = time.time()
+        self._record_batch(
+            ingested.appended_rows,
+            time.monotonic() - started_at,
+            [now - arrival for arrival in arrived_at],
+        )
         sources = {SourceKey(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
@@ -75,7 +91,9 @@ class Ingest:
     def _ingest_batches(self, batches_by_stream: Mapping[str, Sequence[LandedBatch]]) -> None:
         """Archive and evaluate batches of the landing folders, then delete them."""
         if batches_by_stream:
-            self.ingest_units(make_landed_units(batches_by_stream))
+            batches = chain.from_iterable(batches_by_stream.values())
+            arrived_at = [batch.modified / _MICROS_PER_SECOND for batch in batches]
+            self.ingest_units(make_landed_units(batches_by_stream), arrived_at)
             self._landing_folders.remove(batches_by_stream)
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:

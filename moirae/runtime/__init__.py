@@ -9,6 +9,7 @@ from moirae.runtime.disk_space import (
 )
 from moirae.runtime.embedded_database import release_embedded_database
 from moirae.runtime.landing_folder import LandedBatch, LandingFolder
+from moirae.runtime.metrics import merge_metrics, snapshot_metrics
 from moirae.runtime.progress import open_progress_bar
 from moirae.runtime.roles import ReconnectingRole, Role, list_processes, record_failure
 from moirae.runtime.signals import Signals
@@ -29,11 +30,13 @@ __all__ = [
     "record_failure",
     "list_processes",
     "measure_disk_space",
+    "merge_metrics",
     "open_database_pool",
     "open_progress_bar",
     "open_storage",
     "release_database",
     "release_embedded_database",
     "run_supervisor",
+    "snapshot_metrics",
     "watch_parent",
 ]

@@ -12,10 +12,12 @@ from dataclasses import asdict
 from typing import Any
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 import sql
 from archiver.errors import ArchiverError
 from moirae.errors import MoiraeError, RoleLost, RoleTaken
+from moirae.runtime.metrics import snapshot_metrics
 
 _LOG = structlog.get_logger()
 _LOCK_POLL = 0.2  # seconds
@@ -32,6 +34,8 @@ class Role:
         """
         self._processes = sql.ProcessGateway(connection)
         self._role = role
+        self.metrics: CollectorRegistry | None = None
+        """The metrics of the process, stored with each heartbeat; None: it has none."""
         self._acquire_lock(timeout)
         self.epoch = self._processes.start(role, os.getpid())
 
@@ -85,6 +89,8 @@ class Role:
         self._processes.heartbeat(
             self._role, self.epoch, state=state, first_commit_seconds=first_commit_seconds
         )
+        if self.metrics is not None:
+            self._processes.put_metrics(self._role, self.epoch, snapshot_metrics(self.metrics))
 
     def fail(self, error: str) -> None:
         """Store the error by which the process ends; `moirae status` shows it."""

@@ -1,9 +1,9 @@
-"""The HTTP server: ingest of rows, probes, rules and alerts."""
+"""The HTTP server: the API, live events, browser sessions, ingest of rows, probes and metrics."""
 
+from moirae.server.app import build_openapi_document
 from moirae.server.run import run_server
-from moirae.server.tokens import create_token
 
 __all__ = [
-    "create_token",
+    "build_openapi_document",
     "run_server",
 ]

@@ -1,12 +1,15 @@
-"""Access control in front of all routes: Host and Origin headers, request bodies, tokens.
+"""Access control in front of all routes: Host and Origin headers, bodies, tokens, sessions, rates.
 
 It is not a dependency of routes: a request without a token must not learn which routes exist. Hosts
 are not checked by Starlette's `TrustedHostMiddleware`: it takes a fixed list; here every IP address
 is valid.
 """
 
+import asyncio
+import hmac
 import ipaddress
 from collections.abc import Collection
+from urllib.parse import urlsplit
 
 import structlog
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
@@ -16,37 +19,72 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from moirae.errors import MoiraeError, RequestRejected
-from moirae.server import tokens
+from moirae.server.limits import (
+    BODY_TIMEOUT,
+    MAX_BODY_BYTES,
+    MAX_CONCURRENT_BODIES,
+    RateLimiter,
+)
 from moirae.server.pool import ConnectionPool
-from moirae.server.responses import DATABASE_RETRY, DATABASE_UNREACHABLE, error_response
-from moirae.server.tokens import TokenRole
+from moirae.server.responses import (
+    DATABASE_RETRY,
+    DATABASE_UNREACHABLE,
+    error_response,
+    read_identity,
+    set_identity,
+)
+from moirae.server.route_table import SAFE_METHODS, RouteAccess, RouteTable
+from moirae.services import tokens
+from moirae.services.tokens import Identity
 
 _LOG = structlog.get_logger()
 
-_PUBLIC_PATHS = frozenset({"/-/healthy", "/-/ready"})
-_INGEST_PREFIX = "/api/v1/ingest/"
-# Only ingest requests have a body. Elsewhere a Content-Length of up to four digits is tolerated:
-# some clients send a small body with every POST.
+SESSION_COOKIE = "moirae_session"
+SECURE_SESSION_COOKIE = "__Host-moirae_session"
+CSRF_HEADER = "x-csrf-token"
+# Only some routes have a body. Elsewhere a Content-Length of up to four digits is tolerated: some
+# clients send a small body with every POST.
 _MAX_LENGTH_DIGITS = 4
-_SAFE_METHODS = frozenset({"GET", "HEAD"})
-_UNIQUE_HEADERS = ("host", "authorization", "origin")
-_SECURITY_HEADERS = (
+_UNIQUE_HEADERS = ("host", "authorization", "origin", "content-length", CSRF_HEADER)
+_COMMON_HEADERS = (
     (b"cache-control", b"no-store"),
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
 )
+_CONTENT_POLICY = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 _MAX_LOGGED_PATH = 200  # characters
+_RATE_RETRY = 1  # seconds after which a client may retry
+# Failed logins and invalid tokens of one address; each costs a query.
+_FAILURES_PER_SECOND = 20.0
+_FAILURE_BURST = 400.0
+_BURST_SECONDS = 10  # of requests of a token at once
+_DEFAULT_RATE = 100.0  # requests of a token per second
 _BEARER = HTTPBearer(auto_error=False)
 
 
 class AccessMiddleware:
     """ASGI middleware that rejects unauthorized requests and adds security headers."""
 
-    def __init__(self, app: ASGIApp, pool: ConnectionPool, hosts: Collection[str]) -> None:
-        """`hosts`: names accepted in the Host header, besides `localhost` and IP addresses."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        pool: ConnectionPool,
+        hosts: Collection[str],
+        routes: RouteTable | None = None,
+        rate: float = _DEFAULT_RATE,
+    ) -> None:
+        """`hosts`: names accepted in the Host header, besides `localhost` and IP addresses.
+
+        `rate`: requests of one token per second.
+        """
         self._app = app
         self._pool = pool
         self._hosts = {host.lower() for host in hosts} | {"localhost"}
+        self._routes = routes or RouteTable()
+        self._requests = RateLimiter(rate, rate * _BURST_SECONDS)
+        self._failures = RateLimiter(_FAILURES_PER_SECOND, _FAILURE_BURST)
+        self._active_bodies = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request (ASGI)."""
@@ -56,7 +94,7 @@ class AccessMiddleware:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), *_SECURITY_HEADERS]
+                message["headers"] = _add_headers(scope, message.get("headers", []))
                 if message["status"] >= 400:
                     _LOG.info(
                         "request refused",
@@ -68,14 +106,17 @@ class AccessMiddleware:
             await send(message)
 
         try:
-            await self._authorize(scope)
+            route = await self._authorize(scope)
+            if route.has_json_body:
+                await self._serve_with_body(scope, receive, send_with_headers)
+                return
         except RequestRejected as rejection:
             await error_response(rejection)(scope, receive, send_with_headers)
             return
         await self._app(scope, receive, send_with_headers)
 
-    async def _authorize(self, scope: Scope) -> None:
-        """Raise `RequestRejected` unless the request is allowed."""
+    async def _authorize(self, scope: Scope) -> RouteAccess:
+        """The route of a request. Raises `RequestRejected` unless it is allowed."""
         path, method = scope["path"], scope["method"]
         headers = Headers(scope=scope)
         for name in _UNIQUE_HEADERS:
@@ -86,15 +127,27 @@ class AccessMiddleware:
             raise RequestRejected(
                 400, "invalid Host header: use an IP address, localhost or a name of server.hosts"
             )
-        if path in _PUBLIC_PATHS and method in _SAFE_METHODS:
-            return
+        route = self._routes.find(method, path)
+        if route.role is None and method in SAFE_METHODS:
+            return route
         origin = headers.get("origin", "")
         if origin and origin.partition("://")[2].lower() != host.lower():
             raise RequestRejected(403, "cross-origin request refused")
-        if not path.startswith(_INGEST_PREFIX) and _has_large_body(headers):
+        has_own_limit = route.has_json_body or route.reads_body
+        if not has_own_limit and _has_large_body(headers):
             raise RequestRejected(413, "this route accepts no body")
-        credentials = await _BEARER(Request(scope))
-        await run_in_threadpool(self._check_token, credentials, _required_role(path, method))
+        if route.role is None:
+            self._take_failure(scope)  # counted as one: a login may fail
+            return route
+        identity = await self._identify(scope)
+        if not tokens.role_allows(identity.role, route.role):
+            raise RequestRejected(403, f"permission denied: role {route.role} required")
+        if identity.csrf_token is not None and method not in SAFE_METHODS:
+            _check_csrf(headers, identity.csrf_token)
+        if not self._requests.take(identity.token_id):
+            raise RequestRejected(429, "too many requests of this token", _RATE_RETRY)
+        set_identity(scope, identity)
+        return route
 
     def _is_valid_host(self, host: str) -> bool:
         """Whether the Host header is an IP address or one of our names.
@@ -112,25 +165,119 @@ class AccessMiddleware:
             return name.lower() in self._hosts
         return True
 
-    def _check_token(
-        self, credentials: HTTPAuthorizationCredentials | None, required_role: TokenRole
-    ) -> None:
-        """Raise `RequestRejected` unless the token has the role. Uses a database connection."""
-        role = None
+    async def _identify(self, scope: Scope) -> Identity:
+        """Whose request it is. Raises `RequestRejected`."""
+        client = _client_address(scope)
+        if self._failures.is_exhausted(client):
+            raise RequestRejected(429, "too many invalid tokens from this address", _RATE_RETRY)
+        request = Request(scope)
+        credentials = await _BEARER(request)
+        cookie = request.cookies.get(session_cookie_name(scope))
+        identity = await run_in_threadpool(self._authenticate, credentials, cookie)
+        if identity is None:
+            self._failures.take(client)
+            raise RequestRejected(401, "valid token required: Authorization: Bearer TOKEN")
+        return identity
+
+    def _authenticate(
+        self, credentials: HTTPAuthorizationCredentials | None, cookie: str | None
+    ) -> Identity | None:
+        """The identity of a token or else of a session cookie. Uses a database connection."""
         try:
             with self._pool.connection() as connection:
                 if credentials is not None:
                     # Headers are decoded as latin-1; not every FastAPI strips the token.
                     token = credentials.credentials.strip().encode("latin-1")
-                    role = tokens.authenticate(connection, token)
+                    return tokens.authenticate(connection, token)
+                if cookie is not None:
+                    return tokens.find_session(connection, cookie)
         except RequestRejected:
             raise
         except MoiraeError as error:
             raise RequestRejected(503, DATABASE_UNREACHABLE, DATABASE_RETRY) from error
-        if role is None:
-            raise RequestRejected(401, "valid token required: Authorization: Bearer TOKEN")
-        if not tokens.role_allows(role, required_role):
-            raise RequestRejected(403, f"permission denied: role {required_role} required")
+        return None
+
+    def _take_failure(self, scope: Scope) -> None:
+        if not self._failures.take(_client_address(scope)):
+            raise RequestRejected(429, "too many logins from this address", _RATE_RETRY)
+
+    async def _serve_with_body(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Receive the whole body, then serve the request. Raises `RequestRejected`."""
+        headers = Headers(scope=scope)
+        _check_json_headers(headers)
+        if self._active_bodies >= MAX_CONCURRENT_BODIES:
+            raise RequestRejected(503, "too many concurrent requests with a body", _RATE_RETRY)
+        self._active_bodies += 1
+        try:
+            body = await _receive_body(receive)
+        finally:
+            self._active_bodies -= 1
+        messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def replay() -> Message:
+            return messages.pop() if messages else await receive()
+
+        await self._app(scope, replay, send)
+
+
+def session_cookie_name(scope: Scope) -> str:
+    """The name of the session cookie; over https with a prefix that browsers enforce."""
+    return SECURE_SESSION_COOKIE if scope["scheme"] == "https" else SESSION_COOKIE
+
+
+def host_of_url(url: str) -> str:
+    """The host name of a URL."""
+    return urlsplit(url).hostname or ""
+
+
+def _add_headers(scope: Scope, headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """The headers of a response and those that all responses have."""
+    names = {name.lower() for name, _ in headers}
+    added = [header for header in _COMMON_HEADERS if header[0] not in names]
+    if _CONTENT_POLICY[0] not in names:
+        added.append(_CONTENT_POLICY)
+    if scope["scheme"] == "https":
+        added.append(_TRANSPORT_SECURITY)
+    return [*headers, *added]
+
+
+def _client_address(scope: Scope) -> str:
+    client = scope.get("client")
+    return client[0] if client else ""
+
+
+def _check_csrf(headers: Headers, csrf_token: str) -> None:
+    given = headers.get(CSRF_HEADER, "").encode("latin-1")
+    if not hmac.compare_digest(given, csrf_token.encode()):
+        raise RequestRejected(403, "CSRF token missing or invalid: send X-CSRF-Token")
+
+
+def _check_json_headers(headers: Headers) -> None:
+    length = headers.get("content-length", "0")
+    if not length.isdigit() or len(length) > 15 or int(length) > MAX_BODY_BYTES:
+        raise RequestRejected(413, f"body too large: limit {MAX_BODY_BYTES} bytes")
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise RequestRejected(415, "unsupported Content-Type: use application/json")
+    if headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise RequestRejected(415, "unsupported Content-Encoding")
+
+
+async def _receive_body(receive: Receive) -> bytes:
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT):
+            while True:
+                message = await receive()
+                if message["type"] != "http.request":
+                    raise RequestRejected(400, "the body is truncated")
+                body += message.get("body", b"")
+                if len(body) > MAX_BODY_BYTES:
+                    raise RequestRejected(413, f"body too large: limit {MAX_BODY_BYTES} bytes")
+                if not message.get("more_body"):
+                    return bytes(body)
+    except TimeoutError:
+        raise RequestRejected(408, f"body not received within {BODY_TIMEOUT:.0f} s") from None
 
 
 def _has_large_body(headers: Headers) -> bool:
@@ -138,10 +285,4 @@ def _has_large_body(headers: Headers) -> bool:
     return "transfer-encoding" in headers or len(length) > _MAX_LENGTH_DIGITS
 
 
-def _required_role(path: str, method: str) -> TokenRole:
-    """Reading needs a viewer, posting rows an operator, every other change an admin."""
-    if method in _SAFE_METHODS:
-        return "viewer"
-    if path.startswith(_INGEST_PREFIX):
-        return "operator"
-    return "admin"
+__all__ = ["AccessMiddleware", "host_of_url", "read_identity", "session_cookie_name"]

@@ -1,142 +1,132 @@
 """HTTP routes of the server."""
 
-from typing import Any
+from typing import Any, cast
 
-from fastapi import FastAPI, Query, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 import sql
+from archiver.errors import StorageFailed
 from moirae.config import Settings
-from moirae.deployments import RuleRegistry
-from moirae.errors import MoiraeError, RequestRejected
-from moirae.rules import Definition
-from moirae.server.access import AccessMiddleware
+from moirae.errors import MoiraeError, RequestRejected, Unreachable
+from moirae.server.access import AccessMiddleware, host_of_url
 from moirae.server.ingest import IngestHandler
+from moirae.server.live.event_stream import add_live_route
 from moirae.server.pool import ConnectionPool
 from moirae.server.readiness import list_readiness_problems
 from moirae.server.reload import request_reload
-from moirae.server.responses import (
-    DATABASE_RETRY,
-    DATABASE_UNREACHABLE,
-    bounded_response,
-    error_response,
-    json_response,
-)
+from moirae.server.responses import error_response, json_response, read_identity
+from moirae.server.route_table import RouteAccess, RouteTable
+from moirae.server.routes.files import add_file_routes
+from moirae.server.routes.metrics import add_metrics_route
+from moirae.server.routes.openapi import add_openapi_route, describe_api
+from moirae.server.routes.operations import add_operation_routes
+from moirae.server.routes.sessions import add_session_routes
 
-MAX_ROWS = 1_000  # of a response
-_DEFAULT_ROWS = 100
+_INGEST_DESCRIPTION = (
+    "Append rows to a stream with an HTTP source: one JSON object per line, a JSON list, or CSV. "
+    "202 means that the batch is durable."
+)
 
 
 def create_application(
     settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
 ) -> AccessMiddleware:
     """The ASGI application of the server."""
+    app, routes = _create_routes(settings, pool, ingest_handler)
+    hosts = [settings.server.host, *settings.server.hosts, host_of_url(settings.server.public_url)]
+    return AccessMiddleware(
+        app, pool, hosts, RouteTable(routes), float(settings.server.requests_per_second)
+    )
+
+
+def build_openapi_document() -> dict[str, Any]:
+    """The OpenAPI document of the API; needs no workspace."""
+    # The routes are described, not called.
+    app, _ = _create_routes(Settings(), cast(ConnectionPool, None), cast(IngestHandler, None))
+    return describe_api(app)
+
+
+def _create_routes(
+    settings: Settings, pool: ConnectionPool, ingest_handler: IngestHandler
+) -> tuple[FastAPI, list[RouteAccess]]:
     app = FastAPI(title="Moirae", docs_url=None, redoc_url=None, openapi_url=None)
-    _add_probe_routes(app, pool, ingest_handler)
-    _add_alert_routes(app, pool)
-    _add_rule_routes(app, pool)
-
-    @app.post("/api/v1/ingest/{stream}")
-    async def ingest(stream: str, request: Request) -> Response:
-        return json_response(await ingest_handler.accept_batch(stream, request), 202)
-
-    @app.post("/-/reload")
-    def reload_rules() -> Response:
-        problems = request_reload(pool)
-        if problems:
-            return json_response(
-                {"error": "rule files rejected; nothing was changed", "problems": problems}, 422
-            )
-        return json_response({"applied": True})
-
+    routes = [
+        *_add_service_routes(app, pool, ingest_handler),
+        *add_session_routes(app, pool),
+        *add_live_route(app, pool),
+        *add_file_routes(app, settings, ingest_handler),
+        *add_metrics_route(app, pool),
+        *add_openapi_route(app),
+        *add_operation_routes(app, settings, pool),
+    ]
     _add_error_handlers(app)
-    return AccessMiddleware(app, pool, [settings.server.host, *settings.server.hosts])
+    return app, routes
 
 
-def _add_probe_routes(app: FastAPI, pool: ConnectionPool, ingest_handler: IngestHandler) -> None:
-    @app.get("/-/healthy")
+def _add_service_routes(
+    app: FastAPI, pool: ConnectionPool, ingest_handler: IngestHandler
+) -> list[RouteAccess]:
+    """Probes, the reload, and ingest, whose access `RouteTable` knows."""
+
+    @app.get("/-/healthy", tags=["service"])
     async def healthy() -> Response:
+        """Whether the server runs."""
         return json_response({"healthy": True})
 
-    @app.get("/-/ready")
+    @app.get("/-/ready", tags=["service"])
     def ready() -> Response:
+        """Whether posted rows are archived now."""
         problems = list_readiness_problems(pool, ingest_handler)
         status = 503 if problems else 200
         return json_response({"ready": not problems, "missing": problems}, status)
 
+    @app.post(
+        "/api/v1/ingest/{stream}",
+        tags=["archive"],
+        status_code=202,
+        description=_INGEST_DESCRIPTION,
+        openapi_extra={
+            "x-required-role": "operator",
+            "requestBody": {
+                "required": True,
+                "content": {
+                    media_type: {"schema": {}}
+                    for media_type in ("application/x-ndjson", "application/json", "text/csv")
+                },
+            },
+        },
+    )
+    async def ingest(stream: str, request: Request) -> Response:
+        return json_response(await ingest_handler.accept_batch(stream, request), 202)
 
-def _add_alert_routes(app: FastAPI, pool: ConnectionPool) -> None:
-    @app.get("/api/v1/alerts")
-    def alerts(
-        limit: int = Query(_DEFAULT_ROWS, ge=1, le=MAX_ROWS),
-        rule: str | None = Query(None, max_length=200),
-    ) -> Response:
-        if rule is not None:
-            rule = sql.replace_nul(rule)
+    @app.post("/-/reload", tags=["service"], openapi_extra={"x-required-role": "admin"})
+    def reload_rules(request: Request) -> Response:
+        """Have the live process reload the rule files, and wait for the result."""
         with pool.connection() as connection:
-            rows = sql.AlertGateway(connection).list_newest(rule=rule, limit=limit)
-        return bounded_response("alerts", rows)
+            author = read_identity(request.scope).name
+            sql.AuditGateway(connection).insert(author, "api", "service.reload", {})
+        problems = request_reload(pool)
+        if problems:
+            details = {
+                "type": "urn:moirae:problem:rule-files",
+                "title": "Invalid rule files",
+                "status": 422,
+                "detail": "rule files rejected; nothing was changed",
+                "messages": problems,
+            }
+            response = json_response(details, 422)
+            response.headers["Content-Type"] = "application/problem+json"
+            return response
+        return json_response({"applied": True})
 
-
-def _add_rule_routes(app: FastAPI, pool: ConnectionPool) -> None:
-    @app.get("/api/v1/rules")
-    def rules() -> Response:
-        with pool.connection() as connection:
-            rows = _list_rules(connection)
-        return bounded_response("rules", rows)
-
-    @app.get("/api/v1/rules/{name:path}")
-    def rule(name: str) -> Response:
-        with pool.connection() as connection:
-            definition = _find_rule(connection, name)
-        return json_response(_describe_rule(definition))
-
-
-def _list_rules(connection: sql.Connection) -> list[dict[str, Any]]:
-    """Name, version and state of the applied rules."""
-    deployments = {row.rule: row for row in sql.DeploymentGateway(connection).list_active()}
-    rows = []
-    for definition in RuleRegistry(connection).desired_rules():
-        state = "not started yet"
-        deployment = deployments.get(definition.name)
-        if deployment is not None and deployment.version == definition.version:
-            state = deployment.state
-        rows.append({"name": definition.name, "version": definition.version, "state": state})
-    return rows
-
-
-def _find_rule(connection: sql.Connection, name: str) -> Definition:
-    """The applied rule with this name, `group/rule` or only `rule`. Raises `RequestRejected`."""
-    definitions = []
-    for definition in RuleRegistry(connection).desired_rules():
-        rule_name = definition.name.partition("/")[2]
-        if name in (definition.name, rule_name):
-            definitions.append(definition)
-    if not definitions:
-        raise RequestRejected(404, "no applied rule of this name")
-    if len(definitions) > 1:
-        raise RequestRejected(404, "ambiguous: several groups have this rule, use GROUP/RULE")
-    return definitions[0]
-
-
-def _describe_rule(definition: Definition) -> dict[str, Any]:
-    stored = definition.to_json()
-    return {
-        "name": definition.name,
-        "version": definition.version,
-        "group": stored.pop("rule"),
-        **stored,
-    }
+    return [RouteAccess("POST", "/-/reload", "admin")]
 
 
 def _add_error_handlers(app: FastAPI) -> None:
-    """Answer errors as JSON, with the reason in `error`."""
-
-    @app.exception_handler(RequestRejected)
-    async def rejected(_: Request, error: RequestRejected) -> Response:
-        return error_response(error)
+    """Answer errors with problem details."""
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
@@ -149,5 +139,13 @@ def _add_error_handlers(app: FastAPI) -> None:
         return error_response(RequestRejected(error.status_code, str(error.detail)))
 
     @app.exception_handler(MoiraeError)
-    async def unreachable(_: Request, error: MoiraeError) -> Response:
-        return error_response(RequestRejected(503, DATABASE_UNREACHABLE, DATABASE_RETRY))
+    async def rejected(_: Request, error: MoiraeError) -> Response:
+        return error_response(error)
+
+    @app.exception_handler(StorageFailed)
+    async def unavailable(_: Request, error: StorageFailed) -> Response:
+        return error_response(Unreachable(str(error)))
+
+    @app.exception_handler(sql.DataError)
+    async def out_of_range(_: Request, error: Any) -> Response:
+        return error_response(RequestRejected(400, f"invalid value: {str(error).splitlines()[0]}"))

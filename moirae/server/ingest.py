@@ -87,7 +87,7 @@ class IngestHandler:
             raise RequestRejected(503, "too many concurrent ingest requests", _BUSY_RETRY)
         self._active_requests += 1
         try:
-            await run_in_threadpool(self._check_capacity, landing)
+            await run_in_threadpool(self.check_capacity, landing)
             body = await self._read_body(request)
             return await run_in_threadpool(
                 self._store_batch,
@@ -112,7 +112,7 @@ class IngestHandler:
     def _body_too_large(self) -> RequestRejected:
         return RequestRejected(413, f"body too large: limit {self._limits.max_body_bytes} bytes")
 
-    def _check_capacity(self, landing: LandingFolder) -> None:
+    def check_capacity(self, landing: LandingFolder) -> None:
         """Raise `RequestRejected` if the disk is full or too much data of the stream is pending."""
         if self.disk_is_full():
             raise RequestRejected(503, "disk full: only the reserve is free", _DISK_RETRY)

@@ -1,51 +1,48 @@
-"""JSON responses of the server, including errors."""
+"""JSON responses of the server, including errors, and who made a request."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
-import orjson
 from starlette.responses import Response
+from starlette.types import Scope
 
-from moirae.errors import RequestRejected
+from moirae.errors import MoiraeError, RequestRejected, Unreachable
+from moirae.services import problems, to_json
+from moirae.services.tokens import Identity
 
 DATABASE_UNREACHABLE = "the database is unreachable"
 DATABASE_RETRY = 5  # seconds after which a client may retry
-_MAX_RESPONSE_BYTES = 4 << 20
+MAX_RESPONSE_BYTES = 32 << 20
+_IDENTITY_KEY = "moirae.identity"
 
 
 def json_response(value: Any, status: int = 200) -> Response:
-    """A value as JSON; times are in UTC with `Z`."""
-    return Response(_to_json(value), status, media_type="application/json")
+    """A value as JSON; times are in UTC with `Z`. Raises `RequestRejected` if it is too large."""
+    content = to_json(value)
+    if len(content) > MAX_RESPONSE_BYTES:
+        raise RequestRejected(413, "the response is too large: use a lower limit")
+    return Response(content, status, media_type="application/json")
 
 
-def bounded_response(name: str, rows: Sequence[Any]) -> Response:
-    """Rows under a key, as many as fit into 4 MiB; `truncated` tells whether rows were left out."""
-    texts = list(_take_bytes(rows, _MAX_RESPONSE_BYTES))
-    truncated = len(texts) < len(rows)
-    return json_response({name: list(map(orjson.Fragment, texts)), "truncated": truncated})
-
-
-def error_response(rejection: RequestRejected) -> Response:
-    """A rejection as JSON. Closes the connection, as the request body may be unread."""
-    response = json_response({"error": rejection.reason}, rejection.status)
-    if rejection.retry_after is not None:
-        response.headers["Retry-After"] = str(rejection.retry_after)
-    if rejection.status == 401:
+def error_response(error: MoiraeError) -> Response:
+    """Problem details of an error. Closes the connection, as the request body may be unread."""
+    details = problems.describe_error(error)
+    response = Response(to_json(details), details["status"], media_type=problems.MEDIA_TYPE)
+    retry_after = error.retry_after if isinstance(error, RequestRejected) else None
+    if isinstance(error, Unreachable):
+        retry_after = DATABASE_RETRY
+    if retry_after is not None:
+        response.headers["Retry-After"] = str(retry_after)
+    if details["status"] == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     response.headers["Connection"] = "close"
     return response
 
 
-def _take_bytes(rows: Iterable[dict[str, Any]], max_bytes: int) -> Iterator[bytes]:
-    """The first rows as JSON, up to a total size."""
-    size = 0
-    for row in rows:
-        text = _to_json(row)
-        size += len(text)
-        if size > max_bytes:
-            return
-        yield text
+def set_identity(scope: Scope, identity: Identity) -> None:
+    """Store who makes a request."""
+    scope[_IDENTITY_KEY] = identity
 
 
-def _to_json(value: Any) -> bytes:
-    return orjson.dumps(value, default=str, option=orjson.OPT_UTC_Z)
+def read_identity(scope: Scope) -> Identity:
+    """Who makes a request that needs a token."""
+    return cast(Identity, scope[_IDENTITY_KEY])

@@ -10,22 +10,26 @@ from functools import partial
 import structlog
 import uvicorn
 
+import sql
 from archiver.periodic import Periodic
 from moirae.config import HttpSource, Settings
 from moirae.errors import MoiraeError, RequestRejected, Unreachable, UsageError
 from moirae.runtime import ReconnectingRole, connect_database, record_failure, watch_parent
-from moirae.server import tokens
 from moirae.server.app import create_application
 from moirae.server.ingest import IngestHandler, IngestLimits
 from moirae.server.pool import ConnectionPool
+from moirae.services import tokens
 
 _LOG = structlog.get_logger()
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _ROLE_TIMEOUT = 15.0  # seconds to wait until a previous server process has stopped
 _SHUTDOWN_TIMEOUT = 5  # seconds for open requests
-_KEY_EXPIRY_INTERVAL = 3600.0  # seconds
-_MAX_CONNECTIONS = 200
+_EXPIRY_INTERVAL = 600.0  # seconds between deletions of what has expired
+_MAX_CONNECTIONS = 400
+# Milliseconds in which a client must acknowledge what was sent: a client that never reads is
+# disconnected by the kernel.
+_TCP_USER_TIMEOUT = 60_000
 _KEEP_ALIVE_TIMEOUT = 5  # seconds
 
 
@@ -40,9 +44,11 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
                 "there is no token: create one with `moirae tokens create NAME`, or listen on "
                 "127.0.0.1"
             )
+        sql.ChangeGateway(role.connection).delete_restored()
         listening_socket = _open_socket(settings)
     pool = ConnectionPool(settings)
     ingest_handler = IngestHandler(settings.home, _http_streams(settings), pool, IngestLimits())
+    tls = settings.server.tls
     server = uvicorn.Server(
         uvicorn.Config(
             create_application(settings, pool, ingest_handler),
@@ -50,7 +56,10 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
             access_log=False,
             log_config=None,
             server_header=False,
-            proxy_headers=False,
+            proxy_headers=bool(settings.server.proxies),
+            forwarded_allow_ips=list(settings.server.proxies),
+            ssl_certfile=None if tls is None else tls.cert,
+            ssl_keyfile=None if tls is None else tls.key,
             limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_TIMEOUT,
             timeout_graceful_shutdown=_SHUTDOWN_TIMEOUT,
@@ -63,13 +72,11 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
     address = "{}:{}".format(*listening_socket.getsockname()[:2])
     _LOG.info("server listens", action="server_listens", address=address)
     role.heartbeat(f"listening on {address}")
-    key_expiry = Periodic(
-        "key expiry", _KEY_EXPIRY_INTERVAL, partial(_delete_expired_keys, ingest_handler)
-    )
+    expiry = Periodic("expiry", _EXPIRY_INTERVAL, partial(_delete_expired, pool, ingest_handler))
     try:
         while not stop.wait(_HEARTBEAT_INTERVAL) and thread.is_alive():
             role.heartbeat(f"listening on {address}")
-            key_expiry.run_if_due()
+            expiry.run_if_due()
     finally:
         server.should_exit = True
         thread.join(2 * _SHUTDOWN_TIMEOUT)  # requests that take longer end with the process
@@ -77,9 +84,13 @@ def run_server(settings: Settings, stop: threading.Event, parent_pid: int | None
         role.mark_ended()
 
 
-def _delete_expired_keys(ingest_handler: IngestHandler) -> None:
+def _delete_expired(pool: ConnectionPool, ingest_handler: IngestHandler) -> None:
+    """Delete expired idempotency keys, sessions and login codes."""
     with suppress(Unreachable, RequestRejected):  # the next interval will do
         ingest_handler.delete_expired_keys()
+        with pool.connection() as connection:
+            sql.AuditGateway(connection).delete_expired_requests()
+            sql.SessionGateway(connection).delete_expired()
 
 
 def _http_streams(settings: Settings) -> list[str]:
@@ -93,7 +104,7 @@ def _open_socket(settings: Settings) -> socket.socket:
     host = settings.server.host
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, settings.server.port), family=family)
+        listening_socket = socket.create_server((host, settings.server.port), family=family)
     except OSError as error:
         file = settings.file.name
         if error.errno == errno.EADDRINUSE:
@@ -104,6 +115,9 @@ def _open_socket(settings: Settings) -> socket.socket:
         else:
             reason = f"{error.strerror}: set server.listen in {file} to an address of this machine"
         raise MoiraeError(f"cannot listen on {settings.server.listen}: {reason}") from error
+    if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
+        listening_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _TCP_USER_TIMEOUT)
+    return listening_socket
 
 
 def _is_loopback(host: str) -> bool:

@@ -7,6 +7,7 @@ from recall.ledger.commands import (
     Target,
     Verb,
     fetch_effect,
+    forecast_tasks,
     submit_command,
 )
 from recall.ledger.records import (
@@ -34,6 +35,7 @@ __all__ = [
     "TurnResult",
     "Verb",
     "fetch_effect",
+    "forecast_tasks",
     "retry_on_deadlock",
     "submit_command",
 ]

@@ -195,22 +195,39 @@ class CommandExecutor:
     def _forecast(
         self, tasks: Sequence[UUID]
     ) -> dict[UUID, tuple[RemainingWork[UUID], float | None]]:
-        """What each task still reads, and in how many seconds it ends; None: suspended."""
-        remaining_by_task: dict[UUID, RemainingWork[UUID]] = {}
-        active: list[RemainingWork[UUID]] = []
-        for row in self._tasks.list_remaining_work(tasks):
-            remaining = RemainingWork(
-                row.id, row.level, row.tickets, row.pieces_left, parse_statistics(row)
-            )
-            remaining_by_task[row.id] = remaining
-            if row.is_active:
-                active.append(remaining)
-        finishes = forecast_finishes(active, self._concurrency)
-        return {
-            task: (remaining_by_task[task], finishes.get(task))
-            for task in tasks
-            if task in remaining_by_task
-        }
+        return _forecast(self._tasks, tasks, self._concurrency)
+
+
+def forecast_tasks(
+    connection: sql.Connection, tasks: Sequence[UUID], concurrency: int
+) -> dict[UUID, float | None]:
+    """In how many seconds each task ends; None: it is suspended.
+
+    `concurrency`: history queries that run at once.
+    """
+    forecasts = _forecast(sql.TaskGateway(connection), tasks, concurrency)
+    return {task: seconds for task, (_, seconds) in forecasts.items()}
+
+
+def _forecast(
+    gateway: sql.TaskGateway, tasks: Sequence[UUID], concurrency: int
+) -> dict[UUID, tuple[RemainingWork[UUID], float | None]]:
+    """What each task still reads, and in how many seconds it ends; None: suspended."""
+    remaining_by_task: dict[UUID, RemainingWork[UUID]] = {}
+    active: list[RemainingWork[UUID]] = []
+    for row in gateway.list_remaining_work(tasks):
+        remaining = RemainingWork(
+            row.id, row.level, row.tickets, row.pieces_left, parse_statistics(row)
+        )
+        remaining_by_task[row.id] = remaining
+        if row.is_active:
+            active.append(remaining)
+    finishes = forecast_finishes(active, concurrency)
+    return {
+        task: (remaining_by_task[task], finishes.get(task))
+        for task in tasks
+        if task in remaining_by_task
+    }
 
 
 def _last_finish(finishes: Sequence[float | None]) -> float | None:

@@ -2,6 +2,7 @@
 
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
+from recall.worker.metrics import RecallMetrics
 from recall.worker.run import RecallConfig, run_worker
 
 __all__ = [
@@ -9,5 +10,6 @@ __all__ = [
     "ManagerConfig",
     "RecallConfig",
     "RecallManager",
+    "RecallMetrics",
     "run_worker",
 ]

@@ -26,6 +26,7 @@ from recall.worker.conditions import ConditionEvaluator
 from recall.worker.dispatcher import Dispatcher
 from recall.worker.key_counts import KeyCounts
 from recall.worker.load import LoadMonitor
+from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
 from recall.worker.query_slots import Job, Workers
 from recall.worker.turn_recorder import TurnRecorder
@@ -58,6 +59,7 @@ class ManagerConfig:
     """How many history queries may run however busy the machine is; None: all."""
     stride: StrideScheduler[UUID] = field(default_factory=StrideScheduler)
     background: BackgroundWork | None = None
+    metrics: RecallMetrics = field(default_factory=RecallMetrics)
     """Work on history apart from recalls."""
 
 
@@ -78,7 +80,7 @@ class RecallManager:
         self._signals = sql.SignalListener(connection)
         self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
-        self._recorder = TurnRecorder(connection, ledger, self._active_tasks)
+        self._recorder = TurnRecorder(connection, ledger, self._active_tasks, config.metrics)
         self._claimer = TaskClaimer(
             connection,
             ledger,

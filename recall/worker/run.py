@@ -39,6 +39,7 @@ from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
+from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork
 
 _LOG = structlog.get_logger()
@@ -87,6 +88,7 @@ class RecallConfig:
     """Opens a database connection for a worker."""
     background: BackgroundWork
     """Work on history apart from recalls."""
+    metrics: RecallMetrics
 
 
 def run_worker(
@@ -122,6 +124,7 @@ def run_worker(
             query_timeout=config.query_timeout,
             min_queries=config.min_history_queries,
             background=config.background,
+            metrics=config.metrics,
         ),
     )
     manager.run(stop, heartbeat)

@@ -13,6 +13,7 @@ import structlog
 import sql
 from recall.ledger import Ledger, Task, TaskSpec, TurnResult, retry_on_deadlock
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTasks, TurnTask
+from recall.worker.metrics import RecallMetrics
 from recall.worker.query_slots import summarise_error
 
 _LOG = structlog.get_logger()
@@ -22,11 +23,16 @@ class TurnRecorder:
     """Writes the beginnings and results of turns to the ledger, and updates the active tasks."""
 
     def __init__(
-        self, connection: sql.Connection, ledger: Ledger, active_tasks: ActiveTasks
+        self,
+        connection: sql.Connection,
+        ledger: Ledger,
+        active_tasks: ActiveTasks,
+        metrics: RecallMetrics,
     ) -> None:
         self._connection = connection
         self._ledger = ledger
         self._active_tasks = active_tasks
+        self._metrics = metrics
 
     def pin_pieces(self, task: Task) -> Task:
         """Store which pieces a task reads, before it reads any; returns the task at its start."""
@@ -76,7 +82,13 @@ class TurnRecorder:
             self._active_tasks.drop(spec.id)
             return None
         state, progress = advanced
+        previous_seconds = task.progress.statistics.seconds
         task = replace(task, progress=progress)
+        self._metrics.record_query(task, progress.statistics.seconds - previous_seconds)
+        if result.revision is not None:
+            self._metrics.record_revision(task, progress.revision)
+        if state not in ("running", "suspended"):
+            self._metrics.record_end(task)
         if state != "running":
             self._active_tasks.drop(spec.id)
             return None if state == "suspended" else task

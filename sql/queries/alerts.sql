@@ -28,16 +28,28 @@ WHERE id = %(id)s
 UPDATE alerts SET state = 'withdrawn', ends_at = last_at, updated_at = clock_timestamp() WHERE id = %(id)s
 
 -- list_newest --
--- Alerts, newest first.
+-- Alerts, newest first. `cursor_ts`, `cursor_id`: the last alert of the previous page. `text` is searched in the rule,
+-- key, labels, annotations and notes.
 SELECT id, eid, rule, version, key, labels, annotations, state, verdict, starts_at, fired_at, last_at, ends_at, events,
     past, created_at, raised_at, updated_at,
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
-        AS acknowledged_by
+        AS acknowledged_by,
+    (SELECT n.assignee FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'assign' ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        AS assigned_to
 FROM alerts
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR state = ANY(%(states)s))
   AND (%(include_all)s OR (NOT past AND state <> 'withdrawn' AND verdict IS DISTINCT FROM 'held back' AND NOT (state = 'pending' AND ends_at IS NOT NULL)))
   AND (%(id_prefix)s::text IS NULL OR id::text LIKE %(id_prefix)s || '%%' OR eid::text LIKE %(id_prefix)s || '%%')
+  AND (%(labels)s::jsonb IS NULL OR labels @> %(labels)s)
+  AND (%(since)s::timestamptz IS NULL OR coalesce(ends_at, last_at) >= %(since)s OR ends_at IS NULL)
+  AND (%(until)s::timestamptz IS NULL OR starts_at < %(until)s)
+  AND (%(text)s::text IS NULL
+    OR strpos(lower(concat_ws(' ', rule, key, labels, annotations)), lower(%(text)s)) > 0
+    OR EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = alerts.id
+        AND strpos(lower(concat_ws(' ', n.author, n.text, n.tag, n.assignee)), lower(%(text)s)) > 0))
+  AND (%(cursor_ts)s::timestamptz IS NULL OR starts_at < %(cursor_ts)s
+    OR (starts_at = %(cursor_ts)s AND id > %(cursor_id)s::uuid))
 ORDER BY starts_at DESC, id LIMIT %(limit)s
 
 -- export --
@@ -53,6 +65,10 @@ SELECT (SELECT count(*) FROM events WHERE settled) AS settled_events,
        (SELECT coalesce(jsonb_object_agg(state, alert_count), '{}')
            FROM (SELECT state, count(*) AS alert_count FROM alerts WHERE NOT past GROUP BY state) states)
            AS alerts
+
+-- count_alerts --
+-- Number of alerts by state, without those of history.
+SELECT state, count(*) FROM alerts WHERE NOT past GROUP BY state ORDER BY state
 
 -- list_raised --
 -- Alerts that fired first after a time of the clock, in this order.

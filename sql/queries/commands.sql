@@ -15,7 +15,11 @@ ON CONFLICT (key) DO NOTHING RETURNING id
 
 -- find_by_key --
 -- A command by its idempotency key.
-SELECT id, command, target, author FROM commands WHERE key = %(key)s
+SELECT id, command, target, author, effect FROM commands WHERE key = %(key)s
+
+-- get --
+-- A command by its number.
+SELECT id, command, target, author, effect FROM commands WHERE id = %(id)s
 
 -- record_effect --
 -- Store that a command was executed.

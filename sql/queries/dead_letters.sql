@@ -4,12 +4,15 @@ INSERT INTO dead_letters (unit_id, line, reason, detail, raw)
 VALUES (%(unit_id)s, %(line)s, %(reason)s, %(detail)s, %(raw)s) ON CONFLICT DO NOTHING
 
 -- list_newest --
--- Dead letters of a stream or of all, with a reason or with any, newest first.
+-- Dead letters of a stream or of all, with a reason or with any, newest first. `cursor_at`, `cursor_unit`, `cursor_line`:
+-- the last one of the previous page.
 SELECT d.unit_id || ':' || d.line AS id, u.stream, u.unit AS source, d.line, d.reason, d.detail,
        d.raw, d.at, d.retry
 FROM dead_letters d JOIN units u ON u.id = d.unit_id
 WHERE (%(stream)s::text IS NULL OR u.stream = %(stream)s)
   AND (%(reason)s::text IS NULL OR d.reason = %(reason)s)
+  AND (%(cursor_at)s::timestamptz IS NULL
+    OR (d.at, d.unit_id, d.line) < (%(cursor_at)s::timestamptz, %(cursor_unit)s::bigint, %(cursor_line)s::bigint))
 ORDER BY d.at DESC, d.unit_id DESC, d.line DESC LIMIT %(limit)s
 
 -- count --

@@ -16,9 +16,12 @@ SELECT eid, ts, fingerprint, key, attributes FROM events
 WHERE rule = %(rule)s AND NOT settled AND fingerprint = ANY(%(fingerprints)s) ORDER BY ts, eid
 
 -- list_newest --
--- Events, newest first.
+-- Events, newest first. `cursor_ts`, `cursor_eid`: the last event of the previous page.
 SELECT eid, rule, version, ts, key, attributes, settled, past, at FROM events
 WHERE (%(rule)s::text IS NULL OR rule = %(rule)s OR rule LIKE '%%/' || %(rule)s)
+  AND (%(since)s::timestamptz IS NULL OR ts >= %(since)s)
+  AND (%(until)s::timestamptz IS NULL OR ts < %(until)s)
+  AND (%(cursor_ts)s::timestamptz IS NULL OR ts < %(cursor_ts)s OR (ts = %(cursor_ts)s AND eid > %(cursor_eid)s::uuid))
 ORDER BY ts DESC, eid LIMIT %(limit)s
 
 -- get --

@@ -36,3 +36,13 @@ FROM processes ORDER BY role
 -- Seconds since the last heartbeat of the live process; no row if none runs.
 SELECT extract(epoch FROM clock_timestamp() - beat_at)::float8 FROM processes
 WHERE role = 'live' AND state IN ('running', 'draining') AND beat_at > clock_timestamp() - interval '1 minute'
+
+-- put_metrics --
+-- The metrics of the process that has a role.
+INSERT INTO process_metrics (role, metrics) SELECT role, %(metrics)s FROM processes
+WHERE role = %(role)s AND epoch = %(epoch)s
+ON CONFLICT (role) DO UPDATE SET metrics = excluded.metrics, at = clock_timestamp()
+
+-- list_metrics --
+-- The metrics of the last process of each role.
+SELECT role, metrics FROM process_metrics ORDER BY role

@@ -197,7 +197,7 @@ SELECT 1 FROM deployments WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rule)s
 UNION ALL (SELECT 1 FROM tasks WHERE rule = %(rule)s OR rule LIKE '%%/' || %(rule)s LIMIT 1)
 
 -- list_newest --
--- Recalls, newest first.
+-- Recalls, newest first. `cursor_at`, `cursor_recall`, `cursor_id`: the last recall of the previous page.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, t.level, t.tickets, jsonb_array_length(t.pieces) AS pieces, t.next AS read,
     t.failed, t.skipped, t.revision, t.rows, t.results, t.seconds, t.error, t.event, t.created_at, t.started_at,
     t.first_at, t.deadline, t.ended_at
@@ -205,7 +205,10 @@ FROM tasks t
 WHERE (%(eid)s::uuid IS NULL OR t.eid = %(eid)s::uuid)
   AND (%(rule)s::text IS NULL OR t.rule = %(rule)s OR t.rule LIKE '%%/' || %(rule)s)
   AND (%(states)s::text[] IS NULL OR t.state = ANY(%(states)s))
-ORDER BY t.created_at DESC, t.recall LIMIT %(limit)s
+  AND (%(id)s::uuid IS NULL OR t.id = %(id)s::uuid)
+  AND (%(cursor_at)s::timestamptz IS NULL OR t.created_at < %(cursor_at)s
+    OR (t.created_at = %(cursor_at)s AND (t.recall, t.id) > (%(cursor_recall)s::text, %(cursor_id)s::uuid)))
+ORDER BY t.created_at DESC, t.recall, t.id LIMIT %(limit)s
 
 -- count_by_state --
 -- Number of tasks by state.

@@ -7,8 +7,8 @@ INSERT INTO tokens (id, name, role, hash) VALUES (%(id)s, %(name)s, %(role)s, %(
 SELECT name, role, created_at, revoked_at FROM tokens ORDER BY name, created_at
 
 -- get_active --
--- The role and hash of a token that is not revoked.
-SELECT role, hash FROM tokens WHERE id = %(id)s AND revoked_at IS NULL
+-- The name, role and hash of a token that is not revoked.
+SELECT name, role, hash FROM tokens WHERE id = %(id)s AND revoked_at IS NULL
 
 -- revoke --
 -- Revoke the active token of a name.

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import orjson
 
-from moirae.server import tokens
+from moirae.services import tokens
 from tests.faults.harness import WORKSPACE, Producer, Stage, workspace
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from moirae.server import tokens
+from moirae.services import tokens
 from tests.faults.harness import RULES, Stage, kill
 from tests.faults.posting import posted
 

@@ -31,7 +31,14 @@ _SHAPE = {
         "SELECT proname, pg_get_functiondef(oid) FROM pg_proc"
         " WHERE pronamespace = 'public'::regnamespace"
     ),
-    "views": "SELECT viewname, definition FROM pg_views WHERE schemaname = 'public'",
+    "views": (
+        "SELECT schemaname, viewname, definition FROM pg_views"
+        " WHERE schemaname IN ('public', 'dashboard')"
+    ),
+    "triggers": (
+        "SELECT tgrelid::regclass::text, tgname, pg_get_triggerdef(oid) FROM pg_trigger"
+        " WHERE NOT tgisinternal"
+    ),
 }
 
 

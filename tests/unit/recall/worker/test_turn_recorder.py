@@ -15,6 +15,7 @@ from recall.requests import compute_coverage
 from recall.scheduling.statistics import TurnStatistics
 from recall.scheduling.stride import StrideScheduler
 from recall.worker.active_tasks import MAX_ATTEMPTS, ActiveTask, ActiveTasks, TurnTask
+from recall.worker.metrics import RecallMetrics
 from recall.worker.turn_recorder import TurnRecorder
 from tests.unit.recall.worker.test_active_tasks import active_task
 
@@ -79,7 +80,7 @@ class Setup:
         self.tasks = ActiveTasks(StrideScheduler())
         self.before = active_task(**changes)
         self.tasks.add(self.before)
-        self.recorder = TurnRecorder(FakeConnection(), ledger, self.tasks)  # type: ignore[arg-type]
+        self.recorder = TurnRecorder(FakeConnection(), ledger, self.tasks, RecallMetrics())  # type: ignore[arg-type]
 
     @property
     def now(self) -> ActiveTask | None:

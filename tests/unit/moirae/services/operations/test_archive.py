@@ -2,15 +2,15 @@
 
 import pytest
 
-from moirae.cli.dead_letters import _parse_id
 from moirae.errors import UsageError
+from moirae.services.operations.archive import parse_dead_letter_id
 
 
 def test_id_names_source_unit_and_line() -> None:
-    assert _parse_id("17:3") == (17, 3)
+    assert parse_dead_letter_id("17:3") == (17, 3)
 
 
 @pytest.mark.parametrize("text", ["", "17", "17:", ":3", "a:3", "17:3:4", "٣:1", "1:" + "9" * 30])
 def test_invalid_id_is_a_usage_error(text: str) -> None:
     with pytest.raises(UsageError, match="is not a valid dead letter ID, such as 17:3"):
-        _parse_id(text)
+        parse_dead_letter_id(text)

@@ -1,0 +1,56 @@
+"""Answers computed again from the inputs that are stored with them."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import UUID
+
+from pyspark.sql import SparkSession
+
+import sql
+from archiver.spark import start_session
+from moirae.config import Settings, stream_schema
+from moirae.live import Relations
+from moirae.runtime import open_storage
+from recall.corpora import Corpora
+from recall.replay import ReplayedAnswer, Replayer, SimilarReplayer, SqlReplayer, replay
+from recall.sandbox import harden_session
+
+
+def repeat_last_answers(
+    settings: Settings, connection: sql.Connection, event_or_recall: UUID
+) -> list[ReplayedAnswer]:
+    """Compute the last answers about an event, or of one recall, again."""
+    with _open_replayers(settings, connection) as replayers:
+        return list(replay(connection, event_or_recall, replayers))
+
+
+@contextmanager
+def _open_replayers(
+    settings: Settings, connection: sql.Connection
+) -> Iterator[Mapping[str, Replayer]]:
+    """A replayer for each kind of recall. Spark is started when one of them needs it."""
+    storage = open_storage(settings)
+    schemas = [stream_schema(name, stream) for name, stream in settings.streams.items()]
+    relations = Relations(connection, settings.relations)
+    sessions: list[SparkSession] = []
+
+    def open_session() -> SparkSession:
+        if not sessions:
+            sessions.append(_start_spark(settings))
+        return harden_session(sessions[0].newSession())
+
+    sql_replayer = SqlReplayer(
+        connection, storage, schemas, open_session, relations.table, settings.recall.engine
+    )
+    similar_replayer = SimilarReplayer(connection, Corpora(connection, storage))
+    try:
+        yield {"sql": sql_replayer, "similar": similar_replayer}
+    finally:
+        for session in sessions:
+            session.stop()
+
+
+def _start_spark(settings: Settings) -> SparkSession:
+    warehouse = Path(settings.home) / "warehouse"
+    return start_session("moirae repeat", "local[2]", warehouse, {}, "short")

@@ -1,0 +1,95 @@
+"""The fields of the status of a workspace, as docs/reference/status.md describes them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import ConfigDict, with_config
+from typing_extensions import TypedDict
+
+
+class Accounting(TypedDict):
+    """Numbers of records."""
+
+    read: int
+    archived: int
+    duplicates: int
+    dead_lettered: int
+
+
+@with_config(ConfigDict(extra="allow"))
+class StreamStatus(TypedDict):
+    """Counters and times of a stream. Dead letters by reason."""
+
+    accounting: Accounting
+    malformed: int
+    quarantined: int
+    conflicts: int
+    expired: int
+    late: int
+    deleted: int
+    units: int
+    open_units: int
+    newest: datetime | None
+    advanced_to: datetime | None
+
+
+@with_config(ConfigDict(extra="allow"))
+class ProcessStatus(TypedDict):
+    """The last process of a role: the fields of `sql.ProcessRow`."""
+
+    role: str
+    epoch: int
+    pid: int
+    started_at: datetime
+    beat_at: datetime
+    state: str
+    first_commit_seconds: float | None
+    error: str | None
+    failed_at: datetime | None
+    alive: bool
+
+
+class EventCounts(TypedDict):
+    """Numbers of events."""
+
+    settled: int
+    detected: int
+
+
+class RecallQueue(TypedDict):
+    """Interactive recalls that wait."""
+
+    queued: int
+    answered: int
+    oldest_seconds: float
+
+
+class RuleFileStatus(TypedDict):
+    """The rule files as last loaded."""
+
+    checked_at: datetime | None
+    problems: Sequence[str]
+
+
+@with_config(ConfigDict(extra="allow"))
+class StatusReport(TypedDict):
+    """The status of a workspace."""
+
+    accounting: Accounting
+    streams: Mapping[str, StreamStatus]
+    events: EventCounts
+    alerts: Mapping[str, int]
+    recalls: Mapping[str, int]
+    recall_queue: RecallQueue
+    rules: Sequence[Mapping[str, Any]]
+    rule_errors: Sequence[Mapping[str, Any]]
+    history: Mapping[str, Mapping[str, Any]]
+    derived: Sequence[Mapping[str, Any]]
+    indexes: Sequence[Mapping[str, Any]]
+    truncated_contexts: Mapping[str, int]
+    relation_errors: Sequence[Mapping[str, Any]]
+    rule_files: RuleFileStatus
+    chunks: Mapping[str, int]
+    processes: Sequence[ProcessStatus]
+    disks: Sequence[Mapping[str, Any]]

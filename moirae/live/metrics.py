@@ -1,0 +1,53 @@
+"""Metrics of the live process."""
+
+from collections.abc import Sequence
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+
+
+class LiveMetrics:
+    """Counters and histograms since the start of the process."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._batches = Counter(
+            "moirae_live_batches", "Batches of source units ingested.", registry=self.registry
+        )
+        self._rows = Counter("moirae_live_rows", "Rows archived.", registry=self.registry)
+        self._last_rows = Gauge(
+            "moirae_live_batch_rows", "Rows archived by the last batch.", registry=self.registry
+        )
+        self._batch_seconds = Histogram(
+            "moirae_live_batch_seconds",
+            "Time from the start of a batch until its events and alerts are stored.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._latency = Histogram(
+            "moirae_live_latency_seconds",
+            "Time from the arrival of a pushed batch until its events and alerts are stored.",
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._rule_seconds = Counter(
+            "moirae_rule_evaluation_seconds",
+            "Time spent evaluating a rule; shared evenly by rules that run as one statement.",
+            ["rule"],
+            registry=self.registry,
+        )
+
+    def record_batch(self, rows: int, seconds: float, latencies: Sequence[float] = ()) -> None:
+        """Count a batch. `latencies`: seconds since the arrival of each of its pushed batches."""
+        self._batches.inc()
+        self._rows.inc(rows)
+        self._last_rows.set(rows)
+        self._batch_seconds.observe(seconds)
+        for latency in latencies:
+            self._latency.observe(max(latency, 0.0))
+
+    def record_evaluation(self, rules: Sequence[str], seconds: float) -> None:
+        """Add the time of an evaluation to its rules."""
+        for rule in rules:
+            self._rule_seconds.labels(rule).inc(seconds / len(rules))

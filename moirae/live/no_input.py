@@ -1,0 +1,96 @@
+"""The built-in alert `NoInput`: no stream has brought a row for some wall-clock time."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid5
+
+import structlog
+
+import sql
+
+_LOG = structlog.get_logger()
+
+NO_INPUT_RULE = "moirae/NoInput"
+_VERSION = "built-in"
+_NAMESPACE = UUID("6f1d1c0e-5c1e-5d3b-9d0a-6d6f69726165")
+_LABELS = {"alertname": "NoInput", "severity": "page"}
+
+
+class NoInputMonitor:
+    """Raises the alert when input stops, and resolves it when a row arrives.
+
+    Its times are wall-clock times. It has no events: neither contexts nor recalls.
+    """
+
+    def __init__(
+        self,
+        alerts: sql.AlertGateway,
+        timeout: timedelta,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """The time without input counts from now, when the process starts."""
+        self._alerts = alerts
+        self._timeout = timeout
+        self._clock = clock
+        self._last_row_at = clock()
+        self._has_input = False
+
+    def record_rows(self, count: int) -> None:
+        """Note that rows were read."""
+        if count:
+            self._last_row_at = self._clock()
+            self._has_input = True
+
+    def run_once(self) -> None:
+        """Raise, prolong or resolve the alert."""
+        now = self._clock()
+        open_alerts = self._alerts.list_open(NO_INPUT_RULE)
+        if now - self._last_row_at < self._timeout:
+            # After a restart an open alert waits for a row.
+            if self._has_input:
+                for alert in open_alerts:
+                    self._resolve(alert)
+            return
+        if not open_alerts:
+            self._raise_alert(now)
+        for alert in open_alerts:
+            self._alerts.update(alert.id, _lifetime(alert.starts_at, alert.fired_at or now, now))
+
+    def _raise_alert(self, now: datetime) -> None:
+        started_at = self._last_row_at
+        alert_id = uuid5(_NAMESPACE, started_at.isoformat())
+        description = sql.AlertDescriptionRow(
+            id=alert_id,
+            eid=alert_id,
+            rule=NO_INPUT_RULE,
+            version=_VERSION,
+            fingerprint="[]",
+            key={},
+            labels=_LABELS,
+            annotations={
+                "summary": f"No stream has brought a row since {started_at:%Y-%m-%d %H:%M:%S}Z",
+                "description": "Check the sources of the streams, and `moirae streams list`.",
+            },
+        )
+        self._alerts.put(description, _lifetime(started_at, now, now))
+        _LOG.warning("no input", action="no_input", since=started_at.isoformat())
+
+    def _resolve(self, alert: sql.OpenAlertRow) -> None:
+        end = self._last_row_at
+        lifetime = _lifetime(alert.starts_at, alert.fired_at or end, end, has_ended=True)
+        self._alerts.update(alert.id, lifetime)
+        _LOG.info("input has returned", action="input_returned", since=alert.starts_at.isoformat())
+
+
+def _lifetime(
+    starts_at: datetime, fired_at: datetime, last_at: datetime, has_ended: bool = False
+) -> sql.AlertLifetimeRow:
+    return sql.AlertLifetimeRow(
+        state="resolved" if has_ended else "firing",
+        starts_at=starts_at,
+        fired_at=fired_at,
+        last_at=last_at,
+        ends_at=last_at if has_ended else None,
+        events=0,
+        settled=None,
+    )

@@ -1,0 +1,1 @@
+"""Live events: changes of the workspace for any number of clients."""

@@ -1,0 +1,23 @@
+"""The status that live clients get: what a page shows at a glance."""
+
+import sql
+from moirae.runtime import list_processes
+from moirae.services import to_json
+
+
+def read_live_status(connection: sql.Connection) -> bytes:
+    """Counts of alerts and recalls, the queue, and processes, as JSON."""
+    tasks = sql.TaskGateway(connection)
+    queue = tasks.waiting()
+    processes = [
+        {"role": process["role"], "state": process["state"], "alive": process["alive"]}
+        for process in list_processes(connection)
+    ]
+    return to_json(
+        {
+            "alerts": sql.AlertGateway(connection).count_alerts(),
+            "recalls": tasks.count_by_state(),
+            "queued": queue.waiting,
+            "processes": processes,
+        }
+    )

@@ -1,0 +1,43 @@
+"""Which role each route needs, and which routes accept a JSON body. No I/O."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from starlette.routing import compile_path
+
+from moirae.services import Role
+
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+INGEST_PREFIX = "/api/v1/ingest/"
+
+
+@dataclass(frozen=True)
+class RouteAccess:
+    """Access to a route. `role` None: no token is needed. `reads_body`: it checks its body itself."""
+
+    method: str
+    path: str
+    role: Role | None
+    has_json_body: bool = False
+    reads_body: bool = False
+
+
+_INGEST = RouteAccess("POST", INGEST_PREFIX + "{stream}", "operator", reads_body=True)
+_PROBES = (RouteAccess("GET", "/-/healthy", None), RouteAccess("GET", "/-/ready", None))
+
+
+class RouteTable:
+    """The routes of the server in the order in which they match."""
+
+    def __init__(self, routes: Iterable[RouteAccess] = ()) -> None:
+        self._routes = [
+            (compile_path(route.path)[0], route) for route in (*_PROBES, _INGEST, *routes)
+        ]
+
+    def find(self, method: str, path: str) -> RouteAccess:
+        """The access of a request. Unknown routes need a viewer to read, an admin to change."""
+        sought = "GET" if method == "HEAD" else method
+        for pattern, route in self._routes:
+            if route.method == sought and pattern.match(path):
+                return route
+        return RouteAccess(method, path, "viewer" if method in SAFE_METHODS else "admin")

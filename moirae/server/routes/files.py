@@ -1,0 +1,184 @@
+"""Routes that stream: exports of stored data, and files for a stream."""
+
+import asyncio
+import re
+import secrets
+import threading
+from collections.abc import Iterator
+from typing import Annotated
+
+from fastapi import FastAPI, Path, Query, Request
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+import sql
+from moirae.config import Settings
+from moirae.errors import RequestRejected
+from moirae.runtime import LandingFolder, connect_database
+from moirae.server.ingest import IngestHandler
+from moirae.server.responses import json_response
+from moirae.server.route_table import RouteAccess
+from moirae.services import API_PREFIX, to_json
+from moirae.services.operations.archive import check_declared
+from moirae.services.operations.exports import ExportKind, export_rows
+
+_EXPORT = f"{API_PREFIX}/export/{{kind}}"
+_UPLOAD = f"{API_PREFIX}/streams/{{stream}}/files"
+_MAX_UPLOAD_BYTES = 1 << 30
+_CHUNK_TIMEOUT = 30.0  # seconds without data of an upload
+_MAX_EXPORTS = 4  # at once; each holds a connection
+_EXPORT_TIMEOUT = "-c statement_timeout=10min"
+_EXPORT_BATCH_BYTES = 1 << 16
+_BUSY_RETRY = 5  # seconds after which a client may retry
+_UPLOAD_PREFIX = "ingest-"
+_SUFFIX = re.compile(r"\.(jsonl|csv|parquet)(\.gz)?")
+_STEM = re.compile(r"[A-Za-z0-9_]{0,60}")
+
+ROUTES = [
+    RouteAccess("GET", _EXPORT, "viewer"),
+    RouteAccess("POST", _UPLOAD, "operator", reads_body=True),
+]
+
+
+class UploadedFile(BaseModel):
+    """A file that waits to be archived."""
+
+    batch: str
+    bytes: int
+
+
+def add_file_routes(
+    app: FastAPI, settings: Settings, ingest_handler: IngestHandler
+) -> list[RouteAccess]:
+    """Add the routes of exports and uploads."""
+    exports = threading.BoundedSemaphore(_MAX_EXPORTS)
+
+    @app.get(
+        _EXPORT,
+        tags=["export"],
+        response_class=StreamingResponse,
+        responses={200: {"content": {"application/x-ndjson": {"schema": {"type": "string"}}}}},
+        openapi_extra={"x-required-role": "viewer"},
+    )
+    async def export(
+        kind: Annotated[ExportKind, Path(description="What to export.")],
+        recall: Annotated[
+            str | None,
+            Query(max_length=200, pattern=r"^[^\x00]*$", description="Of `similar`: this recall."),
+        ] = None,
+    ) -> Response:
+        """Export stored data as JSON lines, oldest first."""
+        if not exports.acquire(blocking=False):
+            raise RequestRejected(503, "too many concurrent exports", _BUSY_RETRY)
+        try:
+            connection = await run_in_threadpool(
+                connect_database, settings, "server export", _EXPORT_TIMEOUT
+            )
+        except BaseException:
+            exports.release()
+            raise
+        return _ExportResponse(connection, exports, _stream_rows(connection, kind, recall))
+
+    @app.post(
+        _UPLOAD,
+        tags=["archive"],
+        status_code=202,
+        response_model=UploadedFile,
+        openapi_extra={
+            "x-required-role": "operator",
+            "requestBody": {
+                "required": True,
+                "content": {
+                    "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+                },
+            },
+        },
+    )
+    async def upload(
+        request: Request,
+        stream: Annotated[str, Path(description="A declared stream of any source.")],
+        suffix: Annotated[
+            str, Query(pattern=r"^\.(jsonl|csv|parquet)(\.gz)?$", description="Format of the file.")
+        ],
+        name: Annotated[
+            str, Query(pattern=r"^[A-Za-z0-9_]{0,60}$", description="Part of the batch's name.")
+        ] = "file",
+    ) -> Response:
+        """Copy a file into a stream. It is durable when the answer comes."""
+        check_declared(settings, stream)
+        landing = LandingFolder(settings.home, stream)
+        if _SUFFIX.fullmatch(suffix) is None or _STEM.fullmatch(name) is None:
+            raise RequestRejected(400, "invalid name or suffix")
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip()
+        if media_type.lower() != "application/octet-stream":
+            raise RequestRejected(415, "unsupported Content-Type: use application/octet-stream")
+        await run_in_threadpool(ingest_handler.check_capacity, landing)
+        batch = f"{_UPLOAD_PREFIX}{name}-{secrets.token_hex(16)}"
+        size = await _store_upload(request, landing, batch, suffix)
+        return json_response({"batch": batch, "bytes": size}, 202)
+
+    return ROUTES
+
+
+class _ExportResponse(StreamingResponse):
+    """Rows of a connection, which is closed when the response has ended, even if it never began."""
+
+    def __init__(
+        self,
+        connection: sql.Connection,
+        exports: threading.BoundedSemaphore,
+        content: Iterator[bytes],
+    ) -> None:
+        super().__init__(content, media_type="application/x-ndjson")
+        self._connection = connection
+        self._exports = exports
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the response (ASGI)."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._connection.close()
+            self._exports.release()
+
+
+def _stream_rows(
+    connection: sql.Connection, kind: ExportKind, recall: str | None
+) -> Iterator[bytes]:
+    """The rows as JSON lines, several at a time."""
+    pending = bytearray()
+    for row in export_rows(connection, kind, recall):
+        pending += to_json(row) + b"\n"
+        if len(pending) > _EXPORT_BATCH_BYTES:
+            yield bytes(pending)
+            pending.clear()
+    if pending:
+        yield bytes(pending)
+
+
+async def _store_upload(request: Request, landing: LandingFolder, batch: str, suffix: str) -> int:
+    """Write the body as a batch; returns its bytes. Raises `RequestRejected`."""
+    size = 0
+    parts = request.stream().__aiter__()
+    opened = landing.open_batch(batch, suffix)
+    file = await run_in_threadpool(opened.__enter__)
+    try:
+        while True:
+            try:
+                async with asyncio.timeout(_CHUNK_TIMEOUT):
+                    part = await anext(parts)
+            except StopAsyncIteration:
+                break
+            size += len(part)
+            if size > _MAX_UPLOAD_BYTES:
+                raise RequestRejected(413, f"file too large: limit {_MAX_UPLOAD_BYTES} bytes")
+            await run_in_threadpool(file.write, part)
+    except BaseException as error:
+        opened.__exit__(type(error), error, error.__traceback__)
+        if isinstance(error, TimeoutError):
+            raise RequestRejected(408, f"no data for {_CHUNK_TIMEOUT:.0f} s") from None
+        raise
+    await run_in_threadpool(opened.__exit__, None, None, None)
+    return size

@@ -1,0 +1,145 @@
+"""`/metrics`: what all processes have stored with their heartbeats, and counts of the database."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request
+from prometheus_client import CollectorRegistry
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    InfoMetricFamily,
+    Metric,
+)
+from starlette.responses import Response
+
+import sql
+from moirae.inspect import DEAD_LETTER_COUNTERS
+from moirae.runtime import list_processes, merge_metrics
+from moirae.server.pool import ConnectionPool
+from moirae.server.route_table import RouteAccess
+
+METRICS_PATH = "/metrics"
+
+
+def add_metrics_route(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
+    """Add the route of the metrics."""
+
+    @app.get(
+        METRICS_PATH,
+        tags=["service"],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+        openapi_extra={"x-required-role": "viewer"},
+    )
+    def metrics(request: Request) -> Response:
+        """Metrics for Prometheus, as OpenMetrics or in its text format."""
+        encode, content_type = choose_encoder(request.headers.get("accept", ""))
+        registry = CollectorRegistry()
+        with pool.connection() as connection:
+            registry.register(_Collected(list(collect_metrics(connection))))
+        return Response(encode(registry), headers={"Content-Type": content_type})
+
+    return [RouteAccess("GET", METRICS_PATH, "viewer")]
+
+
+class _Collected:
+    """Metrics that are already collected, as a collector of a registry."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        return iter(self._families)
+
+
+def collect_metrics(connection: sql.Connection) -> Iterator[Metric]:
+    """All metrics of a workspace."""
+    yield InfoMetricFamily("moirae_build", "The running version.", {"version": version("moirae")})
+    yield from _collect_processes(connection)
+    yield from _collect_streams(connection)
+    yield from _collect_counts(connection)
+    yield from merge_metrics(sql.ProcessGateway(connection).list_metrics())
+
+
+def _collect_processes(connection: sql.Connection) -> Iterator[Metric]:
+    up = GaugeMetricFamily(
+        "moirae_process_up", "Whether a process runs and sends heartbeats.", labels=["process"]
+    )
+    heartbeat = GaugeMetricFamily(
+        "moirae_process_heartbeat_timestamp_seconds",
+        "When a process sent its last heartbeat.",
+        labels=["process"],
+    )
+    for process in list_processes(connection):
+        up.add_metric([process["role"]], float(process["alive"]))
+        heartbeat.add_metric([process["role"]], process["beat_at"].timestamp())
+    yield up
+    yield heartbeat
+
+
+def _collect_streams(connection: sql.Connection) -> Iterator[Metric]:
+    records = CounterMetricFamily(
+        "moirae_records",
+        "Records read, and what became of them: archived, duplicate or dead letter.",
+        labels=["stream", "result"],
+    )
+    late = CounterMetricFamily(
+        "moirae_late_rows", "Archived rows that were late.", labels=["stream"]
+    )
+    for counts in sql.UnitGateway(connection).sum_by_stream():
+        records.add_metric([counts.stream, "read"], counts.read)
+        records.add_metric([counts.stream, "archived"], counts.archived)
+        records.add_metric([counts.stream, "duplicate"], counts.duplicates)
+        for reason in DEAD_LETTER_COUNTERS:
+            records.add_metric([counts.stream, reason], getattr(counts, reason))
+        late.add_metric([counts.stream], counts.late)
+    yield records
+    yield late
+    newest = GaugeMetricFamily(
+        "moirae_stream_newest_timestamp_seconds",
+        "Newest event time of a stream.",
+        labels=["stream"],
+    )
+    lag = GaugeMetricFamily(
+        "moirae_ingest_lag_seconds",
+        "How far the newest event time of a stream is behind the clock.",
+        labels=["stream"],
+    )
+    now = datetime.now(UTC)
+    for row in sql.StreamGateway(connection).list_all():
+        if row.newest is not None:
+            newest.add_metric([row.name], row.newest.timestamp())
+            lag.add_metric([row.name], (now - row.newest).total_seconds())
+    yield newest
+    yield lag
+
+
+def _collect_counts(connection: sql.Connection) -> Iterator[Metric]:
+    tasks = sql.TaskGateway(connection)
+    alerts = GaugeMetricFamily("moirae_alerts", "Alerts by state.", labels=["state"])
+    for state, count in sql.AlertGateway(connection).count_alerts().items():
+        alerts.add_metric([state], count)
+    yield alerts
+    chunks = GaugeMetricFamily("moirae_chunks", "Chunks by state.", labels=["state"])
+    chunk_states = Counter(row.state for row in sql.ChunkGateway(connection).list_all())
+    for state, count in chunk_states.items():
+        chunks.add_metric([state], count)
+    yield chunks
+    recalls = GaugeMetricFamily("moirae_recalls", "Recalls by state.", labels=["state"])
+    for state, count in tasks.count_by_state().items():
+        recalls.add_metric([state], count)
+    yield recalls
+    queue = tasks.waiting()
+    yield GaugeMetricFamily("moirae_recall_queue", "Interactive recalls that wait.", queue.waiting)
+    yield GaugeMetricFamily(
+        "moirae_recall_queue_oldest_seconds", "How long the oldest of them waits.", queue.longest
+    )
+    rules = GaugeMetricFamily("moirae_rules", "Deployed rules by state.", labels=["state"])
+    deployments = sql.DeploymentGateway(connection).list_active()
+    for state, count in Counter(deployment.state for deployment in deployments).items():
+        rules.add_metric([state], count)
+    yield rules

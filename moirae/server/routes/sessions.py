@@ -1,0 +1,142 @@
+"""Browser sessions: a login page exchanges a token, or a one-time code, for a cookie."""
+
+from collections.abc import Callable
+from datetime import datetime
+from importlib.resources import files
+from typing import Annotated, Any
+
+from fastapi import Body, FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
+
+from moirae.errors import NotFound, RequestRejected
+from moirae.server.access import session_cookie_name
+from moirae.server.pool import ConnectionPool
+from moirae.server.responses import json_response, read_identity
+from moirae.server.route_table import RouteAccess
+from moirae.services import API_PREFIX, Role, tokens
+from moirae.services.tokens import SESSION_DURATION
+
+_SESSIONS = f"{API_PREFIX}/sessions"
+_CURRENT = f"{_SESSIONS}/current"
+_LOGIN = "/login"
+_STATIC = {
+    "/static/login.js": ("login.js", "text/javascript; charset=utf-8"),
+    "/static/login.css": ("login.css", "text/css; charset=utf-8"),
+}
+_PAGE_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+ROUTES = [
+    RouteAccess("POST", _SESSIONS, None, has_json_body=True),
+    RouteAccess("GET", _CURRENT, "viewer"),
+    RouteAccess("DELETE", _CURRENT, "viewer"),
+    RouteAccess("GET", _LOGIN, None),
+    *(RouteAccess("GET", path, None) for path in _STATIC),
+]
+
+
+class Login(BaseModel):
+    """A token or a one-time code: exactly one of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    token: str | None = Field(None, max_length=200, description="An API token.")
+    code: str | None = Field(None, max_length=200, description="A one-time code.")
+
+
+class Session(BaseModel):
+    """A session. `csrf_token`: each change repeats it in the header X-CSRF-Token."""
+
+    name: str
+    role: Role
+    csrf_token: str | None
+    expires_at: datetime | None
+
+
+def add_session_routes(app: FastAPI, pool: ConnectionPool) -> list[RouteAccess]:
+    """Add the routes of sessions and of the login page."""
+
+    @app.post(_SESSIONS, status_code=201, response_model=Session, tags=["sessions"])
+    def log_in(request: Request, login: Annotated[Login, Body()]) -> Response:
+        """Exchange a token or a one-time code for a session cookie."""
+        with pool.connection() as connection:
+            if (login.token is None) == (login.code is None):
+                raise RequestRejected(400, "give either a token or a code")
+            token_id: str | None = None
+            if login.token is not None:
+                identity = tokens.authenticate(connection, login.token.strip().encode())
+                token_id = None if identity is None else identity.token_id
+            elif login.code is not None:
+                token_id = tokens.take_login_code(connection, login.code)
+            if token_id is None:
+                raise RequestRejected(401, "the token or code is not valid")
+            try:
+                cookie = tokens.open_session(connection, token_id)
+            except NotFound as error:
+                raise RequestRejected(401, "the token or code is not valid") from error
+            session = tokens.find_session(connection, cookie)
+        if session is None:
+            raise RequestRejected(401, "the token or code is not valid")
+        response = _describe(session, 201)
+        response.set_cookie(
+            session_cookie_name(request.scope),
+            cookie,
+            max_age=int(SESSION_DURATION),
+            path="/",
+            secure=request.scope["scheme"] == "https",
+            httponly=True,
+            samesite="strict",
+        )
+        return response
+
+    @app.get(_CURRENT, response_model=Session, tags=["sessions"])
+    def show_session(request: Request) -> Response:
+        """Show whose token or session the request has, and the session's CSRF token."""
+        return _describe(read_identity(request.scope))
+
+    @app.delete(_CURRENT, status_code=204, tags=["sessions"])
+    def log_out(request: Request) -> Response:
+        """End the session of the request."""
+        name = session_cookie_name(request.scope)
+        cookie = request.cookies.get(name)
+        if cookie is not None:
+            with pool.connection() as connection:
+                tokens.end_session(connection, cookie)
+        response = Response(status_code=204)
+        response.delete_cookie(name, path="/")
+        return response
+
+    @app.get(_LOGIN, include_in_schema=False)
+    async def login_page() -> Response:
+        return _page("login.html", "text/html; charset=utf-8")
+
+    for path, (file_name, media_type) in _STATIC.items():
+        app.add_api_route(path, _make_file_route(file_name, media_type), include_in_schema=False)
+    return ROUTES
+
+
+def _make_file_route(file_name: str, media_type: str) -> Callable[[], Any]:
+    async def send_file() -> Response:
+        return _page(file_name, media_type)
+
+    return send_file
+
+
+def _page(file_name: str, media_type: str) -> Response:
+    content = files("moirae.server").joinpath("pages", file_name).read_bytes()
+    return Response(
+        content, headers={"Content-Security-Policy": _PAGE_POLICY}, media_type=media_type
+    )
+
+
+def _describe(identity: tokens.Identity, status: int = 200) -> Response:
+    session = Session(
+        name=identity.name,
+        role=identity.role,
+        csrf_token=identity.csrf_token,
+        expires_at=identity.expires_at,
+    )
+    return json_response(session.model_dump(), status)

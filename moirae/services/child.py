@@ -1,0 +1,94 @@
+"""Runs an operation in a child process: it may need much memory or time, as Spark does.
+
+The child is this module, started as a program: it reads a request from standard input and writes
+the result or the problem to standard output.
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter
+
+from moirae.config import Settings, load_settings_from_environment
+from moirae.errors import MoiraeError
+from moirae.services.load import load_operations
+from moirae.services.operation import Operation
+from moirae.services.problems import describe_error, parse_problem
+from moirae.services.workspace import LocalWorkspace, to_json
+
+_TIMEOUT = 150.0  # seconds
+_NICENESS = 5  # the server and the live process come first
+
+
+def run_in_child(
+    settings: Settings,
+    operation: Operation[..., Any],
+    arguments: Mapping[str, Any],
+    *,
+    author: str,
+    idempotency_key: str | None,
+) -> Any:
+    """The result of an operation, as JSON values. Raises `MoiraeError`."""
+    request = {
+        "workspace": str(settings.file),
+        "operation": operation.name,
+        "arguments": dict(arguments),
+        "author": author,
+        "idempotency_key": idempotency_key,
+    }
+    try:
+        # The child is this program: no input of the request is part of the command line.
+        finished = subprocess.run(
+            [sys.executable, "-m", "moirae.services.child"],
+            input=to_json(request),
+            stdout=subprocess.PIPE,
+            timeout=_TIMEOUT,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise MoiraeError(f"the operation did not end within {_TIMEOUT:.0f} s") from error
+    try:
+        response = orjson.loads(finished.stdout.rpartition(b"\n")[2])
+    except ValueError as error:
+        raise MoiraeError(f"the operation failed: exit code {finished.returncode}") from error
+    if "problem" in response:
+        raise parse_problem(response["problem"])
+    return response["result"]
+
+
+def main() -> None:
+    """Run the operation that standard input describes."""
+    from moirae.runtime import connect_database
+
+    os.nice(_NICENESS)
+    request = orjson.loads(sys.stdin.buffer.read())
+    # Libraries may print; only the last line is the response.
+    try:
+        settings = load_settings_from_environment(Path(request["workspace"]))
+        operation = load_operations()[request["operation"]]
+        arguments = {
+            name: TypeAdapter(operation.parameter_types[name]).validate_python(value)
+            for name, value in request["arguments"].items()
+        }
+        with connect_database(settings, "server child") as connection:
+            workspace = LocalWorkspace(
+                settings=settings,
+                connection=connection,
+                author=request["author"],
+                via="api",
+                idempotency_key=request["idempotency_key"],
+            )
+            response: dict[str, Any] = {"result": workspace.run(operation, arguments)}
+    except MoiraeError as error:
+        response = {"problem": describe_error(error)}
+    sys.stdout.buffer.write(b"\n" + to_json(response))
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Base models of the arguments of operations, and pages of lists."""
+
+import base64
+import binascii
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from moirae.errors import UsageError
+
+Item = TypeVar("Item")
+
+MAX_PAGE_ROWS = 1_000
+DEFAULT_PAGE_ROWS = 100
+_CURSOR_SEPARATOR = "|"
+
+
+def _reject_nul(text: str) -> str:
+    if "\x00" in text:
+        raise PydanticCustomError("nul", "must not contain the NUL character")
+    return text
+
+
+def _to_utc(moment: datetime) -> datetime:
+    """PostgreSQL has no times before 4714 BC or after 294276; Python's UTC has years 1 to 9999."""
+    try:
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+    except OverflowError as error:
+        raise PydanticCustomError("time", "the time is out of range") from error
+
+
+SearchText = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reject_nul)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_reject_nul)]
+NoteText = Annotated[str, Field(max_length=10_000), AfterValidator(_reject_nul)]
+IdPrefix = Annotated[str, Field(min_length=1, max_length=100), AfterValidator(_reject_nul)]
+"""An ID, or a unique prefix of it."""
+Time = Annotated[datetime, AfterValidator(_to_utc)]
+"""A time; UTC if it has no time zone."""
+
+
+class Arguments(BaseModel):
+    """The query string or the body of an operation. Unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class PageQuery(Arguments):
+    """Which part of a list."""
+
+    limit: int = Field(
+        DEFAULT_PAGE_ROWS, ge=1, le=MAX_PAGE_ROWS, description="Maximum number of rows."
+    )
+    cursor: str | None = Field(
+        None, max_length=300, description="`next` of the previous page; absent: the first page."
+    )
+    count: bool = Field(False, description="Whether to count the rows of all pages (`total`).")
+
+
+def encode_cursor(*parts: Any) -> str:
+    """A position in a list as opaque text."""
+    text = _CURSOR_SEPARATOR.join(
+        part.isoformat() if isinstance(part, datetime) else str(part) for part in parts
+    )
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def decode_cursor(cursor: str | None, *types: Callable[[str], Any]) -> tuple[Any, ...] | None:
+    """The parts of a cursor; None without one. Raises `UsageError`."""
+    if cursor is None:
+        return None
+    try:
+        text = base64.b64decode(
+            cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True
+        ).decode()
+        parts = text.split(_CURSOR_SEPARATOR)
+        values = tuple(parse(part) for parse, part in zip(types, parts, strict=True))
+    except (binascii.Error, ValueError, OverflowError) as error:
+        raise UsageError("invalid cursor: use `next` of the previous page") from error
+    if any(isinstance(value, datetime) and value.tzinfo is None for value in values):
+        raise UsageError("invalid cursor: use `next` of the previous page")
+    return values
+
+
+def next_cursor(
+    rows: Sequence[Item], limit: int, position: Callable[[Item], tuple[Any, ...]]
+) -> str | None:
+    """The cursor after a page; None for the last one, which has fewer rows than the limit."""
+    if len(rows) < limit:
+        return None
+    return encode_cursor(*position(rows[-1]))
+
+
+def parse_number(text: str) -> int:
+    """A number of a cursor that PostgreSQL can hold. Raises `ValueError`."""
+    number = int(text)
+    if not 0 <= number < 1 << 63:
+        raise ValueError(text)
+    return number

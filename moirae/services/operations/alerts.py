@@ -1,0 +1,299 @@
+"""List, search, show and annotate alerts."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+import sql
+from moirae.alerts import NoteKind, add_note
+from moirae.errors import NotFound, UsageError
+from moirae.inspect import RecallAnswer, SimilarEvent
+from moirae.services.models import (
+    Arguments,
+    IdPrefix,
+    Name,
+    NoteText,
+    PageQuery,
+    SearchText,
+    Time,
+    decode_cursor,
+    next_cursor,
+)
+from moirae.services.operation import operation
+from moirae.services.operations.events import EventDetails, describe_event, load_event_answers
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+AlertState = Literal["pending", "firing", "resolved", "provisional", "withdrawn"]
+_MAX_LABELS = 20
+_MAX_OVERVIEW = 100  # alerts
+_MAX_NORM_ROWS = 5  # of an SQL recall in an overview
+_OPEN_RECALL_STATES = ("waiting", "running", "suspended")
+
+
+class AlertQuery(PageQuery):
+    """Which alerts to list."""
+
+    rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
+    state: list[AlertState] | None = Field(None, description="Only alerts in one of these states.")
+    all: bool = Field(
+        False,
+        description="Include withdrawn alerts, pending alerts that never fired, and alerts found "
+        "in history. Implied by `state`.",
+    )
+    text: SearchText | None = Field(
+        None, description="Search in rule, key, labels, annotations and notes, ignoring case."
+    )
+    label: list[Annotated[str, Field(pattern=r"^[^=\x00]+=[^\x00]*$", max_length=500)]] | None = (
+        Field(None, max_length=_MAX_LABELS, description="Labels that an alert has: NAME=VALUE.")
+    )
+    since: Time | None = Field(None, description="Only alerts that ended at this time or later.")
+    until: Time | None = Field(None, description="Only alerts that started before this time.")
+
+
+class Comment(Arguments):
+    """A text about an alert."""
+
+    text: NoteText = Field("", description="Text of the note.")
+
+
+class NoteBody(Arguments):
+    """A note about an alert."""
+
+    text: NoteText = Field(description="Text of the note; must not be blank.")
+
+
+class ResolutionBody(NoteBody):
+    """How an alert was resolved."""
+
+    tag: Name | None = Field(
+        None, description="Kind of incident in one word, for evaluation and search."
+    )
+
+
+class Assignment(Comment):
+    """Who is responsible for an alert."""
+
+    assignee: Name = Field(description="Name of a person or team.")
+
+
+@dataclass(frozen=True)
+class AlertPage:
+    """Alerts, newest first. `next`: cursor of the next page. `total`: if it was asked for."""
+
+    alerts: Sequence[sql.AlertRow]
+    next: str | None
+    total: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AlertDetails:
+    """An alert with its notes; the fields are those of a listed alert."""
+
+    id: UUID
+    eid: UUID
+    rule: str
+    version: str
+    key: Mapping[str, Any]
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    state: str
+    verdict: str | None
+    starts_at: datetime
+    fired_at: datetime | None
+    last_at: datetime
+    ends_at: datetime | None
+    events: int
+    past: bool
+    created_at: datetime
+    raised_at: datetime | None
+    updated_at: datetime
+    acknowledged_by: str | None
+    assigned_to: str | None
+    notes: Sequence[sql.AlertNoteRow]
+
+
+@dataclass(frozen=True)
+class AddedNote:
+    """A stored note, and the alert that it is about."""
+
+    kind: NoteKind
+    alert: UUID
+    rule: str
+    starts_at: datetime
+    author: str
+
+
+@dataclass(frozen=True)
+class AlertReport:
+    """All that is known about an alert, for one page.
+
+    `event`: its first event with contexts and surroundings; None if it has been deleted. `recalls`:
+    the last answers with coverage and remaining seconds. `url`: the address of the page.
+    """
+
+    alert: AlertDetails
+    event: EventDetails | None
+    recalls: Sequence[RecallAnswer]
+    url: str
+
+
+class OverviewQuery(Arguments):
+    """How many alerts to show."""
+
+    limit: int = Field(20, ge=1, le=_MAX_OVERVIEW, description="Maximum number of alerts.")
+
+
+@dataclass(frozen=True)
+class AlertOverview:
+    """A firing alert at a glance.
+
+    `norms`: the last answer of each SQL recall, by its name. `best`: the most similar past event;
+    None: none so far. `comparable`: the probability that it is of the same kind, None if unknown.
+    `is_final`: whether all recalls have ended.
+    """
+
+    alert: sql.AlertRow
+    norms: Mapping[str, Sequence[Mapping[str, Any]]]
+    best: SimilarEvent | None
+    comparable: float | None
+    is_final: bool
+
+
+@operation("GET", "/overview", role="viewer")
+def show_overview(workspace: "LocalWorkspace", query: OverviewQuery) -> list[AlertOverview]:
+    """Show the newest firing alerts, each with its norms and its most similar past event."""
+    selection = sql.AlertFilter(states=["firing"])
+    alerts = sql.AlertGateway(workspace.connection).list_newest(selection, limit=query.limit)
+    return [_summarize_alert(alert, load_event_answers(workspace, alert.eid)) for alert in alerts]
+
+
+def _summarize_alert(alert: sql.AlertRow, answers: Sequence[RecallAnswer]) -> AlertOverview:
+    norms: dict[str, Sequence[Mapping[str, Any]]] = {}
+    best: SimilarEvent | None = None
+    comparable = None
+    for answer in answers:
+        if answer.rows is not None:
+            norms[answer.recall] = answer.rows[:_MAX_NORM_ROWS]
+        if answer.hits and (best is None or answer.hits[0].score > best.score):
+            best = answer.hits[0]
+            comparable = answer.comparable
+    is_final = not any(answer.state in _OPEN_RECALL_STATES for answer in answers)
+    return AlertOverview(alert, norms, best, comparable, is_final)
+
+
+@operation("GET", "/alerts", role="viewer")
+def list_alerts(workspace: "LocalWorkspace", query: AlertQuery) -> AlertPage:
+    """List or search alerts, newest first."""
+    labels = None
+    if query.label:
+        labels = dict(label.split("=", 1) for label in query.label)
+    selection = sql.AlertFilter(
+        rule=query.rule,
+        states=query.state,
+        include_all=query.all or bool(query.state),
+        labels=labels,
+        text=query.text,
+        since=query.since,
+        until=query.until,
+        after=decode_cursor(query.cursor, datetime.fromisoformat, UUID),
+    )
+    gateway = sql.AlertGateway(workspace.connection)
+    alerts = gateway.list_newest(selection, limit=query.limit)
+    following = next_cursor(alerts, query.limit, lambda alert: (alert.starts_at, alert.id))
+    return AlertPage(alerts, following, gateway.count_newest(selection) if query.count else None)
+
+
+@operation("GET", "/alerts/{alert}", role="viewer")
+def show_alert(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertDetails:
+    """Show an alert with its labels, times and notes."""
+    row = find_alert(workspace.connection, alert)
+    return _describe(workspace, row)
+
+
+@operation("GET", "/alerts/{alert}/report", role="viewer")
+def show_report(workspace: "LocalWorkspace", alert: IdPrefix) -> AlertReport:
+    """Show an alert with notes, context, surroundings, recall answers and similar past events."""
+    row = find_alert(workspace.connection, alert)
+    return AlertReport(
+        alert=_describe(workspace, row),
+        event=describe_event(workspace.connection, row.eid),
+        recalls=load_event_answers(workspace, row.eid),
+        url=f"{workspace.settings.server.public_url}/alerts/{row.id}",
+    )
+
+
+@operation("POST", "/alerts/{alert}/ack", role="operator")
+def acknowledge(workspace: "LocalWorkspace", alert: IdPrefix, body: Comment) -> AddedNote:
+    """Acknowledge an alert."""
+    return _add_note(workspace, alert, "ack", body.text or "acknowledged")
+
+
+@operation("POST", "/alerts/{alert}/notes", role="operator")
+def annotate(workspace: "LocalWorkspace", alert: IdPrefix, body: NoteBody) -> AddedNote:
+    """Add a note to an alert."""
+    return _add_note(workspace, alert, "note", body.text)
+
+
+@operation("POST", "/alerts/{alert}/assign", role="operator")
+def assign(workspace: "LocalWorkspace", alert: IdPrefix, body: Assignment) -> AddedNote:
+    """Assign an alert to a person or team. A later assignment replaces it."""
+    if not body.assignee.strip():
+        raise UsageError("the assignee must not be empty")
+    text = body.text or f"assigned to {body.assignee}"
+    return _add_note(workspace, alert, "assign", text, assignee=body.assignee)
+
+
+@operation("POST", "/alerts/{alert}/resolve", role="operator")
+def resolve(workspace: "LocalWorkspace", alert: IdPrefix, body: ResolutionBody) -> AddedNote:
+    """Record the resolution of an alert. Its state is unaffected."""
+    return _add_note(workspace, alert, "resolution", body.text, tag=body.tag)
+
+
+def find_alert(connection: sql.Connection, prefix: str) -> sql.AlertRow:
+    """The alert whose ID or event ID starts with `prefix`. Raises `UsageError`."""
+    # Wildcards of LIKE are not part of any ID.
+    pattern = prefix.lower().replace("%", "").replace("_", "").replace("\\", "")
+    alerts: list[sql.AlertRow] = []
+    if pattern:
+        # Two alerts are enough to know that the prefix is ambiguous.
+        alerts = sql.AlertGateway(connection).list_by_prefix(pattern, limit=2)
+    if not alerts:
+        raise NotFound(f"no alert {prefix!r}: `moirae alerts list --all` shows all IDs")
+    if len(alerts) > 1:
+        raise UsageError(
+            f"ambiguous: {prefix!a} matches several alerts; give more characters of the ID"
+        )
+    return alerts[0]
+
+
+def _describe(workspace: "LocalWorkspace", alert: sql.AlertRow) -> AlertDetails:
+    notes = sql.AlertNoteGateway(workspace.connection).list_by_alerts([alert.id])
+    return AlertDetails(**asdict(alert), notes=notes)
+
+
+def _add_note(
+    workspace: "LocalWorkspace",
+    prefix: str,
+    kind: NoteKind,
+    text: str,
+    *,
+    tag: str | None = None,
+    assignee: str | None = None,
+) -> AddedNote:
+    alert = find_alert(workspace.connection, prefix)
+    add_note(
+        workspace.connection,
+        alert.id,
+        kind=kind,
+        text=text,
+        author=workspace.author,
+        tag=tag,
+        assignee=assignee,
+    )
+    return AddedNote(kind, alert.id, alert.rule, alert.starts_at, workspace.author)

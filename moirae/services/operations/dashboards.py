@@ -1,0 +1,42 @@
+"""Plain JSON arrays of the views in the schema `dashboard`, for Grafana and other dashboards."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+import sql
+from moirae.services.models import DEFAULT_PAGE_ROWS, MAX_PAGE_ROWS, Arguments, Time
+from moirae.services.operation import operation
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+View = Literal["alerts", "recalls", "similar_events", "streams", "chunks"]
+
+
+class ViewQuery(Arguments):
+    """Which rows of a view."""
+
+    since: Time | None = Field(None, description="Only rows at this time or later.")
+    until: Time | None = Field(None, description="Only rows before this time.")
+    eid: UUID | None = Field(None, description="Of `similar_events`: only of this event.")
+    limit: int = Field(
+        DEFAULT_PAGE_ROWS, ge=1, le=MAX_PAGE_ROWS, description="Maximum number of rows."
+    )
+
+
+@operation("GET", "/dashboard/{view}", role="viewer")
+def read_view(workspace: "LocalWorkspace", view: View, query: ViewQuery) -> list[dict[str, Any]]:
+    """Read rows of a documented view as a plain JSON array."""
+    gateway = sql.DashboardGateway(workspace.connection)
+    since, until, limit = query.since, query.until, query.limit
+    readers: dict[View, Callable[[], Any]] = {
+        "alerts": lambda: gateway.list_alerts(since, until, limit),
+        "recalls": lambda: gateway.list_recalls(since, until, limit),
+        "similar_events": lambda: gateway.list_similar_events(since, until, limit, query.eid),
+        "streams": lambda: gateway.list_streams(limit),
+        "chunks": lambda: gateway.list_chunks(since, until, limit),
+    }
+    return list(readers[view]())

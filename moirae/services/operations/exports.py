@@ -1,0 +1,67 @@
+"""Export stored data, row by row."""
+
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
+from typing import Any, Literal, get_args
+
+import sql
+
+ExportKind = Literal["events", "alerts", "contexts", "similar", "recalls"]
+EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
+
+EXPORT_COLUMNS: dict[ExportKind, tuple[str, ...]] = {
+    "events": ("eid", "rule", "ts", "key", "attributes"),
+    "alerts": ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at"),
+    "contexts": ("eid", "rule", "ts", "contexts", "surroundings"),
+    "similar": ("query", "rank", "event", "score"),
+    "recalls": (
+        "id",
+        "eid",
+        "rule",
+        "recall",
+        "state",
+        "revision",
+        "final",
+        "coverage",
+        "answer",
+        "estimates",
+        "key",
+        "error",
+    ),
+}
+
+
+def export_rows(
+    connection: sql.Connection, kind: ExportKind, recall: str | None = None
+) -> Iterator[dict[str, Any]]:
+    """All rows of an export, oldest first; read while they are consumed.
+
+    `recall`: of `similar`, only recalls with this name.
+    """
+    readers: dict[ExportKind, Callable[[], Iterable[Any]]] = {
+        "events": sql.EventGateway(connection).export,
+        "alerts": sql.AlertGateway(connection).export,
+        "contexts": sql.ContextGateway(connection).export,
+        "similar": lambda: sql.RevisionGateway(connection).export_hits(recall),
+        "recalls": sql.RevisionGateway(connection).export_last,
+    }
+    columns = EXPORT_COLUMNS[kind]
+    values = attrgetter(*columns)
+    for record in readers[kind]():
+        if kind == "recalls":
+            yield _describe_recall(record)
+        else:
+            yield dict(zip(columns, values(record), strict=True))
+
+
+def _describe_recall(recall: sql.ExportedRecallRow) -> dict[str, Any]:
+    """A line of the export; an SQL answer has its columns in the order of its SELECT."""
+    from recall.query import order_columns
+
+    row = {name: getattr(recall, name) for name in recall.__slots__}
+    text = row.pop("sql")
+    if not text or not row["answer"]:
+        return row
+    row["answer"] = order_columns(text, row["answer"])
+    row["estimates"] = order_columns(text, row["estimates"] or [])
+    return row

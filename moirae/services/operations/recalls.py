@@ -1,0 +1,294 @@
+"""List recalls and their revisions, control them, and compute their answers again."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID, uuid4
+
+from pydantic import Field
+
+import sql
+from moirae.alerts import find_event, find_event_or_recall
+from moirae.errors import Conflict, NotFound, UsageError
+from moirae.inspect import SimilarEvent
+from moirae.services.models import (
+    Arguments,
+    IdPrefix,
+    Name,
+    PageQuery,
+    decode_cursor,
+    next_cursor,
+)
+from moirae.services.operation import operation
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+RecallState = Literal["waiting", "running", "suspended", "done", "finalized", "cancelled", "failed"]
+Verb = Literal["cancel", "finalize", "accelerate", "refine"]
+_MAX_AGE = 10 * 365 * 86_400.0  # seconds
+_MAX_REVISIONS = 1_000
+
+
+class RecallQuery(PageQuery):
+    """Which recalls to list."""
+
+    event: IdPrefix | None = Field(None, description="Only recalls of this event or alert.")
+    rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
+    state: list[RecallState] | None = Field(
+        None, description="Only recalls in one of these states."
+    )
+
+
+class RevisionQuery(Arguments):
+    """Which revisions to list."""
+
+    after: int = Field(0, ge=0, lt=1 << 31, description="Only revisions with a higher number.")
+    limit: int = Field(100, ge=1, le=_MAX_REVISIONS, description="Maximum number of revisions.")
+
+
+class CommandBody(Arguments):
+    """A command on recalls that have not ended. All criteria that are set must match."""
+
+    command: Verb = Field(
+        description="cancel: end, discard the answer; finalize: end, keep the answer; accelerate: "
+        "give more tickets; refine: resume after a suspension."
+    )
+    id: IdPrefix | None = Field(
+        None, description="Event, alert or recall ID, or a unique prefix of it."
+    )
+    rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
+    older_than: float | None = Field(
+        None, ge=0, le=_MAX_AGE, description="Only recalls requested at least this long ago, in s."
+    )
+    key: str | None = Field(
+        None,
+        min_length=1,
+        max_length=200,
+        pattern=r"^[^\x00]+$",
+        description="A command with a key that was used has no further effect.",
+    )
+
+
+@dataclass(frozen=True)
+class RecallPage:
+    """Recalls, newest first. `next`: cursor of the next page. `total`: if it was asked for."""
+
+    recalls: Sequence[sql.TaskSummaryRow]
+    next: str | None
+    total: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecallRevision:
+    """A numbered answer. An SQL recall has `rows`, a similarity recall has `hits`.
+
+    `estimates`: for each row, by column, the estimate for the whole range with its interval.
+    `comparable`: the probability that the best hit is of the same kind.
+    """
+
+    recall: UUID
+    eid: UUID
+    rule: str
+    name: str
+    kind: str
+    number: int
+    final: bool
+    coverage: Mapping[str, Any]
+    rows: Sequence[Mapping[str, Any]] | None
+    hits: Sequence[SimilarEvent] | None
+    estimates: Sequence[Mapping[str, Any]] | None
+    comparable: float | None
+    at: datetime
+
+
+@dataclass(frozen=True)
+class CommandEffect:
+    """What a command has changed; the fields of `recall.ledger.Effect`."""
+
+    recalls: int
+    chunks_left: int
+    seconds_before: float | None
+    seconds_after: float | None
+    unanswered: int = 0
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, and its effect; None until a recall process has executed it."""
+
+    number: int
+    command: Verb
+    target: Mapping[str, Any]
+    effect: CommandEffect | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RepeatedAnswer:
+    """The outcome for the last revision of a recall; the fields of `recall.replay`.
+
+    `equal`: None if inputs have expired. `appends`: by stream, how many appends existed when pieces
+    were read (lowest, highest).
+    """
+
+    task: UUID
+    recall: str
+    rule: str
+    version: str
+    corpus: int | None
+    appends: Mapping[str, tuple[int, int]]
+    revision: int
+    equal: bool | None
+    why: str | None
+    answer: Sequence[Mapping[str, Any]]
+
+
+@operation("GET", "/recalls", role="viewer")
+def list_recalls(workspace: "LocalWorkspace", query: RecallQuery) -> RecallPage:
+    """List recalls with state and progress, newest first."""
+    gateway = sql.TaskGateway(workspace.connection)
+    _check_rule(workspace, query.rule)
+    eid = None
+    if query.event is not None:
+        eid = find_event(workspace.connection, query.event)
+    selection = sql.TaskFilter(
+        eid=eid,
+        rule=query.rule,
+        states=query.state,
+        after=decode_cursor(query.cursor, datetime.fromisoformat, str, UUID),
+    )
+    tasks = gateway.list_newest(selection, limit=query.limit)
+    following = next_cursor(
+        tasks, query.limit, lambda task: (task.created_at, task.recall, task.id)
+    )
+    return RecallPage(tasks, following, gateway.count(selection) if query.count else None)
+
+
+@operation("GET", "/recalls/{recall}", role="viewer")
+def show_recall(workspace: "LocalWorkspace", recall: IdPrefix) -> sql.TaskSummaryRow:
+    """Show the state and progress of a recall."""
+    selection = sql.TaskFilter(id=_find_recall(workspace, recall))
+    return sql.TaskGateway(workspace.connection).list_newest(selection, limit=1)[0]
+
+
+@operation("GET", "/recalls/{recall}/revisions", role="viewer")
+def list_revisions(
+    workspace: "LocalWorkspace", recall: IdPrefix, query: RevisionQuery
+) -> list[RecallRevision]:
+    """List the answers of a recall in the order of their numbers."""
+    return read_revisions(
+        workspace.connection,
+        _find_recall(workspace, recall),
+        after=query.after,
+        limit=query.limit,
+    )
+
+
+@operation("POST", "/commands", role="operator")
+def submit(workspace: "LocalWorkspace", body: CommandBody) -> Command:
+    """Cancel, finalize, accelerate or refine recalls. A recall process executes the command."""
+    from recall.errors import CommandKeyConflict
+    from recall.ledger import Target, fetch_effect, submit_command
+
+    connection = workspace.connection
+    if body.id is None and body.rule is None and body.older_than is None:
+        raise UsageError(f"{body.command}: nothing selected: give an ID, a rule or an age")
+    _check_rule(workspace, body.rule)
+    target = Target(rule=body.rule)
+    if body.id is not None:
+        match = find_event_or_recall(connection, body.id)
+        if match.kind == "event":
+            target = Target(eid=str(match.id), rule=body.rule)
+        else:
+            target = Target(task=str(match.id), rule=body.rule)
+    try:
+        number = submit_command(
+            connection,
+            body.key or str(uuid4()),
+            body.command,
+            target,
+            workspace.author,
+            body.older_than,
+        )
+    except CommandKeyConflict as error:
+        raise Conflict(str(error)) from error
+    effect = fetch_effect(connection, number)
+    described = None if effect is None else CommandEffect(**vars(effect))
+    return Command(number, body.command, target.to_json(), described)
+
+
+@operation("GET", "/commands/{number}", role="viewer")
+def show_command(workspace: "LocalWorkspace", number: int) -> Command:
+    """Show a command on recalls, and its effect once it has been executed."""
+    row = None
+    if 0 < number < 1 << 63:
+        row = sql.CommandGateway(workspace.connection).get(number)
+    if row is None:
+        raise NotFound(f"no command {number}")
+    target = {name: value for name, value in row.target.items() if name not in ("before", "older")}
+    effect = None if row.effect is None else CommandEffect(**row.effect)
+    return Command(row.id, row.command, target, effect)  # type: ignore[arg-type]
+
+
+@operation("POST", "/events/{event}/repeat", role="operator", changes=False, in_child=True)
+def repeat_answers(workspace: "LocalWorkspace", event: IdPrefix) -> list[RepeatedAnswer]:
+    """Compute the last answers about an event, or of a recall, again and compare them."""
+    from moirae.inspect import repeat_last_answers
+
+    match = find_event_or_recall(workspace.connection, event)
+    answers = repeat_last_answers(workspace.settings, workspace.connection, match.id)
+    if not answers:
+        raise NotFound(f"{event!r} has no answer to repeat")
+    return [RepeatedAnswer(**vars(answer)) for answer in answers]
+
+
+def read_revisions(
+    connection: sql.Connection, recall: UUID, *, after: int, limit: int
+) -> list[RecallRevision]:
+    """The revisions of a recall after a number, in order."""
+    rows = sql.ChangeGateway(connection).list_revisions_after(recall, after, limit=limit)
+    return [describe_revision(connection, row) for row in rows]
+
+
+def describe_revision(connection: sql.Connection, row: sql.RevisionRow) -> RecallRevision:
+    """A stored revision, with the past events of its hits."""
+    from moirae.inspect import make_hits
+    from recall.query import order_columns
+
+    rows = None
+    hits = None
+    estimates = None
+    if row.kind == "similar":
+        hits = make_hits(connection, row.answer)
+    elif row.sql is not None:
+        rows = order_columns(row.sql, row.answer)
+        estimates = order_columns(row.sql, row.estimates or [])
+    return RecallRevision(
+        recall=row.task,
+        eid=row.eid,
+        rule=row.rule,
+        name=row.recall,
+        kind=row.kind,
+        number=row.number,
+        final=row.final,
+        coverage=row.coverage,
+        rows=rows,
+        hits=hits,
+        estimates=estimates,
+        comparable=row.comparable,
+        at=row.at,
+    )
+
+
+def _find_recall(workspace: "LocalWorkspace", prefix: str) -> UUID:
+    match = find_event_or_recall(workspace.connection, prefix)
+    if match.kind != "recall":
+        raise NotFound(f"{prefix!a} is the ID of an event: see the recalls of the event")
+    return match.id
+
+
+def _check_rule(workspace: "LocalWorkspace", rule: str | None) -> None:
+    """Raise `NotFound` for a rule that is not deployed and has no recalls."""
+    if rule is not None and not sql.TaskGateway(workspace.connection).rule_exists(rule):
+        raise NotFound(f"no rule {rule!r} is deployed or has recalls")

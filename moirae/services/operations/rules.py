@@ -1,0 +1,368 @@
+"""Check, apply and inspect rules."""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from operator import attrgetter
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+import sql
+from moirae.config import Settings
+from moirae.errors import Conflict, NotFound, Problem, ProblemsError, UsageError
+from moirae.services.models import Arguments, Name
+from moirae.services.operation import operation
+
+if TYPE_CHECKING:
+    from moirae.deployments import DeploymentStep
+    from moirae.rules import Definition
+    from moirae.services.workspace import LocalWorkspace
+
+_MAX_FILES = 200
+_MAX_CONTENT = 1 << 20  # characters of a rule file
+
+
+class RuleDocument(Arguments):
+    """A rule file. `content` absent: the file of this path on this machine."""
+
+    name: str = Field(
+        min_length=1, max_length=1_000, pattern=r"^[^\x00]+$", description="Name for messages."
+    )
+    content: str | None = Field(None, max_length=_MAX_CONTENT, description="Text of the file.")
+
+
+class RuleFiles(Arguments):
+    """Rule files."""
+
+    files: list[RuleDocument] | None = Field(
+        None,
+        min_length=1,
+        max_length=_MAX_FILES,
+        description="Rule files; absent: those of the workspace.",
+    )
+
+
+class RuleNames(Arguments):
+    """Names of rules."""
+
+    rules: list[Name] = Field(
+        min_length=1, max_length=1_000, description="Names, with or without their group."
+    )
+
+
+@dataclass(frozen=True)
+class AppliedRule:
+    """An applied rule. `settled_to`: events before this event time are settled.
+
+    `history`: progress through history; None before it starts.
+    """
+
+    rule: str
+    version: str
+    state: str
+    settled_to: datetime | None
+    error: str | None
+    history: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class RuleError:
+    """An error of a rule, as `sql.RuleErrorRow` without the rule."""
+
+    version: str
+    kind: str
+    message: str
+    event: Any
+    times: int
+    first_at: datetime
+    last_at: datetime
+
+
+@dataclass(frozen=True)
+class RuleDetails:
+    """An applied rule with its errors. `definition`: as stored."""
+
+    name: str
+    version: str
+    state: str
+    errors: Sequence[RuleError]
+    history: Mapping[str, Any] | None
+    definition: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class RuleCheck:
+    """The result of a check: the number of valid rules, errors and warnings.
+
+    `workspace_warnings`: about the workspace file.
+    """
+
+    rules: int
+    problems: Sequence[Problem]
+    workspace_warnings: Sequence[Problem]
+
+
+@dataclass(frozen=True)
+class RuleStep:
+    """A step of a deployment: start, change, update, stop or stay, with the versions."""
+
+    action: str
+    rule: str
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True)
+class RuleChanges:
+    """The steps of a deployment, rules whose quarantine ended, and warnings about the files."""
+
+    steps: Sequence[RuleStep]
+    resumed: Sequence[str]
+    warnings: Sequence[Problem]
+
+
+@dataclass(frozen=True)
+class ResumedRule:
+    """A rule, and whether it was in quarantine."""
+
+    rule: str
+    resumed: bool
+
+
+@dataclass(frozen=True)
+class _CheckedFiles:
+    definitions: "Sequence[Definition]"
+    warnings: Sequence[Problem]
+    digest: str
+    """Of the rule files of the workspace."""
+
+
+@operation("GET", "/rules", role="viewer")
+def list_rules(workspace: "LocalWorkspace") -> list[AppliedRule]:
+    """List applied rules with their state, settled time and progress through history."""
+    from archiver.times import optional_datetime
+    from moirae.deployments import RuleRegistry
+    from moirae.history import list_view_progress
+
+    deployments = _load_deployments(workspace.connection)
+    history = list_view_progress(workspace.connection)
+    rules = []
+    for definition in RuleRegistry(workspace.connection).desired_rules():
+        deployment = deployments.get(definition.name)
+        rule = AppliedRule(
+            rule=definition.name,
+            version=definition.version,
+            state=_rule_state(definition, deployment),
+            settled_to=None if deployment is None else optional_datetime(deployment.settled_to),
+            error=None if deployment is None else deployment.error,
+            history=history.get(definition.name),
+        )
+        rules.append(rule)
+    return rules
+
+
+@operation("GET", "/rules/{rule:path}", role="viewer")
+def show_rule(workspace: "LocalWorkspace", rule: Name) -> RuleDetails:
+    """Show an applied rule with its definition, errors and progress through history."""
+    from moirae.deployments import RuleRegistry
+    from moirae.history import list_view_progress
+
+    connection = workspace.connection
+    definition = find_definition(RuleRegistry(connection).desired_rules(), rule)
+    errors = []
+    for row in sql.RuleErrorGateway(connection).list_newest(definition.name):
+        fields = asdict(row)
+        del fields["rule"]
+        errors.append(RuleError(**fields))
+    return RuleDetails(
+        name=definition.name,
+        version=definition.version,
+        state=_rule_state(definition, _load_deployments(connection).get(definition.name)),
+        errors=errors,
+        history=list_view_progress(connection).get(definition.name),
+        definition=definition.to_json(),
+    )
+
+
+@operation("GET", "/explain/{rule:path}", role="viewer")
+def explain(workspace: "LocalWorkspace", rule: Name) -> dict[str, Any]:
+    """Explain how a rule is executed: engine, shared query, recall plans. Durations in seconds."""
+    from moirae.deployments import RuleRegistry
+    from moirae.inspect import explain_rule
+
+    definitions = RuleRegistry(workspace.connection).desired_rules()
+    name = find_definition(definitions, rule).name
+    return explain_rule(workspace.settings, definitions, name)
+
+
+@operation("POST", "/rules/check", role="operator", changes=False, in_child=True)
+def check(workspace: "LocalWorkspace", body: RuleFiles) -> RuleCheck:
+    """Check rule files: errors and warnings with their positions."""
+    return run_check(workspace.settings, body, allow_paths=workspace.via == "cli")
+
+
+@operation("POST", "/rules/diff", role="operator", changes=False, in_child=True)
+def diff(workspace: "LocalWorkspace", body: RuleFiles) -> RuleChanges:
+    """Show what applying rule files would change, including rules that stay."""
+    from moirae.deployments import RuleRegistry
+
+    settings = workspace.settings
+    checked = _check_files(settings, body, allow_paths=workspace.via == "cli")
+    steps = RuleRegistry(workspace.connection).plan_changes(checked.definitions)
+    return _describe_changes(settings, steps, [], checked.warnings)
+
+
+def run_check(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> RuleCheck:
+    """Check rule files; needs no database. `allow_paths`: files may be named without content."""
+    try:
+        checked = _check_files(settings, body, allow_paths=allow_paths)
+    except ProblemsError as error:
+        return RuleCheck(0, error.problems, settings.warnings)
+    return RuleCheck(len(checked.definitions), checked.warnings, settings.warnings)
+
+
+def _prepare_apply(workspace: "LocalWorkspace", body: RuleFiles) -> _CheckedFiles:
+    if workspace.via == "api" and workspace.settings.watch_rules:
+        raise Conflict(
+            "the workspace applies its rule files itself: change these files, or set "
+            "`watch_rules: false` in the workspace file"
+        )
+    return _check_files(workspace.settings, body, allow_paths=workspace.via == "cli")
+
+
+@operation("POST", "/rules/apply", role="admin", in_child=True, prepare=_prepare_apply)
+def apply(
+    workspace: "LocalWorkspace", body: RuleFiles, prepared: _CheckedFiles | None = None
+) -> RuleChanges:
+    """Deploy the rules of files. A running workspace picks up the changes.
+
+    Applying a rule again ends its quarantine. Refused while `watch_rules` is on.
+    """
+    from moirae.deployments import RuleRegistry
+
+    assert prepared is not None
+    registry = RuleRegistry(workspace.connection)
+    steps = registry.apply(prepared.definitions)
+    resumed = registry.resume([definition.name for definition in prepared.definitions])
+    if body.files is None:
+        sql.RuleFileGateway(workspace.connection).record_check(0, prepared.digest, None)
+    return _describe_changes(workspace.settings, steps, resumed, prepared.warnings)
+
+
+@operation("POST", "/rules/resume", role="admin")
+def resume(workspace: "LocalWorkspace", body: RuleNames) -> list[ResumedRule]:
+    """End the quarantine of rules. They are evaluated from where they stopped."""
+    from moirae.deployments import RuleRegistry
+
+    registry = RuleRegistry(workspace.connection)
+    definitions = registry.desired_rules()
+    names = [find_definition(definitions, rule).name for rule in body.rules]
+    resumed = registry.resume(names)
+    return [ResumedRule(name, name in resumed) for name in names]
+
+
+def find_definition(definitions: "Sequence[Definition]", rule: str) -> "Definition":
+    """The rule with a name, which may lack the group. Raises `UsageError`."""
+    matches: list[Definition] = []
+    for definition in definitions:
+        if rule in (definition.name, _short_name(definition)):
+            matches.append(definition)
+    if len(matches) > 1:
+        groups = ", ".join(map(attrgetter("name"), matches))
+        raise UsageError(f"rule {rule!r} is ambiguous: {groups}")
+    if not matches:
+        names = map(attrgetter("name"), definitions)
+        suggestions = difflib.get_close_matches(rule, [*names, *map(_short_name, definitions)], n=1)
+        if suggestions:
+            raise NotFound(f"no rule {rule!r}, did you mean {suggestions[0]}?")
+        raise NotFound(f"no rule {rule!r}: see `moirae rules list`")
+    return matches[0]
+
+
+def _short_name(definition: "Definition") -> str:
+    """The name without the group."""
+    return definition.name.split("/")[1]
+
+
+def _load_deployments(connection: sql.Connection) -> dict[str, sql.DeploymentRow]:
+    """The versions that run or are quarantined, by rule."""
+    deployments = sql.DeploymentGateway(connection).list_active()
+    return {deployment.rule: deployment for deployment in deployments}
+
+
+def _rule_state(definition: "Definition", deployment: sql.DeploymentRow | None) -> str:
+    if not definition.spec.enabled:
+        return "disabled"
+    if deployment is None or deployment.version != definition.version:
+        return "not started yet"
+    return deployment.state
+
+
+def _describe_changes(
+    settings: Settings,
+    steps: "Sequence[DeploymentStep]",
+    resumed: Sequence[str],
+    warnings: Sequence[Problem],
+) -> RuleChanges:
+    return RuleChanges(
+        [RuleStep(**vars(step)) for step in steps], resumed, [*settings.warnings, *warnings]
+    )
+
+
+def _check_files(settings: Settings, body: RuleFiles, *, allow_paths: bool) -> _CheckedFiles:
+    """The rules of files and the warnings about them. Raises `ProblemsError`."""
+    from moirae.deployments import compute_digest
+
+    digest = compute_digest(settings.find_rule_files())
+    with _write_files(body.files or [], allow_paths=allow_paths) as names:
+        try:
+            definitions, warnings = _check_paths(settings, list(names))
+        except ProblemsError as error:
+            raise ProblemsError(_rename(problem, names) for problem in error.problems) from error
+    return _CheckedFiles(definitions, [_rename(problem, names) for problem in warnings], digest)
+
+
+@contextmanager
+def _write_files(files: Sequence[RuleDocument], *, allow_paths: bool) -> Iterator[dict[Path, str]]:
+    """Files with the given contents for the duration of a block; their names by path."""
+    names: dict[Path, str] = {}
+    with TemporaryDirectory(prefix="moirae-rules-") as folder:
+        for number, file in enumerate(files):
+            if file.content is not None:
+                path = Path(folder) / f"{number}.yaml"
+                path.write_text(file.content, encoding="utf-8", errors="surrogateescape")
+            elif allow_paths:
+                path = Path(file.name)
+            else:
+                raise UsageError(f"{file.name}: the content of the file is missing")
+            names[path] = file.name
+        yield names
+
+
+def _rename(problem: Problem, names: Mapping[Path, str]) -> Problem:
+    """The problem of a written file under the file's name."""
+    return replace(problem, file=names.get(Path(problem.file), problem.file))
+
+
+def _check_paths(
+    settings: Settings, files: Sequence[Path]
+) -> "tuple[list[Definition], list[Problem]]":
+    from archiver.spark import start_session
+    from moirae.deployments import check_rule_files, select_rule_files
+    from moirae.rules import find_unused_keys, read_rule_files
+
+    paths = select_rule_files(settings, files)
+    rules, problems = read_rule_files(paths, settings.table_names)
+    if any(problem.severity == "error" for problem in problems):
+        raise ProblemsError([*problems, *find_unused_keys(rules)])  # no need to start Spark
+    warehouse = Path(settings.home) / "warehouse"
+    spark = start_session("moirae rules", "local[1]", warehouse, {}, "short")
+    try:
+        return check_rule_files(spark, settings, paths)
+    finally:
+        spark.stop()

@@ -1,0 +1,146 @@
+"""The status of a workspace, its tokens, and the audit log."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from pydantic import ConfigDict, Field, with_config
+
+import sql
+from moirae.errors import NotFound
+from moirae.inspect import ProcessStatus, StatusReport
+from moirae.runtime import measure_disk_space, open_storage
+from moirae.services import tokens
+from moirae.services.models import (
+    Arguments,
+    Name,
+    PageQuery,
+    decode_cursor,
+    next_cursor,
+    parse_number,
+)
+from moirae.services.operation import Role, operation
+
+if TYPE_CHECKING:
+    from moirae.services.workspace import LocalWorkspace
+
+
+@with_config(ConfigDict(extra="allow"))
+class WorkspaceStatus(StatusReport):
+    """The status of a workspace, with its problems and warnings about its files."""
+
+    problems: Sequence[str]
+    warnings: Sequence[str]
+
+
+class TokenBody(Arguments):
+    """A token to create."""
+
+    name: str = Field(max_length=100, description="Name, such as its user or program.")
+    role: Role = Field(description="viewer reads, operator also acts on alerts, admin all.")
+
+
+class AuditQuery(PageQuery):
+    """Which changes to list."""
+
+    author: Name | None = Field(None, description="Only changes by this author.")
+    operation: Name | None = Field(None, description="Only this operation: alerts.resolve.")
+
+
+@dataclass(frozen=True)
+class CreatedToken:
+    """A new token. It cannot be read again."""
+
+    name: str
+    role: Role
+    token: str
+
+
+@dataclass(frozen=True)
+class LoginCode:
+    """A one-time code. `url`: opens a session when visited within ten minutes."""
+
+    name: str
+    code: str
+    url: str
+
+
+@dataclass(frozen=True)
+class RevokedToken:
+    name: str
+
+
+@dataclass(frozen=True)
+class AuditPage:
+    """Changes by operators, newest first. `next`: cursor of the next page."""
+
+    changes: Sequence[sql.AuditRow]
+    next: str | None
+
+
+@operation("GET", "/status", role="viewer")
+def show_status(workspace: "LocalWorkspace") -> WorkspaceStatus:
+    """Show counters, processes and problems of the workspace."""
+    from moirae.inspect import collect_status, list_problems
+
+    settings = workspace.settings
+    report = collect_status(
+        workspace.connection, open_storage(settings), measure_disk_space(settings)
+    )
+    assessment = {
+        "problems": list_problems(report),
+        "warnings": list(map(str, settings.warnings)),
+    }
+    return cast(WorkspaceStatus, {**report, **assessment})
+
+
+@operation("GET", "/processes/{name}", role="viewer")
+def show_process(workspace: "LocalWorkspace", name: Name) -> ProcessStatus:
+    """Show the last process of a role: up, live, recall or server."""
+    from moirae.runtime import list_processes
+
+    for process in list_processes(workspace.connection):
+        if process["role"] == name:
+            return cast(ProcessStatus, process)
+    raise NotFound(f"no process {name!r} has run in this workspace")
+
+
+@operation("GET", "/tokens", role="admin")
+def list_tokens(workspace: "LocalWorkspace") -> list[sql.TokenRow]:
+    """List tokens with name and role, including revoked ones."""
+    return sql.TokenGateway(workspace.connection).list_all()
+
+
+@operation("POST", "/tokens", role="admin", has_secret_result=True)
+def create_token(workspace: "LocalWorkspace", body: TokenBody) -> CreatedToken:
+    """Create a token. It cannot be shown again: only its hash is stored."""
+    token = tokens.create_token(workspace.connection, body.name, body.role)
+    return CreatedToken(body.name, body.role, token)
+
+
+@operation("DELETE", "/tokens/{name}", role="admin")
+def revoke_token(workspace: "LocalWorkspace", name: Name) -> RevokedToken:
+    """Revoke a token. It takes effect immediately, also for its sessions."""
+    if not sql.TokenGateway(workspace.connection).revoke(name):
+        raise NotFound(f"no active token named {name!r}: see `moirae tokens list`")
+    return RevokedToken(name)
+
+
+@operation("POST", "/tokens/{name}/login-codes", role="admin", has_secret_result=True)
+def create_login_code(workspace: "LocalWorkspace", name: Name) -> LoginCode:
+    """Create a one-time code that opens a browser session of a token."""
+    code = tokens.create_login_code(workspace.connection, name)
+    return LoginCode(name, code, f"{workspace.settings.server.public_url}/login#code={code}")
+
+
+@operation("GET", "/audit", role="admin")
+def list_audit(workspace: "LocalWorkspace", query: AuditQuery) -> AuditPage:
+    """List changes by operators with their authors, newest first."""
+    cursor = decode_cursor(query.cursor, parse_number)
+    rows = sql.AuditGateway(workspace.connection).list_newest(
+        author=query.author,
+        operation=query.operation,
+        before=None if cursor is None else cursor[0],
+        limit=query.limit,
+    )
+    return AuditPage(rows, next_cursor(rows, query.limit, lambda row: (row.id,)))

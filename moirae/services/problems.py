@@ -1,0 +1,87 @@
+"""Errors as problem details (RFC 9457), and back. No I/O."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from moirae.errors import (
+    Conflict,
+    Forbidden,
+    MoiraeError,
+    NotFound,
+    Problem,
+    ProblemsError,
+    RequestRejected,
+    Unreachable,
+    UsageError,
+)
+
+MEDIA_TYPE = "application/problem+json"
+_TYPE_PREFIX = "urn:moirae:problem:"
+# Subclasses before their base classes.
+_KINDS: tuple[tuple[str, type[MoiraeError], int, str], ...] = (
+    ("not-found", NotFound, 404, "Not found"),
+    ("conflict", Conflict, 409, "Conflict"),
+    ("forbidden", Forbidden, 403, "Permission denied"),
+    ("invalid", UsageError, 400, "Invalid request"),
+    ("rule-files", ProblemsError, 422, "Invalid rule files"),
+    ("unreachable", Unreachable, 503, "Service unavailable"),
+    ("failed", MoiraeError, 503, "Operation failed"),
+)
+_TITLES = {
+    400: "Invalid request",
+    401: "Token required",
+    403: "Permission denied",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    409: "Conflict",
+    413: "Request too large",
+    415: "Unsupported media type",
+    422: "Invalid rule files",
+    429: "Too many requests",
+    503: "Service unavailable",
+}
+
+
+def describe_error(error: MoiraeError) -> dict[str, Any]:
+    """The problem details of an error."""
+    if isinstance(error, RequestRejected):
+        return describe_rejection(error.status, error.reason)
+    for kind, error_type, status, title in _KINDS:
+        if isinstance(error, error_type):
+            details: dict[str, Any] = {
+                "type": f"{_TYPE_PREFIX}{kind}",
+                "title": title,
+                "status": status,
+                "detail": str(error),
+            }
+            if isinstance(error, ProblemsError):
+                details["problems"] = error.problems
+            return details
+    raise AssertionError(error)
+
+
+def describe_rejection(status: int, reason: str) -> dict[str, Any]:
+    """The problem details of a request that is not served."""
+    kinds = {status: kind for kind, _, status, _ in reversed(_KINDS)}
+    kind = kinds.get(status)
+    return {
+        "type": "about:blank" if kind is None else f"{_TYPE_PREFIX}{kind}",
+        "title": _TITLES.get(status, "Request refused"),
+        "status": status,
+        "detail": reason,
+    }
+
+
+def parse_problem(details: Mapping[str, Any]) -> MoiraeError:
+    """The error that problem details describe."""
+    kind = str(details.get("type", "")).removeprefix(_TYPE_PREFIX)
+    message = str(details.get("detail") or details.get("title") or "request refused")
+    if kind == "rule-files" and "problems" in details:
+        return ProblemsError(Problem(**problem) for problem in details["problems"])
+    if details.get("status") == 401:
+        return Forbidden(message)
+    for name, error_type, _, _ in _KINDS:
+        if name == kind:
+            return error_type(message)
+    return MoiraeError(message)

@@ -1,0 +1,201 @@
+"""A workspace at a server: operations become requests to its HTTP API."""
+
+import ipaddress
+import secrets
+import ssl
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote, urlsplit
+
+import httpx
+import orjson
+from pydantic import BaseModel, TypeAdapter
+
+from moirae.errors import MoiraeError, Unreachable, UsageError
+from moirae.services.operation import path_parameters
+from moirae.services.problems import parse_problem
+from moirae.services.workspace import AnyOperation, to_json
+
+API_PREFIX = "/api/v1"
+_CONNECT_TIMEOUT = 10.0  # seconds
+_READ_TIMEOUT = 180.0  # seconds; checks of rules start Spark
+_MAX_TOKEN_BYTES = 1_000
+
+
+class RemoteWorkspace:
+    """The workspace of a server. Used as a context: it holds connections."""
+
+    def __init__(
+        self, url: str, token: str, *, transport: httpx.BaseTransport | None = None
+    ) -> None:
+        """`url`: of the server, without a path. `transport`: None: the network."""
+        self._url = url.rstrip("/")
+        self._client = httpx.Client(
+            base_url=self._url,
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=httpx.Timeout(_READ_TIMEOUT, connect=_CONNECT_TIMEOUT),
+            transport=transport,
+            verify=ssl.create_default_context() if transport is None else True,
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def with_author(self, author: str | None) -> "RemoteWorkspace":
+        """The author of changes is the token. Raises `UsageError` for another one."""
+        if author is not None:
+            raise UsageError(
+                "--author cannot be used with --server: the author is the token's name"
+            )
+        return self
+
+    def run(self, operation: AnyOperation, arguments: Mapping[str, Any]) -> Any:
+        """See `Workspace.run`."""
+        path = operation.path
+        for name in path_parameters(operation.path):
+            value = str(arguments[name])
+            if not value:
+                raise UsageError(f"the {name} must not be empty")
+            path = path.replace(f"{{{name}}}", quote(value, safe=""))
+            path = path.replace(f"{{{name}:path}}", quote(value, safe="/"))
+        headers = {}
+        content = None
+        if operation.changes:
+            headers["Idempotency-Key"] = secrets.token_urlsafe(24)
+        if "body" in operation.parameter_types:
+            headers["Content-Type"] = "application/json"
+            content = to_json(arguments["body"])
+        params: list[tuple[str, str]] = []
+        if "query" in operation.parameter_types:
+            params = _query_parameters(arguments["query"])
+        response = self._request(
+            operation.method, path, params=params, headers=headers, content=content
+        )
+        return TypeAdapter(operation.result_type).validate_json(response.content)
+
+    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
+        with self._translate_errors():
+            response = self._client.request(method, f"{API_PREFIX}{path}", **options)
+        if response.status_code >= 300:
+            raise _parse_error(response)
+        return response
+
+    def export(self, kind: str, parameters: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+        """The rows of an export, while they arrive."""
+        with (
+            self._translate_errors(),
+            self._client.stream(
+                "GET", f"{API_PREFIX}/export/{kind}", params=dict(parameters)
+            ) as response,
+        ):
+            if response.status_code >= 300:
+                response.read()
+                raise _parse_error(response)
+            for line in response.iter_lines():
+                yield orjson.loads(line)
+
+    def upload(self, stream: str, name: str, suffix: str, file: IO[bytes]) -> dict[str, Any]:
+        """Copy a file into a stream; returns its batch name and bytes.
+
+        `name`: part of the batch's name. `suffix`: `.csv.gz`, format and compression.
+        """
+        with self._translate_errors():
+            response = self._client.post(
+                f"{API_PREFIX}/streams/{quote(stream, safe='')}/files",
+                params={"name": name, "suffix": suffix},
+                headers={"Content-Type": "application/octet-stream"},
+                content=iter(lambda: file.read(1 << 20), b""),
+            )
+        if response.status_code >= 300:
+            raise _parse_error(response)
+        result: dict[str, Any] = response.json()
+        return result
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except httpx.TransportError as error:
+            raise Unreachable(f"{self._url}: {str(error) or type(error).__name__}") from error
+
+
+def open_server(
+    url: str, token_file: Path | None, *, insecure: bool
+) -> AbstractContextManager[RemoteWorkspace]:
+    """The workspace of a server, as a context. Raises `UsageError`."""
+    _check_url(url, insecure=insecure)
+    if token_file is None:
+        raise UsageError("--server requires --token-file")
+    return _open(url, _read_token(token_file))
+
+
+@contextmanager
+def _open(url: str, token: str) -> Iterator[RemoteWorkspace]:
+    workspace = RemoteWorkspace(url, token)
+    try:
+        yield workspace
+    finally:
+        workspace.close()
+
+
+def _check_url(url: str, *, insecure: bool) -> None:
+    parts = urlsplit(url)
+    try:
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        host = None
+    has_extras = parts.path.strip("/") or parts.query or parts.fragment or parts.username
+    if parts.scheme not in ("http", "https") or not host or has_extras:
+        raise UsageError(
+            f"--server: {url[:200]!r} is not a URL such as https://moirae.example:8765"
+        )
+    if parts.scheme == "http" and not insecure and not _is_loopback(host):
+        raise UsageError(
+            f"--server: http:// would send the token to {host} unencrypted: use https://, or "
+            "--insecure"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _read_token(file: Path) -> str:
+    try:
+        with file.open("rb") as opened:
+            token = opened.read(_MAX_TOKEN_BYTES).strip()
+    except OSError as error:
+        raise UsageError(f"--token-file {file}: {error.strerror}") from error
+    if not token or not token.isascii() or len(token.split()) != 1:
+        raise UsageError(f"--token-file {file}: not a token, as `moirae tokens create` prints it")
+    return token.decode("ascii")
+
+
+def _query_parameters(query: BaseModel) -> list[tuple[str, str]]:
+    parameters: list[tuple[str, str]] = []
+    for name, value in query.model_dump(mode="json", exclude_defaults=True).items():
+        values = value if isinstance(value, list) else [value]
+        for item in values:
+            text = str(item).lower() if isinstance(item, bool) else str(item)
+            parameters.append((name, text))
+    return parameters
+
+
+def _parse_error(response: httpx.Response) -> MoiraeError:
+    try:
+        details = response.json()
+    except ValueError:
+        return MoiraeError(
+            f"{response.url}: unexpected response with status {response.status_code}"
+        )
+    if not isinstance(details, dict):
+        return MoiraeError(
+            f"{response.url}: unexpected response with status {response.status_code}"
+        )
+    return parse_problem(details)

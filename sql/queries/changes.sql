@@ -1,0 +1,52 @@
+-- list_after --
+-- Changes after a position, in the order of (xid, id), of transactions older than all that still run.
+SELECT xid::text::bigint AS xid, id, kind, key, number, at FROM changes
+WHERE (xid, id) > (%(xid)s::text::xid8, %(id)s)
+  AND xid < pg_snapshot_xmin(pg_current_snapshot())
+ORDER BY xid, id LIMIT %(limit)s
+
+-- position --
+-- The position of the newest final change; (0, 0) without changes.
+SELECT coalesce(max(c.xid::text::bigint), 0) AS xid, coalesce(max(c.id), 0) AS id FROM (
+    SELECT xid, id FROM changes WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY xid DESC, id DESC LIMIT 1) c
+
+-- oldest --
+-- The position of the oldest stored change; (0, 0) without changes.
+SELECT coalesce(min(c.xid::text::bigint), 0) AS xid, coalesce(min(c.id), 0) AS id FROM (
+    SELECT xid, id FROM changes ORDER BY xid, id LIMIT 1) c
+
+-- delete_restored --
+-- Delete changes of another database cluster, from which this one was restored: their transactions are in the future.
+DELETE FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())
+
+-- list_alerts --
+-- The present state of alerts.
+SELECT id, eid, rule, state, verdict, key, labels, annotations, starts_at, fired_at, last_at, ends_at, events, updated_at,
+    (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        AS acknowledged_by,
+    (SELECT n.assignee FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'assign' ORDER BY n.at DESC, n.id DESC LIMIT 1)
+        AS assigned_to
+FROM alerts WHERE id = ANY(%(ids)s)
+
+-- list_recalls --
+-- The present state of recalls, and how many recalls of the event have not ended.
+SELECT t.id, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.state, t.revision, t.next AS read,
+    jsonb_array_length(t.pieces) AS pieces, t.failed, t.tickets, t.error, t.deadline,
+    (SELECT count(*) FROM tasks o WHERE o.eid = t.eid AND o.state IN ('waiting', 'running', 'suspended')) AS open_recalls
+FROM tasks t WHERE t.id = ANY(%(ids)s)
+
+-- list_revisions --
+-- Revisions of recalls by task and number.
+SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
+    r.coverage, r.answer, r.estimates, r.comparable, r.at
+FROM unnest(%(tasks)s::uuid[], %(numbers)s::integer[]) AS wanted (task, number)
+JOIN revisions r ON r.task = wanted.task AND r.number = wanted.number
+JOIN tasks t ON t.id = r.task
+
+-- list_revisions_after --
+-- The revisions of a recall after a number, in order.
+SELECT t.id AS task, t.eid, t.rule, t.recall, t.request->>'kind' AS kind, t.request->>'sql' AS sql, r.number, r.final,
+    r.coverage, r.answer, r.estimates, r.comparable, r.at
+FROM revisions r JOIN tasks t ON t.id = r.task
+WHERE r.task = %(task)s AND r.number > %(after)s ORDER BY r.number LIMIT %(limit)s

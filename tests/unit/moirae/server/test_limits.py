@@ -1,0 +1,16 @@
+"""The rate of requests."""
+
+from moirae.server.limits import RateLimiter
+
+
+def test_burst_is_followed_by_the_rate() -> None:
+    now = 0.0
+    limiter = RateLimiter(rate=2, burst=3, clock=lambda: now)
+    assert [limiter.take("a") for _ in range(4)] == [True, True, True, False]
+    assert limiter.is_exhausted("a")
+    assert limiter.take("b")
+    now = 0.5
+    assert not limiter.is_exhausted("a")
+    assert [limiter.take("a") for _ in range(2)] == [True, False]
+    now = 100.0
+    assert [limiter.take("a") for _ in range(4)] == [True, True, True, False]

@@ -1,0 +1,42 @@
+"""Pages of lists: cursors, and the arguments of operations."""
+
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from moirae.errors import UsageError
+from moirae.services.models import decode_cursor, encode_cursor, next_cursor, parse_number
+
+MOMENT = datetime(2026, 1, 2, 3, 4, 5, 678_901, UTC)
+ID = UUID(int=7)
+
+
+def test_cursor_holds_a_position_exactly() -> None:
+    cursor = encode_cursor(MOMENT, "a recall", ID)
+    assert decode_cursor(cursor, datetime.fromisoformat, str, UUID) == (MOMENT, "a recall", ID)
+    assert decode_cursor(None, UUID) is None
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "%", "x", encode_cursor("x", ID), encode_cursor(MOMENT), "é", "a" * 299]
+)
+def test_invalid_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(UsageError, match="invalid cursor"):
+        decode_cursor(cursor, datetime.fromisoformat, UUID)
+
+
+def test_time_of_a_cursor_has_a_time_zone() -> None:
+    with pytest.raises(UsageError, match="invalid cursor"):
+        decode_cursor(encode_cursor("2026-01-01"), datetime.fromisoformat)
+
+
+@pytest.mark.parametrize("text", ["-1", "x", str(1 << 63)])
+def test_number_of_a_cursor_must_fit_into_the_database(text: str) -> None:
+    with pytest.raises(ValueError, match=text):
+        parse_number(text)
+
+
+def test_last_page_has_no_cursor() -> None:
+    assert next_cursor([1, 2], 3, lambda row: (row,)) is None
+    assert next_cursor([1, 2, 3], 3, lambda row: (row,)) == encode_cursor(3)

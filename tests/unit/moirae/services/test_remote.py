@@ -1,0 +1,101 @@
+"""Requests of a remote workspace, and what it refuses to send."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from moirae.errors import MoiraeError, NotFound, Unreachable, UsageError
+from moirae.services.operations.alerts import AlertQuery, Comment, acknowledge, list_alerts
+from moirae.services.operations.rules import show_rule
+from moirae.services.operations.system import list_tokens
+from moirae.services.remote import RemoteWorkspace, open_server
+
+TOKEN = "moirae_token"
+
+
+def remote(respond: Any) -> RemoteWorkspace:
+    return RemoteWorkspace("http://127.0.0.1:1", TOKEN, transport=httpx.MockTransport(respond))
+
+
+def test_operation_becomes_a_request_with_token_and_idempotency_key() -> None:
+    requests: list[httpx.Request] = []
+
+    def respond(request: httpx.Request) -> httpx.Response:
+        requests.append(request)
+        if request.method == "GET":
+            return httpx.Response(200, json={"alerts": [], "next": None, "total": None})
+        return httpx.Response(404, json={"type": "urn:moirae:problem:not-found", "detail": "no"})
+
+    workspace = remote(respond)
+    query = AlertQuery(state=["firing", "pending"], all=True, text="a b")
+    assert list_alerts(workspace, query).alerts == []
+    with pytest.raises(NotFound, match=r"^no$"):
+        acknowledge(workspace, "a/b?", Comment(text="on it"))
+    listed, acknowledged = requests
+    assert str(listed.url) == (
+        "http://127.0.0.1:1/api/v1/alerts?state=firing&state=pending&all=true&text=a+b"
+    )
+    assert listed.headers["Authorization"] == f"Bearer {TOKEN}"
+    assert acknowledged.url.raw_path == b"/api/v1/alerts/a%2Fb%3F/ack"
+    assert acknowledged.content == b'{"text":"on it"}'
+    assert len(acknowledged.headers["Idempotency-Key"]) > 20
+    assert "Idempotency-Key" not in listed.headers
+
+
+def test_name_of_a_rule_is_a_path() -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        assert request.url.raw_path == b"/api/v1/rules/group/a%20rule"
+        return httpx.Response(500, content=b"<html>")
+
+    with pytest.raises(MoiraeError, match="unexpected response with status 500"):
+        show_rule(remote(respond), "group/a rule")
+
+
+def test_unreachable_server_can_be_tried_again() -> None:
+    def respond(request: httpx.Request) -> httpx.Response:
+        raise httpx.ConnectError("connection refused")
+
+    with pytest.raises(Unreachable, match="connection refused"):
+        list_tokens(remote(respond))
+
+
+def test_author_is_the_token() -> None:
+    workspace = remote(lambda request: httpx.Response(500))
+    assert workspace.with_author(None) is workspace
+    with pytest.raises(UsageError, match="the author is the token's name"):
+        workspace.with_author("ada")
+
+
+@pytest.mark.parametrize(
+    "url", ["moirae.example", "ftp://a", "http://", "https://a/x", "https://u:p@a", "https://a?b"]
+)
+def test_url_of_a_server_has_no_path(url: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is not a URL such as"):
+        open_server(url, tmp_path, insecure=False)
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1:8765", "http://moirae.example"])
+def test_token_is_not_sent_unencrypted_to_other_machines(url: str, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text(TOKEN)
+    with pytest.raises(UsageError, match="unencrypted: use https://, or --insecure"):
+        open_server(url, file, insecure=False)
+    for allowed in ("http://127.0.0.1:1", "http://[::1]:1", "http://localhost", "https://a"):
+        with open_server(allowed, file, insecure=False):
+            pass
+    with open_server(url, file, insecure=True):
+        pass
+
+
+@pytest.mark.parametrize("content", [b"", b"two words", b"caf\xc3\xa9"])
+def test_token_file_holds_one_token(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match="not a token"):
+        open_server("https://a", file, insecure=False)
+    with pytest.raises(UsageError, match="No such file"):
+        open_server("https://a", tmp_path / "none", insecure=False)
+    with pytest.raises(UsageError, match="requires --token-file"):
+        open_server("https://a", None, insecure=False)
