@@ -72,6 +72,8 @@ def _build_config(
         start_spark_eagerly=_has_sql_recalls(connection),
         connect=lambda: connect_database(settings, "recall worker"),
         background=history_builder,
+        event_timeout=settings.recall.event_timeout,
+        stage_rows=settings.limits.stage_rows,
     )
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
@@ -21,22 +22,26 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.delta import StreamSchema
 from archiver.errors import ArchiverError
-from archiver.read import Reader
+from archiver.read import Reader, SnapshotReader
 from archiver.spark import jvm_process, start_session
 from archiver.storage import StorageRoot
+from archiver.times import duration_to_micros
 from recall.corpora import Corpora
 from recall.engines import (
+    EngineChoice,
     EngineCosts,
     EngineRouter,
     EngineSetting,
     LocalEngine,
     PartialCache,
     SparkEngine,
+    SparkStatements,
 )
 from recall.engines.derived_streams import DerivedStreamReader
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
+from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
@@ -87,6 +92,10 @@ class RecallConfig:
     """Opens a database connection for a worker."""
     background: BackgroundWork
     """Work on history apart from recalls."""
+    event_timeout: timedelta
+    """By the clock: events without progress for this long end."""
+    stage_rows: int
+    """Rows of the inputs of a stage for one event beyond which it fails."""
 
 
 def run_worker(
@@ -112,6 +121,8 @@ def run_worker(
         lower_priority(os.getpid())
     # Loads the kernels that were compiled at installation, before the first comparison needs them.
     _start_thread("similarity", compile_kernels)
+    runner = _create_runner(config, sessions, reader)
+    _start_thread("stages", lambda: runner.run(stop))
     manager = RecallManager(
         connection,
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
@@ -122,6 +133,8 @@ def run_worker(
             query_timeout=config.query_timeout,
             min_queries=config.min_history_queries,
             background=config.background,
+            event_timeout=config.event_timeout,
+            on_answers=runner.wake,
         ),
     )
     manager.run(stop, heartbeat)
@@ -205,6 +218,25 @@ def _create_engines(
         setting=config.engine,
         derived=derived,
     )
+
+
+def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> StageRunner:
+    snapshot_reader = SnapshotReader(reader)
+    choice = EngineChoice(config.engine)
+    evaluator = StageEvaluator(
+        snapshot_reader,
+        relations=config.relations,
+        spark=SparkStatements(sessions.create),
+        choice=choice,
+        max_rows=config.stage_rows,
+    )
+    stage_config = StageConfig(
+        stream_columns={schema.name: schema.columns for schema in config.schemas},
+        lateness={schema.name: duration_to_micros(schema.lateness) for schema in config.schemas},
+        choice=choice,
+    )
+    conditions = SparkEngine(sessions.create, snapshot_reader, config.relations)
+    return StageRunner(config.connect(), evaluator, conditions, stage_config)
 
 
 def prefer_for_oom_kill() -> None:
