@@ -171,6 +171,10 @@ class RowRevisionGateway(Gateway):
         time: datetime | None = self._value("boundary", rule=rule)
         return time
 
+    def lock_archive(self) -> bool:
+        """Lock the archive of revisions until the transaction ends; False: another process has."""
+        return bool(self._value("lock_archive"))
+
     def record_archived(self, stream: int, number: int) -> None:
         """Record that the revisions up to a number are archived."""
         self._execute("record_archived", stream=stream, number=number)

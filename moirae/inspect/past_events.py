@@ -9,7 +9,6 @@ from uuid import UUID
 
 import sql
 
-
 # In the order in which answers are shown.
 _KINDS = ("sql", "similar", "stage")
 

@@ -5,11 +5,13 @@ their boundary. `statements` prepares the query of a stage, `evaluation` runs it
 many events, `state` holds the rows of an event, `runner` does all of it in a loop.
 """
 
+from recall.stages.archive import RevisionArchive
 from recall.stages.evaluation import StageEvaluator
 from recall.stages.runner import StageConfig, StageRunner
 from recall.stages.statements import StageQuery, explain_stage_engine, stage_queries
 
 __all__ = [
+    "RevisionArchive",
     "StageConfig",
     "StageEvaluator",
     "StageQuery",

@@ -17,8 +17,13 @@ import pyarrow.compute as pc
 from archiver.read import Reader, StreamSnapshot
 from archiver.time_range import TimeRange
 from archiver.times import micros_column
-from recall.engines import DuckDBStatements, EngineChoice, SparkStatements, Statement
-from recall.engines.answers import to_json_value
+from recall.engines import (
+    DuckDBStatements,
+    EngineChoice,
+    SparkStatements,
+    Statement,
+    to_json_value,
+)
 from recall.engines.isolation import run_isolated
 from recall.engines.pending_events import (
     PLAIN_TYPES,

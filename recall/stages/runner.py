@@ -11,7 +11,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -25,13 +25,14 @@ from deltalake.exceptions import DeltaError
 import sql
 from archiver.errors import ArchiverError
 from archiver.ingest import Catalog
-from archiver.periodic import Timer
+from archiver.periodic import Periodic, Timer
 from archiver.times import Micros
 from recall.engines import EngineChoice, SparkEngine, evaluate_condition
 from recall.event_plans import ColumnTypes, Condition, EventPlan, order_stages
 from recall.ledger import EventOutput, RevisionStreams, retry_on_deadlock
 from recall.requests import RecallEvent
 from recall.revisions import RowChange, diff, key_rows
+from recall.stages.archive import RevisionArchive
 from recall.stages.condition_state import (
     RecallState,
     Verdict,
@@ -47,6 +48,7 @@ _LOG = structlog.get_logger()
 
 _WAKE_INTERVAL = 0.5  # seconds between two rounds that nothing has woken
 _END_INTERVAL = 0.5  # seconds between two searches for events that end
+_ARCHIVE_INTERVAL = 10.0  # seconds between copies of revisions to the archive
 _RETRY_DELAY = 2.0  # seconds after a round that failed
 _MAX_ENDING = 1_000  # events in one search
 _MAX_STATES = 20_000  # events whose rows are in memory
@@ -118,8 +120,9 @@ class StageRunner:
         evaluator: StageEvaluator,
         conditions: SparkEngine,
         config: StageConfig,
+        archive: RevisionArchive | None = None,
     ) -> None:
-        """`conditions`: evaluates the conditions that DuckDB cannot."""
+        """`conditions`: evaluates the conditions that DuckDB cannot. `archive`: of revisions."""
         self._connection = connection
         self._evaluator = evaluator
         self._conditions = conditions
@@ -141,6 +144,11 @@ class StageRunner:
         self._plans: LRUCache[bytes, EventPlan] = LRUCache(1_000)
         self._queries: LRUCache[int, dict[str, StageQuery]] = LRUCache(1_000)
         self._end_timer = Timer(_END_INTERVAL)
+        self._archive = None
+        if archive is not None:
+            self._archive = Periodic(
+                "archive revisions", _ARCHIVE_INTERVAL, archive.flush, first_after=_ARCHIVE_INTERVAL
+            )
 
     # The loop
 
@@ -159,6 +167,9 @@ class StageRunner:
                 if stop.wait(_RETRY_DELAY) or self._connection.closed:
                     return
             self._wake.wait(_WAKE_INTERVAL)
+        if self._archive is not None:
+            with suppress(sql.DatabaseError, ArchiverError, DeltaError, OSError):
+                self._archive.run()
 
     def run_once(self) -> None:
         """One round: evaluate what has changed, and end events."""
@@ -166,6 +177,8 @@ class StageRunner:
         if changed is None or changed:
             self._evaluate_changed(changed)
         self._evaluate_live()
+        if self._archive is not None:
+            self._archive.run_if_due()
         if self._end_timer.is_due():
             self._end_timer.restart()
             self.end_events()

@@ -41,7 +41,7 @@ from recall.engines.derived_streams import DerivedStreamReader
 from recall.ledger import Ledger, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
-from recall.stages import StageConfig, StageEvaluator, StageRunner
+from recall.stages import RevisionArchive, StageConfig, StageEvaluator, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
@@ -122,7 +122,7 @@ def run_worker(
     # Loads the kernels that were compiled at installation, before the first comparison needs them.
     _start_thread("similarity", compile_kernels)
     runner = _create_runner(config, sessions, reader)
-    _start_thread("stages", lambda: runner.run(stop))
+    stages = _start_thread("stages", lambda: runner.run(stop))
     manager = RecallManager(
         connection,
         Ledger(connection, Ledger.acquire_lease(connection), config.policy),
@@ -138,6 +138,8 @@ def run_worker(
         ),
     )
     manager.run(stop, heartbeat)
+    runner.wake()
+    stages.join(_SHUTDOWN_TIMEOUT)
     # A running query may delay this; the next process need not wait for it.
     _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
 
@@ -236,7 +238,9 @@ def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reade
         choice=choice,
     )
     conditions = SparkEngine(sessions.create, snapshot_reader, config.relations)
-    return StageRunner(config.connect(), evaluator, conditions, stage_config)
+    connection = config.connect()
+    archive = RevisionArchive(connection, config.root)
+    return StageRunner(connection, evaluator, conditions, stage_config, archive)
 
 
 def prefer_for_oom_kill() -> None:

@@ -61,6 +61,10 @@ WHERE EXISTS (SELECT FROM deployments d WHERE d.rule = %(rule)s AND d.state <> '
 -- Record up to which number the revisions of a stream are archived.
 UPDATE revision_streams SET archived = %(number)s WHERE id = %(stream)s AND archived < %(number)s
 
+-- lock_archive --
+-- Take the lock of the process that archives revisions, until the transaction ends.
+SELECT pg_try_advisory_xact_lock(hashtext('moirae revision archive'))
+
 -- export_stages --
 -- The stages of all events with their present rows, oldest event first.
 SELECT r.eid, r.rule, r.version, g.name, g.state, g.revision, g.error, r.event->'key' AS key, (
