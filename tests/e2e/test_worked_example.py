@@ -152,8 +152,9 @@ def test_condition_is_evaluated_on_the_answer(drained: Path) -> None:
     alerts: list[dict[str, Any]] = json.loads(
         _moirae(drained, "alerts", "list", "--all", "-o", "json")
     )
-    verdicts = {alert["key"]["host"]: alert["verdict"] for alert in alerts}
-    assert verdicts == {"h1": "held back", "h2": "kept", "h3": "held back"}
+    history = {alert["key"]["host"]: alert["history"] for alert in alerts}
+    assert history == {"h1": "withdrawn", "h2": "kept", "h3": "withdrawn"}
+    assert all(alert["history_final"] for alert in alerts)
     shown = json.loads(_moirae(drained, "alerts", "list", "-o", "json"))
     assert [alert["key"]["host"] for alert in shown] == ["h2"]
     exported = [json.loads(line) for line in _moirae(drained, "export", "alerts").splitlines()]
