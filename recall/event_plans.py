@@ -63,13 +63,15 @@ class Condition:
 class EventPlan:
     """What is derived from the answers about an event.
 
-    `recalls`: the names of all recalls of the rule. `needs_corpus`: whether some of them wait for
-    contexts, or compare with events that may still enter the corpus. `every_event`: see
-    `recall_on`. `every`: seconds between evaluations for new live rows. `attributes`: of the event,
-    with Spark's types. `key_types`: of the key columns that each row of an answer carries.
+    `recalls`: the names of all recalls of the rule; `similar`: of those of past events.
+    `needs_corpus`: whether some of them wait for contexts, or compare with events that may still
+    enter the corpus. `every_event`: see `recall_on`. `every`: seconds between evaluations for new
+    live rows. `attributes`: of the event, with Spark's types. `key_types`: of the key columns that
+    each row of an answer carries.
     """
 
     recalls: tuple[str, ...] = ()
+    similar: tuple[str, ...] = ()
     stages: tuple[Stage, ...] = ()
     where: str | None = None
     judged: Mapping[str, ColumnTypes] = field(default_factory=dict)
@@ -98,7 +100,8 @@ class EventPlan:
     def from_json(cls, stored: Mapping[str, Any]) -> "EventPlan":
         """The inverse of `to_json`."""
         fields = dict(stored)
-        fields["recalls"] = tuple(fields.get("recalls", ()))
+        for name in ("recalls", "similar"):
+            fields[name] = tuple(fields.get(name, ()))
         fields["stages"] = tuple(map(_parse_stage, fields.get("stages", ())))
         return cls(**fields)
 

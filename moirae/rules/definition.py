@@ -11,7 +11,7 @@ from moirae.rules.questions import AnyRecall, SimilarRecall
 from moirae.rules.rule_set import Rule
 from recall.query import Shape, Tables, infer_shape
 from recall.requests import SimilarQuestion
-from recall.revisions import HIT_COLUMNS
+from recall.revisions import HIT_COLUMNS, context_column
 
 # Absence is evaluated this many times per its duration, so a long absence costs no more than a
 # short one.
@@ -45,11 +45,13 @@ class Definition:
     def output_columns(self, name: str) -> Mapping[str, str]:
         """Columns and types of a recall or stage when a stage reads it as a table.
 
-        Its rows carry the event's key columns, unless they have columns of these names.
+        Its rows carry the event's key columns, unless they have columns of these names. Those of a
+        similarity recall carry the attributes of the past event, and its contexts as JSON.
         """
         columns = self.result_columns.get(name, {})
         if isinstance(self.spec.recall.get(name), SimilarRecall):
-            columns = HIT_COLUMNS
+            contexts = {context_column(context): "string" for context in self.spec.context}
+            return {**contexts, **self.types, **HIT_COLUMNS}
         return {**{key: self.types[key] for key in self.key if key in self.types}, **columns}
 
     def columns_of(self, name: str) -> Mapping[str, str]:

@@ -94,18 +94,22 @@ def build_event_plan(
     for stage in spec.then:
         stages.append(_build_stage(stage, definition, tables, relations))
     contexts = {*spec.context, *spec.surroundings}
+    similar = []
     needs_corpus = False
-    for recall in spec.recall.values():
-        compares = isinstance(recall, SimilarRecall)
-        needs_corpus = needs_corpus or compares or bool(tables_used(recall.sql, contexts))
+    for name, recall in spec.recall.items():
+        if isinstance(recall, SimilarRecall):
+            similar.append(name)
+        elif tables_used(recall.sql, contexts):
+            needs_corpus = True
     return EventPlan(
         recalls=tuple(spec.recall),
+        similar=tuple(similar),
         stages=tuple(stages),
         where=spec.where,
         judged=judged,
         attributes=dict(definition.types),
         key_types={name: definition.types[name] for name in definition.key},
-        needs_corpus=needs_corpus,
+        needs_corpus=needs_corpus or bool(similar),
         every_event=definition.recalls_every_event,
         every=min((recall.every.total_seconds() for recall in spec.recall.values()), default=1.0),
     )

@@ -11,6 +11,7 @@ from recall.revisions.changes import (
 from recall.revisions.row_keys import (
     HIT_COLUMNS,
     RowKey,
+    context_column,
     describe_rows,
     key_rows,
     question_row_key,
@@ -23,6 +24,7 @@ __all__ = [
     "RowChange",
     "RowKey",
     "apply_change",
+    "context_column",
     "describe_rows",
     "diff",
     "key_rows",

@@ -19,6 +19,11 @@ HIT_COLUMNS = {"past_eid": "string", "rank": "int", "score": "double", "past_ts"
 _MAX_QUERIES = 1_000
 
 
+def context_column(name: str) -> str:
+    """The column of a past event's context, beside `HIT_COLUMNS`."""
+    return f"{name}_context"
+
+
 def question_row_key(question: AnyQuestion) -> RowKey:
     """What identifies a row of the answers to a question."""
     if not isinstance(question, SqlQuestion):

@@ -152,8 +152,8 @@ class StageEvaluator:
                     # Derived streams read more: their inputs are not bounded here.
                     span = TimeRange(None) if stage.derived else window
                     ranges[stream] = ranges[stream].enclose(span) if stream in ranges else span
-        known = {stream: span for stream, span in ranges.items() if stream in self._reader.streams}
-        return LiveRows(self._reader, self._reader.acquire(known))
+        readable = {name: span for name, span in ranges.items() if name in self._reader.streams}
+        return LiveRows(self._reader, self._reader.acquire(readable))
 
     def evaluate(
         self, query: StageQuery, inputs: Sequence[StageInput], live_rows: LiveRows
@@ -190,8 +190,8 @@ class StageEvaluator:
                     results[eid] = outcome.get(eid, [])
         return results
 
-    def _too_many(self, found: str) -> StageFailure:
-        return StageFailure(f"limit exceeded: {found} than limits.stage_rows = {self._max_rows:,}")
+    def _too_many(self, rows: str) -> StageFailure:
+        return StageFailure(f"limit exceeded: {rows} than limits.stage_rows = {self._max_rows:,}")
 
     def _read_streams(
         self, query: StageQuery, inputs: Sequence[StageInput], live_rows: LiveRows

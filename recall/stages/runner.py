@@ -31,7 +31,7 @@ from recall.engines import EngineChoice, SparkEngine, evaluate_condition
 from recall.event_plans import ColumnTypes, Condition, EventPlan, order_stages
 from recall.ledger import EventOutput, RevisionStreams, retry_on_deadlock
 from recall.requests import RecallEvent
-from recall.revisions import RowChange, diff, key_rows
+from recall.revisions import RowChange, context_column, diff, key_rows
 from recall.stages.archive import RevisionArchive
 from recall.stages.condition_state import (
     RecallState,
@@ -131,6 +131,7 @@ class StageRunner:
         self._revisions = sql.RowRevisionGateway(connection)
         self._answers = sql.RevisionGateway(connection)
         self._contexts = sql.ContextGateway(connection)
+        self._past_events = sql.EventGateway(connection)
         self._streams = RevisionStreams(connection)
         self._catalog = Catalog(connection)
         self._wake = threading.Event()
@@ -299,6 +300,7 @@ class StageRunner:
                 if final or count != appends.get(stream)
             }
         tables = self._load_event_tables(plan, group)
+        past_events = self._load_past_events(evaluations)
         for name in order_stages({stage.name: list(stage.inputs) for stage in plan.stages}):
             query = queries[name]
             due = []
@@ -311,7 +313,7 @@ class StageRunner:
                     due.append(item)
             if not due:
                 continue
-            inputs = [self._stage_input(query, item, tables) for item in due]
+            inputs = [self._stage_input(query, item, tables, past_events) for item in due]
             results = self._evaluator.evaluate(query, inputs, live_rows)
             for item in due:
                 result = results[item.planned.row.eid]
@@ -369,18 +371,42 @@ class StageRunner:
                 }
         return tables
 
+    def _load_past_events(self, evaluations: Sequence[_Evaluation]) -> dict[str, Mapping[str, Any]]:
+        """What rows of similarity recalls carry of past events that are still stored, by ID."""
+        plan = evaluations[0].planned.plan
+        rule = evaluations[0].planned.row.rule
+        named = {name for stage in plan.stages for name in stage.inputs}
+        eids = set()
+        for item in evaluations:
+            for name in named.intersection(plan.similar):
+                eids |= {UUID(row["past_eid"]) for row in item.state.rows_of(name)}
+        past_events: dict[str, Mapping[str, Any]] = {}
+        if eids:
+            for row in self._past_events.list_past(sorted(eids)):
+                if row.rule == rule:
+                    contexts = {
+                        context_column(name): orjson.dumps(rows).decode()
+                        for name, rows in (row.contexts or {}).items()
+                    }
+                    past_events[str(row.eid)] = {**contexts, **row.attributes}
+        return past_events
+
     def _stage_input(
         self,
         query: StageQuery,
         item: _Evaluation,
         event_tables: Mapping[UUID, Mapping[str, list[Mapping[str, Any]]]],
+        past_events: Mapping[str, Mapping[str, Any]],
     ) -> StageInput:
         planned = item.planned
         plan = planned.plan
         outputs = {*plan.recalls, *(stage.name for stage in plan.stages)}
         tables: dict[str, Sequence[Mapping[str, Any]]] = {}
         for name in query.stage.inputs:
-            if name in outputs:
+            if name in plan.similar:
+                rows = item.state.rows_of(name)
+                tables[name] = [{**past_events.get(row["past_eid"], {}), **row} for row in rows]
+            elif name in outputs:
                 rows = item.state.rows_of(name)
                 tables[name] = carry_key(rows, planned.event.key, plan.key_types)
             else:
