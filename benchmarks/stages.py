@@ -22,7 +22,7 @@ from benchmarks.results import BenchmarkResult, make_result
 from benchmarks.timing import time_noise_kernel
 from moirae.config import Settings, load_settings_from_environment
 from moirae.runtime import connect_database, open_storage
-from recall.engines import EngineChoice, SparkEngine, SparkStatements
+from recall.engines import EngineChoice
 from recall.event_plans import EventPlan, Stage
 from recall.ledger import EventOutput, Ledger, RevisionStreams
 from recall.requests import RecallEvent, RecallRequest, SqlQuestion
@@ -139,18 +139,16 @@ def _rows(number: int) -> list[dict[str, object]]:
 def _running(settings: Settings) -> Iterator[StageRunner]:
     """A runner in a thread."""
     reader = SnapshotReader(Reader(open_storage(settings), []))
-    choice = EngineChoice("local")
     evaluator = StageEvaluator(
         reader,
         relations=_no_relations,
-        spark=SparkStatements(_no_spark),
-        choice=choice,
+        session=_no_spark,
+        choice=EngineChoice("local"),
         max_rows=100_000,
     )
-    config = StageConfig(stream_columns={}, lateness={}, choice=choice)
+    config = StageConfig(stream_columns={}, lateness={})
     connection = connect_database(settings, "benchmark stages")
-    conditions = SparkEngine(_no_spark, reader, _no_relations)
-    runner = StageRunner(connection, evaluator, conditions, config)
+    runner = StageRunner(connection, evaluator, config)
     stop = threading.Event()
     thread = threading.Thread(target=runner.run, args=(stop,), daemon=True)
     thread.start()

@@ -27,7 +27,6 @@ from recall.engines.routing.choice import EngineChoice
 from recall.engines.routing.partial_cache import PartialCache
 from recall.engines.routing.router import EngineRouter
 from recall.engines.spark.engine import SparkEngine
-from recall.engines.spark.statements import SparkStatements
 from recall.event_plans import EventPlan, Stage
 from recall.ledger.tasks import Ledger
 from recall.query.row_keys import row_key_columns
@@ -156,16 +155,13 @@ class StageWorld:
         evaluator = StageEvaluator(
             reader,
             relations=no_relations,
-            spark=SparkStatements(no_spark),
+            session=no_spark,
             choice=EngineChoice("local"),
             max_rows=max_rows,
         )
-        config = StageConfig(
-            stream_columns={"load": COLUMNS}, lateness={"load": 0}, choice=EngineChoice("local")
-        )
-        conditions = SparkEngine(no_spark, reader, no_relations)
+        config = StageConfig(stream_columns={"load": COLUMNS}, lateness={"load": 0})
         try:
-            yield StageRunner(connection, evaluator, conditions, config)
+            yield StageRunner(connection, evaluator, config)
         finally:
             connection.close()
 

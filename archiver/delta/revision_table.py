@@ -100,7 +100,7 @@ class RevisionTables:
                 mode="append",
                 commit_properties=_commit_properties(new[-1].seq),
             )
-            if len(table.files()) > _MAX_FILES:
+            if len(table.file_uris()) > _MAX_FILES:
                 table.optimize.compact()
 
     def _merge_rows(self, revisions: Sequence[ArchivedRevision]) -> None:

@@ -17,6 +17,7 @@ from recall.ledger.records import (
     TaskSpec,
     TurnResult,
 )
+from recall.ledger.revision_archive import RevisionArchive
 from recall.ledger.row_revisions import (
     EventOutput,
     RevisionBatch,
@@ -34,6 +35,7 @@ __all__ = [
     "LEASE_DURATION",
     "Ledger",
     "Revision",
+    "RevisionArchive",
     "RevisionBatch",
     "RevisionStreams",
     "SchedulingPolicy",

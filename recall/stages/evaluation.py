@@ -13,18 +13,22 @@ from uuid import UUID
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyspark.sql import SparkSession
 
+from archiver.errors import ArchiverError
 from archiver.read import Reader, StreamSnapshot
 from archiver.time_range import TimeRange
 from archiver.times import micros_column
 from recall.engines import (
     DuckDBStatements,
     EngineChoice,
+    SparkEngine,
     SparkStatements,
     Statement,
+    evaluate_condition,
     to_json_value,
 )
-from recall.engines.isolation import run_isolated
+from recall.engines.isolation import run_isolated, split_in_halves
 from recall.engines.pending_events import (
     PLAIN_TYPES,
     PendingEvent,
@@ -33,8 +37,8 @@ from recall.engines.pending_events import (
     create_pending_table,
     to_arrow_value,
 )
-from recall.errors import SparkRequired
-from recall.event_plans import ColumnTypes, Stage
+from recall.errors import EngineLost, SparkRequired
+from recall.event_plans import ColumnTypes, Condition, Stage
 from recall.query import sql_names
 from recall.requests import RecallEvent
 from recall.sandbox import validate_query
@@ -46,6 +50,8 @@ from recall.stages.statements import (
 )
 
 Rows = Sequence[Mapping[str, Any]]
+# By recall name: the rows of its answer, and the types of their columns.
+RecallAnswers = Mapping[str, tuple[Sequence[Mapping[str, Any]], ColumnTypes]]
 
 _MICROS = pa.timestamp("us", tz="UTC")
 _ARROW_TYPES = {**PLAIN_TYPES, "timestamp": _MICROS}
@@ -119,10 +125,10 @@ class LiveRows:
 
 
 class StageEvaluator:
-    """Runs the queries of stages, one at a time.
+    """Runs the queries of stages, and conditions, one at a time.
 
-    `relations`: returns all versions of a relation. `max_rows`: of the inputs of a stage for one
-    event, live rows included, and of its result.
+    `relations`: returns all versions of a relation. `session`: starts a Spark session if needed.
+    `max_rows`: of the inputs of a stage for one event, live rows included, and of its result.
     """
 
     def __init__(
@@ -130,13 +136,14 @@ class StageEvaluator:
         reader: Reader,
         *,
         relations: Callable[[str], pa.Table],
-        spark: SparkStatements,
+        session: Callable[[], SparkSession],
         choice: EngineChoice,
         max_rows: int,
     ) -> None:
         self._reader = reader
         self._relations = relations
-        self._spark = spark
+        self._spark = SparkStatements(session)
+        self._conditions = SparkEngine(session, reader, relations)
         self._choice = choice
         self._max_rows = max_rows
         self._duckdb = DuckDBStatements()
@@ -179,7 +186,7 @@ class StageEvaluator:
         def run(part: Sequence[StageInput]) -> dict[UUID, list[dict[str, Any]]]:
             return self._run(query, part, live_rows)
 
-        for part, outcome in run_isolated(runnable, run, (Exception,)):
+        for part, outcome in run_isolated(runnable, run, (Exception,), self._split):
             for stage_input in part:
                 eid = stage_input.event.eid
                 if isinstance(outcome, Exception):
@@ -189,6 +196,33 @@ class StageEvaluator:
                 else:
                     results[eid] = outcome.get(eid, [])
         return results
+
+    def _split(
+        self, part: Sequence[StageInput], error: Exception
+    ) -> Sequence[Sequence[StageInput]]:
+        """Halves after an error of the query. Other errors are raised: it is run again later."""
+        if isinstance(error, ArchiverError | OSError):
+            raise error
+        if not self._conditions.is_alive():
+            raise EngineLost from error
+        return split_in_halves(part, error)
+
+    def evaluate_condition(
+        self, condition: Condition, event: RecallEvent, answers: RecallAnswers
+    ) -> bool | None:
+        """Whether a condition holds for any combination of the rows of its answers.
+
+        None: all combinations give NULL. Raises `EngineLost`, and the errors of Spark.
+        """
+        try:
+            return self._choice.run(
+                lambda: evaluate_condition(condition, event, answers),
+                lambda: self._conditions.evaluate_condition(condition, event, answers),
+            )
+        except Exception as error:
+            if not self._conditions.is_alive():
+                raise EngineLost from error
+            raise
 
     def _too_many(self, rows: str) -> StageFailure:
         return StageFailure(f"limit exceeded: {rows} than limits.stage_rows = {self._max_rows:,}")

@@ -1,13 +1,43 @@
-"""The rows of an open event: of its recalls and stages. Pure: values in, values out."""
+"""An open event: its plan, its rows, and the outcome of an evaluation. No I/O."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
+import sql
 from recall.event_plans import EventPlan, Stage
+from recall.ledger import EventOutput
+from recall.requests import RecallEvent
 from recall.revisions import RowChange, apply_change
+from recall.stages.conditions import Verdict
 
 Rows = Mapping[str, Any]
+EventKey = tuple[str, str, UUID]  # rule, version, event
+
+
+@dataclass(frozen=True)
+class PlannedEvent:
+    """An event without boundary. `plan_key`: equal for equal plans of one rule."""
+
+    row: sql.RecalledEventRow
+    plan: EventPlan
+    plan_key: tuple[str, bytes]
+    event: RecallEvent
+
+    @property
+    def key(self) -> EventKey:
+        return self.row.rule, self.row.version, self.row.eid
+
+    @property
+    def is_first_evaluation(self) -> bool:
+        """Whether it was never evaluated."""
+        return self.row.evaluations == 0
+
+    def output(self, name: str) -> EventOutput:
+        """The rows of one of its recalls or stages."""
+        row = self.row
+        return EventOutput(row.rule, row.version, name, row.eid, self.event.ts)
 
 
 @dataclass
@@ -34,6 +64,36 @@ class EventState:
     @property
     def row_count(self) -> int:
         return sum(map(len, self.rows.values()))
+
+
+@dataclass
+class Evaluation:
+    """The outcome of an evaluation: changes by stage, and what to store with them.
+
+    `evaluated`: the stages that were evaluated. `has_new_inputs`: whether there were revisions, or
+    a stage has failed. `append_counts`: of the live streams, as they were read.
+    """
+
+    planned: PlannedEvent
+    state: EventState
+    changes: dict[str, list[RowChange]] = field(default_factory=dict)
+    evaluated: set[str] = field(default_factory=set)
+    verdict: Verdict | None = None
+    append_counts: Mapping[str, int] = field(default_factory=dict)
+    has_new_inputs: bool = False
+
+    @property
+    def is_worth_storing(self) -> bool:
+        return self.has_new_inputs or bool(self.changes) or bool(self.verdict)
+
+    def positions(self) -> dict[str, Any]:
+        """Over which revisions and appends the event was evaluated."""
+        recalls = self.planned.plan.recalls
+        sequences = self.state.sequences
+        return {
+            "recalls": {name: sequences[name] for name in recalls if name in sequences},
+            "appends": dict(self.append_counts),
+        }
 
 
 def changed_recalls(

@@ -113,12 +113,12 @@ class RecallManager:
         )
         self._on_answers = config.on_answers
         self._commands = CommandExecutor(connection, len(config.engines))
-        end_stalled = partial(self._commands.end_without_progress, config.event_timeout)
+        self._event_timeout = config.event_timeout
         self._lease_tasks = Schedule(
             [
                 Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
                 Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
-                Periodic("end events without progress", _STALLED_INTERVAL, end_stalled),
+                Periodic("end events without progress", _STALLED_INTERVAL, self._end_stalled),
             ]
         )
         self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
@@ -191,6 +191,11 @@ class RecallManager:
         """Take over abandoned tasks; finalize those whose feedback is overdue."""
         self._ledger.reclaim_abandoned()
         self._commands.finalize_without_feedback()
+
+    def _end_stalled(self) -> None:
+        """End events without progress."""
+        if self._commands.end_without_progress(self._event_timeout):
+            self._on_answers()
 
     def _sync(self) -> None:
         """Follow changes of the claimed tasks in the ledger."""

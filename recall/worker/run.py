@@ -35,13 +35,12 @@ from recall.engines import (
     LocalEngine,
     PartialCache,
     SparkEngine,
-    SparkStatements,
 )
 from recall.engines.derived_streams import DerivedStreamReader
-from recall.ledger import Ledger, SchedulingPolicy
+from recall.ledger import Ledger, RevisionArchive, SchedulingPolicy
 from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
-from recall.stages import RevisionArchive, StageConfig, StageEvaluator, StageRunner
+from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.worker.key_counts import KeyCounts
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
@@ -224,23 +223,20 @@ def _create_engines(
 
 def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reader) -> StageRunner:
     snapshot_reader = SnapshotReader(reader)
-    choice = EngineChoice(config.engine)
     evaluator = StageEvaluator(
         snapshot_reader,
         relations=config.relations,
-        spark=SparkStatements(sessions.create),
-        choice=choice,
+        session=sessions.create,
+        choice=EngineChoice(config.engine),
         max_rows=config.stage_rows,
     )
     stage_config = StageConfig(
         stream_columns={schema.name: schema.columns for schema in config.schemas},
         lateness={schema.name: duration_to_micros(schema.lateness) for schema in config.schemas},
-        choice=choice,
     )
-    conditions = SparkEngine(sessions.create, snapshot_reader, config.relations)
     connection = config.connect()
     archive = RevisionArchive(connection, config.root)
-    return StageRunner(connection, evaluator, conditions, stage_config, archive)
+    return StageRunner(connection, evaluator, stage_config, archive)
 
 
 def prefer_for_oom_kill() -> None:

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 
 from moirae.runtime import storage
 from recall.event_plans import EventPlan
+from recall.ledger.revision_archive import RevisionArchive
 from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.revisions.changes import RowChange, diff
 from recall.revisions.row_keys import key_rows
-from recall.stages.archive import RevisionArchive
 from tests.stage_world import RULE, VERSION, StageWorld, micros, stage_world
 
 EID = UUID(int=1)

@@ -115,11 +115,12 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
             batch.append((at, rng.choice(HOSTS), round(rng.gauss(5, 3), 3)))
             at += rng.uniform(0.2, 2.0)
         batches.append(batch)
-    while world.task_state(eid) != "done" or batches:
+    rows_at_boundary: list[tuple[Row, bool]] = []
+    while world.task_state(eid) not in ("done", "failed") or batches:
         # Each round of this loop is a process that is killed at its end.
         with world.manager() as manager, world.runner() as runner:
-            for _ in range(rng.randrange(1, 6)):
-                if world.task_state(eid) != "done":
+            for _ in range(rng.randrange(2, 12)):
+                if world.task_state(eid) not in ("done", "failed"):
                     manager.run_once()
                     manager.wait_for_query()
                 elif batches and rng.random() < 0.7:
@@ -129,14 +130,18 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
                         world.ingest([(rng.uniform(0, EVENT_AT), rng.choice(HOSTS), 1000.0)])
                 if rng.random() < 0.7:
                     runner.run_once()
-    assert not world.has_ended(eid)
+                if not rows_at_boundary and world.has_ended(eid):
+                    rows_at_boundary = list(world.rows)
     world.ingest([(at + 1000.0, "z", 0.0)])  # all watermarks pass the event
     with world.runner() as runner:
         runner.run_once()
         runner.end_events()
         assert runner.rows_in_memory == 0
     assert world.has_ended(eid)
-    expected = _batch(history, [row for row, is_late in world.rows if not is_late], analysis, limit)
+    on_time = [row for row, is_late in rows_at_boundary or world.rows if not is_late]
+    if world.task_state(eid) == "failed":  # killed three times at one piece: it has no rows
+        history = []
+    expected = _batch(history, on_time, analysis, limit)
     for name in list(expected)[:chain]:
         assert _normalize(world.replayed(name, eid)) == _normalize(expected[name]), name
         revisions = world.revisions(name)
@@ -152,7 +157,7 @@ def _run(world: StageWorld, seed: int, analysis: str, chain: int) -> None:
     rows_per_chunk=st.integers(8, 60),
 )
 @settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),

@@ -63,9 +63,10 @@ MODULES_BY_TEST = {
         moirae.server.pool moirae.server.reload moirae.server.run
         moirae.server.tokens""",
     "integration/test_stages.py": """
-        recall.ledger.row_revisions recall.stages.evaluation recall.stages.runner""",
+        recall.ledger.row_revisions recall.stages.evaluation recall.stages.event_evaluation
+        recall.stages.event_rows recall.stages.runner recall.stages.store""",
     "integration/test_revision_archive.py": """
-        archiver.delta.revision_table recall.stages.archive""",
+        archiver.delta.revision_table recall.ledger.revision_archive""",
     "integration/test_signals.py": "sql.signals",
     "integration/test_similar_recalls.py": "recall.worker.comparisons",
     "integration/test_streams_command.py": "moirae.cli.streams",

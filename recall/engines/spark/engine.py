@@ -182,7 +182,7 @@ class SparkEngine:
         self,
         condition: Condition,
         recall_event: RecallEvent,
-        answers: Mapping[str, tuple[AnswerRows, Mapping[str, str]]],
+        answers: Mapping[str, tuple[Sequence[Mapping[str, Any]], Mapping[str, str]]],
     ) -> bool | None:
         """Whether the rule's `where` holds for any combination of the rows of its answers.
 

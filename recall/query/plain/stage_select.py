@@ -161,7 +161,9 @@ def _aggregate_type(node: exp.Expr, writer: ExpressionWriter) -> str:
         if clauses_of(node) - {"this"}:
             raise SparkRequired("aggregate with further arguments")
         return operand.type
-    if not isinstance(node, exp.Sum | exp.Avg | _DEVIATIONS) or isinstance(node.this, exp.Distinct):
+    if not isinstance(node, (exp.Sum, exp.Avg, *_DEVIATIONS)) or isinstance(
+        node.this, exp.Distinct
+    ):
         raise SparkRequired(f"aggregate {node.sql(dialect='spark')[:80]}")
     if operand.type not in _NUMBER_TYPES:
         raise SparkRequired("sum or average of a non-numeric value")
@@ -177,7 +179,7 @@ def _check_condition(node: exp.Expr, writer: ExpressionWriter) -> None:
 
 def _without_intervals(node: exp.Expr, writer: ExpressionWriter) -> exp.Expr:
     """The expression with `time ± INTERVAL` as `time`, which has the same type."""
-    root = exp.paren(node.copy())
+    root: exp.Expr = exp.paren(node.copy())
     for operation in list(root.find_all(exp.Add, exp.Sub)):
         interval = operation.expression
         if not isinstance(interval, exp.Interval):
@@ -190,4 +192,5 @@ def _without_intervals(node: exp.Expr, writer: ExpressionWriter) -> exp.Expr:
         if writer.write(operation.this).type != "timestamp":
             raise SparkRequired("interval added to anything but a timestamp")
         operation.replace(operation.this.copy())
-    return root.this
+    inner: exp.Expr = root.this
+    return inner

@@ -1,6 +1,6 @@
-"""What a rule's condition says of an alert at a revision. Pure: values in, values out."""
+"""What a rule's condition says of an alert at a revision. No I/O."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class RecallState:
         return [] if self.state in _ENDED_WITHOUT_ROWS else self.rows
 
 
-def find_undecided(names: list[str], recalls: Mapping[str, RecallState]) -> list[str]:
+def find_undecided(names: Sequence[str], recalls: Mapping[str, RecallState]) -> list[str]:
     """The recalls among some that have neither an answer nor ended."""
     undecided = []
     for name in sorted(names):
@@ -47,7 +47,7 @@ def find_undecided(names: list[str], recalls: Mapping[str, RecallState]) -> list
 
 
 def decide(
-    value: bool | None, names: list[str], recalls: Mapping[str, RecallState], *, final: bool
+    value: bool | None, names: Sequence[str], recalls: Mapping[str, RecallState], *, final: bool
 ) -> Verdict:
     """The verdict by the value of the condition; None: NULL for all rows."""
     basis = ", ".join(_describe(name, recalls.get(name)) for name in sorted(names))

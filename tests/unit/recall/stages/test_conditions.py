@@ -2,7 +2,7 @@
 
 import pytest
 
-from recall.stages.condition_state import RecallState, decide, find_undecided
+from recall.stages.conditions import RecallState, decide, find_undecided
 
 ANSWERED = RecallState("running", 2, [{"n": 1}])
 
