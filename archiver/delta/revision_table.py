@@ -5,16 +5,20 @@ number it contains the stream, so that a revision is applied once, whatever proc
 are JSON.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 import orjson
 import pyarrow as pa
-from deltalake import CommitProperties, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction, write_deltalake
+from deltalake.exceptions import TableNotFoundError
 
-from archiver.storage import Storage, StorageRoot, as_storage
+from archiver.delta.protocol import CommitSummary, commit_info_action, encode_actions
+from archiver.storage import LOG_FOLDER, Storage, StorageRoot, as_storage
 
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 _REVISIONS = pa.schema(
@@ -44,6 +48,9 @@ _APPLICATION = "moirae revisions"
 _SAME_ROW = "t.eid = s.eid AND t.version = s.version AND t.row_key = s.row_key"
 # Files of a table above which they are merged.
 _MAX_FILES = 64
+_CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
+# The versions of the Delta protocol with change feeds, for readers and writers.
+_PROTOCOL = {"minReaderVersion": 1, "minWriterVersion": 4}
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ class RevisionTables:
             values |= {"row": _dump(revision.row), "old_row": _dump(revision.old_row)}
             for name, column in columns.items():
                 column.append(values[name])
-        table = self._revisions.open_or_create_table(schema=_REVISIONS)
+        table = _open_or_create(self._revisions, _REVISIONS, {})
         with self._revisions.translate_errors():
             write_deltalake(
                 table,
@@ -118,9 +125,7 @@ class RevisionTables:
             for name, column in columns.items():
                 column.append(values[name])
         schema = _ROWS.append(pa.field("op", pa.string()))
-        table = self._rows.open_or_create_table(
-            schema=_ROWS, configuration={"delta.enableChangeDataFeed": "true"}
-        )
+        table = _open_or_create(self._rows, _ROWS, _CHANGE_FEED)
         values_of_source = {name: f"s.{name}" for name in _ROWS.names}
         merge = table.merge(
             pa.table(columns, schema),
@@ -136,6 +141,29 @@ class RevisionTables:
                 .when_not_matched_insert(values_of_source, "s.op <> 'delete'")
                 .execute()
             )
+
+
+def _open_or_create(
+    storage: Storage, schema: pa.Schema, configuration: Mapping[str, str]
+) -> DeltaTable:
+    try:
+        return storage.open_table()
+    except TableNotFoundError:
+        storage.create_log_folder()
+    timestamp = int(time.time() * 1_000)
+    metadata = {
+        "id": str(uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": Schema.from_arrow(schema).to_json(),
+        "partitionColumns": [],
+        "configuration": configuration,
+        "createdTime": timestamp,
+    }
+    info = commit_info_action(CommitSummary("CREATE TABLE"), timestamp)
+    content = encode_actions([info, {"protocol": _PROTOCOL}, {"metaData": metadata}])
+    with storage.prepare_commit(content) as commit:
+        commit(f"{LOG_FOLDER}/{0:020d}.json")  # fails if another process has created the table
+    return storage.open_table()
 
 
 def _last_number(storage: Storage) -> int:

@@ -12,9 +12,7 @@ from moirae.rules import (
     build_context_queries,
     build_event_plan,
     build_questions,
-    build_rule_tables,
     find_recalls_in_where,
-    infer_event_shape,
 )
 from recall.engines import Template, explain_engine
 from recall.event_plans import order_stages
@@ -73,8 +71,7 @@ def explain_rule(
 
 def _make_active_rule(settings: Settings, definition: Definition) -> ActiveRule:
     time_columns = {name: stream.time for name, stream in settings.streams.items()}
-    tables = build_rule_tables(definition.rule, time_columns, frozenset(settings.relations))
-    return ActiveRule(definition, tables, infer_event_shape(definition.rule, tables))
+    return ActiveRule.create(definition, time_columns, frozenset(settings.relations))
 
 
 def _explain_evaluation(

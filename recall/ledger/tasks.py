@@ -269,7 +269,7 @@ class Ledger:
         previous: sql.AnswerJson = ()
         if number > 1:
             previous = self._revisions.last_answer(task.id) or ()
-        put_revision(self._revisions, task.id, number, revision)
+        put_revision(self._tasks, task.id, number, revision)
         question = task.question
         row_key = question_row_key(question)
         answer = sql.replace_nul(revision.answer)
@@ -304,11 +304,9 @@ def _task_output(task: TaskSpec) -> EventOutput:
     return EventOutput(task.rule, task.version, task.recall, task.event.eid, task.event.ts)
 
 
-def put_revision(
-    revisions: sql.RevisionGateway, task: UUID, number: int, revision: Revision
-) -> None:
+def put_revision(tasks: sql.TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
-    revisions.add(
+    tasks.add_revision(
         task,
         number,
         final=revision.coverage.final,

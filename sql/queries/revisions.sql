@@ -1,8 +1,3 @@
--- add --
--- Store a numbered answer.
-INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
-
 -- last_answer --
 -- The last answer of a task.
 SELECT answer FROM revisions WHERE task = %(task)s ORDER BY number DESC LIMIT 1

@@ -26,6 +26,7 @@ from recall.query.plain.model import (
     PlainQuery,
     SqlDialect,
     TypedExpression,
+    select_columns,
 )
 from recall.query.plain.recalls import create_recall_writer
 from recall.query.plain.rendering import DuckDBDialect, SparkDialect
@@ -41,6 +42,7 @@ __all__ = [
     "TypedExpression",
     "check_stage_select",
     "create_recall_writer",
+    "select_columns",
     "to_plain",
 ]
 

@@ -16,6 +16,6 @@ def create_recall_writer(
     """
     writer = ExpressionWriter(DuckDBDialect(), parameterized=False)
     for name, types in tables.items():
-        writer.tables[name] = select_columns(types, RECALL_TYPES)
+        writer.add_table(name, select_columns(types, RECALL_TYPES))
     writer.qualified_tables.update(qualified_tables)
     return writer
