@@ -19,7 +19,7 @@ from recall.stages.conditions import (
 )
 from recall.stages.evaluation import StageEvaluator, StageFailure
 from recall.stages.event_rows import EventRows
-from recall.stages.state import Evaluation, EventKey, PlannedEvent, changed_recalls, is_due
+from recall.stages.state import EventKey, EventOutcome, PlannedEvent, changed_recalls, is_due
 from recall.stages.statements import StageQuery, stage_queries
 
 _LOG = structlog.get_logger()
@@ -63,7 +63,7 @@ class EventEvaluator:
 
     def evaluate(
         self, group: Sequence[PlannedEvent], *, new_rows: bool = False, final: bool = False
-    ) -> list[Evaluation]:
+    ) -> list[EventOutcome]:
         """Evaluate events of one plan.
 
         `new_rows`: because streams have new rows, which conditions do not read. `final`: for the
@@ -150,7 +150,7 @@ class EventEvaluator:
 
 
 def _apply_result(
-    query: StageQuery, item: Evaluation, result: list[dict[str, Any]] | StageFailure
+    query: StageQuery, item: EventOutcome, result: list[dict[str, Any]] | StageFailure
 ) -> bool:
     """Note the changes of a stage; returns whether its rows have changed."""
     name = query.stage.name

@@ -10,7 +10,7 @@ from cachetools import LRUCache
 import sql
 from recall.revisions import RowChange, context_column
 from recall.stages.evaluation import StageInput
-from recall.stages.state import Evaluation, EventKey, EventState, PlannedEvent, carry_key
+from recall.stages.state import EventKey, EventOutcome, EventState, PlannedEvent, carry_key
 from recall.stages.statements import StageQuery
 
 _MAX_STATES = 20_000  # events whose rows are in memory
@@ -35,7 +35,7 @@ class EventRows:
         """Release the rows of an event; if needed, they are loaded again."""
         self._states.pop(key, None)
 
-    def load(self, group: Sequence[PlannedEvent]) -> list[Evaluation]:
+    def load(self, group: Sequence[PlannedEvent]) -> list[EventOutcome]:
         """The events with their rows after the last revision."""
         rule = group[0].row.rule
         recalls = group[0].plan.recalls
@@ -58,10 +58,12 @@ class EventRows:
             change = RowChange(row.op, row.row_key or "", row.row)  # type: ignore[arg-type]
             states[row.version, row.eid].apply(row.name, row.seq, change)
         return [
-            Evaluation(planned, states[planned.row.version, planned.row.eid]) for planned in group
+            EventOutcome(planned, states[planned.row.version, planned.row.eid]) for planned in group
         ]
 
-    def load_inputs(self, query: StageQuery, evaluations: Sequence[Evaluation]) -> list[StageInput]:
+    def load_inputs(
+        self, query: StageQuery, evaluations: Sequence[EventOutcome]
+    ) -> list[StageInput]:
         """What a stage reads for some events of one plan, live rows apart."""
         plan = evaluations[0].planned.plan
         outputs = {*plan.recalls, *(stage.name for stage in plan.stages)}
@@ -83,7 +85,7 @@ class EventRows:
         return inputs
 
     def _load_event_tables(
-        self, names: Collection[str], evaluations: Sequence[Evaluation]
+        self, names: Collection[str], evaluations: Sequence[EventOutcome]
     ) -> dict[UUID, dict[str, list[Mapping[str, Any]]]]:
         """The contexts and surroundings of these names, by event and name."""
         if not names:
@@ -99,7 +101,7 @@ class EventRows:
         return tables
 
     def _load_past_events(
-        self, query: StageQuery, evaluations: Sequence[Evaluation]
+        self, query: StageQuery, evaluations: Sequence[EventOutcome]
     ) -> dict[str, Mapping[str, Any]]:
         """What rows of similarity recalls carry of past events that are still stored, by ID."""
         planned = evaluations[0].planned

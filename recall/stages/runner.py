@@ -33,7 +33,7 @@ from recall.requests import RecallEvent
 from recall.stages.evaluation import StageEvaluator
 from recall.stages.event_evaluation import EventEvaluator
 from recall.stages.event_rows import EventRows
-from recall.stages.state import Evaluation, EventKey, EventState, PlannedEvent, may_end
+from recall.stages.state import EventKey, EventOutcome, EventState, PlannedEvent, may_end
 from recall.stages.store import EvaluationStore
 
 _LOG = structlog.get_logger()
@@ -178,7 +178,7 @@ class StageRunner:
             event = RecallEvent.from_json(row.eid, row.event)
             yield PlannedEvent(row, self._plans[text], (row.rule, text), event)
 
-    # Evaluation
+    # EventOutcome
 
     def _evaluate(self, group: Sequence[PlannedEvent], *, new_rows: bool) -> None:
         """Evaluate events of one plan and store the outcome."""
@@ -233,7 +233,7 @@ class StageRunner:
             if group[0].plan.is_evaluated:
                 evaluations = self._evaluator.evaluate(group, final=True)
             else:
-                evaluations = [Evaluation(planned, EventState()) for planned in group]
+                evaluations = [EventOutcome(planned, EventState()) for planned in group]
             for item in evaluations:
                 retry_on_deadlock(partial(self._store.end, item))
                 # Ended, or evaluated by another process since.

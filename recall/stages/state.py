@@ -67,7 +67,7 @@ class EventState:
 
 
 @dataclass
-class Evaluation:
+class EventOutcome:
     """The outcome of an evaluation: changes by stage, and what to store with them.
 
     `evaluated`: the stages that were evaluated. `has_new_inputs`: whether there were revisions, or

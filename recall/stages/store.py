@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import sql
 from recall.ledger import RevisionStreams
 from recall.revisions import RowChange
-from recall.stages.state import Evaluation, EventKey
+from recall.stages.state import EventKey, EventOutcome
 
 
 class EvaluationStore:
@@ -16,10 +16,10 @@ class EvaluationStore:
         self._events = sql.RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
 
-    def store(self, evaluations: Sequence[Evaluation]) -> list[EventKey]:
+    def store(self, evaluations: Sequence[EventOutcome]) -> list[EventKey]:
         """Store evaluations; returns the events that another process has evaluated since."""
         stale: list[EventKey] = []
-        stored: list[Evaluation] = []
+        stored: list[EventOutcome] = []
         with self._connection.transaction():
             for item in sorted(evaluations, key=lambda item: item.planned.key):
                 planned = item.planned
@@ -36,7 +36,7 @@ class EvaluationStore:
             item.state.evaluations = item.planned.row.evaluations + 1
         return stale
 
-    def _append_changes(self, evaluations: Sequence[Evaluation]) -> None:
+    def _append_changes(self, evaluations: Sequence[EventOutcome]) -> None:
         """Append to the streams of stages, in the order in which all transactions lock them."""
         outputs = []
         for item in evaluations:
@@ -46,7 +46,7 @@ class EvaluationStore:
         for output, changes in outputs:
             self._streams.append(output, changes)
 
-    def _store_outcome(self, item: Evaluation, *, final: bool) -> None:
+    def _store_outcome(self, item: EventOutcome, *, final: bool) -> None:
         """Store the states of stages and the verdict."""
         planned = item.planned
         for stage in planned.plan.stages:
@@ -67,7 +67,7 @@ class EvaluationStore:
                 *planned.key, history=verdict.history, final=verdict.final, reason=verdict.reason
             )
 
-    def end(self, item: Evaluation) -> bool:
+    def end(self, item: EventOutcome) -> bool:
         """Store the last evaluation of an event with its boundaries; False: it cannot end now."""
         planned = item.planned
         key = planned.key
