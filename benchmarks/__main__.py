@@ -33,6 +33,7 @@ _MODULES_BY_GOAL = {
     "R2": "benchmarks.rollover",
     "S7": "benchmarks.decoding",
     "S8": "benchmarks.idle",
+    "S1": "benchmarks.stages",
     "Q": "benchmarks.quality",
 }
 

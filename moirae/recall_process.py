@@ -75,6 +75,8 @@ def _build_config(
         connect=lambda: connect_database(settings, "recall worker"),
         background=history_builder,
         metrics=RecallMetrics(),
+        event_timeout=settings.recall.event_timeout,
+        stage_rows=settings.limits.stage_rows,
     )
 
 

@@ -40,7 +40,7 @@ class ChangedAlertRow:
     eid: UUID
     rule: str
     state: str
-    verdict: str | None
+    history: str | None
     key: Mapping[str, Any]
     labels: Mapping[str, str]
     annotations: Mapping[str, str]

@@ -357,8 +357,10 @@ CREATE TABLE alerts (
     events      bigint NOT NULL,
     -- The same fields computed from settled events only; NULL: none is settled.
     settled     jsonb,
-    -- The result of the rule's `where`; NULL: the rule has none, or there is no answer yet.
-    verdict     text CHECK (verdict IN ('kept', 'held back', 'no history')),
+    -- The result of the rule's `where` about the first event; NULL: the rule has none.
+    history     text CHECK (history IN ('waiting', 'kept', 'withdrawn', 'no_history')),
+    -- Whether it is the result after the last revision.
+    history_final boolean NOT NULL DEFAULT false,
     created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
     -- When it was first stored as firing, provisional or settled.
     raised_at   timestamptz,
@@ -371,6 +373,19 @@ CREATE INDEX alerts_by_start ON alerts (starts_at DESC, id);
 CREATE INDEX alerts_by_eid ON alerts (eid);
 CREATE INDEX alerts_by_fingerprint ON alerts (rule, version, fingerprint);
 CREATE INDEX alerts_by_update ON alerts (rule, updated_at);
+
+-- The changes of `history` of alerts, with the reasons.
+CREATE TABLE alert_history (
+    id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    alert_id uuid NOT NULL REFERENCES alerts (id) ON DELETE CASCADE,
+    -- The first event of the alert at that time.
+    eid      uuid NOT NULL,
+    history  text NOT NULL CHECK (history IN ('waiting', 'kept', 'withdrawn', 'no_history')),
+    final    boolean NOT NULL,
+    reason   text NOT NULL,
+    at       timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX alert_history_by_alert ON alert_history (alert_id, id);
 
 -- Acknowledgements, notes, resolutions and assignments of alerts.
 CREATE TABLE alert_notes (
@@ -500,7 +515,9 @@ CREATE TABLE tasks (
     asked_at      timestamptz,
     -- The provenance of an SQL answer: for each query the first piece, the end of its pieces, and
     -- the number of appends to each stream that it saw; null: it returned nothing.
-    seen          jsonb NOT NULL DEFAULT '[]'
+    seen          jsonb NOT NULL DEFAULT '[]',
+    -- When a turn was last recorded.
+    progressed_at timestamptz
 );
 CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';
@@ -508,7 +525,6 @@ CREATE INDEX tasks_exceeding ON tasks (rule, version, recall, ended_at) WHERE ex
 CREATE INDEX tasks_at_work ON tasks (lease) WHERE state = 'running';
 CREATE INDEX tasks_suspended ON tasks (deadline) WHERE state = 'suspended';
 CREATE SEQUENCE leases;
-CREATE INDEX tasks_with_where ON tasks (rule, eid) WHERE request->>'where' IS NOT NULL;
 CREATE INDEX tasks_similar ON tasks (rule, version, ((event->>'ts')::bigint))
     WHERE request->>'kind' = 'similar';
 CREATE INDEX tasks_by_eid ON tasks (eid);
@@ -539,6 +555,79 @@ CREATE TABLE revisions (
     -- little was known, or the answer was stored by a version without this column.
     comparable double precision,
     PRIMARY KEY (task, number)
+);
+
+-- The revision streams: one for each recall and each stage of a rule.
+CREATE TABLE revision_streams (
+    id       integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule     text NOT NULL,
+    -- The name of the recall or stage.
+    name     text NOT NULL,
+    -- The number of the last row revision, and of the last one in the archive.
+    last_seq bigint NOT NULL DEFAULT 0,
+    archived bigint NOT NULL DEFAULT 0,
+    UNIQUE (rule, name)
+);
+
+-- Row revisions: the rows of the answers of recalls and stages as they change. `seq` counts per
+-- stream in the order of commits, without gaps: the row of the stream is locked until the commit.
+CREATE TABLE row_revisions (
+    stream  integer NOT NULL REFERENCES revision_streams (id) ON DELETE CASCADE,
+    seq     bigint NOT NULL,
+    -- The event that the row is about, the version of its rule, and its time.
+    eid     uuid NOT NULL,
+    version text NOT NULL,
+    ts      timestamptz NOT NULL,
+    -- `boundary`: no row revision of the event follows.
+    op      text NOT NULL CHECK (op IN ('insert', 'update', 'delete', 'boundary')),
+    -- Identifies the row among those of the event, as JSON; see `recall.revisions`. The new row, NULL
+    -- for delete; the old row, NULL for insert.
+    row_key text,
+    row     jsonb,
+    old_row jsonb,
+    at      timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (stream, seq)
+);
+CREATE INDEX row_revisions_by_event ON row_revisions (stream, eid, version, seq);
+
+-- The events that recalls are about.
+CREATE TABLE recalled_events (
+    rule        text NOT NULL,
+    version     text NOT NULL,
+    eid         uuid NOT NULL,
+    ts          timestamptz NOT NULL,
+    -- The event as in `tasks`, and what follows from its recalls: see `recall.event_plans`.
+    event       jsonb NOT NULL,
+    plan        jsonb NOT NULL,
+    -- What the stages and the condition have been evaluated over, see `recall.stages`, and how many
+    -- times.
+    positions   jsonb NOT NULL DEFAULT '{}',
+    evaluations bigint NOT NULL DEFAULT 0,
+    created_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    evaluated_at timestamptz,
+    -- Whether it ends because it had no progress.
+    timed_out   boolean NOT NULL DEFAULT false,
+    -- When its boundary was committed; NULL: there may be further revisions.
+    ended_at    timestamptz,
+    PRIMARY KEY (rule, version, eid)
+);
+CREATE INDEX recalled_events_open ON recalled_events (rule, ts) WHERE ended_at IS NULL;
+CREATE INDEX recalled_events_by_eid ON recalled_events (eid);
+CREATE INDEX recalled_events_ended ON recalled_events (ts) WHERE ended_at IS NOT NULL;
+
+-- The stages (`then`) of events. Their rows are row revisions.
+CREATE TABLE stages (
+    rule       text NOT NULL,
+    version    text NOT NULL,
+    eid        uuid NOT NULL,
+    name       text NOT NULL,
+    state      text NOT NULL CHECK (state IN ('running', 'done', 'failed')),
+    -- How many times its rows have changed.
+    revision   integer NOT NULL DEFAULT 0,
+    error      text,
+    updated_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rule, version, eid, name),
+    FOREIGN KEY (rule, version, eid) REFERENCES recalled_events ON DELETE CASCADE
 );
 
 -- Commands of operators on recalls. `target`: which recalls, see `recall.ledger.commands.Target`.
@@ -587,8 +676,8 @@ $$;
 CREATE TRIGGER alert_inserted AFTER INSERT ON alerts FOR EACH ROW WHEN (NOT NEW.past)
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER alert_changed AFTER UPDATE ON alerts FOR EACH ROW
-    WHEN (NOT NEW.past AND (OLD.state, OLD.verdict, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
-        IS DISTINCT FROM (NEW.state, NEW.verdict, NEW.eid, NEW.starts_at, NEW.fired_at, NEW.ends_at, NEW.labels, NEW.annotations))
+    WHEN (NOT NEW.past AND (OLD.state, OLD.history, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
+        IS DISTINCT FROM (NEW.state, NEW.history, NEW.eid, NEW.starts_at, NEW.fired_at, NEW.ends_at, NEW.labels, NEW.annotations))
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER alert_noted AFTER INSERT ON alert_notes FOR EACH ROW EXECUTE FUNCTION record_change();
 CREATE TRIGGER recall_inserted AFTER INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION record_change();
@@ -601,8 +690,8 @@ CREATE TRIGGER revision_inserted AFTER INSERT ON revisions FOR EACH ROW EXECUTE 
 CREATE SCHEMA IF NOT EXISTS dashboard;
 CREATE VIEW dashboard.alerts AS
 SELECT a.id, a.eid, a.rule, a.labels->>'alertname' AS alertname, a.labels->>'severity' AS severity,
-    a.annotations->>'summary' AS summary, CASE WHEN a.verdict = 'held back' THEN 'withdrawn' ELSE a.state END AS state,
-    a.verdict AS history, a.key, a.labels, a.annotations, a.starts_at, a.fired_at, a.last_at, a.ends_at, a.events,
+    a.annotations->>'summary' AS summary, CASE WHEN a.history = 'withdrawn' THEN 'withdrawn' ELSE a.state END AS state,
+    a.history, a.key, a.labels, a.annotations, a.starts_at, a.fired_at, a.last_at, a.ends_at, a.events,
     a.past, a.raised_at, a.updated_at,
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'ack'
         ORDER BY n.at DESC, n.id DESC LIMIT 1) AS acknowledged_by,

@@ -72,7 +72,7 @@ def similar(
 def recalls(
     workspace: WorkspaceOption = DEFAULT_WORKSPACE, form: ExportFormatOption = ExportFormat.JSONL
 ) -> None:
-    """Export each recall with its last answer and its coverage, oldest event first."""
+    """Export each recall with its last answer and coverage, then the stages of `then`."""
     _export(workspace, "recalls", form)
 
 

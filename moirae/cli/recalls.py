@@ -1,5 +1,6 @@
-"""`moirae similar` and `recalls`: answers about events, and the progress of recalls."""
+"""`moirae similar` and `recalls`: answers about events, their revisions, progress of recalls."""
 
+import sys
 import time
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,9 +19,12 @@ from moirae.cli.options import (
     RuleOption,
     WorkspaceOption,
     check_choices,
+    escape_control,
+    format_cell,
     format_time,
     make_console,
     print_json,
+    print_json_line,
     print_omitted_count,
     print_table,
 )
@@ -34,6 +38,7 @@ app = RemoteTyper(help="Inspect recalls and their progress.", no_args_is_help=Tr
 
 _STATES = ("waiting", "running", "suspended", "done", "finalized", "cancelled", "failed")
 _WATCH_INTERVAL = 0.3  # seconds between two updates of `watch`
+_REVISIONS_PER_REQUEST = 1_000
 _WATCH_WIDTH = 160  # characters of a line when standard output is not a terminal
 _COLUMNS = (
     "requested",
@@ -131,6 +136,55 @@ def watch(eid: EventArgument, workspace: WorkspaceOption = DEFAULT_WORKSPACE) ->
                     return
                 time.sleep(_WATCH_INTERVAL)
                 answers = show_answers(services, eid)
+
+
+@app.command()
+def follow(
+    recall: Annotated[
+        str,
+        typer.Argument(
+            metavar="RECALL",
+            help="Recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME.",
+        ),
+    ],
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    after: Annotated[
+        int,
+        typer.Option("--after", min=0, help="Number of the revision to continue behind."),
+    ] = 0,
+    until_now: Annotated[
+        bool, typer.Option("--until-now", help="End behind the last present revision.")
+    ] = False,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """Print the row revisions of a recall or stage, and new ones as they are stored."""
+    from moirae.services.operations.recalls import RevisionQuery, list_row_revisions
+
+    with open_services(workspace) as services:
+        last = after
+        while True:
+            query = RevisionQuery(after=last, limit=_REVISIONS_PER_REQUEST)
+            page = list_row_revisions(services, recall, query)
+            for revision in page.revisions:
+                _print_revision(revision, output)
+            sys.stdout.flush()
+            if page.last == last:
+                if until_now:
+                    return
+                time.sleep(_WATCH_INTERVAL)
+            last = page.last
+
+
+def _print_revision(revision: sql.RowRevisionRow, output: OutputFormat) -> None:
+    """A revision in a line."""
+    if output is OutputFormat.JSON:
+        print_json_line(asdict(revision))
+        return
+    row = revision.old_row if revision.op == "delete" else revision.row
+    parts = [str(revision.seq), format_time(revision.ts), str(revision.eid), revision.op]
+    if row is not None:
+        parts.append(escape_control(format_cell(row)))
+    print("  ".join(parts))
 
 
 def _is_open(answer: "RecallAnswer") -> bool:

@@ -12,6 +12,8 @@ from typing_extensions import TypedDict
 import sql
 
 _OPEN_STATES = ("waiting", "running", "suspended")
+# In the order in which answers are shown.
+_KINDS = ("sql", "similar", "stage")
 
 
 class PastNote(TypedDict):
@@ -79,9 +81,10 @@ class SimilarEvent:
 
 @dataclass(frozen=True)
 class RecallAnswer:
-    """The last answer of a recall.
+    """The last answer of a recall, or the rows of a stage.
 
-    An SQL recall has `rows`, a similarity recall has `hits`. Both are None without an answer.
+    `kind`: sql, similar or stage. A similarity recall has `hits`, the others have `rows`. Both are
+    None without an answer.
     """
 
     recall: str
@@ -109,7 +112,7 @@ class RecallAnswer:
 
 
 def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) -> list[RecallAnswer]:
-    """The last answer of each recall of an event: SQL recalls, then similarity recalls, by name.
+    """The last answer of each recall of an event: SQL, similarity recalls, stages, by name.
 
     `concurrency`: history queries that run at once, for the forecast.
     """
@@ -121,7 +124,9 @@ def load_answers(connection: sql.Connection, eid: UUID, concurrency: int = 1) ->
     if open_tasks:
         remaining = forecast_tasks(connection, open_tasks, concurrency)
     answers = [_make_answer(connection, row, remaining.get(row.task)) for row in rows]
-    return sorted(answers, key=lambda answer: (answer.kind != "sql", answer.recall))
+    stages = {row.name: row for row in sql.RowRevisionGateway(connection).list_stages(eid)}
+    answers += map(_make_stage_answer, stages.values())
+    return sorted(answers, key=lambda answer: (_KINDS.index(answer.kind), answer.recall))
 
 
 def load_past_events(connection: sql.Connection, eids: Iterable[UUID]) -> dict[UUID, PastEvent]:
@@ -165,6 +170,19 @@ def _make_answer(
         comparable=comparable,
         id=row.task,
         remaining_seconds=remaining_seconds,
+    )
+
+
+def _make_stage_answer(row: sql.StageRow) -> RecallAnswer:
+    return RecallAnswer(
+        recall=row.name,
+        kind="stage",
+        state=row.state,
+        number=row.revision,
+        coverage=None,
+        rows=list(map(dict, row.rows)),
+        hits=None,
+        error=row.error,
     )
 
 

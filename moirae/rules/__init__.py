@@ -13,7 +13,9 @@ from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import (
     ContextQuery,
     build_context_queries,
+    build_event_plan,
     build_questions,
+    find_recalls_in_where,
     lift_context_query,
 )
 from moirae.rules.rule_set import Rule, RuleSet
@@ -32,10 +34,12 @@ __all__ = [
     "SimilarRecall",
     "SqlRecall",
     "build_context_queries",
+    "build_event_plan",
     "build_questions",
     "check_rules",
     "infer_event_shape",
     "build_event_sql",
+    "find_recalls_in_where",
     "find_unused_keys",
     "lift_context_query",
     "read_rule_files",

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -22,7 +23,6 @@ from recall.scheduling import StrideScheduler
 from recall.worker.active_tasks import ActiveTasks
 from recall.worker.claims import TaskClaimer
 from recall.worker.comparisons import ComparisonRunner
-from recall.worker.conditions import ConditionEvaluator
 from recall.worker.dispatcher import Dispatcher
 from recall.worker.key_counts import KeyCounts
 from recall.worker.load import LoadMonitor
@@ -43,6 +43,8 @@ _DISPATCH_TIME_LIMIT = 0.05  # seconds
 _SYNC_INTERVAL = 0.25  # seconds
 # Between two searches for abandoned tasks and missed feedback deadlines.
 _RECLAIM_INTERVAL = 1.0  # seconds
+# Between two searches for events without progress.
+_STALLED_INTERVAL = 5.0  # seconds
 _LOAD_INTERVAL = 2.0  # seconds
 _HEARTBEAT_INTERVAL = LEASE_DURATION.total_seconds() / 3  # seconds
 
@@ -59,8 +61,12 @@ class ManagerConfig:
     """How many history queries may run however busy the machine is; None: all."""
     stride: StrideScheduler[UUID] = field(default_factory=StrideScheduler)
     background: BackgroundWork | None = None
-    metrics: RecallMetrics = field(default_factory=RecallMetrics)
     """Work on history apart from recalls."""
+    metrics: RecallMetrics = field(default_factory=RecallMetrics)
+    event_timeout: timedelta = timedelta(hours=1)
+    """By the clock: events without progress for this long end."""
+    on_answers: Callable[[], None] = lambda: None
+    """Called after answers were stored."""
 
 
 class RecallManager:
@@ -80,7 +86,9 @@ class RecallManager:
         self._signals = sql.SignalListener(connection)
         self._workers = Workers(config.engines, config.query_timeout, self._signals.wake)
         self._active_tasks = ActiveTasks(config.stride)
-        self._recorder = TurnRecorder(connection, ledger, self._active_tasks, config.metrics)
+        self._recorder = TurnRecorder(
+            connection, ledger, self._active_tasks, config.metrics, on_answers=config.on_answers
+        )
         self._claimer = TaskClaimer(
             connection,
             ledger,
@@ -107,12 +115,14 @@ class RecallManager:
             preparation=self._preparation,
             workers=self._workers,
         )
-        self._conditions = ConditionEvaluator(ledger, self._recorder, self._workers)
+        self._on_answers = config.on_answers
         self._commands = CommandExecutor(connection, len(config.engines))
+        self._event_timeout = config.event_timeout
         self._lease_tasks = Schedule(
             [
                 Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
                 Periodic("reclaim", _RECLAIM_INTERVAL, self._reclaim),
+                Periodic("end events without progress", _STALLED_INTERVAL, self._end_stalled),
             ]
         )
         self._sync_task = Periodic("sync", _SYNC_INTERVAL, self._sync)
@@ -164,20 +174,18 @@ class RecallManager:
         self._lease_tasks.run_due()
         if self._commands.execute_pending():
             self._sync()
+            self._on_answers()
         else:
             self._sync_task.run_if_due()
         self._load_tasks.run_due()
         self._workers.enforce_timeouts(self._running_jobs(), self._count_timeout)
         self._claimer.claim()
         self._preparation.collect_finished()
-        self._conditions.add_ended(self._dispatcher.collect_finished())
-        self._conditions.evaluate_pending()
+        self._dispatcher.collect_finished()
         deadline = time.monotonic() + _DISPATCH_TIME_LIMIT
         while time.monotonic() < deadline:
-            ended_tasks = self._dispatcher.dispatch()
-            if ended_tasks is None:
+            if self._dispatcher.dispatch() is None:
                 break
-            self._conditions.add_ended(ended_tasks)
         self._preparation.prepare_when_idle()
 
     def _count_timeout(self, job: Job[Any]) -> None:
@@ -188,6 +196,11 @@ class RecallManager:
         self._ledger.reclaim_abandoned()
         self._commands.finalize_without_feedback()
 
+    def _end_stalled(self) -> None:
+        """End events without progress."""
+        if self._commands.end_without_progress(self._event_timeout):
+            self._on_answers()
+
     def _sync(self) -> None:
         """Follow changes of the claimed tasks in the ledger."""
         self._claimer.sync_with_ledger()
@@ -197,4 +210,4 @@ class RecallManager:
         self._workers.concurrency = monitor.update_concurrency()
 
     def _running_jobs(self) -> list[Job[Any]]:
-        return [*self._dispatcher.jobs, *self._conditions.jobs, *self._preparation.jobs]
+        return [*self._dispatcher.jobs, *self._preparation.jobs]

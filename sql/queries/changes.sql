@@ -22,7 +22,7 @@ DELETE FROM changes WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())
 
 -- list_alerts --
 -- The present state of alerts.
-SELECT id, eid, rule, state, verdict, key, labels, annotations, starts_at, fired_at, last_at, ends_at, events, updated_at,
+SELECT id, eid, rule, state, history, key, labels, annotations, starts_at, fired_at, last_at, ends_at, events, updated_at,
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'ack' ORDER BY n.at DESC, n.id DESC LIMIT 1)
         AS acknowledged_by,
     (SELECT n.assignee FROM alert_notes n WHERE n.alert_id = alerts.id AND n.kind = 'assign' ORDER BY n.at DESC, n.id DESC LIMIT 1)

@@ -103,7 +103,8 @@ class AlertDetails:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     state: str
-    verdict: str | None
+    history: str | None
+    history_final: bool
     starts_at: datetime
     fired_at: datetime | None
     last_at: datetime

@@ -11,7 +11,18 @@ EXPORT_KINDS: tuple[ExportKind, ...] = get_args(ExportKind)
 
 EXPORT_COLUMNS: dict[ExportKind, tuple[str, ...]] = {
     "events": ("eid", "rule", "ts", "key", "attributes"),
-    "alerts": ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at"),
+    "alerts": (
+        "id",
+        "eid",
+        "rule",
+        "key",
+        "labels",
+        "state",
+        "starts_at",
+        "ends_at",
+        "history",
+        "history_final",
+    ),
     "contexts": ("eid", "rule", "ts", "contexts", "surroundings"),
     "similar": ("query", "rank", "event", "score"),
     "recalls": (
@@ -36,6 +47,8 @@ def export_rows(
 ) -> Iterator[dict[str, Any]]:
     """All rows of an export, oldest first; read while they are consumed.
 
+    Recalls are followed by the stages of `then`.
+
     `recall`: of `similar`, only recalls with this name.
     """
     readers: dict[ExportKind, Callable[[], Iterable[Any]]] = {
@@ -52,6 +65,17 @@ def export_rows(
             yield _describe_recall(record)
         else:
             yield dict(zip(columns, values(record), strict=True))
+    if kind == "recalls":
+        yield from map(_describe_stage, sql.RowRevisionGateway(connection).export_stages())
+
+
+def _describe_stage(stage: sql.StageRow) -> dict[str, Any]:
+    """A line of the export: the present rows of a stage about an event."""
+    row: dict[str, Any] = dict.fromkeys(EXPORT_COLUMNS["recalls"])
+    row |= {name: getattr(stage, name) for name in ("eid", "rule", "state", "revision", "error")}
+    row |= {"recall": stage.name, "final": stage.state != "running", "answer": stage.rows}
+    row["key"] = stage.key
+    return row
 
 
 def _describe_recall(recall: sql.ExportedRecallRow) -> dict[str, Any]:

@@ -104,6 +104,21 @@ class RecallRevision:
 
 
 @dataclass(frozen=True)
+class RowRevisionPage:
+    """Consecutive row revisions of a recall or stage; the fields of `recall.ledger.RevisionBatch`.
+
+    `last`: the number to read on from. `boundary`: the event time before which all events of the
+    rule have ended; None: not known.
+    """
+
+    rule: str
+    name: str
+    revisions: Sequence[sql.RowRevisionRow]
+    last: int
+    boundary: datetime | None
+
+
+@dataclass(frozen=True)
 class CommandEffect:
     """What a command has changed; the fields of `recall.ledger.Effect`."""
 
@@ -183,6 +198,21 @@ def list_revisions(
         after=query.after,
         limit=query.limit,
     )
+
+
+@operation("GET", "/row-revisions/{stream:path}", role="viewer")
+def list_row_revisions(
+    workspace: "LocalWorkspace", stream: str, query: RevisionQuery
+) -> RowRevisionPage:
+    """List the row revisions of a recall or stage: NAME, ALERT/NAME or GROUP/ALERT/NAME."""
+    from recall.errors import UnknownStream
+    from recall.ledger import read_revisions as read_row_revisions
+
+    try:
+        batch = read_row_revisions(workspace.connection, stream, query.after, query.limit)
+    except UnknownStream as error:
+        raise NotFound(str(error)) from error
+    return RowRevisionPage(**vars(batch))
 
 
 @operation("POST", "/commands", role="operator")

@@ -70,8 +70,8 @@ $$;
 CREATE TRIGGER alert_inserted AFTER INSERT ON alerts FOR EACH ROW WHEN (NOT NEW.past)
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER alert_changed AFTER UPDATE ON alerts FOR EACH ROW
-    WHEN (NOT NEW.past AND (OLD.state, OLD.verdict, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
-        IS DISTINCT FROM (NEW.state, NEW.verdict, NEW.eid, NEW.starts_at, NEW.fired_at, NEW.ends_at, NEW.labels, NEW.annotations))
+    WHEN (NOT NEW.past AND (OLD.state, OLD.history, OLD.eid, OLD.starts_at, OLD.fired_at, OLD.ends_at, OLD.labels, OLD.annotations)
+        IS DISTINCT FROM (NEW.state, NEW.history, NEW.eid, NEW.starts_at, NEW.fired_at, NEW.ends_at, NEW.labels, NEW.annotations))
     EXECUTE FUNCTION record_change();
 CREATE TRIGGER alert_noted AFTER INSERT ON alert_notes FOR EACH ROW EXECUTE FUNCTION record_change();
 CREATE TRIGGER recall_inserted AFTER INSERT ON tasks FOR EACH ROW EXECUTE FUNCTION record_change();
@@ -83,8 +83,8 @@ CREATE TRIGGER revision_inserted AFTER INSERT ON revisions FOR EACH ROW EXECUTE 
 CREATE SCHEMA IF NOT EXISTS dashboard;
 CREATE VIEW dashboard.alerts AS
 SELECT a.id, a.eid, a.rule, a.labels->>'alertname' AS alertname, a.labels->>'severity' AS severity,
-    a.annotations->>'summary' AS summary, CASE WHEN a.verdict = 'held back' THEN 'withdrawn' ELSE a.state END AS state,
-    a.verdict AS history, a.key, a.labels, a.annotations, a.starts_at, a.fired_at, a.last_at, a.ends_at, a.events,
+    a.annotations->>'summary' AS summary, CASE WHEN a.history = 'withdrawn' THEN 'withdrawn' ELSE a.state END AS state,
+    a.history, a.key, a.labels, a.annotations, a.starts_at, a.fired_at, a.last_at, a.ends_at, a.events,
     a.past, a.raised_at, a.updated_at,
     (SELECT n.author FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'ack'
         ORDER BY n.at DESC, n.id DESC LIMIT 1) AS acknowledged_by,
