@@ -70,6 +70,7 @@ class SqlQuestion(RecallQuestion):
     `where`: the rule's condition, evaluated once this recall and those in `judged` are answered.
     `judged`: the other recalls that `where` names, with the types of their columns.
     `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
+    `follow`: whether rows that are archived later extend the answer until the task is ended.
     """
 
     sql: str
@@ -82,6 +83,7 @@ class SqlQuestion(RecallQuestion):
     where: str | None = None
     judged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    follow: bool = False
     kind: Literal["sql"] = "sql"
 
 
@@ -244,6 +246,25 @@ class Coverage:
     partial: bool
     by_summary: int = 0
     hopeful: int | None = None
+
+
+@dataclass(frozen=True)
+class LiveCoverage(Coverage):
+    """The coverage of an answer that rows have extended that were archived after it was computed.
+
+    `live_rows`: how many rows, or groups of rows, were added so far. `appends`: the answer consists
+    of the rows since the previous answer only.
+    """
+
+    live_rows: int = 0
+    appends: bool = False
+
+
+def parse_coverage(stored: Mapping[str, Any]) -> Coverage:
+    """A coverage from its stored form, the JSON of its fields."""
+    if "live_rows" in stored:
+        return LiveCoverage(**stored)
+    return Coverage(**stored)
 
 
 def compute_coverage(

@@ -50,7 +50,7 @@ from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
-from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway
+from sql.revisions import AnswerRow, ExportedRecallRow, LastAnswerRow, RevisionGateway
 from sql.rule_errors import RuleErrorGateway
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
@@ -60,6 +60,7 @@ from sql.streams import StreamGateway
 from sql.tasks import (
     NewTask,
     Progress,
+    Read,
     RemainingWorkRow,
     TaskGateway,
     TaskRow,
@@ -71,6 +72,7 @@ from sql.values import replace_nul
 from sql.views import ViewGateway
 
 __all__ = [
+    "AnswerRow",
     "Connection",
     "ConnectionPool",
     "DataError",
@@ -157,6 +159,7 @@ __all__ = [
     "LastAnswerRow",
     "NewTask",
     "Progress",
+    "Read",
     "RemainingWorkRow",
     "RepeatableRow",
     "ReplayGateway",

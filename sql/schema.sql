@@ -452,7 +452,10 @@ CREATE TABLE tasks (
     asked_at      timestamptz,
     -- The provenance of an SQL answer: for each query the first piece, the end of its pieces, and
     -- the number of appends to each stream that it saw; null: it returned nothing.
-    seen          jsonb NOT NULL DEFAULT '[]'
+    seen          jsonb NOT NULL DEFAULT '[]',
+    -- Of a query that follows (`moirae query --follow`): up to which append of each stream its
+    -- answer includes the rows that were archived after history was read; NULL: none yet.
+    live_appends  jsonb
 );
 CREATE INDEX tasks_waiting ON tasks (level, rule, (revision > 0), created_at, id)
     WHERE state = 'waiting';

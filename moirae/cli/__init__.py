@@ -21,6 +21,7 @@ from moirae.cli import (
     ingest,
     init,
     processes,
+    query,
     recall_control,
     recalls,
     replay,
@@ -89,6 +90,7 @@ app.add_typer(recalls.app, name="recalls")
 recalls.app.command("repeat")(replay.repeat)
 for verb, command in recall_control.COMMANDS.items():
     app.command(verb)(command)
+app.command("query")(query.query)
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")

@@ -16,6 +16,7 @@ from moirae.rules.requests import (
     build_questions,
     lift_context_query,
 )
+from moirae.rules.result_types import ResultTypes, infer_result_types
 from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.stored_rules import RuleAdmission
 from moirae.rules.templates import render
@@ -25,6 +26,7 @@ __all__ = [
     "AlertSpec",
     "ContextQuery",
     "Definition",
+    "ResultTypes",
     "Rule",
     "RuleAdmission",
     "RuleFile",
@@ -35,6 +37,7 @@ __all__ = [
     "build_questions",
     "check_rules",
     "infer_event_shape",
+    "infer_result_types",
     "build_event_sql",
     "find_unused_keys",
     "lift_context_query",

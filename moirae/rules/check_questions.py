@@ -22,6 +22,7 @@ from moirae.rules.requests import (
     find_recalls_in_where,
     lift_context_query,
 )
+from moirae.rules.result_types import infer_result_types
 from recall.errors import QueryRejected
 from recall.query import (
     PhysicalTables,
@@ -32,7 +33,6 @@ from recall.query import (
     lift_query,
     sql_names,
 )
-from recall.query.split import split_query
 from recall.sandbox import validate_query
 from recall.similarity import MEASURES
 
@@ -154,23 +154,17 @@ class _QuestionChecker:
             scope = build_scope(self.definition, self._tables, event_tables)
             return self._validate(lift_query(query, scope, bindings).sql, recall.sql)
 
-        check_table_count(recall.sql, self._tables.derived)
-        parts = split_query(recall.sql, self._tables)
-        # The query as written first, so that messages refer to what its author knows.
-        written_columns = validate(recall.sql, event_tables)
-        merged_types: dict[str, str] = {}
-        if parts.type_probe is not None:
-            merged_types = validate(parts.type_probe, event_tables)
-            parts = split_query(recall.sql, self._tables, merged_types)
-        partial_columns = validate(parts.partial, event_tables)
-        merged_columns = partial_columns if parts.selects_rows else merged_types
-        self._create_empty_view(_MERGED_VIEW, {sql_names.EID: "string", **merged_columns})
-        result_columns = validate(parts.merge, {*event_tables, sql_names.MERGED_TABLE})
-        if list(result_columns) != list(written_columns):
-            raise QueryRejected("name every column of the query result with AS")
-        self._add_result_columns(name, result_columns)
+        types = infer_result_types(
+            recall.sql,
+            self._tables,
+            event_tables,
+            validate,
+            lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
+        )
+        self._add_result_columns(name, dict(types.columns))
         self.definition = replace(
-            self.definition, merged_types={**self.definition.merged_types, name: merged_types}
+            self.definition,
+            merged_types={**self.definition.merged_types, name: types.merged},
         )
 
     def check_condition(self) -> Iterator[Problem]:

@@ -15,6 +15,7 @@ from recall.engines.routing import (
     EngineSetting,
     PartialCache,
     explain_engine,
+    runs_in_duckdb,
 )
 from recall.engines.spark import SparkEngine, SparkStatements
 from recall.engines.statement import Statement
@@ -39,4 +40,5 @@ __all__ = [
     "evaluate_condition",
     "explain_engine",
     "merge_partials",
+    "runs_in_duckdb",
 ]

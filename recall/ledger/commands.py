@@ -4,7 +4,7 @@ A command is stored in the ledger; one of the recall processes executes it and s
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import Any, Literal
 from uuid import UUID
@@ -16,7 +16,7 @@ from recall.confidence import match_probability
 from recall.errors import CommandKeyConflict
 from recall.ledger.records import Revision, parse_statistics
 from recall.ledger.tasks import put_revision, retry_on_deadlock
-from recall.requests import Coverage
+from recall.requests import LiveCoverage, parse_coverage
 from recall.scheduling import RemainingWork, forecast_finishes
 
 _LOG = structlog.get_logger()
@@ -184,9 +184,13 @@ class CommandExecutor:
                 comparable = match_probability(
                     self._connection, task.rule, task.version, task.recall, task.answer
                 )
+            coverage = replace(parse_coverage(task.coverage), final=True)
+            answer = task.answer
+            if isinstance(coverage, LiveCoverage) and coverage.appends:
+                answer = []  # no rows since the previous answer
             revision = Revision(
-                coverage=Coverage(**{**task.coverage, "final": True}),
-                answer=task.answer,
+                coverage=coverage,
+                answer=answer,
                 estimates=task.estimates or (),
                 comparable=comparable,
             )

@@ -118,6 +118,11 @@ class Ledger:
         )
         return list(_parse_tasks(rows, self._fail_unreadable))
 
+    def claim_task(self, task: UUID) -> list[Task]:
+        """Claim a task if it is free; returns no task if not."""
+        rows = self._tasks.claim_task(self._lease, LEASE_DURATION, task)
+        return list(_parse_tasks(rows, self._fail_unreadable))
+
     def _fail_unreadable(self, row: sql.TaskRow, error: Exception) -> None:
         """Mark a claimed task as failed that this version cannot parse."""
         self._tasks.fail_unreadable(row.id, row.fence, _unreadable_message(error))
@@ -148,6 +153,10 @@ class Ledger:
         for row in self._tasks.list_claimed(self._lease):
             claims[row.id] = ClaimState(row.fence, row.level, row.tickets)
         return claims
+
+    def list_reads(self, task: UUID) -> list[sql.Read]:
+        """What each query of an SQL task has read."""
+        return self._tasks.list_reads(task)
 
     def pin_pieces(self, task: Task) -> Task:
         """Store which pieces a task reads, before it reads any of them; returns it at its start."""
@@ -212,6 +221,7 @@ class Ledger:
             tries=0,
             tickets=tickets,
             statistics=task.progress.statistics.add(result.statistics),
+            live_appends=result.live_appends or task.progress.live_appends,
         )
         return state, progress
 
@@ -237,6 +247,7 @@ class Ledger:
             error=result.error,
             exceeded=result.exceeded,
             feedback_timeout=self._policy.feedback_timeout,
+            live_appends=result.live_appends,
         )
         return self._tasks.advance(turn)
 

@@ -12,12 +12,18 @@ FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
 -- export_last --
--- The last answer of each task, oldest event first.
+-- The last answer of each recall of a rule, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,
     r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates,
     t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
+WHERE t.rule <> 'query'
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall
+
+-- list_after --
+-- The answers of a task after a number, oldest first.
+SELECT number, final, coverage, answer, estimates FROM revisions
+WHERE task = %(task)s AND number > %(after)s ORDER BY number
 
 -- export_hits --
 -- The hits of the last answers of similarity recalls.

@@ -38,7 +38,16 @@ WHERE id IN (
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
     ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
-    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at
+    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
+
+-- claim_task --
+-- Claim one task if it is waiting.
+UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s, fence = fence + 1,
+    started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
+    asked_at = NULL
+WHERE id IN (SELECT id FROM tasks WHERE id = %(id)s AND state = 'waiting' FOR UPDATE SKIP LOCKED)
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
+    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
 
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
@@ -80,6 +89,10 @@ WHERE state IN ('waiting', 'running', 'suspended')
 UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
+-- list_reads --
+-- What the queries of a task have read: first piece, end of the pieces, appends by stream.
+SELECT seen FROM tasks WHERE id = %(id)s
+
 -- mark_query_started --
 -- Store that a query for the next piece of some tasks has started.
 UPDATE tasks SET asked_at = clock_timestamp() WHERE id IN (
@@ -104,6 +117,7 @@ UPDATE tasks SET next = %(next)s, failed = %(failed)s, seen = seen || %(reads)s,
     seconds = seconds + %(seconds)s, tries = 0, asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
     ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
+    live_appends = coalesce(%(live_appends)s, live_appends),
     state = CASE WHEN d.feedback_overdue AND %(state)s = 'running' THEN 'suspended' ELSE %(state)s END,
     deadline = CASE WHEN d.feedback_overdue AND %(state)s = 'running' THEN clock_timestamp() + %(feedback_timeout)s END
 FROM (SELECT id, clock_timestamp() >= unasked_since + make_interval(secs => (request->>'feedback')::float8) AS feedback_overdue
@@ -230,7 +244,8 @@ WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 -- Ended tasks with a condition whose alert has no verdict, and that can be decided: no recall of the event is open,
 -- and those that the condition names exist, or will not be created since the version is stopped.
 SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
-    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.rows, t.results, t.seconds, t.fence, t.created_at
+    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.rows, t.results, t.seconds, t.fence, t.created_at,
+    t.live_appends
 FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
 WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
   AND a.state <> 'withdrawn'

@@ -1,0 +1,17 @@
+"""Ad-hoc queries over the archive (`moirae query`).
+
+A query is a task of the recall ledger without a rule: it is scheduled, read chunk by chunk,
+refined and controlled as recalls are.
+"""
+
+from moirae.queries.prepare import QueryOptions, prepare_query
+from moirae.queries.task import QUERY_RULE, QueryTask, has_recall_process, start_query
+
+__all__ = [
+    "QUERY_RULE",
+    "QueryOptions",
+    "QueryTask",
+    "has_recall_process",
+    "prepare_query",
+    "start_query",
+]
