@@ -42,7 +42,7 @@ class TaskRow:
     seconds: float
     fence: int
     created_at: datetime
-    live_appends: Mapping[str, int] | None
+    live_appends: Mapping[str, int] | None = None
 
 
 class Read(NamedTuple):
@@ -307,6 +307,22 @@ class TaskGateway(Gateway):
     def count_exceeded(self, rule: str, version: str, recall: str) -> int:
         """How many tasks of a recall in a row have exceeded a limit in the last hour."""
         return int(self._value("count_exceeded", rule=rule, version=version, recall=recall))
+
+    # Events that were detected early
+
+    def restart_settled(
+        self, rule: str, version: str, attributes: Mapping[UUID, Mapping[str, Any]]
+    ) -> None:
+        """Restart the recalls of events with their final attributes, and undo their verdicts."""
+        eids = list(attributes)
+        by_eid = {str(eid): replace_nul(values) for eid, values in attributes.items()}
+        values = {"rule": rule, "version": version, "eids": eids}
+        self._execute("restart_settled", attributes=Jsonb(by_eid), **values)
+        self._execute("reset_verdicts", **values)
+
+    def lock_of_events(self, rule: str, version: str, eids: Sequence[UUID]) -> list[UUID]:
+        """Lock the open and the answered tasks of events."""
+        return self._column("lock_of_events", rule=rule, version=version, eids=eids)
 
     # Comparisons
 

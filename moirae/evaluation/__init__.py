@@ -13,6 +13,7 @@ from moirae.evaluation.plan import (
     advance_cohorts,
     build_cohorts,
     due_slices,
+    open_slices,
 )
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
@@ -34,4 +35,5 @@ __all__ = [
     "build_cohorts",
     "due_slices",
     "find_archived_event_rows",
+    "open_slices",
 ]

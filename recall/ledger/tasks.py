@@ -24,6 +24,7 @@ from recall.ledger.records import (
 )
 from recall.requests import (
     DEFAULT_TICKETS,
+    RecallEvent,
     RecallRequest,
     SimilarQuestion,
     SqlQuestion,
@@ -84,6 +85,25 @@ class Ledger:
             self._tasks.add(task)
             has_added = True
         if has_added:
+            self._signals.notify_recall_processes()
+
+    def settle_events(
+        self,
+        rule: str,
+        version: str,
+        events: Collection[RecallEvent],
+        dropped: Collection[UUID],
+    ) -> None:
+        """Restart the recalls of events that were detected early and are settled now.
+
+        Those of the `dropped` ones are cancelled. The caller owns the transaction.
+        """
+        if dropped:
+            tasks = self._tasks.lock_of_events(rule, version, list(dropped))
+            self._tasks.cancel(tasks)
+        if events:
+            attributes = {event.eid: event.attributes for event in events}
+            self._tasks.restart_settled(rule, version, attributes)
             self._signals.notify_recall_processes()
 
     def restart_comparisons(self, changed_contexts: Collection[tuple[UUID, str]]) -> None:

@@ -9,6 +9,7 @@ queries reserve.
 from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
 from recall.query.lift import AttributeFilter, EventScope, LiftedQuery, TableBindings, lift_query
+from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.parts import sources_of
 from recall.query.scans import check_table_count
@@ -26,6 +27,7 @@ __all__ = [
     "Unsupported",
     "bind_query",
     "check_table_count",
+    "find_outputs",
     "infer_shape",
     "lift_query",
     "order_columns",

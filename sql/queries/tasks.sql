@@ -177,6 +177,27 @@ UPDATE tasks SET unasked_since = clock_timestamp(), deadline = NULL,
     state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
 WHERE id = ANY(%(ids)s)
 
+-- restart_settled --
+-- Restart the recalls of events that were detected early and are settled now, with their final attributes; revision
+-- numbers continue. `attributes`: by event ID.
+UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s -> eid::text), state = 'waiting', pieces = NULL,
+    corpus = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
+    error = NULL, asked_at = NULL, tries = 0, seen = '[]'
+WHERE id IN (
+    SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
+      AND state IN ('waiting', 'running', 'suspended', 'done')
+    ORDER BY id FOR UPDATE)
+
+-- reset_verdicts --
+-- Let the condition of a rule be evaluated again for alerts that start with some events.
+UPDATE alerts SET verdict = NULL, updated_at = clock_timestamp()
+WHERE rule = %(rule)s AND version = %(version)s AND eid = ANY(%(eids)s) AND verdict IS NOT NULL
+
+-- lock_of_events --
+-- Lock the open and the answered tasks of events.
+SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
+  AND state IN ('waiting', 'running', 'suspended', 'done') ORDER BY id FOR UPDATE
+
 -- restart_comparisons --
 -- Restart the similarity recalls of events whose contexts have changed; revision numbers continue.
 UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
