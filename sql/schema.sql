@@ -478,6 +478,13 @@ CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAG
     WHERE task.request->>'kind' = 'sql' AND p.place <= task.next AND c.late_at > task.started_at
 $$;
 
+-- The state of the context that an answer of a similarity recall, stored at a time, compared: settled or provisional.
+-- NULL: the context was deleted.
+CREATE OR REPLACE FUNCTION compared_context(task tasks, answered_at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN c.settled AND c.at <= answered_at THEN 'settled' ELSE 'provisional' END FROM contexts c
+    WHERE c.rule = task.rule AND c.version = task.version AND c.eid = task.eid
+$$;
+
 -- Answers of a task, numbered without gaps. The last one of an ended task is its final answer.
 CREATE TABLE revisions (
     task       uuid NOT NULL REFERENCES tasks (id) ON DELETE CASCADE,

@@ -1,7 +1,12 @@
 """Evaluation of rules and their contexts over rows, live and archived."""
 
 from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.context_queries import ContextEvaluator, ContextQueries, EventContexts
+from moirae.evaluation.context_queries import (
+    ContextEvaluator,
+    ContextQueries,
+    EventContexts,
+    RecallAnswers,
+)
 from moirae.evaluation.evaluator import RuleEvaluator, find_archived_event_rows
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
@@ -25,6 +30,7 @@ __all__ = [
     "EventContexts",
     "Guard",
     "LiveStreamRows",
+    "RecallAnswers",
     "RuleBatcher",
     "RuleCohort",
     "RuleGroup",

@@ -7,6 +7,7 @@ from moirae.rules.definition import (
     build_rule_tables,
     infer_event_shape,
 )
+from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.model import AlertSpec, RuleFile
 from moirae.rules.parse import read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
@@ -39,6 +40,7 @@ __all__ = [
     "infer_event_shape",
     "infer_result_types",
     "build_event_sql",
+    "find_hybrid_contexts",
     "find_unused_keys",
     "lift_context_query",
     "read_rule_files",

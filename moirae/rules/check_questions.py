@@ -4,7 +4,7 @@ Spark analyses every query in the SQL sandbox, over empty views. No query is exe
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 
@@ -14,6 +14,7 @@ from sqlglot import exp
 from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
+from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
 from moirae.rules.questions import SimilarRecall, SqlRecall
 from moirae.rules.requests import (
     ContextQuery,
@@ -52,8 +53,7 @@ def check_questions(
     """
     checker = _QuestionChecker(session, settings, definition, tables)
     problems = [
-        *checker.check_contexts(),
-        *checker.check_recalls(),
+        *checker.check_contexts_and_recalls(),
         *checker.check_condition(),
         *checker.find_warnings(),
     ]
@@ -91,9 +91,23 @@ class _QuestionChecker:
         self._create_empty_view(_PENDING_VIEW, pending)
         return views
 
-    def check_contexts(self) -> Iterator[Problem]:
-        """Check contexts and surroundings."""
-        for context_query in build_context_queries(self.definition):
+    def check_contexts_and_recalls(self) -> Iterator[Problem]:
+        """Check contexts, surroundings and recalls, each after those that it reads."""
+        spec = self._rule.spec
+        hybrid_problems = list(find_hybrid_problems(spec))
+        for problem in hybrid_problems:
+            yield self._rule.make_problem(problem.message, problem.section, problem.name, "sql")
+        hybrid = {} if hybrid_problems else find_hybrid_contexts(spec)
+        named_recalls = frozenset().union(*hybrid.values())
+        refused = {problem.name for problem in hybrid_problems}
+        queries = [q for q in build_context_queries(self.definition) if q.name not in refused]
+        yield from self._check_contexts(q for q in queries if not q.recalls)
+        yield from self._check_recalls(named_recalls)
+        yield from self._check_contexts(q for q in queries if q.recalls)
+        yield from self._check_recalls(spec.recall.keys() - named_recalls)
+
+    def _check_contexts(self, queries: Iterable[ContextQuery]) -> Iterator[Problem]:
+        for context_query in queries:
             section = "context" if context_query.is_compared else "surroundings"
             path = (section, context_query.name)
             try:
@@ -108,8 +122,9 @@ class _QuestionChecker:
     def _check_context(self, context_query: ContextQuery, path: tuple[str, str]) -> Problem | None:
         sql = context_query.query.sql
         check_table_count(sql, self._tables.derived)
+        views = {name: self._create_event_view(name) for name in context_query.recalls}
         lifted = lift_context_query(
-            context_query, self.definition, self._tables, self._bind_tables()
+            context_query, self.definition, self._tables, self._bind_tables(views)
         )
         streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
         if streams and context_query.query.within is None:
@@ -118,9 +133,11 @@ class _QuestionChecker:
         self._add_result_columns(context_query.name, self._validate(lifted.sql, sql))
         return None
 
-    def check_recalls(self) -> Iterator[Problem]:
+    def _check_recalls(self, names: Collection[str]) -> Iterator[Problem]:
         """Check SQL recalls (the query, its partial query and its merge) and similarity recalls."""
         for name, recall in self._rule.spec.recall.items():
+            if name not in names:
+                continue
             if isinstance(recall, SimilarRecall):
                 yield from self._check_similarity_recall(name, recall)
                 continue
@@ -144,10 +161,7 @@ class _QuestionChecker:
         event_tables = {*self._rule.spec.context, *self._rule.spec.surroundings}
         views = {sql_names.MERGED_TABLE: _MERGED_VIEW}
         for table in event_tables:
-            views[table] = _TABLE_VIEW.format(table)
-            self._create_empty_view(
-                views[table], {sql_names.EID: "string", **self.definition.columns_of(table)}
-            )
+            views[table] = self._create_event_view(table)
         bindings = self._bind_tables(views)
 
         def validate(query: str | exp.Query, event_tables: Collection[str]) -> dict[str, str]:
@@ -166,6 +180,13 @@ class _QuestionChecker:
             self.definition,
             merged_types={**self.definition.merged_types, name: types.merged},
         )
+
+    def _create_event_view(self, table: str) -> str:
+        """A view of a context, surrounding or recall as a table with rows for each event."""
+        view = _TABLE_VIEW.format(table)
+        columns = {sql_names.EID: "string", **self.definition.columns_of(table)}
+        self._create_empty_view(view, columns)
+        return view
 
     def check_condition(self) -> Iterator[Problem]:
         """Check `where`, a condition over the event and the results of SQL recalls."""

@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.definition import Definition
+from moirae.rules.hybrid_contexts import recalls_named_in
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall
 from recall.query import (
     EventScope,
@@ -25,7 +26,7 @@ from recall.requests import AnyQuestion, SqlQuestion
 class ContextQuery:
     """A context (`is_compared`) or surrounding of a rule.
 
-    It reads rows from `within` before to `delay` after the event.
+    It reads rows from `within` before to `delay` after the event, and the answers of `recalls`.
     """
 
     name: str
@@ -33,6 +34,7 @@ class ContextQuery:
     is_compared: bool
     within: Micros
     delay: Micros
+    recalls: frozenset[str] = frozenset()
 
 
 def build_context_queries(definition: Definition) -> list[ContextQuery]:
@@ -53,6 +55,7 @@ def build_context_queries(definition: Definition) -> list[ContextQuery]:
                 is_compared=is_compared,
                 within=duration_to_micros(within),
                 delay=duration_to_micros(delay),
+                recalls=recalls_named_in(query, spec),
             )
             context_queries.append(context_query)
     return context_queries
@@ -69,7 +72,8 @@ def lift_context_query(
     context_query: ContextQuery, definition: Definition, tables: Tables, names: TableBindings
 ) -> LiftedQuery:
     """Rewrite the query of a context for many events at once. Raises `Unsupported`."""
-    return lift_query(context_query.query.sql, build_scope(definition, tables), names)
+    scope = build_scope(definition, tables, context_query.recalls)
+    return lift_query(context_query.query.sql, scope, names)
 
 
 def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:

@@ -4,9 +4,11 @@ INSERT INTO revisions (task, number, final, coverage, answer, estimates, compara
 VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
 
 -- list_last_of_event --
--- The last answer of each recall of an event.
+-- The last answer of each recall of an event. One of a similarity recall says whether the context that it compared is
+-- the settled one.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
-    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates, r.comparable,
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
+        THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates, r.comparable,
     r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
@@ -14,7 +16,8 @@ ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 -- export_last --
 -- The last answer of each recall of a rule, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,
-    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates,
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
+        THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates,
     t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 WHERE t.rule <> 'query'
