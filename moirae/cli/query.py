@@ -194,8 +194,10 @@ def _print_answers(
         else:
             time.sleep(_POLL_INTERVAL)
     printer.finish()
-    if state.state in ("failed", "cancelled"):
-        raise MoiraeError(f"the query {state.state}" + (f": {state.error}" if state.error else ""))
+    if state.state == "failed":
+        raise MoiraeError(f"the query failed: {state.error}")
+    if state.state == "cancelled":
+        raise MoiraeError("the query was cancelled")
     if number == 0:
         raise MoiraeError("no answer within the time limit: set a greater --timeout")
     return printer.is_complete
