@@ -248,8 +248,8 @@ SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
 FROM tasks WHERE state = 'waiting' AND level = 0
 
 -- count_open --
--- Number of tasks that have not ended, and of alerts that await the condition of their rule.
-SELECT (SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running'))
+-- Number of recalls of rules that have not ended, and of alerts that await the condition of their rule.
+SELECT (SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running') AND rule <> 'query')
      + (SELECT count(*) FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL AND a.state <> 'withdrawn'
         WHERE t.request->>'where' IS NOT NULL AND t.state IN ('done', 'finalized', 'failed'))
 
