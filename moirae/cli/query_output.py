@@ -233,8 +233,8 @@ class _TableOutput(QueryOutput):
         cells_by_row = [{name: format_cell(value) for name, value in row.items()} for row in rows]
         if rows and not self._widths:
             for name in rows[0]:
-                cells = [len(cells[name]) for cells in cells_by_row]
-                self._widths[name] = max(len(name), *cells)
+                widths = [len(cells[name]) for cells in cells_by_row]
+                self._widths[name] = max(len(name), *widths)
             self._print_line({name: name for name in self._widths}, "bold")
         for cells in cells_by_row:
             self._print_line(cells)

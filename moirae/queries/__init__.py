@@ -5,11 +5,18 @@ refined and controlled as recalls are.
 """
 
 from moirae.queries.prepare import QueryOptions, prepare_query
-from moirae.queries.task import QUERY_RULE, QueryTask, has_recall_process, start_query
+from moirae.queries.task import (
+    QUERY_RULE,
+    QueryState,
+    QueryTask,
+    has_recall_process,
+    start_query,
+)
 
 __all__ = [
     "QUERY_RULE",
     "QueryOptions",
+    "QueryState",
     "QueryTask",
     "has_recall_process",
     "prepare_query",

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from operator import attrgetter
 from uuid import UUID, uuid4
 
 import sql
@@ -102,9 +101,9 @@ def has_recall_process(connection: sql.Connection) -> bool:
 
 def _end_of_archive(reader: Reader, streams: Iterable[str]) -> Micros:
     """An event time after all rows of some streams."""
-    newest = []
+    newest: list[Micros] = []
     for stream in streams:
-        newest += map(attrgetter("newest"), reader.snapshot(stream).all_files)
+        newest.extend(file.newest for file in reader.snapshot(stream).all_files)
     if not newest:
         return to_micros(datetime.now(UTC))
     return max(newest) + _MILLISECOND

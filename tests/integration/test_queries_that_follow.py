@@ -75,9 +75,10 @@ def has_read_history(past: History, task: UUID) -> Callable[[], bool]:
 def more_rows(past: History, rng: random.Random, late: bool) -> list[tuple[int, str, int]]:
     """Rows after the newest one, and late ones into all chunks."""
     newest = max(second for second, _, _ in past.rows)
-    new_rows = [(newest + 1 + n, f"h{rng.randrange(4)}", 1000 + n) for n in range(7)]
+    first = 1000 + len(past.rows)  # no two rows are equal
+    new_rows = [(newest + 1 + n, f"h{rng.randrange(4)}", first + n) for n in range(7)]
     if late:
-        new_rows += [(rng.randrange(newest), "late", 2000 + rng.randrange(10**6)) for _ in range(5)]
+        new_rows += [(rng.randrange(newest), "late", first + 10_000 + n) for n in range(5)]
     return new_rows
 
 
