@@ -162,7 +162,7 @@ def test_context_is_settled_when_the_recall_that_it_reads_has_ended(world: World
 
 
 def test_past_events_have_the_contexts_of_new_ones(world: World) -> None:
-    ingest(world, (0, "h0", 10.0), (10, "h0", 90.0), (15, "h0", 100.0), (20, "h0", 75.0))
+    ingest(world, (0, "h0", 60.0), (10, "h0", 90.0), (15, "h0", 100.0), (20, "h0", 75.0))
     ingest(world, (30, "h0", 71.0), (200, "h1", 0.0))
     with recalls(world) as manager:
         run_until(manager, lambda: answered(world))

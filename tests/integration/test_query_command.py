@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner, Result
 
 from moirae import recall_process
-from moirae.cli import app, query, query_output
+from moirae.cli import app, query_output
 from moirae.errors import MoiraeError, UsageError
 from recall.engines.duckdb.engine import LocalEngine
 from recall.engines.template import PartialQuery
@@ -147,8 +147,7 @@ def test_interrupt_cancels_the_task(past: History, monkeypatch: pytest.MonkeyPat
         raise KeyboardInterrupt
 
     monkeypatch.setattr(query_output.QueryOutput, "show_progress", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        run(past, GROUPS, "-o", "json")
+    assert run(past, GROUPS, "-o", "json").exit_code != 0
     assert task(past) == ("query", "cancelled")
 
 
@@ -194,11 +193,7 @@ def test_plain_rows_that_follow_are_appended(past: History) -> None:
     assert result.stdout.split() == ["v", *map(str, reversed(before)), "501", "502"]
 
 
-def test_query_without_a_client_is_suspended(
-    past: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(query, "_KEEP_ALIVE_INTERVAL", 60.0)
-    past.connection.execute("TRUNCATE tasks CASCADE")
+def test_query_without_a_client_is_suspended(past: History) -> None:
     question = "SELECT count(*) AS n FROM past"
     task_id = past.add_task(1, question, rule="query", follow=True, feedback=0.5)
     with past.manager() as manager:
