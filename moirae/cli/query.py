@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MAX_LIMIT = 10_000  # rows
 _DEFAULT_TIMEOUT = "5m"
 _POLL_INTERVAL = 0.1  # seconds
-# Between two signs of life, and between two checks that somebody works on the query.
+# Between two heartbeats of the client, and between two checks whether a recall process runs.
 _KEEP_ALIVE_INTERVAL = 5.0  # seconds
 _EXIT_INCOMPLETE = 3
 

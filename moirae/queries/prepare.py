@@ -32,7 +32,7 @@ from recall.query.split import selects_plain_rows
 from recall.requests import SqlQuestion
 from recall.sandbox import harden_session, validate_query
 
-# How long a query goes on without a sign of its client. Then it is suspended, and after
+# How long a query runs without a heartbeat of its client. Then it is suspended, and after
 # `recall.feedback_timeout` it ends.
 _SILENCE_LIMIT = 30.0  # seconds
 _VALIDITY = {sql_names.VALID_FROM: "timestamp", sql_names.VALID_TO: "timestamp"}

@@ -61,7 +61,7 @@ class QueryTask:
         return QueryState(row.state, row.error, row.read, row.pieces)
 
     def keep_alive(self) -> None:
-        """Tell that a client waits for answers."""
+        """Record a heartbeat of the client, which resumes a suspended query."""
         self._tasks.refine([self.id])
 
     def cancel(self) -> None:

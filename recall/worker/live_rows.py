@@ -220,8 +220,8 @@ def _read_live_rows(
         return result
     merged: pa.Table | None = partial
     if not appends_rows:
-        held = deserialise_partial(active_task.progress.partial_answer)
-        merged = merge_partials(template, held, partial)
+        accumulator = deserialise_partial(active_task.progress.partial_answer)
+        merged = merge_partials(template, accumulator, partial)
         result = replace(result, partial_answer=serialise_partial(merged))
     answers = engines.compute_answers(template, [(event, merged)], {})
     revision = Revision(

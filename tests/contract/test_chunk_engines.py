@@ -360,7 +360,7 @@ def test_queries_of_one_scan_have_the_answers_of_single_queries(
         "SELECT sum(s.f + 1) AS c FROM s",
         "SELECT count(*) AS c FROM s WHERE upper(s.host) = 'A'",
         "SELECT s.v AS v, count(*) AS c FROM s GROUP BY s.v",
-        "SELECT s.v AS v, s.ts AS t FROM s ORDER BY s.v LIMIT 3",
+        "SELECT s.f AS v, s.ts AS t FROM s ORDER BY s.ts LIMIT 3",
         "SELECT count(*) AS c FROM s WHERE s.host RLIKE '^a'",
         "SELECT collect_set(s.host) AS c FROM s",
     ],
