@@ -180,7 +180,7 @@ WHERE id = ANY(%(ids)s)
 -- restart_settled --
 -- Restart the recalls of events that were detected early and are settled now, with their final attributes; revision
 -- numbers continue. `attributes`: by event ID.
-UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s -> eid::text), state = 'waiting', pieces = NULL,
+UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text), state = 'waiting', pieces = NULL,
     corpus = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
     error = NULL, asked_at = NULL, tries = 0, seen = '[]'
 WHERE id IN (
