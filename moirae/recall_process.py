@@ -61,6 +61,7 @@ def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryB
         config.root,
         config.schemas,
         RelationVersions(config.relations, frozenset(settings.relations)),
+        history=settings.archive_history.total_seconds(),
     )
 
 

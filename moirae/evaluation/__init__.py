@@ -18,7 +18,9 @@ from moirae.evaluation.plan import (
     advance_cohorts,
     build_cohorts,
     due_slices,
+    input_view,
     open_slices,
+    relation_view,
 )
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
 
@@ -41,5 +43,7 @@ __all__ = [
     "build_cohorts",
     "due_slices",
     "find_archived_event_rows",
+    "input_view",
     "open_slices",
+    "relation_view",
 ]

@@ -21,6 +21,7 @@ from moirae.evaluation import (
     EventContexts,
     RecallAnswers,
     find_archived_event_rows,
+    relation_view,
 )
 from moirae.rules import build_questions
 from recall.engines import (
@@ -62,7 +63,8 @@ class PastFinder:
         )
         reader.refresh()
         for name in relations.names:
-            spark.createDataFrame(relations.read(name)).createOrReplaceTempView(f"relation_{name}")
+            versions = spark.createDataFrame(relations.read(name))
+            versions.createOrReplaceTempView(relation_view(name))
 
     def find_events(self, rule: ActiveRule, time_range: TimeRange) -> list[Event]:
         """All events with ts in a range. Their input must be archived."""

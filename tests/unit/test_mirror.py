@@ -14,6 +14,7 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.duckdb.engine recall.engines.spark.engine""",
+    "contract/test_delta_neighbours.py": "archiver.spark.vacuum moirae.inspect.delta_checks",
     "contract/test_statement_engines.py": "recall.engines.statement",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
