@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from archiver.times import duration_to_micros
 from moirae.config import Settings
-from moirae.rules import Definition, ResultTypes, infer_result_types
+from moirae.rules import Definition, ResultTypes, infer_result_types, locate_fragment
 from recall.engines import Template, runs_in_duckdb
 from recall.errors import QueryRejected
 from recall.query import (
@@ -175,14 +175,18 @@ def _check_question(
     columns = {name: stream.columns for name, stream in settings.streams.items()}
     if runs_in_duckdb(template, columns):
         return question
-    types = _SparkAnalysis(start_session(), settings, tables).infer_types(question.sql)
+    types = _SparkAnalysis(start_session(), settings, tables, question.sql).infer_types()
     return replace(question, columns=types.columns, types=types.merged)
 
 
 class _SparkAnalysis:
     """Analyses queries in the SQL sandbox, over empty views."""
 
-    def __init__(self, session: SparkSession, settings: Settings, tables: Tables) -> None:
+    def __init__(
+        self, session: SparkSession, settings: Settings, tables: Tables, text: str
+    ) -> None:
+        """`text`: the query, in which errors are located."""
+        self._text = text
         self._session = harden_session(session)
         self._tables = tables
         views: dict[str, str] = {}
@@ -199,10 +203,10 @@ class _SparkAnalysis:
             _PENDING_VIEW,
         )
 
-    def infer_types(self, text: str) -> ResultTypes:
+    def infer_types(self) -> ResultTypes:
         """The types of the result. Raises `QueryRejected` or `Unsupported`."""
         return infer_result_types(
-            text,
+            self._text,
             self._tables,
             (),
             self._analyse,
@@ -212,7 +216,11 @@ class _SparkAnalysis:
     def _analyse(self, query: str | exp.Query, event_tables: Collection[str]) -> dict[str, str]:
         scope = EventScope(self._tables, (), frozenset(event_tables))
         lifted = lift_query(query, scope, self._bindings)
-        schema = validate_query(self._session, lifted.sql, internal=True)
+        try:
+            schema = validate_query(self._session, lifted.sql, internal=True)
+        except QueryRejected as error:
+            line, column = locate_fragment(self._text, error)
+            raise QueryRejected(error.message, line, column) from error
         types = {field.name: field.dataType.simpleString() for field in schema.fields}
         if len(types) < len(schema.fields):
             raise QueryRejected("duplicate column name in the query result; rename it with AS")

@@ -17,7 +17,7 @@ from moirae.rules.requests import (
     build_questions,
     lift_context_query,
 )
-from moirae.rules.result_types import ResultTypes, infer_result_types
+from moirae.rules.result_types import ResultTypes, infer_result_types, locate_fragment
 from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.stored_rules import RuleAdmission
 from moirae.rules.templates import render
@@ -43,6 +43,7 @@ __all__ = [
     "find_hybrid_contexts",
     "find_unused_keys",
     "lift_context_query",
+    "locate_fragment",
     "read_rule_files",
     "render",
     "build_rule_tables",

@@ -23,7 +23,7 @@ from moirae.rules.requests import (
     find_recalls_in_where,
     lift_context_query,
 )
-from moirae.rules.result_types import infer_result_types
+from moirae.rules.result_types import infer_result_types, locate_fragment
 from recall.errors import QueryRejected
 from recall.query import (
     PhysicalTables,
@@ -211,7 +211,7 @@ class _QuestionChecker:
         try:
             self._validate_condition(spec.where, recall_names)
         except QueryRejected as error:
-            line, column = _locate_fragment(spec.where, error)
+            line, column = locate_fragment(spec.where, error)
             yield self._rule.make_problem(str(error), "where", line=line, column=column)
 
     def _validate_condition(self, condition: str, recall_names: Collection[str]) -> None:
@@ -258,7 +258,7 @@ class _QuestionChecker:
         try:
             schema = validate_query(self._session, sql, internal=True)
         except QueryRejected as error:
-            line, column = _locate_fragment(written_sql, error)
+            line, column = locate_fragment(written_sql, error)
             raise QueryRejected(_restore_event_names(error.message), line, column) from error
         types = {field.name: field.dataType.simpleString() for field in schema.fields}
         if len(types) < len(schema.fields):
@@ -274,19 +274,6 @@ class _QuestionChecker:
     def _create_empty_view(self, name: str, columns: Mapping[str, str]) -> None:
         ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
         self._session.createDataFrame([], ddl).createOrReplaceTempView(name)
-
-
-def _locate_fragment(sql: str, error: QueryRejected) -> tuple[int, int]:
-    """Line and column (from 1) of the rejected fragment in `sql`; (1, 1) if it is not found."""
-    word = error.fragment.replace("`", "").split(".")[-1].strip()
-    if not word:
-        return 1, 1
-    match = re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", sql, re.IGNORECASE)
-    if match is None:
-        return 1, 1
-    text_before = sql[: match.start()]
-    line_start = text_before.rfind("\n") + 1
-    return text_before.count("\n") + 1, len(text_before) - line_start + 1
 
 
 def _restore_event_names(message: str) -> str:

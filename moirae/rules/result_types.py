@@ -1,5 +1,6 @@
 """The columns of the answer of an SQL recall and of its partial answers, by Spark's analysis."""
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -50,3 +51,16 @@ def infer_result_types(
     if list(columns) != list(written_columns):
         raise QueryRejected("name every column of the query result with AS")
     return ResultTypes(columns, merged_types)
+
+
+def locate_fragment(sql: str, error: QueryRejected) -> tuple[int, int]:
+    """Line and column (from 1) of the rejected fragment in `sql`; (1, 1) if it is not found."""
+    word = error.fragment.replace("`", "").split(".")[-1].strip()
+    if not word:
+        return 1, 1
+    match = re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", sql, re.IGNORECASE)
+    if match is None:
+        return 1, 1
+    text_before = sql[: match.start()]
+    line_start = text_before.rfind("\n") + 1
+    return text_before.count("\n") + 1, len(text_before) - line_start + 1
