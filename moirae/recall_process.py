@@ -1,8 +1,10 @@
 """The recall process of a workspace: builds the configuration of the worker and runs it."""
 
 import threading
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 import sql
 from archiver.periodic import Periodic
@@ -15,7 +17,7 @@ from moirae.live import Relations
 from moirae.rules import SqlRecall
 from moirae.runtime import Role, connect_database, open_storage, record_failure, watch_parent
 from recall.ledger import SchedulingPolicy
-from recall.worker import RecallConfig, RecallMetrics, run_worker
+from recall.worker import RecallConfig, RecallMetrics, run_task, run_worker
 
 _HEARTBEAT_INTERVAL = 2.0  # seconds
 _MAX_PROCESSES = 8  # recall processes of one workspace
@@ -28,8 +30,13 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     connection = connect_database(settings, "recall")
     role = Role.acquire_numbered(connection, "recall", _MAX_PROCESSES)
     root = open_storage(settings)
-    config = _build_config(settings, connection, root)
+    config = _build_config(settings, root)
     role.metrics = config.metrics.registry
+    config = replace(
+        config,
+        start_spark_eagerly=_has_sql_recalls(connection),
+        background=_build_history_builder(settings, config),
+    )
     heartbeat = Periodic("heartbeat", _HEARTBEAT_INTERVAL, partial(role.heartbeat, "running"))
     calibration = CalibrationTask(lambda: connect_database(settings, "recall learner"), root)
     role.heartbeat("starting")
@@ -41,19 +48,27 @@ def run_recall(settings: Settings, stop: threading.Event, parent_pid: int | None
     role.heartbeat("ended")
 
 
-def _build_config(
-    settings: Settings, connection: sql.Connection, root: StorageRoot
-) -> RecallConfig:
-    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
-    relations = Relations(connect_database(settings, "recall relations"), settings.relations)
-    history_builder = HistoryBuilder(
+def run_query_task(
+    settings: Settings, connection: sql.Connection, task: UUID, stop: threading.Event
+) -> None:
+    """Work on the task of an ad-hoc query until `stop` is set, where no recall process runs."""
+    run_task(_build_config(settings, open_storage(settings)), connection, task, stop)
+
+
+def _build_history_builder(settings: Settings, config: RecallConfig) -> HistoryBuilder:
+    return HistoryBuilder(
         connect_database(settings, "recall views look"),
         connect_database(settings, "recall views work"),
-        root,
-        schemas,
-        RelationVersions(relations.table, frozenset(settings.relations)),
+        config.root,
+        config.schemas,
+        RelationVersions(config.relations, frozenset(settings.relations)),
         history=settings.archive_history.total_seconds(),
     )
+
+
+def _build_config(settings: Settings, root: StorageRoot) -> RecallConfig:
+    schemas = [stream_schema(name, declared) for name, declared in settings.streams.items()]
+    relations = Relations(connect_database(settings, "recall relations"), settings.relations)
     return RecallConfig(
         root=root,
         schemas=schemas,
@@ -71,9 +86,9 @@ def _build_config(
         ),
         present_chunks=sql.ChunkGateway(connect_database(settings, "recall present")).present_ids,
         present_memory_bytes=settings.recall.present_memory * _MIB,
-        start_spark_eagerly=_has_sql_recalls(connection),
+        start_spark_eagerly=False,
         connect=lambda: connect_database(settings, "recall worker"),
-        background=history_builder,
+        background=None,
         metrics=RecallMetrics(),
         event_timeout=settings.recall.event_timeout,
         stage_rows=settings.limits.stage_rows,

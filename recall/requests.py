@@ -18,6 +18,8 @@ Order = Literal["newest", "oldest", "promising", "mixed"]
 _TASK_NAMESPACE = UUID("0d6c6a0e-52cb-5f0e-8a6f-5c3d0f6f9a42")
 
 DEFAULT_TICKETS = 100
+# In place of the name of a rule, for ad-hoc queries; those of rules have a group and so a slash.
+AD_HOC_RULE = "query"
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class SqlQuestion(RecallQuestion):
     `columns`: of the answer, with their types.
     `where`, `judged`: stored by earlier versions; see `recall.event_plans.EventPlan`.
     `types`: of groups and aggregates; see `recall.query.split.Split.type_probe`.
+    `follow`: whether rows that are archived later extend the answer until the task is ended.
     """
 
     sql: str
@@ -82,6 +85,7 @@ class SqlQuestion(RecallQuestion):
     where: str | None = None
     judged: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     types: Mapping[str, str] = field(default_factory=dict)
+    follow: bool = False
     kind: Literal["sql"] = "sql"
 
 
@@ -246,6 +250,25 @@ class Coverage:
     partial: bool
     by_summary: int = 0
     hopeful: int | None = None
+
+
+@dataclass(frozen=True)
+class LiveCoverage(Coverage):
+    """The coverage of an answer that rows have extended that were archived after it was computed.
+
+    `live_rows`: how many rows, or groups of rows, were added so far. `appends`: the answer consists
+    of the rows since the previous answer only.
+    """
+
+    live_rows: int = 0
+    appends: bool = False
+
+
+def parse_coverage(stored: Mapping[str, Any]) -> Coverage:
+    """A coverage from its stored form, the JSON of its fields."""
+    if "live_rows" in stored:
+        return LiveCoverage(**stored)
+    return Coverage(**stored)
 
 
 def compute_coverage(

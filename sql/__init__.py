@@ -62,7 +62,13 @@ from sql.recalled_events import RecalledEventGateway, RecalledEventRow
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
-from sql.revisions import AnswerJson, ExportedRecallRow, LastAnswerRow, RevisionGateway
+from sql.revisions import (
+    AnswerJson,
+    AnswerRow,
+    ExportedRecallRow,
+    LastAnswerRow,
+    RevisionGateway,
+)
 from sql.row_revisions import (
     RevisionStreamRow,
     RowRevisionGateway,
@@ -79,6 +85,7 @@ from sql.streams import StreamGateway
 from sql.tasks import (
     NewTask,
     Progress,
+    Read,
     RemainingWorkRow,
     TaskFilter,
     TaskGateway,
@@ -91,6 +98,7 @@ from sql.values import replace_nul
 from sql.views import ViewGateway
 
 __all__ = [
+    "AnswerRow",
     "Connection",
     "ConnectionPool",
     "DataError",
@@ -196,6 +204,7 @@ __all__ = [
     "LastAnswerRow",
     "NewTask",
     "Progress",
+    "Read",
     "RemainingWorkRow",
     "RepeatableRow",
     "ReplayGateway",

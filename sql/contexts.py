@@ -134,16 +134,32 @@ class ContextGateway(Gateway):
         )
 
     def list_unsettled(
-        self, rule: str, version: str, *, before: datetime, limit: int
+        self,
+        rule: str,
+        version: str,
+        *,
+        before: datetime,
+        recalls: Collection[str],
+        limit: int,
     ) -> list[UnsettledContextRow]:
-        """Settled events before an event time whose context is not, in (ts, eid) order."""
+        """Settled events before an event time whose context is not, in (ts, eid) order.
+
+        `recalls`: that contexts of the rule read; only events for which they have ended.
+        """
         return self._records(
             UnsettledContextRow,
             "list_unsettled",
             rule=rule,
             version=version,
             before=before,
+            recalls=list(recalls),
             limit=limit,
+        )
+
+    def has_open_recalls(self, rule: str, version: str, recalls: Collection[str]) -> bool:
+        """Whether contexts of a version wait for recalls that they read."""
+        return bool(
+            self._value("has_open_recalls", rule=rule, version=version, recalls=list(recalls))
         )
 
     def list_unrequested(
@@ -152,14 +168,15 @@ class ContextGateway(Gateway):
         *,
         every_event: bool,
         needs_context: bool,
+        needs_settled: bool,
         background_before: datetime,
         since: datetime | None,
         limit: int,
     ) -> list[UnrequestedEventRow]:
         """Events without tasks of a recall, in (ts, eid) order.
 
-        `needs_context`: only events with a context; it must be settled for events before
-        `background_before`, an event time. `since`: see `list_missing`.
+        `needs_context`: only events with a context; it must be settled if `needs_settled`, and for
+        events before `background_before`, an event time. `since`: see `list_missing`.
         """
         return self._records(
             UnrequestedEventRow,
@@ -167,6 +184,7 @@ class ContextGateway(Gateway):
             **recall._asdict(),
             every_event=every_event,
             needs_context=needs_context,
+            needs_settled=needs_settled,
             background_before=background_before,
             since=since,
             limit=limit,

@@ -145,9 +145,13 @@ class EventGateway(Gateway):
         """Store events. A stored event changes only when it is settled."""
         self._execute_many("put", [event.parameters() for event in events])
 
-    def delete_unsettled(self, rule: str, horizon: datetime) -> list[str]:
+    def put_early(self, events: Iterable[NewEventRow]) -> None:
+        """Store events of open windows. A stored one gets their attributes until it is settled."""
+        self._execute_many("put_early", [event.parameters() for event in events])
+
+    def delete_unsettled(self, rule: str, horizon: datetime) -> dict[UUID, str]:
         """Delete the detected events of a rule before an event time; return their fingerprints."""
-        return self._column("delete_unsettled", rule=rule, horizon=horizon)
+        return self._pairs("delete_unsettled", rule=rule, horizon=horizon)
 
     def list_unsettled(self, rule: str, fingerprints: Iterable[str]) -> list[UnsettledEventRow]:
         """The detected events of some fingerprints of a rule, in (ts, eid) order."""

@@ -34,6 +34,17 @@ class LastAnswerRow:
     at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """A numbered answer of a task."""
+
+    number: int
+    final: bool
+    coverage: Mapping[str, Any]
+    answer: AnswerJson
+    estimates: AnswerJson | None
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedRecallRow:
     """A line of `moirae export recalls`; `sql`: the query of an SQL recall."""
@@ -76,6 +87,10 @@ class RevisionGateway(Gateway):
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:
         """The last answer of each recall of an event, by the recall's name."""
         return self._records(LastAnswerRow, "list_last_of_event", eid=eid)
+
+    def list_after(self, task: UUID, number: int) -> list[AnswerRow]:
+        """The answers of a task after a number, oldest first."""
+        return self._records(AnswerRow, "list_after", task=task, after=number)
 
     def export_last(self) -> Iterator[ExportedRecallRow]:
         """The last answer of each task, oldest event first."""

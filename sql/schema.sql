@@ -516,6 +516,9 @@ CREATE TABLE tasks (
     -- The provenance of an SQL answer: for each query the first piece, the end of its pieces, and
     -- the number of appends to each stream that it saw; null: it returned nothing.
     seen          jsonb NOT NULL DEFAULT '[]',
+    -- Of a query that follows (`moirae query --follow`): up to which append of each stream its
+    -- answer includes the rows that were archived after history was read; NULL: none yet.
+    live_appends  jsonb,
     -- When a turn was last recorded.
     progressed_at timestamptz
 );
@@ -537,6 +540,13 @@ CREATE OR REPLACE FUNCTION changed_since_read(task tasks) RETURNS bigint LANGUAG
     SELECT count(DISTINCT c.id) FROM jsonb_array_elements(task.pieces) WITH ORDINALITY AS p (piece, place)
     JOIN chunks c ON c.id = (p.piece->>0)::integer
     WHERE task.request->>'kind' = 'sql' AND p.place <= task.next AND c.late_at > task.started_at
+$$;
+
+-- The state of the context that an answer of a similarity recall, stored at a time, compared: settled or provisional.
+-- NULL: the context was deleted.
+CREATE OR REPLACE FUNCTION compared_context(task tasks, answered_at timestamptz) RETURNS text LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN c.settled AND c.at <= answered_at THEN 'settled' ELSE 'provisional' END FROM contexts c
+    WHERE c.rule = task.rule AND c.version = task.version AND c.eid = task.eid
 $$;
 
 -- Answers of a task, numbered without gaps. The last one of an ended task is its final answer.

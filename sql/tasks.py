@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from psycopg.types.json import Jsonb
@@ -14,7 +14,11 @@ from sql.values import replace_nul
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRow:
-    """A claimed or ended task. `partial_answer`: as Arrow or JSON bytes."""
+    """A claimed or ended task.
+
+    `partial_answer`: as Arrow or JSON bytes. `live_appends`: by stream, up to which append the
+    answer includes live rows; None: none.
+    """
 
     id: UUID
     eid: UUID
@@ -38,6 +42,19 @@ class TaskRow:
     seconds: float
     fence: int
     created_at: datetime
+    live_appends: Mapping[str, int] | None = None
+
+
+class Read(NamedTuple):
+    """What a query of a task has read.
+
+    `first`, `end`: its pieces, from the first to before the end. `append_counts`: the appends to
+    each stream that it saw; None: it returned nothing.
+    """
+
+    first: int
+    end: int
+    append_counts: Mapping[str, int] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +204,7 @@ class Progress:
 
     `expected_next`: the cursor before the turn. `reads`: provenance of an SQL answer. `price`:
     tickets that the task loses. `rows`, `results`, `seconds` are added to those of the task.
+    `live_appends`: see `TaskRow`; None: unchanged.
     """
 
     id: UUID
@@ -205,6 +223,7 @@ class Progress:
     error: str | None
     exceeded: bool
     feedback_timeout: timedelta
+    live_appends: Mapping[str, int] | None = None
 
 
 class TaskGateway(Gateway):
@@ -254,6 +273,10 @@ class TaskGateway(Gateway):
             full_rules=list(full_rules),
         )
 
+    def claim_task(self, lease: int, duration: timedelta, id: UUID) -> list[TaskRow]:
+        """Claim a task if it is waiting; returns no row if it is not."""
+        return self._records(TaskRow, "claim_task", lease=lease, duration=duration, id=id)
+
     def defer(self, ids: Collection[UUID], lease: int) -> None:
         """Put claimed tasks back into the queue, for any process."""
         self._execute("defer", ids=list(ids), lease=lease)
@@ -286,6 +309,10 @@ class TaskGateway(Gateway):
             skipped=skipped,
         )
 
+    def list_reads(self, id: UUID) -> list[Read]:
+        """What each query of an SQL task has read."""
+        return [Read(*read) for read in self._value("list_reads", id=id) or ()]
+
     def mark_query_started(self, ids: Collection[UUID], lease: int) -> None:
         """If the process is killed before the query ends, that counts as a failed attempt."""
         self._execute("mark_query_started", ids=list(ids), lease=lease)
@@ -303,6 +330,7 @@ class TaskGateway(Gateway):
             **vars(progress),
             "reads": Jsonb(progress.reads),
             "error": replace_nul(progress.error),
+            "live_appends": progress.live_appends and Jsonb(progress.live_appends),
         }
         row = self._execute("advance", **values).fetchone()
         return None if row is None else (str(row[0]), int(row[1]))
@@ -341,6 +369,22 @@ class TaskGateway(Gateway):
     def count_exceeded(self, rule: str, version: str, recall: str) -> int:
         """How many tasks of a recall in a row have exceeded a limit in the last hour."""
         return int(self._value("count_exceeded", rule=rule, version=version, recall=recall))
+
+    # Events that were detected early
+
+    def restart_settled(
+        self, rule: str, version: str, attributes: Mapping[UUID, Mapping[str, Any]]
+    ) -> None:
+        """Restart the recalls of events with their final attributes, and undo their verdicts."""
+        eids = list(attributes)
+        by_eid = {str(eid): replace_nul(values) for eid, values in attributes.items()}
+        values = {"rule": rule, "version": version, "eids": eids}
+        self._execute("restart_settled", attributes=Jsonb(by_eid), **values)
+        self._execute("reset_verdicts", **values)
+
+    def lock_of_events(self, rule: str, version: str, eids: Sequence[UUID]) -> list[UUID]:
+        """Lock the open and the answered tasks of events."""
+        return self._column("lock_of_events", rule=rule, version=version, eids=eids)
 
     # Comparisons
 

@@ -240,6 +240,14 @@ class StreamTable:
             rows = rows.append_column(APPEND_COLUMN, pa.repeat(number, file.metadata.num_rows))
         return cast_to_fields(rows, self._fields(columns))
 
+    def newest_append(self, path: str) -> int:
+        """The highest append number among the rows of a file; 0: it has none."""
+        number = _append_number(path)
+        if number:
+            return number
+        numbers = self.read_file(path, [APPEND_COLUMN])[APPEND_COLUMN]
+        return pc.max(numbers).as_py() or 0
+
     def _read_with_identities(self, path: str) -> pa.Table:
         """Read all columns of a file without identities, or without some, and compute these."""
         stored = [name for name in self._stored_columns if name not in IDENTITY_COLUMNS]

@@ -1,5 +1,6 @@
 """Reading the archive: snapshots of streams, rows in memory, and earlier states of the archive."""
 
+from archiver.read.appended_rows import AppendedRows, RowsAfter
 from archiver.read.reader import (
     Reader,
     SnapshotReader,
@@ -11,9 +12,11 @@ from archiver.read.recent_rows import RecentRows
 from archiver.read.time_travel import ReaderAt
 
 __all__ = [
+    "AppendedRows",
     "Reader",
     "ReaderAt",
     "RecentRows",
+    "RowsAfter",
     "SnapshotReader",
     "StreamSnapshot",
     "filter_time_range",

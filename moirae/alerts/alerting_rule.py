@@ -16,6 +16,7 @@ class AlertingRule:
     """What all alerts of one rule version share.
 
     `render_annotations` fills the annotation templates from the first event of an alert.
+    `is_early`: events are detected while their attributes may still change.
     """
 
     rule: str
@@ -23,6 +24,7 @@ class AlertingRule:
     timing: AlertTiming
     labels: Mapping[str, str]
     render_annotations: Callable[[Event], Mapping[str, str]]
+    is_early: bool = False
 
 
 def make_alerting_rule(definition: Definition) -> AlertingRule:
@@ -37,4 +39,5 @@ def make_alerting_rule(definition: Definition) -> AlertingRule:
         timing,
         labels,
         make_renderer(spec.annotations, labels, floats),
+        definition.is_early,
     )

@@ -6,7 +6,7 @@ events are folded exactly once.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from typing import Any
@@ -67,12 +67,13 @@ class AlertStore:
         events: Sequence[Event],
         horizon: Micros,
         silent_until: Micros,
-    ) -> None:
+    ) -> Collection[UUID]:
         """Settle a rule up to `horizon`, an event time.
 
         `events`: all events before the horizon that are not settled yet, in (ts, eid) order.
         `silent_until`: no other event before this time will follow; at least the horizon.
-        Detected events before the horizon that are not among `events` are dropped.
+        Detected events before the horizon that are not among `events` are dropped; returns their
+        IDs.
         """
         self._upsert_events(alerting_rule, events, settled=True)
         dropped = self._events.delete_unsettled(alerting_rule.rule, from_micros(horizon))
@@ -80,15 +81,20 @@ class AlertStore:
         for event in events:
             events_by_fingerprint[event.fingerprint].append(event)
         fingerprints = set(events_by_fingerprint)
-        fingerprints.update(dropped)
+        fingerprints.update(dropped.values())
         self._update_alerts(alerting_rule, events_by_fingerprint, fingerprints, silent_until)
+        return dropped.keys()
 
     def _upsert_events(
         self, alerting_rule: AlertingRule, events: Sequence[Event], settled: bool
     ) -> None:
         if not events:
             return
-        self._events.put(make_event_row(alerting_rule, event, settled) for event in events)
+        rows = [make_event_row(alerting_rule, event, settled) for event in events]
+        if alerting_rule.is_early and not settled:
+            self._events.put_early(rows)
+        else:
+            self._events.put(rows)
 
     def _update_alerts(
         self,
@@ -127,7 +133,9 @@ class AlertStore:
             open_alert = _match_open_alert(unmatched, alert)
             if open_alert is not None:
                 unmatched.remove(open_alert)
-                if open_alert.row.eid == alert.displayed.eid:
+                is_confirmed = open_alert.settled is None and alert.settled is not None
+                may_differ = alerting_rule.is_early and is_confirmed
+                if open_alert.row.eid == alert.displayed.eid and not may_differ:
                     if _changing_columns(open_alert.row) != _changing_columns(lifetime):
                         self._alerts.update(open_alert.row.id, lifetime)
                     continue

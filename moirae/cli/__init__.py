@@ -22,6 +22,7 @@ from moirae.cli import (
     ingest,
     init,
     processes,
+    query,
     recall_control,
     recalls,
     replay,
@@ -91,6 +92,7 @@ app.add_typer(recalls.app, name="recalls")
 recalls.app.command("repeat")(replay.repeat)
 for verb, command in recall_control.COMMANDS.items():
     app.command(verb)(accept_server(command))
+app.command("query")(query.query)
 app.add_typer(chunks.app, name="chunks")
 app.add_typer(streams.app, name="streams")
 app.add_typer(dead_letters.app, name="dead-letters")

@@ -1,7 +1,12 @@
 """Evaluation of rules and their contexts over rows, live and archived."""
 
 from moirae.evaluation.batches import RuleBatcher
-from moirae.evaluation.context_queries import ContextEvaluator, ContextQueries, EventContexts
+from moirae.evaluation.context_queries import (
+    ContextEvaluator,
+    ContextQueries,
+    EventContexts,
+    RecallAnswers,
+)
 from moirae.evaluation.evaluator import RuleEvaluator, find_archived_event_rows
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
@@ -14,6 +19,7 @@ from moirae.evaluation.plan import (
     build_cohorts,
     due_slices,
     input_view,
+    open_slices,
     relation_view,
 )
 from moirae.evaluation.stream_rows import ArchivedStreamRows, LiveStreamRows
@@ -26,6 +32,7 @@ __all__ = [
     "EventContexts",
     "Guard",
     "LiveStreamRows",
+    "RecallAnswers",
     "RuleBatcher",
     "RuleCohort",
     "RuleGroup",
@@ -37,5 +44,6 @@ __all__ = [
     "due_slices",
     "find_archived_event_rows",
     "input_view",
+    "open_slices",
     "relation_view",
 ]

@@ -2,8 +2,9 @@
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count, repeat
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 from uuid import UUID
 
@@ -22,7 +23,12 @@ from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import ActiveRule, relation_view
 from moirae.rules import ContextQuery, Definition, build_context_queries, lift_context_query
 from recall.engines.isolation import run_isolated, split_in_halves, split_into_items
-from recall.engines.pending_events import JSON_OPTIONS, PendingEvent, create_pending_frame
+from recall.engines.pending_events import (
+    JSON_OPTIONS,
+    PendingEvent,
+    create_event_table,
+    create_pending_frame,
+)
 from recall.errors import StatementTimeout
 from recall.query import LiftedQuery, PhysicalTables, TableBindings, sql_names
 from recall.requests import RecallEvent
@@ -38,6 +44,8 @@ _QUERY_ERRORS = (
     ValueError,
 )
 
+# The rows of the recalls that contexts read: by rule name and event ID, then by recall.
+RecallAnswers = Mapping[tuple[str, UUID], Mapping[str, Sequence[Mapping[str, Any]]]]
 _Events = Sequence[RecallEvent]
 _RuleEvents = tuple[ActiveRule, _Events]
 _TextsByName = dict[str, list[str]]  # rows as JSON, by name of the context
@@ -65,7 +73,7 @@ class StreamRows(Protocol):
 class LiftedContextQuery:
     """A context query of a rule, rewritten for the events in the view `pending_view`.
 
-    `types`: of the event's attributes.
+    `types`: of the event's attributes. `answer_columns`: of the recalls whose answers it reads.
     """
 
     context_query: ContextQuery
@@ -73,6 +81,7 @@ class LiftedContextQuery:
     pending_view: str
     columns: tuple[str, ...]
     types: Mapping[str, str]
+    answer_columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @cached_property
     def sharing_key(self) -> Hashable:
@@ -135,13 +144,17 @@ class ContextQueries:
         for context_query, pending_view in zip(
             build_context_queries(definition), pending_views, strict=False
         ):
-            bindings = TableBindings(PhysicalTables(tables), PhysicalTables(tables), pending_view)
+            answers = {name: _answer_view(pending_view, name) for name in context_query.recalls}
+            bindings = TableBindings(
+                PhysicalTables({**tables, **answers}), PhysicalTables(tables), pending_view
+            )
             lifted_query = LiftedContextQuery(
                 context_query=context_query,
                 lifted=lift_context_query(context_query, definition, rule.tables, bindings),
                 pending_view=pending_view,
                 columns=tuple(definition.result_columns[context_query.name]),
                 types=definition.types,
+                answer_columns={name: definition.columns_of(name) for name in answers},
             )
             queries.append(lifted_query)
         return cls(rule, queries)
@@ -150,6 +163,11 @@ class ContextQueries:
     def settle_delay(self) -> Micros:
         """Microseconds after an event until its contexts can be settled."""
         return max((query.settle_delay for query in self.queries), default=0)
+
+    @property
+    def recalls(self) -> frozenset[str]:
+        """The recalls whose answers the contexts read."""
+        return frozenset().union(*(query.context_query.recalls for query in self.queries))
 
     def horizon(self, watermarks: Mapping[str, Micros | None]) -> Micros | None:
         """The event time (microseconds) before which contexts of events can be settled.
@@ -209,6 +227,10 @@ class ContextEvaluator:
         """
         return self._lift(rule).horizon(watermarks)
 
+    def recalls_of(self, rule: ActiveRule) -> frozenset[str]:
+        """The recalls whose answers the contexts of a rule read."""
+        return self._lift(rule).recalls
+
     def queries_of(self, rule: ActiveRule) -> Sequence[LiftedContextQuery]:
         """The rewritten context queries of a rule."""
         return self._lift(rule).queries
@@ -221,24 +243,30 @@ class ContextEvaluator:
         return queries
 
     def compute(
-        self, events_by_rule: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]]
+        self,
+        events_by_rule: Sequence[tuple[ActiveRule, Sequence[RecallEvent]]],
+        answers: RecallAnswers = MappingProxyType({}),
     ) -> dict[tuple[str, UUID], EventContexts]:
         """The contexts of events, by rule name and event ID.
 
-        Events whose query fails are logged and left out.
+        `answers`: of the recalls that the contexts read; others have no rows. Events whose query
+        fails are logged and left out.
         """
         groups: Sequence[Sequence[_RuleEvents]] = [events_by_rule]
         if self._guard is not None:
             groups = self._guard.isolate_suspects(events_by_rule, lambda pair: pair[0].name)
         contexts: dict[tuple[str, UUID], EventContexts] = {}
         for group in groups:
-            contexts |= self._compute_group(group)
+            contexts |= self._compute_group(group, answers)
         return contexts
 
-    def _compute_group(self, group: Sequence[_RuleEvents]) -> dict[tuple[str, UUID], EventContexts]:
+    def _compute_group(
+        self, group: Sequence[_RuleEvents], answers: RecallAnswers
+    ) -> dict[tuple[str, UUID], EventContexts]:
         """As `compute`; if the statement fails, its parts are computed one by one."""
         contexts: dict[tuple[str, UUID], EventContexts] = {}
-        for part, outcome in run_isolated(group, self._query_with_limit, _QUERY_ERRORS, _split):
+        query = partial(self._query_with_limit, answers)
+        for part, outcome in run_isolated(group, query, _QUERY_ERRORS, _split):
             if isinstance(outcome, Exception):
                 self._report_failure(part[0][0], outcome)
                 continue
@@ -273,13 +301,15 @@ class ContextEvaluator:
         return EventContexts(contexts, surroundings, truncated)
 
     def _query_with_limit(
-        self, group: Sequence[_RuleEvents]
+        self, answers: RecallAnswers, group: Sequence[_RuleEvents]
     ) -> dict[tuple[str, str], _TextsByName]:
         if self._guard is None:
-            return self._query(group)
-        return self._guard.run([rule for rule, _ in group], 0, lambda: self._query(group))
+            return self._query(group, answers)
+        return self._guard.run([rule for rule, _ in group], 0, lambda: self._query(group, answers))
 
-    def _query(self, group: Sequence[_RuleEvents]) -> dict[tuple[str, str], _TextsByName]:
+    def _query(
+        self, group: Sequence[_RuleEvents], answers: RecallAnswers
+    ) -> dict[tuple[str, str], _TextsByName]:
         """The rows of all contexts as JSON texts, by rule name and event ID.
 
         Equal queries of several rules run once, for the events of all of them.
@@ -291,6 +321,7 @@ class ContextEvaluator:
                 shared = shared_queries.setdefault(query.sharing_key, _SharedQuery(query))
                 shared.add(rule, query, events)
                 queries.append((query, events))
+                self._create_answer_views(rule, query, events, answers)
         frames: dict[Hashable, DataFrame] = {}
         branches: list[str] = []
         for number, shared in enumerate(shared_queries.values()):
@@ -312,6 +343,22 @@ class ContextEvaluator:
                 texts = texts_by_event.setdefault((rule_name, eid), {})
                 texts.setdefault(name, []).append(row)
         return texts_by_event
+
+    def _create_answer_views(
+        self,
+        rule: ActiveRule,
+        query: LiftedContextQuery,
+        events: Sequence[RecallEvent],
+        answers: RecallAnswers,
+    ) -> None:
+        """Create a view of the answers of each recall that a query reads."""
+        for name, columns in query.answer_columns.items():
+            rows_by_event: dict[str, Sequence[Mapping[str, Any]]] = {}
+            for event in events:
+                event_answers = answers.get((rule.name, event.eid), {})
+                rows_by_event[str(event.eid)] = event_answers.get(name, ())
+            frame = create_event_table(self._spark, rows_by_event, columns)
+            frame.createOrReplaceTempView(_answer_view(query.pending_view, name))
 
     def _create_stream_views(
         self, queries: Sequence[tuple[LiftedContextQuery, Sequence[RecallEvent]]]
@@ -369,6 +416,11 @@ class _SharedQuery:
         for event in self.events.values():
             pending_events.append(PendingEvent(event, TimeRange(event.ts, event.ts)))
         return create_pending_frame(spark, pending_events, self.types)
+
+
+def _answer_view(pending_view: str, recall: str) -> str:
+    """The view of the answers of a recall for a query about the events of a pending view."""
+    return f"answers_{pending_view}_{recall}"
 
 
 def _allowed_values(

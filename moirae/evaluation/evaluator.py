@@ -87,8 +87,14 @@ class RuleEvaluator:
             self._local.set_relation(name, versions)
 
     def evaluate_slice(self, rule_slice: RuleSlice) -> EvaluationResult:
-        """The event rows of the rules of a slice with ts in the slice."""
-        rule_rows, other_rules = self._evaluate_panes(rule_slice)
+        """The event rows of the rules of a slice with ts in the slice.
+
+        Windows of a slice without end are open: their rows are not kept in panes.
+        """
+        rule_rows: list[tuple[ActiveRule, list[EventRow]]] = []
+        other_rules = rule_slice.rules
+        if rule_slice.range.end is not None:
+            rule_rows, other_rules = self._evaluate_panes(rule_slice)
         result = self._evaluate_all_rows(replace(rule_slice, rules=other_rules))
         selected: list[tuple[ActiveRule, list[EventRow]]] = []
         for rule, event_rows in [*rule_rows, *result.event_rows]:

@@ -85,6 +85,10 @@ class ActiveRule:
         return self.definition.is_absence
 
     @property
+    def is_early(self) -> bool:
+        return self.definition.is_early
+
+    @property
     def keep_firing_for(self) -> Micros:
         return self.definition.keep_firing_for
 
@@ -201,6 +205,22 @@ class RuleSlice:
     def select_event_rows(self, event_rows: Sequence[EventRow]) -> list[EventRow]:
         """The event rows with ts in `range`."""
         return [row for row in event_rows if self.range.contains(row.ts)]
+
+
+def open_slices(
+    cohorts: Iterable[RuleCohort], watermarks: Mapping[str, Micros | None]
+) -> list[RuleSlice]:
+    """What rules that are evaluated early read of their open windows, at these watermarks."""
+    slices: list[RuleSlice] = []
+    for cohort in cohorts:
+        early_rules = cohort.select(lambda rule: rule.is_early).rules
+        start = cohort.settled_to
+        if start is None:
+            start = cohort.shape.horizon(watermarks)
+        if early_rules and start is not None:
+            input_range = TimeRange(start - cohort.shape.reach, None)
+            slices.append(RuleSlice(early_rules, TimeRange(start, None), input_range))
+    return slices
 
 
 def due_slices(

@@ -1,10 +1,14 @@
 """Computes the past of a rule by its own queries over archived rows: events and contexts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
+import structlog
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from archiver.read import Reader
@@ -15,11 +19,27 @@ from moirae.evaluation import (
     ArchivedStreamRows,
     ContextEvaluator,
     EventContexts,
+    RecallAnswers,
     find_archived_event_rows,
     relation_view,
 )
-from recall.requests import RecallEvent
+from moirae.rules import build_questions
+from recall.engines import (
+    AnswerRows,
+    EngineRouter,
+    EventTables,
+    LocalEngine,
+    PartialCache,
+    SparkEngine,
+    Template,
+    merge_partials,
+)
+from recall.engines.isolation import run_isolated, split_in_halves
+from recall.errors import RecallError
+from recall.requests import Piece, RecallEvent, SqlQuestion
 
+_LOG = structlog.get_logger()
+_QUERY_ERRORS = (PySparkException, Py4JJavaError, pa.ArrowException, RecallError)
 _EVENTS_PER_STATEMENT = 500  # events whose contexts one statement computes
 
 
@@ -38,6 +58,9 @@ class PastFinder:
         self._spark = spark
         self._rows = ArchivedStreamRows(spark, reader)
         self._context_evaluator = ContextEvaluator(spark, self._rows)
+        self._engines = EngineRouter(
+            SparkEngine(lambda: spark, reader, relations.read), LocalEngine(reader), PartialCache(0)
+        )
         reader.refresh()
         for name in relations.names:
             versions = spark.createDataFrame(relations.read(name))
@@ -60,6 +83,67 @@ class PastFinder:
             batch: list[RecallEvent] = []
             for event in events[first : first + _EVENTS_PER_STATEMENT]:
                 batch.append(RecallEvent(event.eid, event.ts, event.key, event.attributes))
-            for (_, eid), computed in self._context_evaluator.compute([(rule, batch)]).items():
-                contexts[eid] = computed
+            answers: RecallAnswers = {}
+            if self._context_evaluator.recalls_of(rule):
+                answers = self._answer_recalls(rule, batch)
+            computed = self._context_evaluator.compute([(rule, batch)], answers)
+            for (_, eid), event_contexts in computed.items():
+                contexts[eid] = event_contexts
         return contexts
+
+    def _answer_recalls(self, rule: ActiveRule, events: Sequence[RecallEvent]) -> RecallAnswers:
+        """The answers of the recalls that contexts read, over the history before each event.
+
+        One scan serves all events. A recall that fails has no rows, as for a new event.
+        """
+        names = self._context_evaluator.recalls_of(rule)
+        questions = build_questions(rule.definition, rule.tables)
+        templates: dict[str, Template] = {}
+        for name in names:
+            question = questions[name]
+            assert isinstance(question, SqlQuestion)
+            templates[name] = Template(question)
+        event_tables: EventTables = {}
+        if any(template.reads_event_tables for template in templates.values()):
+            event_tables = self._event_tables(rule, events)
+        answers: dict[tuple[str, UUID], dict[str, AnswerRows]] = {}
+        for name, template in templates.items():
+            for eid, rows in self._answer(template, events, event_tables).items():
+                answers.setdefault((rule.name, UUID(eid)), {})[name] = rows
+        return answers
+
+    def _event_tables(self, rule: ActiveRule, events: Sequence[RecallEvent]) -> EventTables:
+        """The rows of the contexts and surroundings that read no recalls."""
+        tables: dict[str, dict[str, Sequence[Mapping[str, Any]]]] = {}
+        for (_, eid), computed in self._context_evaluator.compute([(rule, events)]).items():
+            for name, rows in {**computed.contexts, **computed.surroundings}.items():
+                tables.setdefault(name, {})[str(eid)] = rows
+        return tables
+
+    def _answer(
+        self, template: Template, events: Sequence[RecallEvent], event_tables: EventTables
+    ) -> dict[str, AnswerRows]:
+        """The answers by event ID; events whose query fails are logged and left out."""
+        question = template.question
+        assert question.range is not None
+        history = question.range
+
+        def compute(part: Sequence[RecallEvent]) -> dict[str, AnswerRows]:
+            pieces = [(event, Piece(0, event.ts - history, event.ts)) for event in part]
+            partials = self._engines.compute_partial(template, pieces, event_tables)
+            merged = []
+            for event in part:
+                partial = partials.get(str(event.eid))
+                merged.append((event, merge_partials(template, None, partial)))
+            return self._engines.compute_answers(template, merged, event_tables)
+
+        answers: dict[str, AnswerRows] = {}
+        for _, outcome in run_isolated(events, compute, _QUERY_ERRORS, split_in_halves):
+            if isinstance(outcome, Exception):
+                message = (str(outcome).strip().splitlines() or [type(outcome).__name__])[0]
+                _LOG.error(
+                    "recall of a past event failed", action="past_recall_failed", error=message
+                )
+            else:
+                answers |= outcome
+        return answers

@@ -187,6 +187,8 @@ def _explain_contexts(rule: ActiveRule) -> dict[str, Any]:
             "delay": context.delay / _MICROS_PER_SECOND,
             "limit": EventContexts.MAX_ROWS,
         }
+        if context.recalls:
+            contexts[context.name]["recalls"] = sorted(context.recalls)
     return contexts
 
 

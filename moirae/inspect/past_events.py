@@ -256,6 +256,8 @@ def describe_coverage(coverage: Mapping[str, Any]) -> str:
     if coverage["left"] and coverage.get("hopeful") is not None:
         hopeful = coverage["hopeful"] or "none"
         parts.append(f"{hopeful} of the unread chunks can change the answer")
+    if coverage.get("context") == "provisional":
+        parts.append("compared by a provisional context")
     if coverage["final"]:
         parts.append("final but partial" if coverage["partial"] else "final")
     return ", ".join(parts)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import sql
 from archiver.times import Micros, from_micros
-from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts
+from moirae.evaluation import ActiveRule, ContextEvaluator, EventContexts, RecallAnswers
 from recall.ledger import Ledger, retry_on_deadlock
 from recall.requests import RecallEvent
 
@@ -43,8 +43,8 @@ class AlertContexts:
     ) -> bool:
         """Compute the contexts of events that have none, of alerts changed since a moment.
 
-        Contexts of settled events that every stream has passed are settled at once. Returns whether
-        there may be more events without a context.
+        Contexts of settled events that every stream has passed are settled at once, unless they
+        read recalls. Returns whether there may be more events without a context.
         """
         missing: list[_RuleEvents] = []
         settled_ids: set[UUID] = set()
@@ -64,7 +64,7 @@ class AlertContexts:
             has_more = has_more or len(rows) == _BATCH_EVENTS
             missing.append((rule, list(map(_to_event, rows))))
             horizon = self._context_queries.context_horizon(rule, watermarks)
-            if horizon is None:
+            if horizon is None or self._context_queries.recalls_of(rule):
                 continue
             for row in rows:
                 if row.settled and row.ts < horizon:
@@ -100,8 +100,9 @@ class AlertContexts:
     ) -> bool:
         """Settle the contexts of settled events that every stream of their rule has passed.
 
-        Settled contexts enter the corpus. Where a context has changed, the similarity recalls of
-        the event restart. Returns whether any context was settled.
+        The recalls that they read must have ended. Settled contexts enter the corpus. Where a
+        context has changed, the similarity recalls of the event restart. Returns whether any
+        context was settled.
         """
         candidates: list[_RuleEvents] = []
         stored_contexts: dict[_EventKey, Any] = {}
@@ -113,6 +114,7 @@ class AlertContexts:
                 rule.name,
                 rule.version,
                 before=from_micros(horizon),
+                recalls=self._context_queries.recalls_of(rule),
                 limit=_BATCH_EVENTS,
             )
             if rows:
@@ -121,7 +123,7 @@ class AlertContexts:
                 stored_contexts[rule.name, row.eid] = row.contexts
         contexts: dict[_EventKey, EventContexts] = {}
         if candidates:
-            contexts = self._context_queries.compute(candidates)
+            contexts = self._context_queries.compute(candidates, self._load_answers(candidates))
         settled_events: list[_RuleEvents] = []
         changed: list[tuple[UUID, str]] = []
         for rule, events in candidates:
@@ -135,6 +137,26 @@ class AlertContexts:
             lambda: self._store_settled(active_rules, settled_events, contexts, changed)
         )
         return any(events for _, events in settled_events)
+
+    def _load_answers(self, events_by_rule: Sequence[_RuleEvents]) -> RecallAnswers:
+        """The last answers of the recalls that contexts read; without one there are no rows."""
+        answers: dict[_EventKey, Mapping[str, Sequence[Mapping[str, Any]]]] = {}
+        for rule, events in events_by_rule:
+            names = self._context_queries.recalls_of(rule)
+            for event in events if names else ():
+                latest = self._ledger.latest_answers(event.eid)
+                answers[rule.name, event.eid] = {
+                    name: latest[name].answer or [] for name in names & latest.keys()
+                }
+        return answers
+
+    def has_open_recalls(self, active_rules: Sequence[ActiveRule]) -> bool:
+        """Whether contexts wait for recalls that have not ended."""
+        for rule in active_rules:
+            names = self._context_queries.recalls_of(rule)
+            if names and self._gateway.has_open_recalls(rule.name, rule.version, names):
+                return True
+        return False
 
     def _store_settled(
         self,

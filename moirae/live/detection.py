@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
 from operator import attrgetter, itemgetter
@@ -20,12 +21,15 @@ from moirae.evaluation import (
     RuleCohort,
     RuleSlice,
     due_slices,
+    open_slices,
 )
 from moirae.history import undecided_duration
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.evaluators import Evaluators
 from moirae.live.event_time import get_watermarks
+from recall.ledger import Ledger
+from recall.requests import RecallEvent
 
 # Stateless rules ("filters") may be settled late without loss: their events are detected at once.
 _SETTLE_INTERVAL = 1.0  # seconds between settlings of stateless rules
@@ -54,6 +58,7 @@ class Detector:
         self._registry = RuleRegistry(connection)
         self._store = AlertStore(connection)
         self._alerts = sql.AlertGateway(connection)
+        self._ledger = Ledger(connection)
         self._time_columns = {name: table.schema.time for name, table in archive.tables.items()}
         self._active_rules = active_rules
         self._settle_timer = Timer(_SETTLE_INTERVAL)  # of stateless rules
@@ -131,12 +136,29 @@ class Detector:
             newest = [self._archive.progress[name].newest for name in cohort.shape.streams]
             if any(time is not None for time in newest):
                 groups.setdefault(cohort.settled_to, []).append(members)
+        for rule_slice in open_slices(self._active_rules.cohorts, get_watermarks(self._archive)):
+            early_rules = tuple(filter(selected.__contains__, rule_slice.rules))
+            if early_rules:
+                rule_slice = replace(rule_slice, rules=early_rules)
+                self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
         for settled_to, rule_groups in groups.items():
             rule_slice = RuleSlice(
                 rules=tuple(chain.from_iterable(rule_groups)),
                 range=TimeRange(settled_to),
                 input_range=TimeRange(settled_to),
             )
+            self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
+
+    def detect_early(self, on_time: Mapping[str, pa.Table]) -> None:
+        """Evaluate the open windows of early rules whose streams have new rows.
+
+        What a window no longer yields stays until the window closes, so that alerts do not flap.
+        """
+        changed = {stream for stream, rows in on_time.items() if len(rows)}
+        cohorts = [
+            cohort for cohort in self._active_rules.cohorts if cohort.shape.streams & changed
+        ]
+        for rule_slice in open_slices(cohorts, get_watermarks(self._archive)):
             self._record_detected(self._evaluator.evaluate_slice(rule_slice).event_rows)
 
     def _record_detected(self, event_rows: Sequence[tuple[ActiveRule, Sequence[EventRow]]]) -> None:
@@ -248,7 +270,11 @@ class Detector:
                     if not _has_ending_alert(rule, open_since[name], silent_until):
                         continue
                 events = self._to_events(rule, rows_by_rule.get(name, []))
-                self._store.settle(_alerting_rule(rule), events, horizon, silent_until)
+                dropped = self._store.settle(_alerting_rule(rule), events, horizon, silent_until)
+                if rule.is_early:
+                    self._ledger.settle_events(
+                        name, rule.version, _to_recall_events(events), dropped
+                    )
                 versions[name] = rule.version
             if versions:
                 self._registry.record_settled(versions, horizon, self._guard.rules_over_limit)
@@ -275,6 +301,10 @@ def _rows_since(rows: Sequence[EventRow], low: Micros | None) -> Sequence[EventR
 
 def _alerting_rule(rule: ActiveRule) -> AlertingRule:
     return make_alerting_rule(rule.definition)
+
+
+def _to_recall_events(events: Iterable[Event]) -> list[RecallEvent]:
+    return [RecallEvent(event.eid, event.ts, event.key, event.attributes) for event in events]
 
 
 def _has_ending_alert(rule: ActiveRule, last_event: Micros | None, silent_until: Micros) -> bool:

@@ -1,5 +1,6 @@
 """Follow-up of alerts: the contexts and recalls of alerts that have changed."""
 
+import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -21,6 +22,8 @@ _OVERLAP = 60.0
 # Bounds the loop at the end of the input. A round handles hundreds of events; what remains is
 # processed after the next start.
 _MAX_ROUNDS = 10_000
+# At the end of the input: between two checks whether recalls that contexts read have ended.
+_WAIT_INTERVAL = 0.2  # seconds
 
 
 class AlertFollowUp:
@@ -44,6 +47,7 @@ class AlertFollowUp:
         self._changed_since: datetime | None = None
         self._last_change: datetime | None = None
         self._settle_timer = Timer(_SETTLE_INTERVAL)
+        self._processes = sql.ProcessGateway(connection)
 
     def run(self) -> bool:
         """Process the contexts and recalls of changed alerts; settle contexts at intervals.
@@ -61,15 +65,28 @@ class AlertFollowUp:
         return has_more
 
     def run_to_end(self) -> None:
-        """Process all contexts and recalls, once the input has ended."""
+        """Process all contexts and recalls, once the input has ended.
+
+        Waits for recalls that contexts read, while a recall process runs.
+        """
         recalling = self._recalling_rules()
         if not recalling:
             return
         watermarks = get_watermarks(self._archive)
         for _ in range(_MAX_ROUNDS):
             has_more = self._process_changed(recalling, watermarks)
-            if not self._contexts.settle(recalling, watermarks) and not has_more:
+            if self._contexts.settle(recalling, watermarks) or has_more:
+                continue
+            if not self._contexts.has_open_recalls(recalling) or not self._can_wait():
                 break
+            time.sleep(_WAIT_INTERVAL)
+
+    def _can_wait(self) -> bool:
+        """Whether recalls may end: a recall process runs."""
+        for process in self._processes.list_all():
+            if process.alive and process.role.startswith("recall"):
+                return True
+        return False
 
     def _process_changed(
         self, recalling: Sequence[ActiveRule], watermarks: Mapping[str, Micros | None]

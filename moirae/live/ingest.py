@@ -101,4 +101,5 @@ class Ingest:
         self._role.record_commit()
         has_settleable = self._detector.detect(ingested.on_time)
         self._detector.settle(include_filters=has_settleable)
+        self._detector.detect_early(ingested.on_time)
         self._follow_up.run()

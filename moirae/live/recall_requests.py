@@ -10,7 +10,13 @@ from datetime import UTC, datetime
 import sql
 from archiver.times import Micros, from_micros
 from moirae.evaluation import ActiveRule
-from moirae.rules import Definition, SqlRecall, build_event_plan, build_questions
+from moirae.rules import (
+    Definition,
+    SqlRecall,
+    build_event_plan,
+    build_questions,
+    find_hybrid_contexts,
+)
 from recall.event_plans import EventPlan
 from recall.ledger import Ledger
 from recall.query import tables_used
@@ -70,10 +76,14 @@ class RecallRequests:
                 )
                 if needs_context != with_context:
                     continue
+                needs_settled = isinstance(recall, SqlRecall) and bool(
+                    tables_used(recall.sql, find_hybrid_contexts(spec).keys())
+                )
                 events = self._contexts.list_unrequested(
                     sql.RecallOfVersion(rule.name, rule.version, name),
                     every_event=rule.recalls_every_event,
                     needs_context=with_context,
+                    needs_settled=needs_settled,
                     background_before=background_before,
                     since=since,
                     limit=_BATCH_EVENTS,

@@ -7,6 +7,7 @@ from moirae.rules.definition import (
     build_rule_tables,
     infer_event_shape,
 )
+from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.model import AlertSpec, RuleFile
 from moirae.rules.parse import read_rule_files
 from moirae.rules.questions import SimilarRecall, SqlRecall
@@ -18,6 +19,7 @@ from moirae.rules.requests import (
     find_recalls_in_where,
     lift_context_query,
 )
+from moirae.rules.result_types import ResultTypes, infer_result_types, locate_fragment
 from moirae.rules.rule_set import Rule, RuleSet
 from moirae.rules.stored_rules import RuleAdmission
 from moirae.rules.templates import render
@@ -27,6 +29,7 @@ __all__ = [
     "AlertSpec",
     "ContextQuery",
     "Definition",
+    "ResultTypes",
     "Rule",
     "RuleAdmission",
     "RuleFile",
@@ -38,10 +41,13 @@ __all__ = [
     "build_questions",
     "check_rules",
     "infer_event_shape",
+    "infer_result_types",
     "build_event_sql",
+    "find_hybrid_contexts",
     "find_recalls_in_where",
     "find_unused_keys",
     "lift_context_query",
+    "locate_fragment",
     "read_rule_files",
     "render",
     "build_rule_tables",

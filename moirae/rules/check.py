@@ -22,7 +22,14 @@ from moirae.rules.definition import (
 from moirae.rules.rule_set import DerivedQuery, Rule, RuleSet
 from moirae.rules.templates import find_event_attributes
 from recall.errors import QueryRejected
-from recall.query import Tables, Unsupported, check_table_count, infer_shape, tables_in
+from recall.query import (
+    Tables,
+    Unsupported,
+    check_table_count,
+    find_outputs,
+    infer_shape,
+    tables_in,
+)
 from recall.sandbox import SPARK_LOST, VerdictCache, harden_session, validate_query
 
 _LOG = structlog.get_logger()
@@ -140,6 +147,7 @@ def _check_rule(
     if isinstance(definition, Problem):
         return None, [definition]
     problems = list(_find_unknown_attributes(definition))
+    problems += _check_early(definition, tables)
     completed, question_problems = check_questions(session, settings, definition, tables)
     problems += question_problems
     if _has_error(problems):
@@ -188,6 +196,30 @@ def _build_definition(rule: Rule, schema: StructType) -> Definition | Problem:
                 return rule.make_problem(message, rule_key)
     types = {name: kind.simpleString() for name, kind in attributes.items()}
     return Definition(rule, types, key, tuple(name for name in identity if name != "ts"))
+
+
+def _check_early(definition: Definition, tables: Tables) -> Iterator[Problem]:
+    """Yield why events of open windows would not keep their identity, or have no window."""
+    rule = definition.rule
+    if not definition.is_early:
+        return
+    if rule.spec.expr is None:
+        yield rule.make_problem("early is for windowed rules; absence has no window", "early")
+        return
+    outputs = find_outputs(rule.spec.expr, tables)
+    if not outputs.has_windows:
+        message = "early is for windowed rules; other events are detected at once"
+        yield rule.make_problem(message, "early")
+    elif "ts" in outputs.aggregated:
+        message = "early: ts must be window.start or window.end: events keep their identity"
+        yield rule.make_problem(message, "early")
+    for name in dict.fromkeys((*definition.id, *definition.key)):
+        if name.lower() in outputs.aggregated:
+            message = (
+                f"early: {name} is computed from an aggregate, so it changes while rows arrive; "
+                "name other columns in id and key"
+            )
+            yield rule.make_problem(message, "early")
 
 
 def _find_unknown_attributes(definition: Definition) -> Iterator[Problem]:

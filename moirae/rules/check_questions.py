@@ -4,7 +4,7 @@ Spark analyses every query in the SQL sandbox, over empty views. No query is exe
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from graphlib import CycleError
@@ -15,6 +15,7 @@ from sqlglot import exp
 from moirae.config import Settings
 from moirae.errors import Problem
 from moirae.rules.definition import Definition
+from moirae.rules.hybrid_contexts import find_hybrid_contexts, find_hybrid_problems
 from moirae.rules.questions import SimilarRecall, SqlRecall, ThenStage
 from moirae.rules.requests import (
     ContextQuery,
@@ -24,6 +25,7 @@ from moirae.rules.requests import (
     lift_context_query,
     stage_inputs,
 )
+from moirae.rules.result_types import infer_result_types, locate_fragment
 from recall.errors import QueryRejected
 from recall.event_plans import order_stages
 from recall.query import (
@@ -36,7 +38,6 @@ from recall.query import (
     sql_names,
     tables_in,
 )
-from recall.query.split import split_query
 from recall.sandbox import validate_query
 from recall.similarity import MEASURES
 
@@ -56,8 +57,7 @@ def check_questions(
     """
     checker = _QuestionChecker(session, settings, definition, tables)
     problems = [
-        *checker.check_contexts(),
-        *checker.check_recalls(),
+        *checker.check_contexts_and_recalls(),
         *checker.check_condition(),
         *checker.check_stages(),
         *checker.find_warnings(),
@@ -95,9 +95,23 @@ class _QuestionChecker:
         self._create_empty_view(_PENDING_VIEW, pending)
         return views
 
-    def check_contexts(self) -> Iterator[Problem]:
-        """Check contexts and surroundings."""
-        for context_query in build_context_queries(self.definition):
+    def check_contexts_and_recalls(self) -> Iterator[Problem]:
+        """Check contexts, surroundings and recalls, each after those that it reads."""
+        spec = self._rule.spec
+        hybrid_problems = list(find_hybrid_problems(spec))
+        for problem in hybrid_problems:
+            yield self._rule.make_problem(problem.message, problem.section, problem.name, "sql")
+        hybrid = {} if hybrid_problems else find_hybrid_contexts(spec)
+        named_recalls = frozenset().union(*hybrid.values())
+        refused = {problem.name for problem in hybrid_problems}
+        queries = [q for q in build_context_queries(self.definition) if q.name not in refused]
+        yield from self._check_contexts(q for q in queries if not q.recalls)
+        yield from self._check_recalls(named_recalls)
+        yield from self._check_contexts(q for q in queries if q.recalls)
+        yield from self._check_recalls(spec.recall.keys() - named_recalls)
+
+    def _check_contexts(self, queries: Iterable[ContextQuery]) -> Iterator[Problem]:
+        for context_query in queries:
             section = "context" if context_query.is_compared else "surroundings"
             path = (section, context_query.name)
             try:
@@ -112,8 +126,9 @@ class _QuestionChecker:
     def _check_context(self, context_query: ContextQuery, path: tuple[str, str]) -> Problem | None:
         sql = context_query.query.sql
         check_table_count(sql, self._tables.derived)
+        views = {name: self._create_event_view(name) for name in context_query.recalls}
         lifted = lift_context_query(
-            context_query, self.definition, self._tables, self._bind_tables()
+            context_query, self.definition, self._tables, self._bind_tables(views)
         )
         streams = sorted(lifted.inputs.streams | lifted.inputs.derived)
         if streams and context_query.query.within is None:
@@ -122,9 +137,11 @@ class _QuestionChecker:
         self._add_result_columns(context_query.name, self._validate(lifted.sql, sql))
         return None
 
-    def check_recalls(self) -> Iterator[Problem]:
+    def _check_recalls(self, names: Collection[str]) -> Iterator[Problem]:
         """Check SQL recalls (the query, its partial query and its merge) and similarity recalls."""
         for name, recall in self._rule.spec.recall.items():
+            if name not in names:
+                continue
             if isinstance(recall, SimilarRecall):
                 yield from self._check_similarity_recall(name, recall)
                 continue
@@ -148,34 +165,32 @@ class _QuestionChecker:
         event_tables = {*self._rule.spec.context, *self._rule.spec.surroundings}
         views = {sql_names.MERGED_TABLE: _MERGED_VIEW}
         for table in event_tables:
-            views[table] = _TABLE_VIEW.format(table)
-            self._create_empty_view(
-                views[table], {sql_names.EID: "string", **self.definition.columns_of(table)}
-            )
+            views[table] = self._create_event_view(table)
         bindings = self._bind_tables(views)
 
         def validate(query: str | exp.Query, event_tables: Collection[str]) -> dict[str, str]:
             scope = build_scope(self.definition, self._tables, event_tables)
             return self._validate(lift_query(query, scope, bindings).sql, recall.sql)
 
-        check_table_count(recall.sql, self._tables.derived)
-        parts = split_query(recall.sql, self._tables)
-        # The query as written first, so that messages refer to what its author knows.
-        written_columns = validate(recall.sql, event_tables)
-        merged_types: dict[str, str] = {}
-        if parts.type_probe is not None:
-            merged_types = validate(parts.type_probe, event_tables)
-            parts = split_query(recall.sql, self._tables, merged_types)
-        partial_columns = validate(parts.partial, event_tables)
-        merged_columns = partial_columns if parts.selects_rows else merged_types
-        self._create_empty_view(_MERGED_VIEW, {sql_names.EID: "string", **merged_columns})
-        result_columns = validate(parts.merge, {*event_tables, sql_names.MERGED_TABLE})
-        if list(result_columns) != list(written_columns):
-            raise QueryRejected("name every column of the query result with AS")
-        self._add_result_columns(name, result_columns)
-        self.definition = replace(
-            self.definition, merged_types={**self.definition.merged_types, name: merged_types}
+        types = infer_result_types(
+            recall.sql,
+            self._tables,
+            event_tables,
+            validate,
+            lambda columns: self._create_empty_view(_MERGED_VIEW, columns),
         )
+        self._add_result_columns(name, dict(types.columns))
+        self.definition = replace(
+            self.definition,
+            merged_types={**self.definition.merged_types, name: types.merged},
+        )
+
+    def _create_event_view(self, table: str) -> str:
+        """A view of a context, surrounding or recall as a table with rows for each event."""
+        view = _TABLE_VIEW.format(table)
+        columns = {sql_names.EID: "string", **self.definition.columns_of(table)}
+        self._create_empty_view(view, columns)
+        return view
 
     def check_condition(self) -> Iterator[Problem]:
         """Check `where`, a condition over the event and the results of SQL recalls."""
@@ -201,7 +216,7 @@ class _QuestionChecker:
         try:
             self._validate_condition(spec.where, recall_names)
         except QueryRejected as error:
-            line, column = _locate_fragment(spec.where, error)
+            line, column = locate_fragment(spec.where, error)
             yield self._rule.make_problem(str(error), "where", line=line, column=column)
 
     def _validate_condition(self, condition: str, recall_names: Collection[str]) -> None:
@@ -306,7 +321,7 @@ class _QuestionChecker:
         try:
             schema = validate_query(self._session, sql, internal=True)
         except QueryRejected as error:
-            line, column = _locate_fragment(written_sql, error)
+            line, column = locate_fragment(written_sql, error)
             raise QueryRejected(_restore_event_names(error.message), line, column) from error
         types = {field.name: field.dataType.simpleString() for field in schema.fields}
         if len(types) < len(schema.fields):
@@ -322,19 +337,6 @@ class _QuestionChecker:
     def _create_empty_view(self, name: str, columns: Mapping[str, str]) -> None:
         ddl = ", ".join(f"`{column}` {kind}" for column, kind in columns.items())
         self._session.createDataFrame([], ddl).createOrReplaceTempView(name)
-
-
-def _locate_fragment(sql: str, error: QueryRejected) -> tuple[int, int]:
-    """Line and column (from 1) of the rejected fragment in `sql`; (1, 1) if it is not found."""
-    word = error.fragment.replace("`", "").split(".")[-1].strip()
-    if not word:
-        return 1, 1
-    match = re.search(rf"(?<![\w]){re.escape(word)}(?![\w])", sql, re.IGNORECASE)
-    if match is None:
-        return 1, 1
-    text_before = sql[: match.start()]
-    line_start = text_before.rfind("\n") + 1
-    return text_before.count("\n") + 1, len(text_before) - line_start + 1
 
 
 def _restore_event_names(message: str) -> str:

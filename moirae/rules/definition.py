@@ -90,6 +90,11 @@ class Definition:
         return self.spec.absent is not None
 
     @property
+    def is_early(self) -> bool:
+        """Whether events are detected while their window is open."""
+        return self.spec.early
+
+    @property
     def pending_for(self) -> Micros:
         """The key `for`."""
         return duration_to_micros(self.spec.for_)

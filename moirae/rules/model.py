@@ -111,6 +111,14 @@ class AlertSpec(ConfigModel):
             "it."
         ),
     )
+    early: Flag = Field(
+        default=False,
+        description=(
+            "Of a windowed rule: evaluate open windows with every batch. Such events are "
+            "provisional and start recalls; they are confirmed, updated or withdrawn when their "
+            "window closes."
+        ),
+    )
     labels: Mapping[LabelName, TextOrNumber] = Field(
         default_factory=dict, description="Labels of the alert."
     )

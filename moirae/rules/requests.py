@@ -8,6 +8,7 @@ from sqlglot import exp
 
 from archiver.times import Micros, duration_to_micros
 from moirae.rules.definition import Definition
+from moirae.rules.hybrid_contexts import recalls_named_in
 from moirae.rules.questions import AnyRecall, QuerySpec, SimilarRecall, SqlRecall, ThenStage
 from recall.event_plans import EventPlan, Stage
 from recall.query import (
@@ -27,7 +28,7 @@ from recall.requests import AnyQuestion, SqlQuestion
 class ContextQuery:
     """A context (`is_compared`) or surrounding of a rule.
 
-    It reads rows from `within` before to `delay` after the event.
+    It reads rows from `within` before to `delay` after the event, and the answers of `recalls`.
     """
 
     name: str
@@ -35,6 +36,7 @@ class ContextQuery:
     is_compared: bool
     within: Micros
     delay: Micros
+    recalls: frozenset[str] = frozenset()
 
 
 def build_context_queries(definition: Definition) -> list[ContextQuery]:
@@ -55,6 +57,7 @@ def build_context_queries(definition: Definition) -> list[ContextQuery]:
                 is_compared=is_compared,
                 within=duration_to_micros(within),
                 delay=duration_to_micros(delay),
+                recalls=recalls_named_in(query, spec),
             )
             context_queries.append(context_query)
     return context_queries
@@ -71,7 +74,8 @@ def lift_context_query(
     context_query: ContextQuery, definition: Definition, tables: Tables, names: TableBindings
 ) -> LiftedQuery:
     """Rewrite the query of a context for many events at once. Raises `Unsupported`."""
-    return lift_query(context_query.query.sql, build_scope(definition, tables), names)
+    scope = build_scope(definition, tables, context_query.recalls)
+    return lift_query(context_query.query.sql, scope, names)
 
 
 def build_questions(definition: Definition, tables: Tables) -> dict[str, AnyQuestion]:

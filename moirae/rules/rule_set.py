@@ -12,6 +12,7 @@ import orjson
 
 from moirae.documents import Document, KeyPath, Position
 from moirae.errors import Problem, Severity
+from moirae.rules.hybrid_contexts import find_hybrid_contexts
 from moirae.rules.model import AlertSpec, DerivedStreamSpec, Group
 
 # The keys that determine the events of a rule and the rows of their contexts.
@@ -98,6 +99,10 @@ class Rule:
         spec = self.spec.model_dump(mode="json", by_alias=True)
         content = {name: spec[name] for name in _VERSION_KEYS}
         content["derived"] = {derived.stream: derived.expr for derived in self.derived}
+        recalls = frozenset().union(*find_hybrid_contexts(self.spec).values())
+        if recalls:
+            queries = [spec["recall"][name] for name in sorted(recalls)]
+            content["recall"] = [(query["sql"], query.get("range")) for query in queries]
         return hashlib.sha256(orjson.dumps(content, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
     def position(self, *path: str | int, line: int = 1, column: int = 1) -> Position | None:

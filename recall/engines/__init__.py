@@ -16,6 +16,7 @@ from recall.engines.routing import (
     EngineSetting,
     PartialCache,
     explain_engine,
+    runs_in_duckdb,
 )
 from recall.engines.spark import SparkEngine, SparkStatements
 from recall.engines.statement import Statement
@@ -41,5 +42,6 @@ __all__ = [
     "evaluate_condition",
     "explain_engine",
     "merge_partials",
+    "runs_in_duckdb",
     "to_json_value",
 ]

@@ -4,7 +4,7 @@ A command is stored in the ledger; one of the recall processes executes it and s
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from functools import partial
 from operator import attrgetter
@@ -19,7 +19,7 @@ from recall.errors import CommandKeyConflict
 from recall.ledger.records import Revision, parse_statistics
 from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.ledger.tasks import put_revision, retry_on_deadlock
-from recall.requests import Coverage, RecallEvent
+from recall.requests import LiveCoverage, RecallEvent, parse_coverage
 from recall.scheduling import RemainingWork, forecast_finishes
 
 _LOG = structlog.get_logger()
@@ -216,9 +216,13 @@ class CommandExecutor:
                 comparable = match_probability(
                     self._connection, task.rule, task.version, task.recall, task.answer
                 )
+            coverage = replace(parse_coverage(task.coverage), final=True)
+            answer = task.answer
+            if isinstance(coverage, LiveCoverage) and coverage.appends:
+                answer = []  # no rows since the previous answer
             revision = Revision(
-                coverage=Coverage(**{**task.coverage, "final": True}),
-                answer=task.answer,
+                coverage=coverage,
+                answer=answer,
                 estimates=task.estimates or (),
                 comparable=comparable,
             )

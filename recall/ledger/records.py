@@ -35,7 +35,8 @@ class TaskProgress:
     `level` 0: interactive, 1: background. `pieces`: what it reads, in order; None until pinned.
     `corpus`: the sequence number up to which events count. `next`: how many pieces are done,
     `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
-    stored. `tries`: how often a process failed at the next piece.
+    stored. `tries`: how often a process failed at the next piece. `live_appends`: of a question that
+    follows, up to which append of each stream its answer includes live rows; None: none yet.
     """
 
     level: int
@@ -49,6 +50,12 @@ class TaskProgress:
     revision: int
     tries: int
     statistics: TaskStatistics
+    live_appends: Mapping[str, int] | None = None
+
+    @property
+    def has_read_all(self) -> bool:
+        """Whether all pieces are read, and there is an answer."""
+        return self.pieces is not None and self.next >= len(self.pieces) and self.revision > 0
 
 
 @dataclass(frozen=True)
@@ -84,7 +91,7 @@ class TurnResult:
     `state`: the new state of the task. `exceeded`: whether it was abandoned because it needs too
     much memory or time. `append_counts`: appends of each stream that existed when SQL was run;
     None: its pieces failed. `has_improved`: whether the best hits of a comparison have changed
-    since its last revision.
+    since its last revision. `live_appends`: see `TaskProgress`; None: unchanged.
     """
 
     next: int
@@ -97,6 +104,7 @@ class TurnResult:
     exceeded: bool = False
     append_counts: Mapping[str, int] | None = None
     has_improved: bool = False
+    live_appends: Mapping[str, int] | None = None
 
     @classmethod
     def failure(
@@ -162,6 +170,7 @@ def parse_task(row: TaskRow) -> Task:
         revision=row.revision,
         tries=row.tries,
         statistics=parse_statistics(row),
+        live_appends=row.live_appends,
     )
     return Task(spec, progress)
 

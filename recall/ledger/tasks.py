@@ -24,7 +24,9 @@ from recall.ledger.records import (
 )
 from recall.ledger.row_revisions import EventOutput, RevisionStreams
 from recall.requests import (
+    AD_HOC_RULE,
     DEFAULT_TICKETS,
+    RecallEvent,
     RecallRequest,
     SimilarQuestion,
     SqlQuestion,
@@ -84,9 +86,29 @@ class Ledger:
                 tickets=DEFAULT_TICKETS,
             )
             self._tasks.add(task)
-            self._register_event(request)
+            if request.rule != AD_HOC_RULE:
+                self._register_event(request)
             has_added = True
         if has_added:
+            self._signals.notify_recall_processes()
+
+    def settle_events(
+        self,
+        rule: str,
+        version: str,
+        events: Collection[RecallEvent],
+        dropped: Collection[UUID],
+    ) -> None:
+        """Restart the recalls of events that were detected early and are settled now.
+
+        Those of the `dropped` ones are cancelled. The caller owns the transaction.
+        """
+        if dropped:
+            tasks = self._tasks.lock_of_events(rule, version, list(dropped))
+            self._tasks.cancel(tasks)
+        if events:
+            attributes = {event.eid: event.attributes for event in events}
+            self._tasks.restart_settled(rule, version, attributes)
             self._signals.notify_recall_processes()
 
     def _register_event(self, request: RecallRequest) -> None:
@@ -135,6 +157,11 @@ class Ledger:
         )
         return list(_parse_tasks(rows, self._fail_unreadable))
 
+    def claim_task(self, task: UUID) -> list[Task]:
+        """Claim a task if it is free; returns no task if not."""
+        rows = self._tasks.claim_task(self._lease, LEASE_DURATION, task)
+        return list(_parse_tasks(rows, self._fail_unreadable))
+
     def _fail_unreadable(self, row: sql.TaskRow, error: Exception) -> None:
         """Mark a claimed task as failed that this version cannot parse."""
         self._tasks.fail_unreadable(row.id, row.fence, _unreadable_message(error))
@@ -165,6 +192,10 @@ class Ledger:
         for row in self._tasks.list_claimed(self._lease):
             claims[row.id] = ClaimState(row.fence, row.level, row.tickets)
         return claims
+
+    def list_reads(self, task: UUID) -> list[sql.Read]:
+        """What each query of an SQL task has read."""
+        return self._tasks.list_reads(task)
 
     def pin_pieces(self, task: Task) -> Task:
         """Store which pieces a task reads, before it reads any of them; returns it at its start."""
@@ -232,6 +263,7 @@ class Ledger:
             tries=0,
             tickets=tickets,
             statistics=task.progress.statistics.add(result.statistics),
+            live_appends=result.live_appends or task.progress.live_appends,
         )
         return state, progress
 
@@ -257,6 +289,7 @@ class Ledger:
             error=result.error,
             exceeded=result.exceeded,
             feedback_timeout=self._policy.feedback_timeout,
+            live_appends=result.live_appends,
         )
         return self._tasks.advance(turn)
 
@@ -270,6 +303,8 @@ class Ledger:
         if number > 1:
             previous = self._revisions.last_answer(task.id) or ()
         put_revision(self._tasks, task.id, number, revision)
+        if task.rule == AD_HOC_RULE:
+            return  # nothing follows from its rows
         question = task.question
         row_key = question_row_key(question)
         answer = sql.replace_nul(revision.answer)

@@ -9,6 +9,7 @@ queries reserve.
 from recall.query import sql_names
 from recall.query.bind import PhysicalTables, bind_query
 from recall.query.lift import AttributeFilter, EventScope, LiftedQuery, TableBindings, lift_query
+from recall.query.outputs import find_outputs
 from recall.query.parsing import Unsupported, order_columns, parse, tables_in, tables_used
 from recall.query.parts import clauses_of, sources_of
 from recall.query.row_keys import row_key_columns
@@ -28,6 +29,7 @@ __all__ = [
     "bind_query",
     "check_table_count",
     "clauses_of",
+    "find_outputs",
     "infer_shape",
     "lift_query",
     "order_columns",

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from recall.engines import Template
 from recall.ledger import Task, TaskProgress, TaskSpec
-from recall.requests import Piece, join_pieces
+from recall.requests import Piece, SqlQuestion, join_pieces
 from recall.scheduling import SchedulableTask, StrideScheduler
 
 # How often a process may fail at one piece of a task before the task fails.
@@ -48,6 +48,13 @@ class ActiveTask:
     @property
     def is_background(self) -> bool:
         return self.progress.level > 0
+
+    @property
+    def is_following(self) -> bool:
+        """Whether history is read, and live rows extend the answer."""
+        question = self.spec.question
+        follows = isinstance(question, SqlQuestion) and question.follow
+        return follows and self.progress.has_read_all
 
     @cached_property
     def schedulable(self) -> SchedulableTask:
@@ -123,7 +130,23 @@ class ActiveTasks:
 
     def idle_task_ids(self) -> list[UUID]:
         """The tasks that wait for a turn."""
-        return [task_id for task_id, active_task in self.tasks.items() if not active_task.is_busy]
+        return [
+            task_id
+            for task_id, active_task in self.tasks.items()
+            if not active_task.is_busy and not active_task.is_following
+        ]
+
+    def schedulable_tasks(self) -> list[SchedulableTask]:
+        """What the scheduler knows about the tasks that read history."""
+        return [
+            active_task.schedulable
+            for active_task in self.tasks.values()
+            if not active_task.is_following
+        ]
+
+    def following(self) -> list[ActiveTask]:
+        """The tasks whose answers live rows extend."""
+        return [active_task for active_task in self.tasks.values() if active_task.is_following]
 
     def add(self, active_task: ActiveTask) -> None:
         progress = active_task.progress

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from uuid import UUID
 
 from cachetools import LRUCache, TTLCache
 
@@ -43,7 +44,10 @@ class TaskClaimer:
         recorder: TurnRecorder,
         corpora: Corpora,
         key_counts: KeyCounts,
+        only_task: UUID | None = None,
     ) -> None:
+        """`only_task`: the only task to claim; None: any."""
+        self._only_task = only_task
         self._connection = connection
         self._ledger = ledger
         self._active_tasks = active_tasks
@@ -59,18 +63,23 @@ class TaskClaimer:
 
     def claim(self) -> None:
         """Claim free tasks up to the limits."""
+        if self._only_task is not None:
+            self._activate_all(self._ledger.claim_task(self._only_task))
+            return
         for level in (0, 1):
-            tasks = self._claim_level(level)
-            chunks: list[ChunkRange] = []
-            if any(task.progress.pieces is None for task in tasks):
-                chunks = self._unexpired_chunks()
-            for task in tasks:
-                try:
-                    self._activate(task, chunks)
-                except sql.DatabaseError:
-                    raise
-                except Exception as error:  # a fault of this task must not stop the others
-                    self._recorder.fail(task, summarise_error(error))
+            self._activate_all(self._claim_level(level))
+
+    def _activate_all(self, tasks: Sequence[Task]) -> None:
+        chunks: list[ChunkRange] = []
+        if any(task.progress.pieces is None for task in tasks):
+            chunks = self._unexpired_chunks()
+        for task in tasks:
+            try:
+                self._activate(task, chunks)
+            except sql.DatabaseError:
+                raise
+            except Exception as error:  # a fault of this task must not stop the others
+                self._recorder.fail(task, summarise_error(error))
 
     def _claim_level(self, level: int) -> list[Task]:
         tasks_by_rule = Counter(

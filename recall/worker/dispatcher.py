@@ -56,7 +56,7 @@ class Dispatcher:
 
         Returns the tasks that have ended with them; None if no task is ready or no slot is free.
         """
-        tasks = [active_task.schedulable for active_task in self._active_tasks.tasks.values()]
+        tasks = self._active_tasks.schedulable_tasks()
         turns = plan_turns(
             tasks,
             self._active_tasks.stride,
@@ -103,7 +103,7 @@ class Dispatcher:
         streams: dict[Hashable, str] = {}
         if len(templates) < 2 or not self._workers.free_slots:
             return streams
-        if not all(task.schedulable.is_answered for task in self._active_tasks.tasks.values()):
+        if not all(task.is_answered for task in self._active_tasks.schedulable_tasks()):
             return streams  # none joins: a first answer must not wait for what is found out here
         for question, template in templates.items():
             stream = self._find_scan_stream(template)

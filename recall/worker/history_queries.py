@@ -67,6 +67,20 @@ class _ReadTurn:
     merged: pa.Table | None
     error: str | None = None
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether older history cannot change the answer: it has as many rows as are wanted.
+
+        Not if a piece has failed: its rows may belong to the answer.
+        """
+        template, progress = self.turn.active_task.template, self.turn.progress
+        assert template is not None
+        if not template.split.newest_first or template.question.order != "newest":
+            return False
+        if self.merged is None or self.error is not None or progress.failed:
+            return False
+        return len(self.merged) >= (template.split.limit or 0)
+
 
 @dataclass(frozen=True)
 class _ReadBatches:
@@ -146,7 +160,7 @@ def _merge_partial_answers(
     reads = []
     for turn in batch.turns:
         partial = partials_by_eid.get(str(turn.spec.event.eid))
-        accumulator = _deserialise(turn.progress.partial_answer)
+        accumulator = deserialise_partial(turn.progress.partial_answer)
         merged = merge_partials(batch.template, accumulator, partial, _turn_seconds(turn))
         reads.append(_ReadTurn(turn, partial, merged))
     return reads
@@ -161,7 +175,7 @@ def _build_failure(
         return [_limit_exceeded_result(turn, error, time.monotonic() - began)]
     message = summarise_error(error)
     _LOG.error("history query failed", action="piece_failed", rule=turn.spec.rule, error=message)
-    unchanged = _deserialise(turn.progress.partial_answer)
+    unchanged = deserialise_partial(turn.progress.partial_answer)
     return _build_results(slot, batch, [_ReadTurn(turn, None, unchanged, message)], began)
 
 
@@ -170,7 +184,7 @@ def _build_results(
 ) -> list[TurnResult]:
     """The results of the tasks of one query."""
     now = time.monotonic()
-    due = [read for read in reads if read.turn.is_answer_due(now)]
+    due = [read for read in reads if read.is_complete or read.turn.is_answer_due(now)]
     answers, errors = _compute_answers(
         slot,
         batch.template,
@@ -252,15 +266,21 @@ def _build_result(
     if read.error is not None:
         failed += len(turn.pieces)
     coverage = compute_coverage(pieces, turn.end, failed, progress.skipped)
+    if read.is_complete:
+        coverage = replace(coverage, final=True, partial=False)
     error = read.error or answer_error
     nothing_read = failed == len(pieces) - progress.skipped
     state = "running"
+    next_piece = turn.end
     revision: Revision | None = None
     if coverage.final and error is not None and (answer is None or nothing_read):
         # Without its revision, the error is the outcome of the task.
         state = "failed"
     else:
-        if coverage.final:
+        if coverage.final and template.question.follow:
+            coverage = replace(coverage, final=False)
+            next_piece = len(pieces)
+        elif coverage.final:
             state = "done"
         if answer is not None:
             estimates = estimate_rows(
@@ -272,9 +292,9 @@ def _build_result(
             )
             revision = Revision(coverage, answer, estimates)
     return TurnResult(
-        next=turn.end,
+        next=next_piece,
         failed=failed,
-        partial_answer=None if coverage.final else _serialise(read.merged),
+        partial_answer=serialise_partial(read.merged) if state == "running" else None,
         statistics=statistics,
         state=state,
         revision=revision,
@@ -302,11 +322,13 @@ def _turn_seconds(turn: TurnTask) -> float:
     return sum(seconds[turn.progress.next : turn.end])
 
 
-def _deserialise(stored: bytes | None) -> pa.Table | None:
+def deserialise_partial(stored: bytes | None) -> pa.Table | None:
+    """A partial answer from its stored form."""
     return None if stored is None else pa.ipc.open_stream(stored).read_all()
 
 
-def _serialise(partial_answer: pa.Table | None) -> bytes | None:
+def serialise_partial(partial_answer: pa.Table | None) -> bytes | None:
+    """The stored form of a partial answer."""
     if partial_answer is None:
         return None
     sink = pa.BufferOutputStream()

@@ -25,6 +25,7 @@ from recall.worker.claims import TaskClaimer
 from recall.worker.comparisons import ComparisonRunner
 from recall.worker.dispatcher import Dispatcher
 from recall.worker.key_counts import KeyCounts
+from recall.worker.live_rows import LiveEngines, LiveRowReader
 from recall.worker.load import LoadMonitor
 from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork, HistoryPreparation
@@ -67,6 +68,10 @@ class ManagerConfig:
     """By the clock: events without progress for this long end."""
     on_answers: Callable[[], None] = lambda: None
     """Called after answers were stored."""
+    live_engines: LiveEngines | None = None
+    """What live rows of queries that follow are read with; None: live rows are not read."""
+    only_task: UUID | None = None
+    """The only task to work on; None: all tasks."""
 
 
 class RecallManager:
@@ -96,7 +101,17 @@ class RecallManager:
             recorder=self._recorder,
             corpora=corpora,
             key_counts=key_counts,
+            only_task=config.only_task,
         )
+        self._live_rows: LiveRowReader | None = None
+        if config.live_engines is not None:
+            self._live_rows = LiveRowReader(
+                ledger,
+                self._active_tasks,
+                self._recorder,
+                config.live_engines,
+                config.query_timeout,
+            )
         self._preparation = HistoryPreparation(
             self._active_tasks, self._recorder, self._workers, config.background
         )
@@ -167,6 +182,8 @@ class RecallManager:
         """Start no more queries. Results of running ones are discarded and read again later."""
         self._preparation.shut_down()
         self._workers.close()
+        if self._live_rows is not None:
+            self._live_rows.workers.close()
         self._signals.close()
 
     def run_once(self) -> None:
@@ -187,6 +204,9 @@ class RecallManager:
             if self._dispatcher.dispatch() is None:
                 break
         self._preparation.prepare_when_idle()
+        if self._live_rows is not None:
+            self._live_rows.collect_finished()
+            self._live_rows.start_due()
 
     def _count_timeout(self, job: Job[Any]) -> None:
         self._recorder.count_failed_attempt(job.task_ids, job.description, "query_timed_out")
@@ -205,9 +225,19 @@ class RecallManager:
         """Follow changes of the claimed tasks in the ledger."""
         self._claimer.sync_with_ledger()
         self._dispatcher.cancel_unwanted()
+        if self._live_rows is not None:
+            self._live_rows.cancel_unwanted()
 
     def _update_concurrency(self, monitor: LoadMonitor) -> None:
         self._workers.concurrency = monitor.update_concurrency()
 
     def _running_jobs(self) -> list[Job[Any]]:
         return [*self._dispatcher.jobs, *self._preparation.jobs]
+        jobs: list[Job[Any]] = [
+            *self._dispatcher.jobs,
+            *self._conditions.jobs,
+            *self._preparation.jobs,
+        ]
+        if self._live_rows is not None:
+            jobs += self._live_rows.jobs
+        return jobs

@@ -111,7 +111,10 @@ class HistoryPreparation:
         """Start background work unless an interactive task is active."""
         if self._background is None or self.jobs or not self._workers.background_slots:
             return
-        if all(active_task.is_background for active_task in self._active_tasks.tasks.values()):
+        if not any(
+            not active_task.is_background and not active_task.is_following
+            for active_task in self._active_tasks.tasks.values()
+        ):
             work = self._background.next_task()
             if work is not None:
                 self._start(work)

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from uuid import UUID
 
 import psutil
 import pyarrow as pa
@@ -22,7 +23,7 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.delta import StreamSchema
 from archiver.errors import ArchiverError
-from archiver.read import Reader, SnapshotReader
+from archiver.read import AppendedRows, Reader, SnapshotReader
 from archiver.spark import jvm_process, start_session
 from archiver.storage import StorageRoot
 from archiver.times import duration_to_micros
@@ -42,6 +43,7 @@ from recall.sandbox import harden_session
 from recall.similarity import compile_kernels
 from recall.stages import StageConfig, StageEvaluator, StageRunner
 from recall.worker.key_counts import KeyCounts
+from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.metrics import RecallMetrics
 from recall.worker.preparation import BackgroundWork
@@ -90,8 +92,8 @@ class RecallConfig:
     """Whether a question that needs Spark is likely."""
     connect: Callable[[], sql.Connection]
     """Opens a database connection for a worker."""
-    background: BackgroundWork
-    """Work on history apart from recalls."""
+    background: BackgroundWork | None
+    """Work on history apart from recalls; None: there is none."""
     metrics: RecallMetrics
     event_timeout: timedelta
     """By the clock: events without progress for this long end."""
@@ -137,12 +139,39 @@ def run_worker(
             metrics=config.metrics,
             event_timeout=config.event_timeout,
             on_answers=runner.wake,
+            live_engines=_create_live_engines(config, sessions),
         ),
     )
     manager.run(stop, heartbeat)
     runner.wake()
     stages.join(_SHUTDOWN_TIMEOUT)
     # A running query may delay this; the next process need not wait for it.
+    _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
+
+
+def run_task(
+    config: RecallConfig, connection: sql.Connection, task: UUID, stop: threading.Event
+) -> None:
+    """Work on one task until `stop` is set, where no recall process runs.
+
+    It takes one history query at a time, and Spark is started only if the task needs it.
+    """
+    sessions = _SparkSessions(config)
+    reader = Reader(config.root, config.schemas)
+    engines = _create_engines(config, sessions, reader, PartialCache(), EngineCosts())
+    manager = RecallManager(
+        connection,
+        Ledger(connection, Ledger.acquire_lease(connection), config.policy),
+        Corpora(connection, config.root),
+        key_counts=KeyCounts(reader),
+        config=ManagerConfig(
+            engines=[engines],
+            query_timeout=config.query_timeout,
+            live_engines=_create_live_engines(config, sessions),
+            only_task=task,
+        ),
+    )
+    manager.run(stop, lambda: None)
     _start_thread("spark shutdown", sessions.stop).join(_SHUTDOWN_TIMEOUT)
 
 
@@ -240,6 +269,19 @@ def _create_runner(config: RecallConfig, sessions: _SparkSessions, reader: Reade
     connection = config.connect()
     archive = RevisionArchive(connection, config.root)
     return StageRunner(connection, evaluator, stage_config, archive)
+
+
+def _create_live_engines(config: RecallConfig, sessions: _SparkSessions) -> LiveEngines:
+    appended_rows = AppendedRows(config.root, config.schemas)
+    reader = SnapshotReader(appended_rows)
+    router = EngineRouter(
+        spark=SparkEngine(sessions.create, reader, config.relations),
+        local=None if config.engine == "spark" else LocalEngine(reader),
+        # No cache: rows in memory are no files, by which it knows what was read.
+        partial_cache=PartialCache(0),
+        setting=config.engine,
+    )
+    return LiveEngines(router, appended_rows)
 
 
 def prefer_for_oom_kill() -> None:

@@ -13,15 +13,25 @@ WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL A
 ORDER BY e.ts, e.eid LIMIT %(limit)s
 
 -- list_unsettled --
--- Settled events of a version before an event time whose context is not settled, in (ts, eid) order.
+-- Settled events of a version before an event time whose context is not settled, in (ts, eid) order. The `recalls`
+-- that contexts read must have ended.
 SELECT c.eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, e.key, e.attributes, c.contexts
 FROM contexts c JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid AND e.settled
 WHERE c.rule = %(rule)s AND c.version = %(version)s AND NOT c.settled AND c.corpus IS NULL AND c.ts < %(before)s
+  AND cardinality(%(recalls)s::text[]) = (
+    SELECT count(*) FROM tasks t WHERE t.eid = c.eid AND t.rule = c.rule AND t.version = c.version
+      AND t.recall = ANY(%(recalls)s::text[]) AND t.state NOT IN ('waiting', 'running', 'suspended'))
 ORDER BY c.ts, c.eid LIMIT %(limit)s
+
+-- has_open_recalls --
+-- Whether contexts of a version wait for recalls that they read.
+SELECT EXISTS (SELECT FROM contexts c
+    JOIN tasks t ON t.eid = c.eid AND t.rule = c.rule AND t.version = c.version AND t.recall = ANY(%(recalls)s::text[])
+    WHERE c.rule = %(rule)s AND c.version = %(version)s AND NOT c.settled AND t.state IN ('waiting', 'running'))
 
 -- list_unrequested --
 -- Events without tasks of a recall, in (ts, eid) order. If the recall needs a context, only events
--- that have one; for events in the background it must be settled.
+-- that have one; for events in the background, and if `needs_settled`, it must be settled.
 SELECT DISTINCT ON (e.ts, e.eid) e.eid, (extract(epoch FROM e.ts) * 1000000)::bigint AS ts, e.key, e.attributes,
     e.ts < %(background_before)s AS background
 FROM alerts a
@@ -33,7 +43,7 @@ LEFT JOIN contexts c ON c.rule = e.rule AND c.version = e.version AND c.eid = e.
 WHERE a.rule = %(rule)s AND a.version = %(version)s AND a.fired_at IS NOT NULL AND a.state <> 'withdrawn' AND NOT a.past
   AND (%(since)s::timestamptz IS NULL OR a.updated_at >= %(since)s) AND t.id IS NULL
   AND (c.eid IS NOT NULL OR NOT %(needs_context)s)
-  AND NOT (%(needs_context)s AND e.ts < %(background_before)s AND NOT coalesce(c.settled, false))
+  AND NOT (%(needs_context)s AND (e.ts < %(background_before)s OR %(needs_settled)s) AND NOT coalesce(c.settled, false))
 ORDER BY e.ts, e.eid LIMIT %(limit)s
 
 -- put --

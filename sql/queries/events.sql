@@ -6,9 +6,16 @@ ON CONFLICT (rule, version, eid) DO UPDATE SET
     settled = true, attributes = excluded.attributes, seq = DEFAULT
 WHERE excluded.settled AND NOT events.settled
 
+-- put_early --
+-- An event of an open window, with the attributes that it has now.
+INSERT INTO events (eid, rule, version, ts, fingerprint, key, attributes, settled)
+VALUES (%(eid)s, %(rule)s, %(version)s, %(ts)s, %(fingerprint)s, %(key)s, %(attributes)s, %(settled)s)
+ON CONFLICT (rule, version, eid) DO UPDATE SET attributes = excluded.attributes
+WHERE NOT events.settled AND events.attributes IS DISTINCT FROM excluded.attributes
+
 -- delete_unsettled --
--- Detected events before the horizon that settling did not confirm; returns their fingerprints.
-DELETE FROM events WHERE rule = %(rule)s AND NOT settled AND ts < %(horizon)s RETURNING fingerprint
+-- Detected events before the horizon that settling did not confirm.
+DELETE FROM events WHERE rule = %(rule)s AND NOT settled AND ts < %(horizon)s RETURNING eid, fingerprint
 
 -- list_unsettled --
 -- Detected events of some fingerprints that are not settled yet.

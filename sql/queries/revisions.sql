@@ -3,20 +3,29 @@
 SELECT answer FROM revisions WHERE task = %(task)s ORDER BY number DESC LIMIT 1
 
 -- list_last_of_event --
--- The last answer of each recall of an event.
+-- The last answer of each recall of an event. One of a similarity recall says whether the context that it compared is
+-- the settled one.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
-    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates, r.comparable,
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
+        THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates, r.comparable,
     r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
 -- export_last --
--- The last answer of each task, oldest event first.
+-- The last answer of each recall of a rule, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,
-    r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates,
+    r.coverage || jsonb_build_object('changed', changed_since_read(t)) || CASE WHEN t.request->>'kind' = 'similar'
+        THEN jsonb_build_object('context', compared_context(t, r.at)) ELSE '{}' END AS coverage, r.answer, r.estimates,
     t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
+WHERE t.rule <> 'query'
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall
+
+-- list_after --
+-- The answers of a task after a number, oldest first.
+SELECT number, final, coverage, answer, estimates FROM revisions
+WHERE task = %(task)s AND number > %(after)s ORDER BY number
 
 -- export_hits --
 -- The hits of the last answers of similarity recalls.

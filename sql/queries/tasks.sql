@@ -38,7 +38,16 @@ WHERE id IN (
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
     ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
 RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
-    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at
+    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
+
+-- claim_task --
+-- Claim one task if it is waiting.
+UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_timestamp() + %(duration)s, fence = fence + 1,
+    started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
+    asked_at = NULL
+WHERE id IN (SELECT id FROM tasks WHERE id = %(id)s AND state = 'waiting' FOR UPDATE SKIP LOCKED)
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
+    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
 
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
@@ -80,6 +89,10 @@ WHERE state IN ('waiting', 'running', 'suspended')
 UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
+-- list_reads --
+-- What the queries of a task have read: first piece, end of the pieces, appends by stream.
+SELECT seen FROM tasks WHERE id = %(id)s
+
 -- mark_query_started --
 -- Store that a query for the next piece of some tasks has started.
 UPDATE tasks SET asked_at = clock_timestamp() WHERE id IN (
@@ -104,6 +117,7 @@ UPDATE tasks SET next = %(next)s, failed = %(failed)s, seen = seen || %(reads)s,
     seconds = seconds + %(seconds)s, tries = 0, progressed_at = clock_timestamp(), asked_at = NULL, exceeded = %(exceeded)s, revision = %(revision)s, error = %(error)s,
     first_at = CASE WHEN %(revision)s > 0 THEN coalesce(first_at, clock_timestamp()) END,
     ended_at = CASE WHEN %(state)s <> 'running' THEN clock_timestamp() END,
+    live_appends = coalesce(%(live_appends)s, live_appends),
     state = CASE WHEN d.feedback_overdue AND %(state)s = 'running' THEN 'suspended' ELSE %(state)s END,
     deadline = CASE WHEN d.feedback_overdue AND %(state)s = 'running' THEN clock_timestamp() + %(feedback_timeout)s END
 FROM (SELECT id, clock_timestamp() >= unasked_since + make_interval(secs => (request->>'feedback')::float8) AS feedback_overdue
@@ -169,6 +183,27 @@ UPDATE tasks SET unasked_since = clock_timestamp(), deadline = NULL,
     state = CASE state WHEN 'suspended' THEN 'waiting' ELSE state END
 WHERE id = ANY(%(ids)s)
 
+-- restart_settled --
+-- Restart the recalls of events that were detected early and are settled now, with their final attributes; revision
+-- numbers continue. `attributes`: by event ID.
+UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text), state = 'waiting', pieces = NULL,
+    corpus = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
+    error = NULL, asked_at = NULL, tries = 0, seen = '[]'
+WHERE id IN (
+    SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
+      AND state IN ('waiting', 'running', 'suspended', 'done')
+    ORDER BY id FOR UPDATE)
+
+-- settle_recalled_events --
+-- Evaluate stages and conditions with the final attributes of events.
+UPDATE recalled_events SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text)
+WHERE rule = %(rule)s AND version = %(version)s AND eid = ANY(%(eids)s) AND ended_at IS NULL
+
+-- lock_of_events --
+-- Lock the open and the answered tasks of events.
+SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
+  AND state IN ('waiting', 'running', 'suspended', 'done') ORDER BY id FOR UPDATE
+
 -- restart_comparisons --
 -- Restart the similarity recalls of events whose contexts have changed; revision numbers continue.
 UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
@@ -226,8 +261,8 @@ SELECT count(*) AS waiting, count(*) FILTER (WHERE revision > 0) AS with_answer,
 FROM tasks WHERE state = 'waiting' AND level = 0
 
 -- count_open --
--- Number of tasks that have not ended.
-SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running')
+-- Number of tasks of recalls of rules that have not ended.
+SELECT count(*) FROM tasks WHERE state IN ('waiting', 'running') AND rule <> 'query'
 
 -- first_answer_latency --
 -- From the alert to the first answer of each of its recalls, in milliseconds.

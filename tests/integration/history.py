@@ -4,7 +4,7 @@ import random
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,8 @@ from archiver.chunks.chunk import CutPolicy
 from archiver.delta.schema import StreamSchema
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
-from archiver.read.reader import Reader
+from archiver.read.appended_rows import AppendedRows
+from archiver.read.reader import Reader, SnapshotReader
 from archiver.storage.base import StorageRoot
 from archiver.times import duration_to_micros, to_micros
 from moirae.config.settings import Settings, load_settings_from_environment
@@ -36,6 +37,7 @@ from recall.ledger.tasks import Ledger, SchedulingPolicy
 from recall.requests import Order, RecallEvent, RecallRequest, SqlQuestion, task_id
 from recall.scheduling.stride import StrideScheduler
 from recall.worker.key_counts import KeyCounts
+from recall.worker.live_rows import LiveEngines
 from recall.worker.manager import ManagerConfig, RecallManager
 from recall.worker.preparation import BackgroundWork
 
@@ -67,6 +69,14 @@ class History:
     connection: Connection[Any]
     rows: list[tuple[int, str, int]]
     key_counts: KeyCounts
+    archive: ArchiveWriter
+
+    def archive_rows(self, rows: Sequence[tuple[int, str, int]]) -> None:
+        """Archive further rows as one source unit."""
+        lines = _to_lines(rows)
+        unit = SourceUnit("past", f"more{len(self.rows)}", "jsonl", lambda: iter(lines))
+        self.archive.ingest([unit], to_micros(datetime.now(UTC)))
+        self.rows.extend(rows)
 
     def add_task(
         self,
@@ -126,6 +136,7 @@ class History:
                 engines=engines,
                 stride=StrideScheduler() if stride is None else stride,
                 background=background,
+                live_engines=_live_engines(root),
                 **{"query_timeout": 600.0} | config,
             ),
         )
@@ -182,20 +193,24 @@ def history(chunks: int, rows: int, archive_url: str = "null") -> Iterator[Histo
         (second, f"h{rng.randrange(HOSTS)}", rng.randrange(100)) for second in range(chunks * rows)
     ]
     archived_rows[:rows:2] = [(second, GONE, v) for second, _, v in archived_rows[:rows:2]]
-    lines = [
-        orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
-        for second, host, v in archived_rows
-    ]
+    lines = _to_lines(archived_rows)
     for start in range(0, len(lines), rows):
         part = lines[start : start + rows]
         unit = SourceUnit("past", f"u{start}", "jsonl", lambda part=part: iter(part))
         archive.ingest([unit], to_micros(datetime.now(UTC)))
     try:
         key_counts = KeyCounts(Reader(storage.open_storage(settings), [SCHEMA]))
-        yield History(settings, connection, archived_rows, key_counts)
+        yield History(settings, connection, archived_rows, key_counts, archive)
     finally:
         connection.close()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _to_lines(rows: Sequence[tuple[int, str, int]]) -> list[bytes]:
+    return [
+        orjson.dumps({"ts": (START + timedelta(seconds=second)).isoformat(), "host": host, "v": v})
+        for second, host, v in rows
+    ]
 
 
 def run_until(manager: RecallManager, until: Callable[[], bool], seconds: float = 60.0) -> None:
@@ -215,6 +230,13 @@ def no_spark() -> SparkSession:
 def no_relations(name: str) -> pa.Table:
     """For questions that name none."""
     raise AssertionError(name)
+
+
+def _live_engines(root: StorageRoot) -> LiveEngines:
+    rows = AppendedRows(root, [SCHEMA])
+    reader = SnapshotReader(rows)
+    spark = SparkEngine(no_spark, reader, no_relations)
+    return LiveEngines(EngineRouter(spark, LocalEngine(reader), PartialCache(0)), rows)
 
 
 def _engines(

@@ -94,9 +94,11 @@ groups:
       SELECT host, window.end AS ts, count(*) AS c FROM a
       GROUP BY host, window(ts, '1 minute') HAVING count(*) > 2
     for: 1m
+    early: true
   - alert: Start
     expr: SELECT window.start AS ts, max(w) AS m FROM b GROUP BY window(at, '2 minutes')
     keep_firing_for: 0s
+    early: true
   - alert: Slide
     expr: SELECT host, window.end AS ts, sum(n) AS s FROM a GROUP BY host, window(ts, '3 minutes', '1 minute')
   - alert: Inside
@@ -109,6 +111,7 @@ groups:
       GROUP BY window(ts, '5 minutes', '40 seconds') HAVING count(v) > 3
   - alert: Long
     expr: SELECT host, ts, top FROM long WHERE d > 2
+    early: true
   - alert: Both
     expr: SELECT host, ts FROM a WHERE v > 90 UNION ALL SELECT host, at AS ts FROM b WHERE w > 8
   - alert: Near
@@ -270,6 +273,7 @@ class World:
         ingested = self.archive.ingest(units, NOW)
         has_settleable = self.detector.detect(ingested.on_time)
         self.detector.settle(include_filters=has_settleable or at_once)
+        self.detector.detect_early(ingested.on_time)
 
     def advance_idle(self) -> None:
         """Advance all streams to the furthest, as if they were silent."""

@@ -45,6 +45,9 @@ MODULES_BY_TEST = {
     "integration/test_paused_queries.py": "moirae.live.sources.queries.pausable_query",
     "integration/test_outbox.py": "moirae.live.outbox",
     "integration/test_recall_answers.py": "recall.worker.preparation",
+    "integration/test_hybrid_contexts.py": "moirae.rules.hybrid_contexts",
+    "integration/test_query_command.py": """
+        moirae.cli.query moirae.cli.query_output moirae.queries.task""",
     "integration/test_recall_manager.py": """
         recall.ledger.tasks recall.worker.manager
         recall.worker.dispatcher""",
@@ -59,7 +62,7 @@ MODULES_BY_TEST = {
         archiver.ingest.ledger.compaction moirae.inspect.status moirae.live.retention
         moirae.cli.chunks""",
     "integration/test_rules_check.py": """
-        moirae.rules.check moirae.rules.check_questions""",
+        moirae.rules.check moirae.rules.check_questions moirae.rules.result_types""",
     "integration/test_server.py": """
         sql.pool moirae.server.readiness moirae.server.app moirae.server.ingest
         moirae.server.pool moirae.server.reload moirae.server.run""",

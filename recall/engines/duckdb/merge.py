@@ -126,7 +126,7 @@ def run_merge(
 
 
 def _has_portable_types(template: Template, values: pa.Table) -> bool:
-    """Whether strings and booleans are only selected and sorted, never computed with.
+    """Whether strings, booleans and times are only selected and sorted, never computed with.
 
     The engines convert them to numbers by different rules.
     """
@@ -147,7 +147,7 @@ def _is_number_type(arrow_type: pa.DataType) -> bool:
 def _is_plain_type(arrow_type: pa.DataType) -> bool:
     if pa.types.is_integer(arrow_type) or pa.types.is_float64(arrow_type):
         return True
-    return arrow_type in (pa.bool_(), pa.string())
+    return arrow_type in (pa.bool_(), pa.string(), pa.timestamp("us", tz="UTC"))
 
 
 def _rows_by_event(rows_table: pa.Table) -> dict[str, AnswerRows]:

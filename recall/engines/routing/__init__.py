@@ -3,7 +3,7 @@
 from recall.engines.routing.choice import EngineChoice, EngineSetting
 from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
-from recall.engines.routing.router import EngineRouter, explain_engine
+from recall.engines.routing.router import EngineRouter, explain_engine, runs_in_duckdb
 
 __all__ = [
     "EngineChoice",
@@ -12,4 +12,5 @@ __all__ = [
     "EngineSetting",
     "PartialCache",
     "explain_engine",
+    "runs_in_duckdb",
 ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from recall.engines.answers import AnswerRows, MergedPartials, compute_answers
 from recall.engines.derived_streams import DerivedStreamReader
-from recall.engines.duckdb import LocalEngine, to_portable
+from recall.engines.duckdb import LocalEngine, is_merge_portable, to_portable
 from recall.engines.routing.choice import EngineChoice, EngineSetting
 from recall.engines.routing.cost_model import EngineCosts
 from recall.engines.routing.partial_cache import PartialCache
@@ -295,3 +295,11 @@ def explain_engine(
     return EngineDecision(
         "either", "both engines give the same answer: the faster one is chosen for each piece"
     )
+
+
+def runs_in_duckdb(template: Template, columns: Mapping[str, Mapping[str, str]]) -> bool:
+    """Whether DuckDB can run all of a query, its merge included. Raises `Unsupported`."""
+    merge_is_portable = is_merge_portable(template)
+    if template.split.direct_columns is not None and not template.split.has_sketches:
+        merge_is_portable = True
+    return merge_is_portable and explain_engine(template, columns, "local").engine == "local"

@@ -31,6 +31,7 @@ __all__ = [
     "AggregateKind",
     "Split",
     "SplitAggregate",
+    "selects_plain_rows",
     "split_query",
 ]
 
@@ -55,8 +56,15 @@ def split_query(sql: str, tables: Tables, types: Mapping[str, str] | None = None
         raise Unsupported(
             "OFFSET cannot be split into pieces of history; use a greater LIMIT", query
         )
-    if query.args.get("group") or query.args.get("distinct") or any(aggregates_of(query)):
+    if not selects_plain_rows(query):
         return split_groups(query, types or {})
     if query.args.get("having"):
         raise Unsupported("HAVING is for groups; use WHERE", query.args["having"])
     return split_rows(query, history, tables)
+
+
+def selects_plain_rows(query: exp.Select) -> bool:
+    """Whether a SELECT has no groups, no DISTINCT and no aggregates."""
+    if query.args.get("group") or query.args.get("distinct"):
+        return False
+    return not any(aggregates_of(query))

@@ -74,8 +74,8 @@ class Split:
 
     `partial` runs over a piece of history. `merge` runs over the table `_merged`, which has the
     columns `groups` and the values of `aggregates`; or, for a query of plain rows with a `limit`,
-    the rows of the partial answers. `type_probe` selects groups and values over no rows, to find
-    their types.
+    the rows of the partial answers. `newest_first`: these are ordered by time, newest first.
+    `type_probe` selects groups and values over no rows, to find their types.
     """
 
     partial: exp.Select
@@ -84,6 +84,7 @@ class Split:
     groups: tuple[str, ...] = ()
     aggregates: tuple[SplitAggregate, ...] = ()
     limit: int | None = None
+    newest_first: bool = False
 
     @property
     def selects_rows(self) -> bool:

@@ -28,7 +28,8 @@ def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
     order_keys: list[exp.Expr] = []
     partial_order: list[exp.Expr] = []
     merge_order: list[exp.Expr] = []
-    for number, entry in enumerate(_order_entries(query, history, tables)):
+    order_entries = _order_entries(query, history, tables)
+    for number, entry in enumerate(order_entries):
         value = resolve_output(entry.this, outputs)
         key_column = f"_o{number}"
         order_keys.append(exp.alias_(value.copy(), key_column))
@@ -41,7 +42,13 @@ def split_rows(query: exp.Select, history: exp.Expr, tables: Tables) -> Split:
     merge = exp.select(*merged_columns).from_(MERGED_TABLE)
     merge.set("order", exp.Order(expressions=merge_order))
     merge.set("limit", limit.copy())
-    return Split(partial, merge, limit=int(limit.expression.name))
+    return Split(
+        partial,
+        merge,
+        limit=int(limit.expression.name),
+        newest_first=bool(order_entries[0].args.get("desc"))
+        and _is_time(resolve_output(order_entries[0].this, outputs), history, tables),
+    )
 
 
 def _is_integer(node: exp.Expr) -> bool:
@@ -59,6 +66,17 @@ def _order_entries(query: exp.Select, history: exp.Expr, tables: Tables) -> Sequ
     time_column = tables.streams.get(history.name.lower(), "ts")
     time = exp.column(time_column, table=history.alias_or_name, quoted=True)
     return [exp.Ordered(this=time, desc=True)]
+
+
+def _is_time(value: exp.Expr, history: exp.Expr, tables: Tables) -> bool:
+    """Whether a value is the time of the rows of history."""
+    if not isinstance(history, exp.Table) or not isinstance(value, exp.Column):
+        return False
+    time_column = tables.streams.get(history.name.lower(), "ts")
+    return value.name.lower() == time_column.lower() and value.table.lower() in (
+        "",
+        history.alias_or_name.lower(),
+    )
 
 
 def _ordered_like(entry: exp.Expr, value: exp.Expr) -> exp.Expr:

@@ -1,0 +1,266 @@
+"""Output of `moirae query`: answers as a table, JSON or CSV, at the end or as they come."""
+
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import orjson
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+import sql
+from moirae.cli.export import format_csv_cell
+from moirae.cli.options import escape_control, format_cell, make_console, print_json
+
+if TYPE_CHECKING:
+    from moirae.queries import QueryState
+    from recall.requests import SqlQuestion
+
+_MAX_REFINED_ROWS = 30  # of a table while it is refined
+
+
+class QueryFormat(StrEnum):
+    """Formats of answers of queries."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+def make_output(output: QueryFormat, question: "SqlQuestion") -> "QueryOutput":
+    """What prints the answers of a query."""
+    if output is QueryFormat.TABLE:
+        return _TableOutput(question)
+    if output is QueryFormat.JSON:
+        return _JsonOutput(question)
+    return _CsvOutput(question)
+
+
+class QueryOutput:
+    """Prints the last answer of a query; of one that follows, what changes as it changes."""
+
+    def __init__(self, question: "SqlQuestion") -> None:
+        from recall.engines import Template
+
+        split = Template(question).split
+        self.follows = question.follow
+        self.appends_rows = split.selects_rows
+        self._is_newest_first = split.newest_first
+        self._sql = question.sql
+        # The last answer that is whole: not only rows that were appended.
+        self.last: sql.AnswerRow | None = None
+        self._has_history = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last answer is over all of the history that was asked for."""
+        return self.last is not None and not self.last.coverage["partial"]
+
+    def add(self, answer: sql.AnswerRow) -> None:
+        """Take the next answer."""
+        if answer.coverage.get("appends"):
+            self.print_live_rows(self.in_arrival_order(self.rows_of(answer)))
+            return
+        self.last = answer
+        if not self.follows:
+            return
+        if self._has_history:
+            self.print_live_answer(answer)
+        elif not answer.coverage["partial"] or answer.coverage["left"] == 0:
+            self._has_history = True
+            self.print_history(answer)
+
+    def finish(self) -> None:
+        """Print what is left to print at the end."""
+        if self.last is None:
+            return
+        if not self.follows:
+            self.print_answer(self.last)
+        elif not self._has_history:
+            self.print_history(self.last)
+
+    def rows_of(self, answer: sql.AnswerRow) -> list[dict[str, Any]]:
+        """The rows of an answer, with columns in the order of the query."""
+        from recall.query import order_columns
+
+        return order_columns(self._sql, answer.answer)
+
+    def in_arrival_order(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Rows as they are appended: oldest first, unless the query has another order."""
+        return list(reversed(rows)) if self._is_newest_first else list(rows)
+
+    def show_progress(self, state: "QueryState") -> None:
+        """Show how far the query is."""
+
+    def print_answer(self, answer: sql.AnswerRow) -> None:
+        """Print the only answer that is printed."""
+        raise NotImplementedError
+
+    def print_history(self, answer: sql.AnswerRow) -> None:
+        """Print the answer over history, which live rows follow."""
+        raise NotImplementedError
+
+    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+        """Print an answer that live rows have changed."""
+        raise NotImplementedError
+
+    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        """Print plain rows that have arrived."""
+        raise NotImplementedError
+
+
+class _JsonOutput(QueryOutput):
+    """One document at the end; of a query that follows, a line for each change."""
+
+    def print_answer(self, answer: sql.AnswerRow) -> None:
+        print_json(self._to_json(answer))
+
+    def print_history(self, answer: sql.AnswerRow) -> None:
+        self._print_line(self._to_json(answer))
+
+    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+        self._print_line(self._to_json(answer))
+
+    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._print_line({"appended": rows})
+
+    def _to_json(self, answer: sql.AnswerRow) -> dict[str, Any]:
+        return {
+            "revision": answer.number,
+            "rows": self.rows_of(answer),
+            "estimates": answer.estimates or [],
+            "coverage": answer.coverage,
+        }
+
+    def _print_line(self, value: Any) -> None:
+        sys.stdout.write(orjson.dumps(value).decode() + "\n")
+        sys.stdout.flush()
+
+
+class _CsvOutput(QueryOutput):
+    """Rows below a header; of aggregates that follow, with the number of their revision."""
+
+    def __init__(self, question: "SqlQuestion") -> None:
+        super().__init__(question)
+        self._writer = csv.writer(sys.stdout, lineterminator="\n")
+        self._columns: list[str] = []
+
+    def print_answer(self, answer: sql.AnswerRow) -> None:
+        self._write(self.rows_of(answer))
+
+    def print_history(self, answer: sql.AnswerRow) -> None:
+        if self.appends_rows:
+            self._write(self.in_arrival_order(self.rows_of(answer)))
+        else:
+            self.print_live_answer(answer)
+
+    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+        self._write([{"revision": answer.number, **row} for row in self.rows_of(answer)])
+
+    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        self._write(rows)
+
+    def _write(self, rows: Sequence[dict[str, Any]]) -> None:
+        if rows and not self._columns:
+            self._columns = list(rows[0])
+            self._writer.writerow(self._columns)
+        for row in rows:
+            self._writer.writerow([format_csv_cell(row.get(name)) for name in self._columns])
+        sys.stdout.flush()
+
+
+class _TableOutput(QueryOutput):
+    """A table, which on a terminal is refined while chunks are read."""
+
+    def __init__(self, question: "SqlQuestion") -> None:
+        super().__init__(question)
+        self._console = make_console()
+        self._widths: dict[str, int] = {}
+        self._state: QueryState | None = None
+        # Plain rows that follow are printed below each other and not replaced.
+        self._live: Live | None = None
+        if self._console.is_terminal and not (self.follows and self.appends_rows):
+            self._live = Live(console=self._console, refresh_per_second=4)
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def show_progress(self, state: "QueryState") -> None:
+        self._state = state
+        if self._live is not None:
+            self._live.update(self._render(self.last, _MAX_REFINED_ROWS))
+
+    def print_answer(self, answer: sql.AnswerRow) -> None:
+        if self._live is not None:
+            self._live.update(self._render(answer, len(answer.answer)))
+        else:
+            self._console.print(self._render(answer, len(answer.answer)))
+
+    def print_history(self, answer: sql.AnswerRow) -> None:
+        if self.appends_rows:
+            self._console.print(self._describe(answer))
+            self.print_live_rows(self.in_arrival_order(self.rows_of(answer)))
+        else:
+            self.print_live_answer(answer)
+
+    def print_live_answer(self, answer: sql.AnswerRow) -> None:
+        if self._live is None:
+            self._console.print(self._render(answer, len(answer.answer)))
+
+    def print_live_rows(self, rows: Sequence[dict[str, Any]]) -> None:
+        cells_by_row = [{name: format_cell(value) for name, value in row.items()} for row in rows]
+        if rows and not self._widths:
+            for name in rows[0]:
+                widths = [len(cells[name]) for cells in cells_by_row]
+                self._widths[name] = max(len(name), *widths)
+            self._print_line({name: name for name in self._widths}, "bold")
+        for cells in cells_by_row:
+            self._print_line(cells)
+
+    def _print_line(self, cells: Mapping[str, str], style: str = "") -> None:
+        padded = [cells.get(name, "").ljust(width) for name, width in self._widths.items()]
+        self._console.print("  ".join(padded).rstrip(), style=style, soft_wrap=True)
+
+    def _render(self, answer: sql.AnswerRow | None, max_rows: int) -> RenderableType:
+        if answer is None:
+            return Text(f"{self._progress()}: no answer yet", "dim")
+        rows = self.rows_of(answer)
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for name in rows[0] if rows else ():
+            table.add_column(escape_control(name), overflow="fold")
+        for row in rows[:max_rows]:
+            table.add_row(*map(format_cell, row.values()))
+        parts: list[RenderableType] = [table if rows else Text("no rows")]
+        if len(rows) > max_rows:
+            parts.append(Text(f"… and {len(rows) - max_rows:,} more", "dim"))
+        return Group(*parts, self._describe(answer))
+
+    def _describe(self, answer: sql.AnswerRow) -> Text:
+        from moirae.inspect import describe_coverage
+
+        return Text(f"{self._progress()}: {describe_coverage(answer.coverage)}", "dim")
+
+    def _progress(self) -> str:
+        return "waiting" if self._state is None else self._state.state

@@ -1,0 +1,81 @@
+"""Questions of ad-hoc queries, prepared without Spark."""
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from moirae.config import Settings, load_settings_from_environment
+from moirae.queries.prepare import QueryOptions, prepare_query
+from recall.query import Unsupported
+from recall.requests import SqlQuestion
+
+WORKSPACE = """
+streams:
+  cpu:
+    columns: {ts: timestamp, host: string, cpu: double, load: float}
+    time: ts
+    source: {files: landing/*.jsonl}
+relations:
+  hosts: {columns: {host: string, site: string}, key: [host], source: {file: hosts.csv}}
+rules: []
+"""
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    (tmp_path / "moirae.yaml").write_text(WORKSPACE)
+    return load_settings_from_environment(tmp_path / "moirae.yaml")
+
+
+def no_spark() -> SparkSession:
+    raise AssertionError("this needs Spark")
+
+
+def prepare(settings: Settings, text: str, **options: object) -> SqlQuestion:
+    chosen = QueryOptions(**{"limit": 50, **options})  # type: ignore[arg-type]
+    return prepare_query(text, settings, [], chosen, no_spark)
+
+
+def test_plain_rows_get_a_limit_and_named_columns(settings: Settings) -> None:
+    question = prepare(settings, "SELECT ts, host, cpu FROM cpu WHERE cpu > 90")
+    assert question.sql.endswith("LIMIT 50")
+    assert question.streams == {"cpu": "ts"}
+
+
+def test_smaller_limit_is_kept(settings: Settings) -> None:
+    assert prepare(settings, "SELECT host FROM cpu LIMIT 7").sql.endswith("LIMIT 7")
+    with pytest.raises(Unsupported, match="set a greater --limit"):
+        prepare(settings, "SELECT host FROM cpu LIMIT 70")
+
+
+def test_aggregates_get_no_limit(settings: Settings) -> None:
+    text = "SELECT host, avg(cpu) AS mean FROM cpu GROUP BY host"
+    question = prepare(settings, text, since=timedelta(hours=2), follow=True)
+    assert question.sql == text
+    assert question.range == 7_200_000_000
+    assert question.follow
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("SELECT host FROM cpu WHERE host = event.host", "about no event"),
+        ("SELECT * FROM cpu JOIN hosts USING (host)", "name the columns"),
+        ("SELECT host FROM disk", "must read a stream"),
+        ("SELECT host FROM hosts", "must read a stream"),
+        ("DROP TABLE cpu", "single SELECT"),
+        ("SELECT a.host FROM cpu a JOIN cpu b ON a.host = b.host", "one stream"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(settings: Settings, text: str, reason: str) -> None:
+    with pytest.raises(Unsupported, match=reason):
+        prepare(settings, text)
+
+
+def test_star_is_replaced_by_the_columns_of_the_stream(settings: Settings) -> None:
+    with pytest.raises(AssertionError, match="needs Spark"):  # it has a column of type float
+        prepare(settings, "SELECT * FROM cpu")
+    with pytest.raises(Unsupported, match="name the columns"):
+        prepare(settings, "SELECT *, 1 AS one FROM cpu")
