@@ -58,7 +58,7 @@ from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
 from sql.pool import ConnectionPool, open_pool
 from sql.processes import ProcessGateway, ProcessRow
-from sql.recalled_events import RecalledEventGateway, RecalledEventRow
+from sql.recalled_events import NewStageRow, RecalledEventGateway, RecalledEventRow
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
@@ -70,6 +70,7 @@ from sql.revisions import (
     RevisionGateway,
 )
 from sql.row_revisions import (
+    ChangeJson,
     RevisionStreamRow,
     RowRevisionGateway,
     RowRevisionRow,
@@ -199,9 +200,11 @@ __all__ = [
     "RuleGateway",
     # The recall ledger
     "AnswerJson",
+    "ChangeJson",
     "CommandGateway",
     "ExportedRecallRow",
     "LastAnswerRow",
+    "NewStageRow",
     "NewTask",
     "Progress",
     "Read",

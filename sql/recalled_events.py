@@ -1,7 +1,7 @@
 """Events that recalls are about: what was evaluated for them, and whether they have ended."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -25,6 +25,19 @@ class RecalledEventRow:
     evaluations: int
     timed_out: bool
     evaluated_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewStageRow:
+    """The state of a stage of an event; `has_changed`: whether its rows have changed."""
+
+    rule: str
+    version: str
+    eid: UUID
+    name: str
+    state: str
+    error: str | None
+    has_changed: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,19 +103,23 @@ class RecalledEventGateway(Gateway):
         """Whether settling has dropped the event."""
         return bool(self._value("is_dropped", rule=rule, version=version, eid=eid))
 
-    def record_evaluation(
-        self, rule: str, version: str, eid: UUID, *, positions: Mapping[str, Any], expected: int
-    ) -> bool:
-        """Store an evaluation, the number `expected` + 1; returns False if it is out of date."""
-        number = self._value(
-            "record_evaluation",
+    def record_evaluations(
+        self, rule: str, evaluations: Sequence[tuple[str, UUID, Mapping[str, Any], int]]
+    ) -> set[tuple[str, str, UUID]]:
+        """Store evaluations: (version, event, positions, number of the evaluation before).
+
+        Returns the (rule, version, event) of those that are not out of date.
+        """
+        versions, eids, positions, expected = zip(*evaluations, strict=True)
+        cursor = self._execute(
+            "record_evaluations",
             rule=rule,
-            version=version,
-            eid=eid,
-            positions=Jsonb(positions),
-            expected=expected,
+            versions=list(versions),
+            eids=list(eids),
+            positions=list(map(Jsonb, positions)),
+            expected=list(expected),
         )
-        return number is not None
+        return set(cursor.fetchall())
 
     def lock_for_end(
         self, rule: str, version: str, eid: UUID, *, expected: int
@@ -117,28 +134,10 @@ class RecalledEventGateway(Gateway):
         """Record that the event has its boundary."""
         self._execute("end", rule=rule, version=version, eid=eid)
 
-    def put_stage(
-        self,
-        rule: str,
-        version: str,
-        eid: UUID,
-        name: str,
-        *,
-        state: str,
-        error: str | None,
-        has_changed: bool,
-    ) -> None:
-        """Store the state of a stage; `has_changed`: whether its rows have changed."""
-        self._execute(
-            "put_stage",
-            rule=rule,
-            version=version,
-            eid=eid,
-            name=name,
-            state=state,
-            error=replace_nul(error),
-            has_changed=has_changed,
-        )
+    def put_stages(self, stages: Iterable[NewStageRow]) -> None:
+        """Store the states of stages."""
+        rows = [{**asdict(stage), "error": replace_nul(stage.error)} for stage in stages]
+        self._execute_many("put_stage", rows)
 
     def stage_errors(self, rule: str, version: str, eid: UUID) -> dict[str, str]:
         """The failed stages of an event with the reasons."""

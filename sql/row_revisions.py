@@ -12,8 +12,8 @@ from sql.gateway import Gateway
 from sql.values import replace_nul
 
 RowJson = Mapping[str, Any]
-# Operation, key, new row, old row.
-ChangeJson = tuple[str, str, RowJson | None, RowJson | None]
+# Event, version, time of the event as ISO 8601 text; operation, key, new row, old row.
+ChangeJson = tuple[str, str, str, str, str, RowJson | None, RowJson | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,8 @@ class RowRevisionGateway(Gateway):
 
     queries = "row_revisions"
 
-    def append(
-        self,
-        rule: str,
-        name: str,
-        changes: Sequence[ChangeJson],
-        *,
-        eid: UUID,
-        version: str,
-        ts: datetime,
-    ) -> None:
-        """Store changes of an event's rows as the next revisions of a stream."""
+    def append(self, rule: str, name: str, changes: Sequence[ChangeJson]) -> None:
+        """Store changes of the rows of events as the next revisions of a stream."""
         if changes:
             self._execute(
                 "append",
@@ -115,9 +106,6 @@ class RowRevisionGateway(Gateway):
                 name=name,
                 count=len(changes),
                 changes=Jsonb(replace_nul(changes)),
-                eid=eid,
-                version=version,
-                ts=ts,
             )
 
     def list_current(

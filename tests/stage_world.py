@@ -49,7 +49,11 @@ NORM_COLUMNS = {"host": "string", "mean": "double", "n": "bigint"}
 _WORKSPACE = """
 home: .moirae
 streams:
-  load: {columns: {ts: timestamp, host: string, v: double}, time: ts, source: {files: l/*.jsonl}}
+  load:
+    columns: {ts: timestamp, host: string, v: double}
+    time: ts
+    lateness: 0s
+    source: {files: l/*.jsonl}
 rules: []
 """
 

@@ -4,9 +4,10 @@ The caller owns the transaction: an answer, its row revisions and the position o
 committed together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import itemgetter
 from typing import Any
 from uuid import UUID
 
@@ -41,15 +42,19 @@ class RevisionStreams:
 
         A transaction that appends to several streams must do so in the order of (rule, name).
         """
-        stored = [(change.op, change.row_key, change.row, change.old_row) for change in changes]
-        self._gateway.append(
-            output.rule,
-            output.name,
-            stored,
-            eid=output.eid,
-            version=output.version,
-            ts=from_micros(output.ts),
-        )
+        self.append_all([(output, changes)])
+
+    def append_all(self, outputs: Iterable[tuple[EventOutput, Sequence[RowChange]]]) -> None:
+        """Store changes of several events and streams, in the order of all transactions."""
+        changes_by_stream: dict[tuple[str, str], list[sql.ChangeJson]] = {}
+        for output, changes in outputs:
+            stored = changes_by_stream.setdefault((output.rule, output.name), [])
+            ts = from_micros(output.ts).isoformat()
+            for change in changes:
+                event = str(output.eid), output.version, ts
+                stored.append((*event, change.op, change.row_key, change.row, change.old_row))
+        for (rule, name), stored in sorted(changes_by_stream.items(), key=itemgetter(0)):
+            self._gateway.append(rule, name, stored)
 
     def current_rows(self, output: EventOutput) -> dict[str, Any]:
         """The rows by key after the last revision."""

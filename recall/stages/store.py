@@ -1,6 +1,6 @@
 """Stores evaluations of events, and their boundaries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import sql
 from recall.ledger import RevisionStreams
@@ -16,56 +16,62 @@ class EvaluationStore:
         self._events = sql.RecalledEventGateway(connection)
         self._streams = RevisionStreams(connection)
 
-    def store(self, evaluations: Sequence[EventOutcome]) -> list[EventKey]:
-        """Store evaluations; returns the events that another process has evaluated since."""
-        stale: list[EventKey] = []
-        stored: list[EventOutcome] = []
+    def store(self, outcomes: Sequence[EventOutcome]) -> list[EventKey]:
+        """Store evaluations of one rule; returns the events that others have evaluated since."""
         with self._connection.transaction():
-            for item in sorted(evaluations, key=lambda item: item.planned.key):
-                planned = item.planned
-                is_current = self._events.record_evaluation(
-                    *planned.key, positions=item.positions(), expected=planned.row.evaluations
-                )
-                if is_current:
-                    self._store_outcome(item, final=False)
-                    stored.append(item)
-                else:
-                    stale.append(planned.key)
-            self._append_changes(stored)
-        for item in stored:
+            recorded = self._record(outcomes)
+            current = [item for item in outcomes if item.planned.key in recorded]
+            self._store_outcomes(current, final=False)
+            changes = []
+            for item in current:
+                for name, stage_changes in item.changes.items():
+                    changes.append((item.planned.output(name), stage_changes))
+            self._streams.append_all(changes)
+        for item in current:
             item.state.evaluations = item.planned.row.evaluations + 1
-        return stale
+        return [item.planned.key for item in outcomes if item.planned.key not in recorded]
 
-    def _append_changes(self, evaluations: Sequence[EventOutcome]) -> None:
-        """Append to the streams of stages, in the order in which all transactions lock them."""
-        outputs = []
-        for item in evaluations:
-            for name, changes in item.changes.items():
-                outputs.append((item.planned.output(name), changes))
-        outputs.sort(key=lambda pair: (pair[0].rule, pair[0].name))
-        for output, changes in outputs:
-            self._streams.append(output, changes)
+    def _record(self, outcomes: Sequence[EventOutcome]) -> set[EventKey]:
+        evaluations = []
+        for item in sorted(outcomes, key=lambda item: item.planned.key):
+            row = item.planned.row
+            evaluations.append((row.version, row.eid, item.positions(), row.evaluations))
+        return self._events.record_evaluations(outcomes[0].planned.row.rule, evaluations)
 
-    def _store_outcome(self, item: EventOutcome, *, final: bool) -> None:
-        """Store the states of stages and the verdict."""
-        planned = item.planned
-        for stage in planned.plan.stages:
-            name = stage.name
-            error = item.state.errors.get(name)
-            state = "failed" if error is not None else "done" if final else "running"
-            if final or name in item.evaluated:
-                self._events.put_stage(
-                    *planned.key,
-                    name,
-                    state=state,
-                    error=error,
-                    has_changed=name in item.changes,
+    def _store_outcomes(self, outcomes: Iterable[EventOutcome], *, final: bool) -> None:
+        """Store the states of stages and the verdicts."""
+        stages = []
+        for item in outcomes:
+            rule, version, eid = item.planned.key
+            for stage in item.planned.plan.stages:
+                name = stage.name
+                error = item.state.errors.get(name)
+                state = "done" if final else "running"
+                if error is not None:
+                    state = "failed"
+                if final or name in item.evaluated:
+                    row = sql.NewStageRow(
+                        rule=rule,
+                        version=version,
+                        eid=eid,
+                        name=name,
+                        state=state,
+                        error=error,
+                        has_changed=name in item.changes,
+                    )
+                    stages.append(row)
+            verdict = item.verdict
+            if verdict is not None:
+                self._events.set_history(
+                    rule,
+                    version,
+                    eid,
+                    history=verdict.history,
+                    final=verdict.final,
+                    reason=verdict.reason,
                 )
-        verdict = item.verdict
-        if verdict is not None:
-            self._events.set_history(
-                *planned.key, history=verdict.history, final=verdict.final, reason=verdict.reason
-            )
+        if stages:
+            self._events.put_stages(stages)
 
     def end(self, item: EventOutcome) -> bool:
         """Store the last evaluation of an event with its boundaries; False: it cannot end now."""
@@ -76,11 +82,9 @@ class EvaluationStore:
             if recalls is None:
                 return False
             if planned.plan.is_evaluated:
-                self._events.record_evaluation(
-                    *key, positions=item.positions(), expected=planned.row.evaluations
-                )
+                self._record([item])
             is_dropped = self._events.is_dropped(*key)
-            self._store_outcome(item, final=True)
+            self._store_outcomes([item], final=True)
             stages = [stage.name for stage in planned.plan.stages]
             for name in sorted({*recalls, *planned.plan.recalls, *stages}):
                 output = planned.output(name)

@@ -66,11 +66,13 @@ SELECT NOT EXISTS (SELECT FROM events e WHERE e.rule = %(rule)s AND e.version = 
     AND EXISTS (SELECT FROM deployments d
         WHERE d.rule = %(rule)s AND d.version = %(version)s AND d.state <> 'stopped')
 
--- record_evaluation --
--- Store over what an event was evaluated, unless another process has evaluated it since, or it has ended.
-UPDATE recalled_events SET positions = %(positions)s, evaluations = evaluations + 1, evaluated_at = clock_timestamp()
-WHERE rule = %(rule)s AND version = %(version)s AND eid = %(eid)s AND evaluations = %(expected)s AND ended_at IS NULL
-RETURNING evaluations
+-- record_evaluations --
+-- Store over what events were evaluated, unless another process has evaluated them since, or they have ended.
+UPDATE recalled_events r SET positions = p.positions, evaluations = r.evaluations + 1, evaluated_at = clock_timestamp()
+FROM unnest(%(versions)s::text[], %(eids)s::uuid[], %(positions)s::jsonb[], %(expected)s::bigint[])
+    AS p (version, eid, positions, expected)
+WHERE r.rule = %(rule)s AND r.version = p.version AND r.eid = p.eid AND r.evaluations = p.expected AND r.ended_at IS NULL
+RETURNING r.rule, r.version, r.eid
 
 -- lock_for_end --
 -- Lock an event to end it, unless one of its recalls runs, or it was evaluated since.

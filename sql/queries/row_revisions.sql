@@ -5,8 +5,9 @@ WITH stream AS (
     ON CONFLICT (rule, name) DO UPDATE SET last_seq = revision_streams.last_seq + excluded.last_seq
     RETURNING id, last_seq)
 INSERT INTO row_revisions (stream, seq, eid, version, ts, op, row_key, row, old_row)
-SELECT stream.id, stream.last_seq - %(count)s + change.number, %(eid)s, %(version)s, %(ts)s, change.item->>0,
-    change.item->>1, nullif(change.item->2, 'null'), nullif(change.item->3, 'null')
+SELECT stream.id, stream.last_seq - %(count)s + change.number, (change.item->>0)::uuid, change.item->>1,
+    (change.item->>2)::timestamptz, change.item->>3, change.item->>4, nullif(change.item->5, 'null'),
+    nullif(change.item->6, 'null')
 FROM stream, jsonb_array_elements(%(changes)s::jsonb) WITH ORDINALITY AS change (item, number)
 
 -- list_current --
