@@ -42,6 +42,7 @@ from sql.errors import (
 from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
 from sql.judgements import FeedbackStateRow, JudgementGateway
+from sql.learned_models import LearnedModelGateway, LearnedModelRow
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
@@ -118,6 +119,8 @@ __all__ = [
     "NewEventRow",
     "StoredEventRow",
     # Lookup by ID
+    "LearnedModelGateway",
+    "LearnedModelRow",
     "LookupGateway",
     # Processes
     "ProcessGateway",

@@ -30,7 +30,8 @@ class FeedbackStateRow:
 class TaggedEventRow:
     """An event of a corpus.
 
-    `ts`: event time in microseconds. `tag`: of the last tagged resolution of its alert; None
+    `ts`: event time in microseconds. `tag`: of the last tagged resolution of its alert;
+    `tagged_at`: when that was recorded, in microseconds. Both, and the ID of the alert, are None
     without one.
     """
 
@@ -39,6 +40,8 @@ class TaggedEventRow:
     contexts: Mapping[str, Any]
     fingerprint: str
     tag: str | None
+    alert: str | None
+    tagged_at: int | None
 
 
 class JudgementGateway(Gateway):

@@ -34,6 +34,7 @@ class LastAnswerRow:
     answer: AnswerJson | None
     estimates: AnswerJson | None
     comparable: float | None
+    forecast: Mapping[str, Any] | None
     at: datetime | None
 
 
@@ -51,6 +52,7 @@ class ExportedRecallRow:
     coverage: Mapping[str, Any] | None
     answer: AnswerJson | None
     estimates: AnswerJson | None
+    forecast: Mapping[str, Any] | None
     key: Mapping[str, Any]
     error: str | None
     sql: str | None
@@ -81,6 +83,7 @@ class RevisionGateway(Gateway):
         answer: AnswerJson,
         estimates: AnswerJson,
         comparable: float | None,
+        forecast: Mapping[str, Any] | None = None,
     ) -> None:
         """Store an answer under its number; `estimates` may be empty."""
         self._execute(
@@ -92,6 +95,7 @@ class RevisionGateway(Gateway):
             answer=Jsonb(replace_nul(answer)),
             estimates=Jsonb(replace_nul(estimates)) if estimates else None,
             comparable=comparable,
+            forecast=None if forecast is None else Jsonb(replace_nul(forecast)),
         )
 
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:

@@ -27,6 +27,7 @@ class TaskRow:
     tickets: int
     pieces: Sequence[tuple[int, int | None, int]] | None
     corpus: int | None
+    model: int | None
     next: int
     failed: int
     skipped: int
@@ -107,6 +108,7 @@ class FinalizedTaskRow:
     coverage: Mapping[str, Any] | None
     answer: Sequence[Mapping[str, Any]] | None
     estimates: Sequence[Mapping[str, Any]] | None
+    forecast: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +237,7 @@ class TaskGateway(Gateway):
         *,
         pieces: Sequence[tuple[int, int | None, int]] | None,
         corpus: int | None,
+        model: int | None,
         skipped: int,
     ) -> None:
         """Store what a task reads, before it reads any of it; its cursor is behind `skipped`."""
@@ -244,6 +247,7 @@ class TaskGateway(Gateway):
             fence=fence,
             pieces=Jsonb(pieces),
             corpus=corpus,
+            model=model,
             skipped=skipped,
         )
 

@@ -3,6 +3,7 @@
 import getpass
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,6 +28,7 @@ from moirae.cli.similarity import (
     load_alerts,
     parse_gap,
     parse_measure,
+    parse_span,
     show_progress,
 )
 from moirae.errors import MoiraeError, UsageError
@@ -34,7 +36,7 @@ from moirae.runtime import open_storage
 
 if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
-    from recall.relevance import CandidateSet, Gains, Reliability
+    from recall.relevance import CandidateSet, ForecastReliability, Gains, Ranker, Reliability
 
 _HELP_EVENTS = (
     "File of events with contexts, as for `similarity run`. Default: events of the workspace."
@@ -42,6 +44,10 @@ _HELP_EVENTS = (
 _HELP_LABELS = "CSV with event_id and label: events with the same label are relevant to each other."
 _HELP_JUDGEMENTS = "CSV with query and relevant_events (event:gain, separated by spaces)."
 _HELP_MEASURE = "Measure whose probabilities are tested. Default: the rule's measure, or tfidf."
+_HELP_KNOWN_AFTER = (
+    "Treat each tag as known this long after its event. Default: when the tag was recorded, or one "
+    "--gap after the event for --labels."
+)
 _HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Needs matplotlib."
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -78,6 +84,9 @@ def evaluate(
     rule: RuleOption = None,
     source: EvaluatedEvents = EvaluatedEvents(),
     measure: Annotated[str | None, typer.Option(help=_HELP_MEASURE)] = None,
+    known_after: Annotated[
+        str | None, typer.Option(metavar="DURATION", help=_HELP_KNOWN_AFTER)
+    ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=_HELP_PICTURE, dir_okay=False),
@@ -89,14 +98,15 @@ def evaluate(
     Relevance comes from the tags of resolutions (`alerts resolve --tag`) and from judgements
     (`similarity agree|disagree`). Each measure is compared with simple baselines.
     """
+    known_delay = None if known_after is None else parse_span(known_after, "--known-after")
     if source.events is None:
         if source != EvaluatedEvents():
             raise UsageError(
                 "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
             )
-        reports = list(_evaluate_workspace(workspace, rule, measure))
+        reports = list(_evaluate_workspace(workspace, rule, measure, known_delay))
     else:
-        reports = [_evaluate_file(source, source.events, measure or "tfidf")]
+        reports = [_evaluate_file(source, source.events, measure or "tfidf", known_delay)]
     if picture is not None:
         _draw_reports([report for report in reports if report.query_count], picture)
     if output is OutputFormat.JSON:
@@ -145,7 +155,7 @@ def _record_judgement(
 
 
 def _evaluate_workspace(
-    workspace: Path, rule: str | None, measure: str | None
+    workspace: Path, rule: str | None, measure: str | None, known_after: timedelta | None
 ) -> "Iterator[EvaluationReport]":
     from moirae.feedback import load_judged_corpora
 
@@ -158,11 +168,13 @@ def _evaluate_workspace(
         raise UsageError("no applied rule has a similarity recall")
     for corpus in corpora:
         if measure is not None:
-            corpus = replace(corpus, measure=parse_measure(measure).name)
-        yield _build_report(corpus, corpus.gains_of, leave_one_out=False)
+            corpus = replace(corpus, measure=parse_measure(measure))
+        yield _build_report(corpus, corpus.gains_of, known_after, leave_one_out=False)
 
 
-def _evaluate_file(source: EvaluatedEvents, events: Path, measure: str) -> "EvaluationReport":
+def _evaluate_file(
+    source: EvaluatedEvents, events: Path, measure: str, known_after: timedelta | None
+) -> "EvaluationReport":
     from moirae.feedback import JudgedCorpus, read_labels
 
     if (source.labels is None) == (source.judgements is None):
@@ -175,12 +187,12 @@ def _evaluate_file(source: EvaluatedEvents, events: Path, measure: str) -> "Eval
         load_alerts(events, source.groups),
         kinds,
         gap=parse_gap(source.gap),
-        measure=parse_measure(measure).name,
+        measure=parse_measure(measure),
     )
     gains: Callable[[CandidateSet], Gains] = corpus.gains_of
     if source.judgements is not None:
         gains = _read_gains(source.judgements, events, corpus)
-    return _build_report(corpus, gains, leave_one_out=source.leave_one_out)
+    return _build_report(corpus, gains, known_after, leave_one_out=source.leave_one_out)
 
 
 def _read_gains(
@@ -199,22 +211,49 @@ def _read_gains(
 
 
 def _build_report(
-    corpus: "JudgedCorpus", gains: "Callable[[CandidateSet], Gains]", *, leave_one_out: bool
+    corpus: "JudgedCorpus",
+    gains: "Callable[[CandidateSet], Gains]",
+    known_after: timedelta | None,
+    *,
+    leave_one_out: bool,
 ) -> "EvaluationReport":
     from moirae.feedback import EvaluationReport, build_training_cases
-    from recall.relevance import BASELINES, evaluate, measure_reliability, rank_by
-    from recall.similarity import MEASURES
+    from recall.relevance import (
+        BASELINES,
+        LearnedRanker,
+        evaluate,
+        make_learned_ranker,
+        measure_forecasts,
+        measure_reliability,
+        rank_by,
+    )
+    from recall.similarity import LEARNED_MEASURE, MEASURES
 
     def with_progress(queries: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
         return show_progress(queries, len(corpus.alerts), f"evaluating {corpus.name}")
 
-    rankers = {name: rank_by(measure) for name, measure in MEASURES.items()} | BASELINES
-    evaluation = evaluate(corpus.alerts, gains, rankers, corpus.gap, leave_one_out, with_progress)
-    reliability = None
+    rankers: dict[str, Ranker] = {name: rank_by(value) for name, value in MEASURES.items()}
+    resolutions = corpus.resolutions(known_after)
+    learned = make_learned_ranker(corpus.alerts, resolutions, corpus.gap_micros, leave_one_out)
+    if resolutions:
+        rankers[LEARNED_MEASURE] = learned
+    evaluation = evaluate(
+        corpus.alerts,
+        gains,
+        rankers | BASELINES,
+        corpus.gap,
+        leave_one_out,
+        with_progress,
+        learned.resolution_count,
+    )
+    reliability = forecasts = None
     # Probabilities are learned in the order of time, which leave-one-out does not have.
     if not leave_one_out:
-        reliability = measure_reliability(build_training_cases(corpus))
-    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability)
+        if corpus.measure != LEARNED_MEASURE:
+            reliability = measure_reliability(build_training_cases(corpus))
+        ranker = LearnedRanker(corpus.alerts, resolutions, corpus.gap_micros)
+        forecasts = measure_forecasts(corpus.alerts, ranker, corpus.kinds)
+    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability, forecasts)
 
 
 def _print_report(report: "EvaluationReport") -> None:
@@ -230,6 +269,15 @@ def _print_report(report: "EvaluationReport") -> None:
     print_table(["", *METRIC_TITLES.values()], report.ranker_rows(), "")
     print("\nP@10 over time")
     print_table(*report.period_rows(), "")
+    if report.evaluation.resolutions:
+        print("\nP@10 by the number of known tags")
+        print_table(*report.stage_rows(), "")
+    if report.forecasts is not None:
+        print(f"\n{_describe_forecasts(report.forecasts)}")
+        print_table(["predicted", "events", "observed"], report.forecast_rows(), "")
+    if report.measure == "learned":
+        print()
+        return
     if report.reliability is None:
         print(f"\nToo few judged events to learn probabilities ({report.measure}).\n")
         return
@@ -245,6 +293,16 @@ def _describe_reliability(measure: str, reliability: "Reliability") -> str:
         f"{reliability.training_cases} events, tested on {reliability.test_cases} later events; "
         f"Brier score {reliability.brier_score:.3f} (of the mean: "
         f"{reliability.baseline_brier_score:.3f})"
+    )
+
+
+def _describe_forecasts(forecasts: "ForecastReliability") -> str:
+    return (
+        f"Most probable resolution (learned), {forecasts.queries} events after the first 500 "
+        f"resolutions: right in {forecasts.accuracy:.0%}; expected calibration error "
+        f"{forecasts.calibration_error:.3f}; log loss {forecasts.log_loss:.3f} (past frequencies: "
+        f"{forecasts.frequency_log_loss:.3f}, ten most similar by tfidf: "
+        f"{forecasts.vote_log_loss:.3f})"
     )
 
 

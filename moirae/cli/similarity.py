@@ -15,8 +15,8 @@ from moirae.config import parse_duration
 from moirae.errors import MoiraeError, UsageError
 
 if TYPE_CHECKING:
-    from recall.relevance import AlertContext, SimilarAlerts
-    from recall.similarity import Measure
+    from recall.learning import Resolution
+    from recall.relevance import AlertContext, Ranker, SimilarAlerts
 
 app = typer.Typer(help="Find and evaluate similar past events.", no_args_is_help=True)
 
@@ -27,6 +27,10 @@ _HELP_EVENTS = "Lines with event_id, event_type, ts and facts {term: count}: .js
 _HELP_GROUPS = (
     "CSV with event_id and group, .csv or .csv.gz: events of the same group (incident) are not "
     "compared."
+)
+_HELP_RESOLUTIONS = (
+    "CSV with event_id, tag and known_at, .csv or .csv.gz: what the events were, used from "
+    "known_at on. For the measure learned."
 )
 _HELP_LEAVE_ONE_OUT = "Compare with all other events, newer ones too; --gap is ignored."
 
@@ -52,8 +56,12 @@ def run(
         int, typer.Option(min=1, max=10_000, help="Maximum number of past events for each event.")
     ] = 10,
     measure: Annotated[
-        str, typer.Option(help="Similarity measure: tfidf, binary or attributes.")
+        str, typer.Option(help="Similarity measure: tfidf, binary, attributes or learned.")
     ] = "tfidf",
+    resolutions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_RESOLUTIONS),
+    ] = None,
     leave_one_out: LeaveOneOutOption = False,
     groups: GroupsOption = None,
     out: Annotated[
@@ -61,30 +69,59 @@ def run(
     ] = None,
 ) -> None:
     """Rank the most similar past events of each event, as CSV: query,rank,event,score."""
-    from recall.relevance import find_similar
+    from archiver.times import duration_to_micros
+    from recall.relevance import find_similar, make_learned_ranker, rank_by
+    from recall.similarity import LEARNED_MEASURE, MEASURES
 
-    ranking = parse_measure(measure)
+    measure = parse_measure(measure)
     min_age = parse_gap(gap)
+    if (measure == LEARNED_MEASURE) != (resolutions is not None):
+        raise UsageError("--measure learned and --resolutions require each other")
     alerts = load_alerts(events, groups)
-    _write_answers(find_similar(alerts, min_age, k, ranking, leave_one_out), len(alerts), out)
+    ranker: Ranker
+    if resolutions is None:
+        ranker = rank_by(MEASURES[measure])
+    else:
+        known = _load_resolutions(resolutions, events, alerts)
+        ranker = make_learned_ranker(alerts, known, duration_to_micros(min_age), leave_one_out)
+    _write_answers(find_similar(alerts, min_age, k, ranker, leave_one_out), len(alerts), out)
+
+
+def _load_resolutions(
+    resolutions: Path, events: Path, alerts: "list[AlertContext]"
+) -> "list[Resolution]":
+    """The resolutions of --resolutions. Raises `MoiraeError` for unknown events."""
+    from moirae.feedback import read_resolutions
+
+    known = read_resolutions(resolutions)
+    unknown_events = {resolution.event_id for resolution in known}
+    unknown_events -= {alert.event_id for alert in alerts}
+    if unknown_events:
+        raise MoiraeError(f"{resolutions}: {min(unknown_events)!r} is not an event of {events}")
+    return known
 
 
 def parse_gap(gap: str) -> timedelta:
     """The duration of --gap. Raises `UsageError`."""
+    return parse_span(gap, "--gap")
+
+
+def parse_span(span: str, option: str) -> timedelta:
+    """The duration of an option. Raises `UsageError`."""
     try:
-        return parse_duration(gap)
+        return parse_duration(span)
     except ValueError as error:
-        raise UsageError(f"--gap: {error}") from error
+        raise UsageError(f"{option}: {error}") from error
 
 
-def parse_measure(name: str) -> "Measure":
-    """The measure of --measure. Raises `UsageError`."""
-    from recall.similarity import MEASURES
+def parse_measure(name: str) -> str:
+    """The name of --measure. Raises `UsageError`."""
+    from recall.similarity import MEASURE_NAMES
 
-    if name not in MEASURES:
-        choices = ", ".join(sorted(MEASURES))
+    if name not in MEASURE_NAMES:
+        choices = ", ".join(sorted(MEASURE_NAMES))
         raise UsageError(f"--measure: unknown measure {name!r}: must be one of {choices}")
-    return MEASURES[name]
+    return name
 
 
 def load_alerts(events: Path, groups: Path | None) -> "list[AlertContext]":

@@ -1,7 +1,13 @@
 """Feedback of operators: judgements of similar events, calibration, evaluation reports."""
 
 from moirae.feedback.calibration_task import CalibrationTask
-from moirae.feedback.context_files import read_alerts, read_groups, read_judgements, read_labels
+from moirae.feedback.context_files import (
+    read_alerts,
+    read_groups,
+    read_judgements,
+    read_labels,
+    read_resolutions,
+)
 from moirae.feedback.judgements import JudgedCorpus, Judgement
 from moirae.feedback.report import METRIC_TITLES, EvaluationReport, draw_reports
 from moirae.feedback.training import build_training_cases
@@ -19,6 +25,7 @@ __all__ = [
     "read_groups",
     "read_judgements",
     "read_labels",
+    "read_resolutions",
     "record_judgement",
     "build_training_cases",
 ]

@@ -189,6 +189,7 @@ class CommandExecutor:
                 answer=task.answer,
                 estimates=task.estimates or (),
                 comparable=comparable,
+                forecast=task.forecast,
             )
             put_revision(self._revisions, task.id, task.number + 1, revision)
         return unanswered

@@ -33,7 +33,8 @@ class TaskProgress:
     """How far a task is, and how it is scheduled.
 
     `level` 0: interactive, 1: background. `pieces`: what it reads, in order; None until pinned.
-    `corpus`: the sequence number up to which events count. `next`: how many pieces are done,
+    `corpus`: the sequence number up to which events count. `model`: of the measure `learned`;
+    None: none. `next`: how many pieces are done,
     `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
     stored. `tries`: how often a process failed at the next piece.
     """
@@ -42,6 +43,7 @@ class TaskProgress:
     tickets: int
     pieces: Sequence[Piece] | None
     corpus: int | None
+    model: int | None
     next: int
     failed: int
     skipped: int
@@ -69,12 +71,14 @@ class Revision:
 
     `estimates`: for each row, by output column, the estimate for the full range of the question.
     `comparable`: the match probability of a final similarity answer, see `recall.confidence`.
+    `forecast`: of an answer by `learned`, see `recall.learning.ResolutionForecast`.
     """
 
     coverage: Coverage
     answer: Sequence[Mapping[str, Any]]
     estimates: Sequence[Mapping[str, Any]] = ()
     comparable: float | None = None
+    forecast: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +159,7 @@ def parse_task(row: TaskRow) -> Task:
         tickets=row.tickets,
         pieces=pieces,
         corpus=row.corpus,
+        model=row.model,
         next=row.next,
         failed=row.failed,
         skipped=row.skipped,

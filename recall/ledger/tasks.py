@@ -160,6 +160,7 @@ class Ledger:
             task.spec.fence,
             pieces=stored,
             corpus=progress.corpus,
+            model=progress.model,
             skipped=progress.skipped,
         )
         return replace(task, progress=replace(progress, next=progress.skipped))
@@ -298,6 +299,7 @@ def put_revision(
         answer=revision.answer,
         estimates=revision.estimates,
         comparable=revision.comparable,
+        forecast=revision.forecast,
     )
 
 

@@ -18,12 +18,14 @@ SELECT (SELECT count(*) FROM alert_notes WHERE tag IS NOT NULL) + (SELECT count(
     greatest((SELECT max(at) FROM alert_notes WHERE tag IS NOT NULL), (SELECT max(at) FROM judgements)) AS newest
 
 -- list_tagged_corpus --
--- The corpus of a version in (ts, eid) order. `tag`: of the last tagged resolution of the event's alert.
-SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c.contexts, e.fingerprint, n.tag
+-- The corpus of a version in (ts, eid) order. `tag`: of the last tagged resolution of the event's alert,
+-- which has the ID `alert` and was recorded at `tagged_at`.
+SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c.contexts, e.fingerprint, n.tag,
+    n.alert::text AS alert, (extract(epoch FROM n.at) * 1000000)::bigint AS tagged_at
 FROM contexts c
 JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
 LEFT JOIN LATERAL (
-    SELECT n.tag FROM alerts a JOIN alert_notes n ON n.alert_id = a.id
+    SELECT n.tag, n.at, a.id AS alert FROM alerts a JOIN alert_notes n ON n.alert_id = a.id
     WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
         AND n.kind = 'resolution' AND n.tag IS NOT NULL
     ORDER BY n.at DESC, n.id DESC LIMIT 1) n ON true

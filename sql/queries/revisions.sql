@@ -1,13 +1,13 @@
 -- add --
 -- Store a numbered answer.
-INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
+INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable, forecast)
+VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s, %(forecast)s)
 
 -- list_last_of_event --
 -- The last answer of each recall of an event.
 SELECT DISTINCT ON (t.recall) t.id AS task, t.rule, t.version, t.recall, t.state, t.request, t.error, r.number, r.final,
     r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates, r.comparable,
-    r.at
+    r.forecast, r.at
 FROM tasks t LEFT JOIN revisions r ON r.task = t.id WHERE t.eid = %(eid)s
 ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 
@@ -15,7 +15,7 @@ ORDER BY t.recall, t.created_at DESC, r.number DESC NULLS LAST
 -- The last answer of each task, oldest event first.
 SELECT t.id, t.eid, t.rule, t.recall, t.state, r.number AS revision, coalesce(r.final, false) AS final,
     r.coverage || jsonb_build_object('changed', changed_since_read(t)) AS coverage, r.answer, r.estimates,
-    t.event->'key' AS key, t.error, t.request->>'sql' AS sql
+    r.forecast, t.event->'key' AS key, t.error, t.request->>'sql' AS sql
 FROM tasks t LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r ON true
 ORDER BY (t.event->>'ts')::bigint, t.eid, t.recall
 

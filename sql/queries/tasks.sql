@@ -37,8 +37,8 @@ WHERE id IN (
         WHERE level = %(level)s AND state = 'waiting' AND rule = r.rule AND rule <> ALL(%(full_rules)s)
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
     ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
-RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
-    held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed,
+    skipped, held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at
 
 -- fail_unreadable --
 -- Fail a claimed task whose stored request this version cannot parse.
@@ -77,7 +77,8 @@ WHERE state IN ('waiting', 'running', 'suspended')
 
 -- pin_pieces --
 -- Store what a task reads, at its first history query.
-UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
+UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s,
+    model = %(model)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
 -- mark_query_started --
@@ -148,7 +149,7 @@ WITH ended AS (
     UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL, deadline = NULL,
         error = coalesce(%(reason)s, error), revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
     WHERE id = ANY(%(ids)s) RETURNING id, rule, version, recall, request->>'kind' AS kind)
-SELECT e.id, e.rule, e.version, e.recall, e.kind, r.number, r.coverage, r.answer, r.estimates
+SELECT e.id, e.rule, e.version, e.recall, e.kind, r.number, r.coverage, r.answer, r.estimates, r.forecast
 FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id ORDER BY number DESC LIMIT 1) r ON true
 
 -- accelerate --
@@ -165,8 +166,8 @@ WHERE id = ANY(%(ids)s)
 
 -- restart_comparisons --
 -- Restart the similarity recalls of events whose contexts have changed; revision numbers continue.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
-    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE id IN (
     SELECT id FROM tasks
     WHERE (eid, version) IN (SELECT * FROM unnest(%(eids)s::uuid[], %(versions)s::text[]))
@@ -175,8 +176,8 @@ WHERE id IN (
 
 -- restart_incomplete_comparisons --
 -- Restart similarity recalls that were computed before events entered the corpus that they should have compared.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
-    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE id IN (
     SELECT t.id FROM tasks t
     WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'
@@ -229,8 +230,8 @@ WHERE t.first_at IS NOT NULL AND a.raised_at >= %(since)s
 -- list_undecided --
 -- Ended tasks with a condition whose alert has no verdict, and that can be decided: no recall of the event is open,
 -- and those that the condition names exist, or will not be created since the version is stopped.
-SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.next,
-    t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.rows, t.results, t.seconds, t.fence, t.created_at
+SELECT t.id, t.eid, t.rule, t.version, t.recall, t.request, t.event, t.level, t.tickets, t.pieces, t.corpus, t.model,
+    t.next, t.failed, t.skipped, t.held AS partial_answer, t.revision, t.tries, t.rows, t.results, t.seconds, t.fence, t.created_at
 FROM tasks t JOIN alerts a ON a.rule = t.rule AND a.eid = t.eid AND a.verdict IS NULL
 WHERE t.request->>'where' IS NOT NULL AND t.state NOT IN ('waiting', 'running', 'suspended', 'cancelled')
   AND a.state <> 'withdrawn'

@@ -1,0 +1,149 @@
+"""Learning from events and their resolutions, in the order in which they became known. No I/O.
+
+An event is predicted when it occurs, from what was known then. When its tag becomes known, the
+prediction is compared with it and the event is counted. So each weight and each calibration is
+learned from predictions that could not know the outcome.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuery, PastRows
+from recall.learning.pair_model import PairSample
+from recall.learning.tag_calibration import PastPrediction
+from recall.learning.tag_model import grow
+from recall.similarity import Corpus, Floats
+
+# Past events in the sample of one event: at random, and of each probable tag and its own.
+_RANDOM_EVENTS = 40
+_EVENTS_PER_TAG = 25
+_PROBABLE_TAGS = 3
+# From this number of events on, fewer and fewer make a sample.
+_FULL_SAMPLING = 1000
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What was predicted when an event occurred, compared with its tag, to be learned later."""
+
+    gradient: Floats | None
+    sample: PairSample | None
+    prediction: PastPrediction | None
+
+
+class Learner:
+    """Learns from the rows of a corpus, by their numbers."""
+
+    def __init__(self, corpus: Corpus, *, use_time: bool, seed: int = 0) -> None:
+        """`use_time`: whether recent events and occurrences count separately."""
+        self.model = LearnedModel.empty(use_time)
+        self._corpus = corpus
+        self._random = np.random.default_rng(seed)
+        # By row.
+        self._tags = np.full(0, UNKNOWN_TAG, dtype=np.int32)
+        self._places = np.full(0, -1, dtype=np.int64)
+        self._times = np.zeros(0, dtype=np.int64)
+        self._outcomes: dict[int, _Outcome] = {}
+        self._rows_by_tag: list[list[int]] = []
+        self._learned_rows: list[int] = []
+
+    def observe(self, row: int, place: int, tag: str | None) -> None:
+        """An event occurs. `tag`: as it will be known later; None: it will not be.
+
+        It is compared with the prediction now, so that `learn` can use it once it is known.
+        """
+        self._tags = grow(self._tags, row + 1, UNKNOWN_TAG)
+        self._places = grow(self._places, row + 1, -1)
+        self._places[row] = place
+        if tag is not None:
+            self._outcomes[row] = self._predict_outcome(row, tag)
+
+    def _predict_outcome(self, row: int, tag: str) -> _Outcome:
+        model = self.model
+        context = self._corpus.contexts[row]
+        attributes = self._corpus.vocabulary.attributes
+        prediction = model.predict(context, attributes)
+        if prediction is None:
+            return _Outcome(None, None, None)
+        tag_id = model.tag_model.find_tag(tag)
+        unknown_share = model.tag_model.unknown_share(context)
+        past_prediction = PastPrediction(
+            prediction.log_probabilities,
+            model.calibration.features(prediction.log_probabilities, unknown_share),
+            tag_id,
+        )
+        if tag_id is None:
+            return _Outcome(None, None, past_prediction)
+        gradient = model.tag_model.gradient(prediction, tag_id)
+        sample = None
+        interval = max(model.tag_model.event_count // _FULL_SAMPLING, 1)
+        if model.tag_model.event_count % interval == 0:
+            sample = self._draw_sample(row, tag_id)
+        return _Outcome(gradient, sample, past_prediction)
+
+    def _draw_sample(self, row: int, tag_id: int) -> PairSample | None:
+        """None if all events drawn have the tag, or none of them."""
+        query = self.build_query(row)
+        probable = np.argsort(-query.log_probabilities)[:_PROBABLE_TAGS].tolist()
+        rows = set(self._draw(self._learned_rows, _RANDOM_EVENTS))
+        for tag in {*probable, tag_id}:
+            rows.update(self._draw(self._rows_by_tag[tag], _EVENTS_PER_TAG))
+        drawn = np.array(sorted(rows), dtype=np.intp)
+        relevant = self._tags[drawn] == tag_id
+        if relevant.all() or not relevant.any():
+            return None
+        past = self.past_rows(row).select(drawn)
+        return PairSample(self.model.pair_features(query, past), relevant)
+
+    def _draw(self, rows: list[int], count: int) -> list[int]:
+        if len(rows) <= count:
+            return rows
+        positions = self._random.integers(0, len(rows), count)
+        return [rows[position] for position in positions.tolist()]
+
+    def learn(self, row: int, tag: str) -> None:
+        """The tag of an event that was observed is known from now on."""
+        outcome = self._outcomes.pop(row)
+        model = self.model
+        is_new = model.tag_model.find_tag(tag) is None
+        tag_id = model.tag_model.learn(self._corpus.contexts[row], tag, outcome.gradient)
+        if is_new:
+            self._rows_by_tag.append([])
+        self._tags[row] = tag_id
+        self._rows_by_tag[tag_id].append(row)
+        self._learned_rows.append(row)
+        if outcome.sample is not None:
+            model.pair_model.learn(outcome.sample)
+        model.calibration.learn(outcome.prediction, is_new)
+
+    def forget_events(self) -> None:
+        """Forget which events have which tags. The weights and the calibration are kept."""
+        self.model.tag_model.forget_events()
+        self._tags[:] = UNKNOWN_TAG
+        self._outcomes.clear()
+        self._rows_by_tag.clear()
+        self._learned_rows.clear()
+
+    def build_query(self, row: int) -> LearnedQuery:
+        """An observed event as a query."""
+        context, counts = self._corpus.contexts[row], self._corpus.counts()
+        prediction = self.model.predict(context, counts.attributes)
+        ts, place = self._corpus.times[row], int(self._places[row])
+        return self.model.build_query(context, ts, place, counts, prediction)
+
+    def _event_times(self, count: int) -> npt.NDArray[np.int64]:
+        new_times = self._corpus.times[len(self._times) : count]
+        if new_times:
+            self._times = np.concatenate([self._times, np.array(new_times, dtype=np.int64)])
+        return self._times[:count]
+
+    def past_rows(self, count: int) -> PastRows:
+        """The first `count` rows, with the tags that are known now."""
+        return PastRows(
+            self._corpus.contexts.oldest_rows(count),
+            self._event_times(count),
+            self._places[:count],
+            self._tags[:count],
+        )
