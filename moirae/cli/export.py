@@ -41,6 +41,7 @@ _RECALL_COLUMNS = (
     "estimates",
     "key",
     "error",
+    "forecast",
 )
 _ALERT_COLUMNS = ("id", "eid", "rule", "key", "labels", "state", "starts_at", "ends_at")
 

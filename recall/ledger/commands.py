@@ -181,9 +181,8 @@ class CommandExecutor:
                 continue
             comparable = None
             if task.kind == "similar":
-                comparable = match_probability(
-                    self._connection, task.rule, task.version, task.recall, task.answer
-                )
+                recall = (task.rule, task.version, task.recall)
+                comparable = match_probability(self._connection, recall, task.answer, task.forecast)
             revision = Revision(
                 coverage=Coverage(**{**task.coverage, "final": True}),
                 answer=task.answer,

@@ -243,8 +243,9 @@ class Ledger:
 
     def _store_revision(self, task: TaskSpec, number: int, revision: Revision) -> None:
         if revision.coverage.final and isinstance(task.question, SimilarQuestion):
+            recall = (task.rule, task.version, task.recall)
             comparable = match_probability(
-                self._connection, task.rule, task.version, task.recall, revision.answer
+                self._connection, recall, revision.answer, revision.forecast
             )
             revision = replace(revision, comparable=comparable)
         put_revision(self._revisions, task.id, number, revision)
