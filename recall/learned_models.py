@@ -12,6 +12,7 @@ from recall.similarity import LEARNED_MEASURE, CorpusEvent, EventScorer
 
 # Models in memory. Tasks of one recall nearly always use the same one.
 _CACHE_SIZE = 8
+_END_OF_TIME = 2**63 - 1  # microseconds
 
 
 class ModelExpired(Exception):
@@ -37,6 +38,11 @@ class LearnedModels:
         before = event.ts - max(question.gap, 1) + 1
         row = self._gateway.find_usable(rule, version, recall, before)
         return None if row is None else row.id
+
+    def load_newest(self, rule: str, version: str, recall: str) -> StoredModel | None:
+        """The newest model of a recall; None: there is none."""
+        row = self._gateway.find_usable(rule, version, recall, _END_OF_TIME)
+        return None if row is None else self.load(row.id)
 
     def load(self, model_id: int) -> StoredModel:
         """A model. Raises `ModelExpired`."""

@@ -41,7 +41,7 @@ from sql.errors import (
 )
 from sql.events import EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
-from sql.judgements import FeedbackStateRow, JudgementGateway
+from sql.judgements import FeedbackStateRow, JudgementGateway, UnresolvedEventRow
 from sql.learned_models import LearnedModelGateway, LearnedModelRow
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
@@ -141,6 +141,7 @@ __all__ = [
     "CalibrationGateway",
     "FeedbackStateRow",
     "JudgementGateway",
+    "UnresolvedEventRow",
     # History of rules and derived streams
     "DerivedChunkGateway",
     "ViewGateway",

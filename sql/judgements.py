@@ -44,6 +44,21 @@ class TaggedEventRow:
     tagged_at: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class UnresolvedEventRow:
+    """An event of a corpus whose alert has no tagged resolution.
+
+    `ts`: event time in microseconds. `recalled`: how many answers have it as a hit.
+    """
+
+    eid: str
+    ts: int
+    contexts: Mapping[str, Any]
+    alert: str
+    key: Mapping[str, Any]
+    recalled: int
+
+
 class JudgementGateway(Gateway):
     queries = "judgements"
 
@@ -72,3 +87,7 @@ class JudgementGateway(Gateway):
     def list_tags(self, eids: Collection[str]) -> dict[str, str | None]:
         """By ID of a past event: the tag of its alert's last tagged resolution, or None."""
         return self._pairs("list_tags", eids=list(eids))
+
+    def list_unresolved(self, rule: str, version: str) -> list[UnresolvedEventRow]:
+        """The corpus events of a version without a tag, in (ts, eid) order."""
+        return self._records(UnresolvedEventRow, "list_unresolved", rule=rule, version=version)

@@ -1,7 +1,6 @@
 """Models of the similarity measure `learned`."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from sql.gateway import Gateway
 
@@ -62,7 +61,3 @@ class LearnedModelGateway(Gateway):
     def delete_superseded(self, rule: str, version: str, recall: str) -> None:
         """Delete models that no answer names and that are not the last of their day."""
         self._execute("delete_superseded", rule=rule, version=version, recall=recall)
-
-    def delete_old(self, min_age: timedelta) -> None:
-        """Delete models built that long ago, except the newest of each recall."""
-        self._execute("delete_old", min_age=min_age)

@@ -116,6 +116,32 @@ def evaluate(
         _print_report(report)
 
 
+def ask(
+    rule: RuleOption = None,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of alerts.")] = 10,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List the unresolved past alerts from whose resolution most would be learned.
+
+    These are the alerts whose resolution is most uncertain and that are recalled most often.
+    Resolve them with `moirae alerts resolve ALERT --tag TAG`.
+    """
+    from moirae.feedback import list_unresolved
+
+    with open_workspace(workspace) as (_, connection):
+        alerts = list_unresolved(connection, rule, limit)
+    if output is OutputFormat.JSON:
+        print_json([{**vars(alert), "benefit": alert.benefit} for alert in alerts])
+        return
+    rows = []
+    for alert in alerts:
+        expected = "" if alert.tag is None else f"{alert.tag} {alert.probability:.2f}"
+        rows.append((alert.alert, alert.rule, alert.ts, alert.key, alert.recalled, expected))
+    columns = ("alert", "rule", "time", "key", "recalled", "probable resolution")
+    print_table(columns, rows, "no unresolved past alerts")
+
+
 def agree(
     eid: JudgedEventArgument,
     past: PastEventArgument,

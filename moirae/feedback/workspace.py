@@ -50,7 +50,7 @@ def load_judged_corpora(
     `rule`: only of the rules with this name, with or without its group; None: of all.
     """
     for definition in RuleRegistry(connection).desired_rules():
-        if rule is not None and not _matches_name(definition, rule):
+        if rule is not None and not matches_name(definition, rule):
             continue
         for name, recall in definition.recalls.items():
             if isinstance(recall, SimilarRecall):
@@ -58,7 +58,8 @@ def load_judged_corpora(
                 yield JudgedRecall(definition, name, corpus)
 
 
-def _matches_name(definition: Definition, rule: str) -> bool:
+def matches_name(definition: Definition, rule: str) -> bool:
+    """Whether a rule is called `rule`, with or without its group."""
     return definition.name == rule or definition.name.endswith(f"/{rule}")
 
 

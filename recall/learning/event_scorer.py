@@ -90,9 +90,7 @@ class LearnedScorer:
 
     def forecast(self) -> Mapping[str, Any]:
         """The most probable tags of the new event, see `ResolutionForecast`."""
-        attributes = self._stored.vocabulary.attributes
-        forecast = self._stored.model.forecast(self._model_context, attributes, _FORECAST_TAGS)
-        return asdict(forecast)
+        return asdict(self._stored.forecast(self._event.term_counts, _FORECAST_TAGS))
 
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:

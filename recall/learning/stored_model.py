@@ -1,6 +1,6 @@
 """A model as it is stored: arrays, with the terms, tags and places that they are about. No I/O."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any
@@ -8,7 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, TagIds
+from recall.learning.learned_model import (
+    UNKNOWN_TAG,
+    LearnedModel,
+    ResolutionForecast,
+    TagIds,
+)
 from recall.learning.pair_model import PairModel
 from recall.learning.tag_calibration import TagCalibration
 from recall.learning.tag_model import TagModel
@@ -63,6 +68,11 @@ class StoredModel:
     def place_number(self, place: str) -> int:
         """The number of a place; -1: no event was resolved there."""
         return self._place_numbers.get(place, -1)
+
+    def forecast(self, term_counts: Mapping[str, int], count: int) -> ResolutionForecast:
+        """The `count` most probable tags of an event with these terms."""
+        context = self.vocabulary.encode(term_counts)
+        return self.model.forecast(context, self.vocabulary.attributes, count)
 
     def to_bytes(self) -> bytes:
         """The stored form: a compressed archive of NumPy arrays, without pickled objects."""

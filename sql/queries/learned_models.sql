@@ -23,10 +23,3 @@ WHERE m.rule = %(rule)s AND m.version = %(version)s AND m.recall = %(recall)s
         WHERE n.rule = m.rule AND n.version = m.version AND n.recall = m.recall AND n.id > m.id
             AND date_trunc('day', n.built_at) = date_trunc('day', m.built_at))
     AND NOT EXISTS (SELECT FROM tasks t WHERE t.model = m.id)
-
--- delete_old --
--- Delete models that were built long ago, except the newest of each recall.
-DELETE FROM learned_models m
-WHERE m.built_at < clock_timestamp() - %(min_age)s::interval
-    AND EXISTS (SELECT FROM learned_models n
-        WHERE n.rule = m.rule AND n.version = m.version AND n.recall = m.recall AND n.id > m.id)
