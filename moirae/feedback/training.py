@@ -1,6 +1,7 @@
 """Training cases for calibration and events to learn from. No I/O."""
 
 import json
+from typing import Any
 
 from moirae.feedback.judgements import JudgedCorpus
 from recall.learning import PastEvent, name_place
@@ -15,17 +16,26 @@ def build_past_events(corpus: JudgedCorpus) -> list[PastEvent]:
     """
     events = []
     for alert in corpus.alerts:
-        key_values = json.loads(alert.location) if alert.location else []
         events.append(
             PastEvent(
                 event_id=alert.event_id,
                 ts=alert.ts,
                 term_counts=alert.term_counts,
-                place=name_place(key_values),
+                place=name_place(_parse_key_values(alert.location)),
                 group=alert.group,
             )
         )
     return events
+
+
+def _parse_key_values(location: str | None) -> list[Any]:
+    if location is None:
+        return []
+    try:
+        key_values = json.loads(location)
+    except ValueError:
+        return [location]
+    return key_values if isinstance(key_values, list) else [location]
 
 
 def build_training_cases(corpus: JudgedCorpus) -> list[CalibrationCase]:

@@ -21,7 +21,8 @@ _MEASURE_FEATURES = {
     Feature.TFIDF: MEASURES["tfidf"],
     Feature.BINARY: MEASURES["binary"],
 }
-_MIN_LOG_PROBABILITY = -12.0
+# Added to probabilities before the logarithm: all improbable tags are about equally far away.
+_PROBABILITY_FLOOR = 0.01
 _MICROS_PER_DAY = 86_400e6
 _MIN_AGE = 1 / 1440  # days
 # Scores are a logistic function of the weighted sum divided by this, so that they stay below 1.
@@ -49,10 +50,10 @@ class LearnedQuery:
     place: int
     """The number of its place; -1: unknown."""
     counts: CorpusCounts
-    log_probabilities: Floats
-    """By tag. Empty: nothing was learned yet."""
+    probabilities: Floats
+    """By tag, not calibrated. Empty: nothing was learned yet."""
     chance: float
-    """Logarithm of the probability that a past event of unknown tag has the same tag."""
+    """The probability that a past event of unknown tag has the same tag."""
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,12 @@ class LearnedModel:
 
         `context` and `counts` have the terms of the vocabulary of the past events.
         """
-        log_probabilities = np.zeros(0)
-        chance = _MIN_LOG_PROBABILITY
+        probabilities = np.zeros(0)
+        chance = 0.0
         if prediction is not None:
-            log_probabilities = prediction.log_probabilities
-            expected = prediction.probabilities @ self.tag_model.tag_shares
-            chance = float(np.log(max(expected, np.exp(_MIN_LOG_PROBABILITY))))
-        return LearnedQuery(context, ts, place, counts, log_probabilities, chance)
+            probabilities = prediction.probabilities
+            chance = float(probabilities @ self.tag_model.tag_shares)
+        return LearnedQuery(context, ts, place, counts, probabilities, chance)
 
     def pair_features(self, query: LearnedQuery, past: PastRows) -> Floats:
         """The features of the new event with each past one, by row and `Feature`."""
@@ -134,10 +134,9 @@ class LearnedModel:
         for feature, measure in _MEASURE_FEATURES.items():
             features[:, feature] = measure.score_rows(query.context, past.contexts, query.counts)
         known = past.tags != UNKNOWN_TAG
-        features[:, Feature.TAG] = query.chance
-        features[known, Feature.TAG] = np.maximum(
-            query.log_probabilities[past.tags[known]], _MIN_LOG_PROBABILITY
-        )
+        probabilities = np.full(len(past.tags), query.chance)
+        probabilities[known] = query.probabilities[past.tags[known]]
+        features[:, Feature.TAG] = np.log(probabilities + _PROBABILITY_FLOOR)
         features[:, Feature.PLACE] = (past.places == query.place) & (query.place >= 0)
         if self.use_time:
             ages = np.maximum((query.ts - past.times) / _MICROS_PER_DAY, _MIN_AGE)

@@ -86,21 +86,33 @@ class Learner:
     def _draw_sample(self, row: int, tag_id: int) -> PairSample | None:
         """None if all events drawn have the tag, or none of them."""
         query = self.build_query(row)
-        probable = np.argsort(-query.log_probabilities)[:_PROBABLE_TAGS].tolist()
-        rows = set(self._draw(self._learned_rows, _RANDOM_EVENTS))
-        for tag in {*probable, tag_id}:
-            rows.update(self._draw(self._rows_by_tag[tag], _EVENTS_PER_TAG))
-        drawn = np.array(sorted(rows), dtype=np.intp)
-        relevant = self._tags[drawn] == tag_id
+        probable_tags = np.argsort(-query.probabilities)[:_PROBABLE_TAGS].tolist()
+        strata = [self._rows_by_tag[tag] for tag in sorted({*probable_tags, tag_id})]
+        event_count = len(self._learned_rows) - sum(map(len, strata))
+        rows: list[int] = []
+        represented: list[float] = []
+        for stratum in strata:
+            drawn = self._draw(stratum, _EVENTS_PER_TAG)
+            rows += drawn
+            represented += [len(stratum) / len(drawn)] * len(drawn)
+        drawn_tags = {*probable_tags, tag_id}
+        others = self._draw(self._learned_rows, _RANDOM_EVENTS)
+        others = [other for other in others if int(self._tags[other]) not in drawn_tags]
+        rows += others
+        represented += [event_count / len(others)] * len(others) if others else []
+        drawn_rows = np.array(rows, dtype=np.intp)
+        relevant = self._tags[drawn_rows] == tag_id
         if relevant.all() or not relevant.any():
             return None
-        past = self.past_rows(row).select(drawn)
-        return PairSample(self.model.pair_features(query, past), relevant)
+        past = self.past_rows(int(drawn_rows.max()) + 1).select(drawn_rows)
+        features = self.model.pair_features(query, past)
+        return PairSample(features, relevant, np.array(represented))
 
     def _draw(self, rows: list[int], count: int) -> list[int]:
+        """Different rows, at random."""
         if len(rows) <= count:
             return rows
-        positions = self._random.integers(0, len(rows), count)
+        positions = self._random.choice(len(rows), count, replace=False)
         return [rows[position] for position in positions.tolist()]
 
     def learn(self, row: int, tag: str) -> None:

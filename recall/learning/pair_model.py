@@ -1,9 +1,8 @@
 """How much each similarity of two events counts, learned from pairs of equal and other tags. No I/O.
 
-The score of a past event is a weighted sum of features of the pair. The weights maximise the
-probability that, drawn in proportion to exp(score) from some past events, one with the same tag is
-drawn (conditional logit: McFadden 1974; ListNet with one draw: Cao et al., ICML 2007). A normal
-prior centred at `attributes` alone makes the measure begin as `attributes` and move away from it as
+The score of a past event is a weighted sum of features of the pair. The weights minimise the cross
+entropy between two distributions over some past events: in proportion to exp(score), and uniform
+over those with the same tag (ListNet: Cao et al., ICML 2007). A normal prior centred at `attributes` alone makes the measure begin as `attributes` and move away from it as
 evidence accumulates.
 """
 
@@ -25,7 +24,7 @@ class Feature(IntEnum):
     TFIDF = 1
     BINARY = 2
     TAG = 3
-    """Logarithm of the probability that the new event has the past event's tag."""
+    """Logarithm of the probability that the new event has the past event's tag, plus 0.01."""
     PLACE = 4
     """1 if both events occurred at the same place, else 0."""
     RECENCY = 5
@@ -45,10 +44,15 @@ _MAX_ITERATIONS = 50
 
 @dataclass(frozen=True)
 class PairSample:
-    """A new event with some past events: their features, and whether they have the same tag."""
+    """A new event with some past events: their features, and whether they have the same tag.
+
+    `represented`: for how many past events each one stands. Events of probable tags are drawn more
+    often than others, and stand for fewer.
+    """
 
     features: Floats
     relevant: npt.NDArray[np.bool_]
+    represented: Floats
 
 
 class PairModel:
@@ -84,19 +88,18 @@ class PairModel:
         relevant = np.concatenate([sample.relevant for sample in self._samples]).astype(float)
         sizes = np.array([len(sample.relevant) for sample in self._samples])
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        offsets = np.log(np.concatenate([sample.represented for sample in self._samples]))
+        targets = relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
 
         def loss(weights: Floats) -> tuple[float, Floats]:
-            scores = features @ weights
+            scores = features @ weights + offsets
             scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
             exponentials = np.exp(scores)
             totals = np.add.reduceat(exponentials, starts)
-            relevant_totals = np.add.reduceat(exponentials * relevant, starts)
-            relevant_totals = np.maximum(relevant_totals, np.finfo(float).tiny)
-            shares = exponentials / np.repeat(totals, sizes)
-            relevant_shares = exponentials * relevant / np.repeat(relevant_totals, sizes)
             deviations = (weights - _PRIOR_MEANS) / _PRIOR_DEVIATIONS
-            value = -np.log(relevant_totals / totals).sum() + 0.5 * (deviations**2).sum()
-            slope = features.T @ (shares - relevant_shares) + deviations / _PRIOR_DEVIATIONS
+            value = np.log(totals).sum() - targets @ scores + 0.5 * (deviations**2).sum()
+            errors = exponentials / np.repeat(totals, sizes) - targets
+            slope = features.T @ errors + deviations / _PRIOR_DEVIATIONS
             return float(value), slope
 
         options = {"maxiter": _MAX_ITERATIONS}

@@ -31,6 +31,8 @@ _RECENT_TAG_SMOOTHING = 0.3  # events
 # Step size of AdaGrad, and the range of the weights.
 _STEP = 0.1
 _MAX_WEIGHT = 3.0
+# Of each attribute, divided by the square root of the number of attributes.
+_INITIAL_WEIGHT = 2.0
 _MIN_CAPACITY = 1024
 
 # Rows of the evidence, and weights: the share of all and of recent events, then two of each
@@ -197,7 +199,7 @@ class TagModel:
         if missing <= 0:
             return
         weights = np.zeros(missing)
-        weights[::2] = 1 / np.sqrt(attribute_count)
+        weights[::2] = _INITIAL_WEIGHT / np.sqrt(attribute_count)
         if not len(self._weights):
             weights[0] = 1.0
         self._weights = np.concatenate([self._weights, weights])
