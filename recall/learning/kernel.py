@@ -4,7 +4,8 @@ For each term, how often each tag occurred with it is a linked list of entries: 
 term k is `heads[k]`, the entry after e is `links[e]`, and -1 ends the list. An entry has its tag
 (`entry_tags`), how often the two occurred together (`entry_counts`), and the same with earlier
 occurrences of the term counting less (`entry_recent`), as of the occurrence `entry_updates` of the
-term. `term_counts` has the number of occurrences by term. The k-th last occurrence of a term counts
+term. Its weight (`entry_weights`, with the sum of its squared gradients in `entry_squares`) corrects
+what the counts say. `term_counts` has the number of occurrences by term. The k-th last occurrence of a term counts
 `decay`^(k - 1).
 
 Functions that call each other stay in one file, see `recall.similarity.kernel`.
@@ -30,6 +31,8 @@ def add_occurrences(
     entry_counts,
     entry_recent,
     entry_updates,
+    entry_weights,
+    entry_squares,
     entry_count,
 ):
     """Count a tag with each of some terms; return the number of entries.
@@ -51,6 +54,8 @@ def add_occurrences(
             entry_counts[entry] = 0
             entry_recent[entry] = 0.0
             entry_updates[entry] = term_counts[term]
+            entry_weights[entry] = 0.0
+            entry_squares[entry] = 0.0
         age = term_counts[term] - entry_updates[entry]
         entry_recent[entry] = entry_recent[entry] * decay**age + 1.0
         entry_updates[entry] = term_counts[term]
@@ -72,7 +77,10 @@ def sum_evidence(
     entry_counts,
     entry_recent,
     entry_updates,
+    entry_weights,
+    entry_squares,
     sums,
+    corrections,
     group_sizes,
 ):
     """Add up by group what terms say about each tag: log(P(tag | term) / P(tag)).
@@ -80,7 +88,8 @@ def sum_evidence(
     Row 2·g of `sums` receives the evidence of all occurrences of the terms of group g, row 2·g + 1
     that of recent occurrences; both are zeros before. `groups`: by term of `terms`. `priors`: P(tag).
     A term's P(tag | term) is estimated as if it had occurred `smoothing` times more, with tags as
-    in `priors`. `group_sizes` (zeros) receives the number of terms that have occurred.
+    in `priors`. `corrections` (by tag, zeros) receives the sum of the weights of entries, and
+    `group_sizes` (zeros) the number of terms that have occurred.
     """
     tag_count = len(priors)
     for number in range(len(terms)):
@@ -105,4 +114,22 @@ def sum_evidence(
             recent = entry_recent[entry] * decay ** (count - entry_updates[entry])
             sums[row, tag] += np.log(entry_counts[entry] * scale + 1.0)
             sums[row + 1, tag] += np.log(recent * scale + 1.0)
+            corrections[tag] += entry_weights[entry]
+            entry = links[entry]
+
+
+@compiled
+def adjust_weights(
+    terms, errors, step, min_square, heads, links, entry_tags, entry_weights, entry_squares
+):
+    """Move the weights of the entries of some terms against the errors of a prediction (AdaGrad).
+
+    `errors`: by tag, the predicted probability minus 1 for the right tag.
+    """
+    for number in range(len(terms)):
+        entry = heads[terms[number]]
+        while entry >= 0:
+            error = errors[entry_tags[entry]]
+            entry_squares[entry] += error * error
+            entry_weights[entry] -= step * error / np.sqrt(min_square + entry_squares[entry])
             entry = links[entry]

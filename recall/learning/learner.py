@@ -13,8 +13,8 @@ import numpy.typing as npt
 from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuery, PastRows
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
-from recall.learning.tag_model import grow
-from recall.similarity import Corpus, Floats
+from recall.learning.tag_model import PredictionError, grow
+from recall.similarity import Corpus
 
 # Past events in the sample of one event: at random, and of each probable tag and its own.
 _RANDOM_EVENTS = 40
@@ -28,7 +28,7 @@ _FULL_SAMPLING = 1000
 class _Outcome:
     """What was predicted when an event occurred, compared with its tag, to be learned later."""
 
-    gradient: Floats | None
+    error: PredictionError | None
     sample: PairSample | None
     prediction: PastPrediction | None
 
@@ -76,15 +76,14 @@ class Learner:
         )
         if tag_id is None:
             return _Outcome(None, None, past_prediction)
-        gradient = model.tag_model.gradient(prediction, tag_id)
         sample = None
         interval = max(model.tag_model.event_count // _FULL_SAMPLING, 1)
         if model.tag_model.event_count % interval == 0:
             sample = self._draw_sample(row, tag_id)
-        return _Outcome(gradient, sample, past_prediction)
+        return _Outcome(prediction.error(tag_id), sample, past_prediction)
 
     def _draw_sample(self, row: int, tag_id: int) -> PairSample | None:
-        """None if all events drawn have the tag, or none of them."""
+        """None if the drawn events do not differ in whether they have the tag."""
         query = self.build_query(row)
         probable_tags = np.argsort(-query.probabilities)[:_PROBABLE_TAGS].tolist()
         strata = [self._rows_by_tag[tag] for tag in sorted({*probable_tags, tag_id})]
@@ -120,7 +119,7 @@ class Learner:
         outcome = self._outcomes.pop(row)
         model = self.model
         is_new = model.tag_model.find_tag(tag) is None
-        tag_id = model.tag_model.learn(self._corpus.contexts[row], tag, outcome.gradient)
+        tag_id = model.tag_model.learn(self._corpus.contexts[row], tag, outcome.error)
         if is_new:
             self._rows_by_tag.append([])
         self._tags[row] = tag_id

@@ -2,8 +2,9 @@
 
 The score of a past event is a weighted sum of features of the pair. The weights minimise the cross
 entropy between two distributions over some past events: in proportion to exp(score), and uniform
-over those with the same tag (ListNet: Cao et al., ICML 2007). A normal prior centred at `attributes` alone makes the measure begin as `attributes` and move away from it as
-evidence accumulates.
+over those with the same tag (ListNet: Cao et al., ICML 2007). A normal prior centred at
+`attributes` alone makes the measure begin as `attributes` and move away from it as evidence
+accumulates.
 """
 
 from collections import deque

@@ -5,8 +5,9 @@ terms of an attribute say about the tag, log(P(tag | term) / P(tag)). It is line
 naive Bayes is, but a weight for each attribute allows for attributes that repeat one another or
 that say nothing (log-linear pooling: Genest, Zidek, Statistical Science 1986). P(tag | term) is
 estimated twice, from all occurrences of the term and from the recent ones, so that the weights
-decide how much a change of meaning matters. They descend the log loss of predictions that were made
-before the tag was known (AdaGrad: Duchi, Hazan, Singer, JMLR 2011).
+decide how much a change of meaning matters. A weight for each tag that occurred with a term corrects
+the sum. All weights descend the log loss of predictions that were made before the tag was known
+(AdaGrad: Duchi, Hazan, Singer, JMLR 2011).
 """
 
 from collections.abc import Mapping
@@ -31,6 +32,9 @@ _RECENT_TAG_SMOOTHING = 0.3  # events
 # Step size of AdaGrad, and the range of the weights.
 _STEP = 0.1
 _MAX_WEIGHT = 3.0
+# The same for the weights of terms, and what is added to the sums of their squared gradients.
+_TERM_STEP = 0.2
+_TERM_MIN_SQUARE = 0.1
 # Of each attribute, divided by the square root of the number of attributes.
 _INITIAL_WEIGHT = 2.0
 _MIN_CAPACITY = 1024
@@ -44,8 +48,8 @@ _FIRST_ATTRIBUTE_ROW = 2
 class TagPrediction:
     """What is known about the tag of an event.
 
-    `evidence`: by feature and tag. `log_probabilities`: by tag, of the tags seen so far. A tag that
-    was never seen is not among them.
+    `evidence`: by feature and tag; the last row has the weights of terms. `log_probabilities`: by
+    tag, of the tags seen so far. A tag that was never seen is not among them.
     """
 
     evidence: Floats
@@ -55,6 +59,22 @@ class TagPrediction:
     def probabilities(self) -> Floats:
         """By tag."""
         return np.exp(self.log_probabilities)
+
+    def error(self, tag: int) -> "PredictionError":
+        """How wrong the prediction is if an event has this tag."""
+        by_tag = self.probabilities
+        by_tag[tag] -= 1
+        return PredictionError(by_tag, self.evidence[:-1] @ by_tag)
+
+
+@dataclass(frozen=True)
+class PredictionError:
+    """The predicted probability of each tag, minus 1 for the right one; and by feature, the slope
+    of the log loss.
+    """
+
+    by_tag: Floats
+    gradient: Floats
 
 
 class TagModel:
@@ -110,7 +130,7 @@ class TagModel:
         At least one event must have been learned.
         """
         evidence = self._sum_evidence(context.terms, attributes)
-        logits = self._weights[: len(evidence)] @ evidence
+        logits = self._weights[: len(evidence) - 1] @ evidence[:-1] + evidence[-1]
         logits -= logits.max()
         return TagPrediction(evidence, logits - np.log(np.exp(logits).sum()))
 
@@ -119,7 +139,8 @@ class TagModel:
         self._reserve_attributes(attribute_count)
         self._reserve_terms(len(attributes))
         shares = self.tag_shares
-        evidence = np.zeros((_FIRST_ATTRIBUTE_ROW + 2 * attribute_count, len(self.tags)))
+        # The last row is for the weights of terms.
+        evidence = np.zeros((_FIRST_ATTRIBUTE_ROW + 2 * attribute_count + 1, len(self.tags)))
         evidence[0] = np.log(shares)
         sizes = np.zeros(attribute_count, dtype=np.int64)
         kernel.sum_evidence(
@@ -131,39 +152,40 @@ class TagModel:
             self._term_counts,
             self._heads,
             *self._entries.values(),
-            evidence[_FIRST_ATTRIBUTE_ROW:],
+            evidence[_FIRST_ATTRIBUTE_ROW:-1],
+            evidence[-1],
             sizes,
         )
+        evidence[-1] /= np.sqrt(max(len(terms), 1))
         # Several terms of one attribute are not independent: their evidence is damped.
         damping = 1 / np.sqrt(np.maximum(sizes, 1))
-        evidence[_FIRST_ATTRIBUTE_ROW:] *= np.repeat(damping, 2)[:, None]
+        evidence[_FIRST_ATTRIBUTE_ROW:-1] *= np.repeat(damping, 2)[:, None]
         if self.use_recency:
             recent_counts = self._recent_tag_counts[: len(self.tags)]
             smoothed = recent_counts + _RECENT_TAG_SMOOTHING * shares
             evidence[1] = np.log(smoothed / smoothed.sum()) - evidence[0]
         else:
-            evidence[3::2] = 0.0
+            evidence[_FIRST_ATTRIBUTE_ROW + 1 : -1 : 2] = 0.0
         return evidence
 
-    def gradient(self, prediction: TagPrediction, tag: int) -> Floats:
-        """The gradient of the log loss of a prediction, by feature."""
-        expected = prediction.evidence @ prediction.probabilities
-        gradient: Floats = expected - prediction.evidence[:, tag]
-        return gradient
-
-    def learn(self, context: ContextVector, tag: str, gradient: Floats | None) -> int:
+    def learn(self, context: ContextVector, tag: str, error: PredictionError | None) -> int:
         """Count an event, and adjust the weights; returns the number of its tag.
 
-        `gradient`: of the prediction for this event; None: none could be made.
+        `error`: of a prediction for this event, made before its tag was known; None: there is none.
         """
-        if gradient is not None:
-            self._adjust_weights(gradient)
         tag_id = self._tag_ids.setdefault(tag, len(self.tags))
+        if error is not None:
+            self._adjust_weights(error.gradient)
+        self._count(context.terms, tag, tag_id)
+        if error is not None:
+            self._adjust_term_weights(context.terms, error.by_tag)
+        return tag_id
+
+    def _count(self, terms: Ids, tag: str, tag_id: int) -> None:
         if tag_id == len(self.tags):
             self.tags.append(tag)
             self._tag_counts = grow(self._tag_counts, len(self.tags))
             self._recent_tag_counts = grow(self._recent_tag_counts, len(self.tags))
-        terms = context.terms
         self._reserve_terms(int(terms.max(initial=-1)) + 1)
         for name, array in self._entries.items():
             self._entries[name] = grow(array, self._entry_count + len(terms))
@@ -180,7 +202,6 @@ class TagModel:
         self._recent_tag_counts *= _TAG_DECAY
         self._recent_tag_counts[tag_id] += 1
         self.event_count += 1
-        return tag_id
 
     def forget_events(self) -> None:
         """Forget all counts and tags. The weights are kept."""
@@ -193,6 +214,23 @@ class TagModel:
         self._square_sums[:size] += gradient**2
         weights = self._weights[:size] - _STEP * gradient / np.sqrt(self._square_sums[:size])
         self._weights[:size] = np.clip(weights, 0.0, _MAX_WEIGHT)
+
+    def _adjust_term_weights(self, terms: Ids, errors: Floats) -> None:
+        """`errors`: by tag; none of tags that were first seen after the prediction."""
+        entries = self._entries
+        scaled = np.zeros(len(self.tags))
+        scaled[: len(errors)] = errors / np.sqrt(len(terms))
+        kernel.adjust_weights(
+            terms,
+            scaled,
+            _TERM_STEP,
+            _TERM_MIN_SQUARE,
+            self._heads,
+            entries["links"],
+            entries["entry_tags"],
+            entries["entry_weights"],
+            entries["entry_squares"],
+        )
 
     def _reserve_attributes(self, attribute_count: int) -> None:
         missing = _FIRST_ATTRIBUTE_ROW + 2 * attribute_count - len(self._weights)
@@ -216,10 +254,10 @@ class TagModel:
         for position, term in enumerate(context.terms):
             single = ContextVector(context.terms[position : position + 1], np.ones(1))
             column = self._sum_evidence(single.terms, attributes)[:, tag]
-            rows = slice(_FIRST_ATTRIBUTE_ROW, None)
-            weights = self._weights[: len(column)]
+            rows = slice(_FIRST_ATTRIBUTE_ROW, len(column) - 1)
             damping = 1 / np.sqrt(sizes[attributes[term]])
-            contributions[position] = damping * (weights[rows] @ column[rows])
+            from_counts = damping * (self._weights[rows] @ column[rows])
+            contributions[position] = from_counts + column[-1] / np.sqrt(len(context.terms))
         return contributions
 
     # Storing
@@ -272,4 +310,6 @@ def _allocate_entries(size: int) -> dict[str, npt.NDArray[Any]]:
         "entry_counts": np.empty(size, dtype=np.int64),
         "entry_recent": np.empty(size),
         "entry_updates": np.empty(size, dtype=np.int64),
+        "entry_weights": np.empty(size),
+        "entry_squares": np.empty(size),
     }

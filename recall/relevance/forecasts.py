@@ -101,8 +101,7 @@ def measure_forecasts(
 
 def _add_outcome(outcomes: _Outcomes, candidate_set: CandidateSet, ranker: LearnedRanker) -> None:
     model = ranker.model(candidate_set)
-    attributes = candidate_set.history.corpus.vocabulary.attributes
-    probabilities, new_tag = model.tag_probabilities(candidate_set.context, attributes)
+    probabilities, new_tag = ranker.tag_probabilities(candidate_set)
     tag = ranker.find_tag(candidate_set)
     all_labels = np.append(probabilities, new_tag)
     best = int(np.argmax(all_labels))

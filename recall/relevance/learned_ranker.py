@@ -18,6 +18,7 @@ from recall.learning import (
     find_usable_times,
 )
 from recall.relevance.ready_contexts import AlertContext, CandidateSet, Floats
+from recall.similarity import Corpus
 
 # When leaving one out, the groups are divided into at most this many parts. The model for an alert
 # is learned from all parts but its own.
@@ -55,8 +56,16 @@ class LearnedRanker:
     def forecast(self, candidate_set: CandidateSet, count: int) -> ResolutionForecast:
         """The most probable tags of the alert."""
         history = self._advance(candidate_set)
-        attributes = candidate_set.history.corpus.vocabulary.attributes
-        return history.learner.model.forecast(candidate_set.context, attributes, count)
+        context = history.corpus.contexts[history.next_row - 1]
+        attributes = history.corpus.vocabulary.attributes
+        return history.learner.model.forecast(context, attributes, count)
+
+    def tag_probabilities(self, candidate_set: CandidateSet) -> tuple[Floats, float]:
+        """The probability of each tag of the model, and that of none of these."""
+        history = self._advance(candidate_set)
+        context = history.corpus.contexts[history.next_row - 1]
+        attributes = history.corpus.vocabulary.attributes
+        return history.learner.model.tag_probabilities(context, attributes)
 
     def model(self, candidate_set: CandidateSet) -> LearnedModel:
         """The model for an alert, from what was known at its time."""
@@ -80,12 +89,12 @@ class LearnedRanker:
         """Observe all alerts of the type up to the query, and learn what was known then."""
         event_type = candidate_set.alert.event_type
         if event_type not in self._histories:
-            self._histories[event_type] = _History(candidate_set)
+            self._histories[event_type] = _History()
         history = self._histories[event_type]
         alerts = candidate_set.history.alerts
         for row in range(history.next_row, len(alerts)):
             history.learn_until(alerts[row].ts)
-            history.observe(row, self._place_numbers.number(alerts[row].location))
+            history.observe(alerts[row], self._place_numbers.number(alerts[row].location))
             self._await_tag(history, row, alerts[row])
         return history
 
@@ -107,18 +116,24 @@ class _AwaitedTag(NamedTuple):
 
 
 class _History:
-    """What was learned from the alerts of one type."""
+    """What was learned from the alerts of one type.
 
-    def __init__(self, candidate_set: CandidateSet) -> None:
-        self.learner = Learner(candidate_set.history.corpus, use_time=True)
+    It has a corpus of its own: candidate sets are not requested for each alert, but what is learned
+    from an alert depends on E and C_k at its time.
+    """
+
+    def __init__(self) -> None:
+        self.corpus = Corpus()
+        self.learner = Learner(self.corpus, use_time=True)
         self.next_row = 0
         self._places: list[int] = []
         self._awaited_tags: list[_AwaitedTag] = []
 
-    def observe(self, row: int, place: int) -> None:
+    def observe(self, alert: AlertContext, place: int) -> None:
+        self.corpus.add(alert.ts, alert.term_counts)
         self._places.append(place)
-        self.learner.observe(row, place, None)
-        self.next_row = row + 1
+        self.learner.observe(self.next_row, place, None)
+        self.next_row += 1
 
     def await_tag(self, awaited: _AwaitedTag) -> None:
         heappush(self._awaited_tags, awaited)

@@ -8,7 +8,7 @@ from recall.learning.pair_model import Feature, PairModel, PairSample
 def make_sample(rng: np.random.Generator, feature: Feature) -> PairSample:
     """One feature tells the relevant events; the others are noise."""
     features = rng.random((40, len(Feature)))
-    return PairSample(features, features[:, feature] > 0.7)
+    return PairSample(features, features[:, feature] > 0.7, np.ones(40))
 
 
 def test_begins_as_attributes_alone() -> None:
@@ -31,9 +31,13 @@ def test_weight_moves_to_the_feature_that_tells() -> None:
     assert model.weights[Feature.PLACE] > 3
 
 
-def test_few_samples_change_little() -> None:
+def test_few_samples_change_less_than_many() -> None:
     rng = np.random.default_rng(1)
     model = PairModel()
-    for _ in range(5):
+    weights = []
+    for number in range(100):
         model.learn(make_sample(rng, Feature.BINARY))
-    assert model.weights[Feature.ATTRIBUTES] > 5
+        if number in (4, 99):
+            weights.append(model.weights)
+    assert weights[0][Feature.BINARY] < weights[1][Feature.BINARY]
+    assert weights[0][Feature.ATTRIBUTES] > weights[1][Feature.ATTRIBUTES]

@@ -12,12 +12,11 @@ def train(
 ) -> None:
     for terms, tag in events:
         context = vocabulary.encode(terms)
-        gradient = None
+        error = None
         tag_id = model.find_tag(tag)
         if tag_id is not None:
-            prediction = model.predict(context, vocabulary.attributes)
-            gradient = model.gradient(prediction, tag_id)
-        model.learn(context, tag, gradient)
+            error = model.predict(context, vocabulary.attributes).error(tag_id)
+        model.learn(context, tag, error)
 
 
 def probability(model: TagModel, vocabulary: Vocabulary, terms: dict[str, int], tag: str) -> float:

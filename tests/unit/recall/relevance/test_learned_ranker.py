@@ -80,17 +80,20 @@ def test_learns_to_rank_better_than_every_other_measure() -> None:
         assert learned > precision(corpus.alerts, kinds, rank_by(measure)) + 0.05
 
 
-def test_useless_tags_do_not_make_it_worse() -> None:
-    """All events have one tag, or tags that say nothing: P@10 by the true kinds stays."""
+def test_wrong_tags_do_not_make_it_worse() -> None:
+    """All events have one tag, or one of ten has a wrong one: P@10 by the true kinds stays."""
     corpus = make_incidents(120)
     kinds = dict(corpus.kinds)
     expected = precision(corpus.alerts, kinds, ATTRIBUTES)
     rng = np.random.default_rng(3)
     equal_tags = dict.fromkeys(kinds, "same")
-    random_tags = {event: f"t{rng.integers(4)}" for event in kinds}
-    for tags in (equal_tags, random_tags):
+    wrong_tags = {
+        event: kinds[f"e{rng.integers(len(kinds))}"] if rng.random() < 0.1 else tag
+        for event, tag in kinds.items()
+    }
+    for tags in (equal_tags, wrong_tags):
         ranker = LearnedRanker(corpus.alerts, make_resolutions(corpus.alerts, tags), HOUR)
-        assert precision(corpus.alerts, kinds, ranker) > expected - 0.05
+        assert precision(corpus.alerts, kinds, ranker) > expected - 0.01
 
 
 def test_group_is_never_learned_before_its_last_alert_is_old_enough() -> None:
@@ -105,7 +108,7 @@ def test_group_is_never_learned_before_its_last_alert_is_old_enough() -> None:
 
     list(find_similar(alerts, GAP, 10, count_resolutions))
     # Alerts are 6 hours apart: a group of four is learned at once, when the next begins.
-    assert counts == [number // 4 * 4 for number in range(len(alerts))]
+    assert counts == [number // 4 * 4 for number in range(1, len(alerts))]
 
 
 def test_tag_is_used_from_the_time_on_when_it_is_known() -> None:
@@ -119,7 +122,7 @@ def test_tag_is_used_from_the_time_on_when_it_is_known() -> None:
         return ranker(candidate_set)
 
     list(find_similar(corpus.alerts, GAP, 10, count_resolutions))
-    assert counts == [0] * 7 + [1] * (len(corpus.alerts) - 7)
+    assert counts == [0] * 6 + [1] * (len(corpus.alerts) - 7)
 
 
 def test_forecast_names_a_tag_that_was_just_seen_for_the_first_time() -> None:
