@@ -64,4 +64,6 @@ class LearnedModels:
         """
         if model_id is None:
             return None
-        return partial(LearnedScorer, self.load(model_id), place=name_place(event.key.values()))
+        return partial(
+            LearnedScorer, self.load(model_id), place_name=name_place(event.key.values())
+        )

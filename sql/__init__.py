@@ -51,7 +51,7 @@ from sql.processes import ProcessGateway, ProcessRow
 from sql.relations import RelationGateway
 from sql.replay import RepeatableRow, ReplayGateway
 from sql.retention import RetentionGateway
-from sql.revisions import ExportedRecallRow, LastAnswerRow, RevisionGateway
+from sql.revisions import ExportedRecallRow, LastAnswerRow, NewRevisionRow, RevisionGateway
 from sql.rule_errors import RuleErrorGateway
 from sql.rule_files import RuleFileGateway
 from sql.rules import RuleGateway
@@ -158,6 +158,7 @@ __all__ = [
     # The recall ledger
     "CommandGateway",
     "ExportedRecallRow",
+    "NewRevisionRow",
     "LastAnswerRow",
     "NewTask",
     "Progress",

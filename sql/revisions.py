@@ -68,34 +68,40 @@ class ExportedHitRow:
     score: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRevisionRow:
+    """An answer to store; `estimates` may be empty."""
+
+    final: bool
+    coverage: Mapping[str, Any]
+    answer: AnswerJson
+    estimates: AnswerJson
+    comparable: float | None
+    forecast: Mapping[str, Any] | None
+
+
 class RevisionGateway(Gateway):
     """The answers of tasks, numbered without gaps."""
 
     queries = "revisions"
 
-    def add(
-        self,
-        task: UUID,
-        number: int,
-        *,
-        final: bool,
-        coverage: Mapping[str, Any],
-        answer: AnswerJson,
-        estimates: AnswerJson,
-        comparable: float | None,
-        forecast: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Store an answer under its number; `estimates` may be empty."""
+    def add(self, task: UUID, number: int, revision: NewRevisionRow) -> None:
+        """Store an answer under its number."""
+        estimates = forecast = None
+        if revision.estimates:
+            estimates = Jsonb(replace_nul(revision.estimates))
+        if revision.forecast is not None:
+            forecast = Jsonb(replace_nul(revision.forecast))
         self._execute(
             "add",
             task=task,
             number=number,
-            final=final,
-            coverage=Jsonb(coverage),
-            answer=Jsonb(replace_nul(answer)),
-            estimates=Jsonb(replace_nul(estimates)) if estimates else None,
-            comparable=comparable,
-            forecast=None if forecast is None else Jsonb(replace_nul(forecast)),
+            final=revision.final,
+            coverage=Jsonb(revision.coverage),
+            answer=Jsonb(replace_nul(revision.answer)),
+            estimates=estimates,
+            comparable=revision.comparable,
+            forecast=forecast,
         )
 
     def list_last_of_event(self, eid: UUID) -> list[LastAnswerRow]:

@@ -4,13 +4,14 @@ import csv
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from moirae.cli.options import expand_option_groups
 from moirae.config import parse_duration
 from moirae.errors import MoiraeError, UsageError
 
@@ -46,59 +47,74 @@ GroupsOption = Annotated[
 LeaveOneOutOption = Annotated[bool, typer.Option("--leave-one-out", help=_HELP_LEAVE_ONE_OUT)]
 
 
+@dataclass(frozen=True)
+class ComparedEvents:
+    """The options that say which events are compared with which."""
+
+    gap: GapOption = "0s"
+    leave_one_out: LeaveOneOutOption = False
+    groups: GroupsOption = None
+    resolutions: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_RESOLUTIONS),
+    ] = None
+
+
 @app.command()
+@expand_option_groups
 def run(
     events: Annotated[
         Path, typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_EVENTS)
     ],
-    gap: GapOption = "0s",
     k: Annotated[
         int, typer.Option(min=1, max=10_000, help="Maximum number of past events for each event.")
     ] = 10,
     measure: Annotated[
         str, typer.Option(help="Similarity measure: tfidf, binary, attributes or learned.")
     ] = "tfidf",
-    resolutions: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", exists=True, dir_okay=False, help=_HELP_RESOLUTIONS),
-    ] = None,
-    leave_one_out: LeaveOneOutOption = False,
-    groups: GroupsOption = None,
+    compared: ComparedEvents = ComparedEvents(),
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Output file. Default: standard output.")
     ] = None,
 ) -> None:
     """Rank the most similar past events of each event, as CSV: query,rank,event,score."""
-    from archiver.times import duration_to_micros
-    from recall.relevance import find_similar, make_learned_ranker, rank_by
-    from recall.similarity import LEARNED_MEASURE, MEASURES
+    from recall.relevance import find_similar
+    from recall.similarity import LEARNED_MEASURE
 
     measure = parse_measure(measure)
-    min_age = parse_gap(gap)
-    if (measure == LEARNED_MEASURE) != (resolutions is not None):
+    min_age = parse_gap(compared.gap)
+    if (measure == LEARNED_MEASURE) != (compared.resolutions is not None):
         raise UsageError("--measure learned and --resolutions require each other")
-    alerts = load_alerts(events, groups)
-    ranker: Ranker
-    if resolutions is None:
-        ranker = rank_by(MEASURES[measure])
-    else:
-        known = _load_resolutions(resolutions, events, alerts)
-        ranker = make_learned_ranker(alerts, known, duration_to_micros(min_age), leave_one_out)
-    _write_answers(find_similar(alerts, min_age, k, ranker, leave_one_out), len(alerts), out)
+    alerts = load_alerts(events, compared.groups)
+    ranker = _make_ranker(measure, alerts, events, compared)
+    answers = find_similar(alerts, min_age, k, ranker, compared.leave_one_out)
+    _write_answers(answers, len(alerts), out)
 
 
-def _load_resolutions(
-    resolutions: Path, events: Path, alerts: "list[AlertContext]"
-) -> "list[Resolution]":
+def _make_ranker(
+    measure: str, alerts: "list[AlertContext]", events: Path, compared: ComparedEvents
+) -> "Ranker":
+    from archiver.times import duration_to_micros
+    from recall.relevance import make_learned_ranker, rank_by
+    from recall.similarity import MEASURES
+
+    if compared.resolutions is None:
+        return rank_by(MEASURES[measure])
+    resolutions = _load_resolutions(compared.resolutions, events, alerts)
+    gap = duration_to_micros(parse_gap(compared.gap))
+    return make_learned_ranker(alerts, resolutions, gap, compared.leave_one_out)
+
+
+def _load_resolutions(path: Path, events: Path, alerts: "list[AlertContext]") -> "list[Resolution]":
     """The resolutions of --resolutions. Raises `MoiraeError` for unknown events."""
     from moirae.feedback import read_resolutions
 
-    known = read_resolutions(resolutions)
-    unknown_events = {resolution.event_id for resolution in known}
+    resolutions = read_resolutions(path)
+    unknown_events = {resolution.event_id for resolution in resolutions}
     unknown_events -= {alert.event_id for alert in alerts}
     if unknown_events:
-        raise MoiraeError(f"{resolutions}: {min(unknown_events)!r} is not an event of {events}")
-    return known
+        raise MoiraeError(f"{path}: {min(unknown_events)!r} is not an event of {events}")
+    return resolutions
 
 
 def parse_gap(gap: str) -> timedelta:

@@ -68,8 +68,8 @@ def build_model(
     for row, event in enumerate(events):
         learn_until(event.ts)
         corpus.add(event.ts, event.term_counts)
-        place = place_numbers.setdefault(event.place, len(place_numbers))
-        learner.observe(row, place, tags.get(event.event_id))
+        place_number = place_numbers.setdefault(event.place, len(place_numbers))
+        learner.observe(row, place_number, tags.get(event.event_id))
     if events:
         learn_until(events[-1].ts + (gap == 0))
     if not learned_rows:

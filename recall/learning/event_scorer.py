@@ -22,10 +22,10 @@ _PLACE_AND_AGE_FEATURES = [Feature.PLACE, Feature.RECENCY]
 class LearnedScorer:
     """One new event, compared by a model: a `recall.similarity.EventScorer`."""
 
-    def __init__(self, stored: StoredModel, event: CorpusEvent, place: str) -> None:
+    def __init__(self, stored: StoredModel, event: CorpusEvent, place_name: str) -> None:
         self._stored = stored
         self._event = event
-        self._place = stored.place_number(place)
+        self._place_number = stored.place_number(place_name)
         # The event's terms as the model numbers them; the index has other numbers.
         self._model_context = stored.vocabulary.encode(event.term_counts)
         self._query: LearnedQuery | None = None
@@ -95,7 +95,7 @@ class LearnedScorer:
     def _build_query(self, query: ContextVector, counts: CorpusCounts) -> LearnedQuery:
         if self._query is None or self._query.counts is not counts:
             self._query = self._stored.model.build_query(
-                query, self._event.ts, self._place, counts, self._predict()
+                query, self._event.ts, self._place_number, counts, self._predict()
             )
         return self._query
 
@@ -109,5 +109,5 @@ class LearnedScorer:
         times: npt.NDArray[np.int64],
         eids: npt.NDArray[np.bytes_],
     ) -> PastRows:
-        tags, places = self._stored.resolved_events.find(eids)
-        return PastRows(contexts, times, places, tags)
+        tags, place_numbers = self._stored.resolved_events.find(eids)
+        return PastRows(contexts, times, place_numbers, tags)

@@ -113,7 +113,7 @@ class LearnedModel:
         self,
         context: ContextVector,
         ts: Micros,
-        place: int,
+        place_number: int,
         counts: CorpusCounts,
         prediction: TagPrediction | None,
     ) -> LearnedQuery:
@@ -126,16 +126,16 @@ class LearnedModel:
         if prediction is not None:
             probabilities = prediction.probabilities
             chance = float(probabilities @ self.tag_model.tag_shares)
-        return LearnedQuery(context, ts, place, counts, probabilities, chance)
+        return LearnedQuery(context, ts, place_number, counts, probabilities, chance)
 
     def pair_features(self, query: LearnedQuery, past: PastRows) -> Floats:
         """The features of the new event with each past one, by row and `Feature`."""
         features = np.zeros((len(past.tags), len(Feature)))
         for feature, measure in _MEASURE_FEATURES.items():
             features[:, feature] = measure.score_rows(query.context, past.contexts, query.counts)
-        known = past.tags != UNKNOWN_TAG
+        has_tag = past.tags != UNKNOWN_TAG
         probabilities = np.full(len(past.tags), query.chance)
-        probabilities[known] = query.probabilities[past.tags[known]]
+        probabilities[has_tag] = query.probabilities[past.tags[has_tag]]
         features[:, Feature.TAG] = np.log(probabilities + _PROBABILITY_FLOOR)
         features[:, Feature.PLACE] = (past.places == query.place) & (query.place >= 0)
         if self.use_time:

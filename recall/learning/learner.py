@@ -49,14 +49,14 @@ class Learner:
         self._rows_by_tag: list[list[int]] = []
         self._learned_rows: list[int] = []
 
-    def observe(self, row: int, place: int, tag: str | None) -> None:
+    def observe(self, row: int, place_number: int, tag: str | None) -> None:
         """An event occurs. `tag`: as it will be known later; None: it will not be.
 
         It is compared with the prediction now, so that `learn` can use it once it is known.
         """
         self._tags = grow(self._tags, row + 1, UNKNOWN_TAG)
         self._places = grow(self._places, row + 1, -1)
-        self._places[row] = place
+        self._places[row] = place_number
         if tag is not None:
             self._outcomes[row] = self._predict_outcome(row, tag)
 
@@ -95,10 +95,12 @@ class Learner:
             rows += drawn
             represented += [len(stratum) / len(drawn)] * len(drawn)
         drawn_tags = {*probable_tags, tag_id}
-        others = self._draw(self._learned_rows, _RANDOM_EVENTS)
-        others = [other for other in others if int(self._tags[other]) not in drawn_tags]
-        rows += others
-        represented += [event_count / len(others)] * len(others) if others else []
+        other_rows = self._draw(self._learned_rows, _RANDOM_EVENTS)
+        other_rows = [
+            other_row for other_row in other_rows if int(self._tags[other_row]) not in drawn_tags
+        ]
+        rows += other_rows
+        represented += [event_count / len(other_rows)] * len(other_rows) if other_rows else []
         drawn_rows = np.array(rows, dtype=np.intp)
         relevant = self._tags[drawn_rows] == tag_id
         if relevant.all() or not relevant.any():
@@ -141,8 +143,8 @@ class Learner:
         """An observed event as a query."""
         context, counts = self._corpus.contexts[row], self._corpus.counts()
         prediction = self.model.predict(context, counts.attributes)
-        ts, place = self._corpus.times[row], int(self._places[row])
-        return self.model.build_query(context, ts, place, counts, prediction)
+        ts, place_number = self._corpus.times[row], int(self._places[row])
+        return self.model.build_query(context, ts, place_number, counts, prediction)
 
     def _event_times(self, count: int) -> npt.NDArray[np.int64]:
         new_times = self._corpus.times[len(self._times) : count]

@@ -38,14 +38,14 @@ class ResolvedEvents:
     def find(self, eids: npt.NDArray[np.bytes_]) -> tuple[TagIds, npt.NDArray[np.int64]]:
         """The tags and places of events by ID; -1: unknown."""
         tags = np.full(len(eids), UNKNOWN_TAG, dtype=np.int32)
-        places = np.full(len(eids), -1, dtype=np.int64)
+        place_numbers = np.full(len(eids), -1, dtype=np.int64)
         if not len(self.eids):
-            return tags, places
+            return tags, place_numbers
         positions = np.minimum(np.searchsorted(self.eids, eids), len(self.eids) - 1)
         matches = self.eids[positions] == eids
         tags[matches] = self.tags[positions[matches]]
-        places[matches] = self.places[positions[matches]]
-        return tags, places
+        place_numbers[matches] = self.places[positions[matches]]
+        return tags, place_numbers
 
 
 class StoredModel:
@@ -56,18 +56,18 @@ class StoredModel:
         model: LearnedModel,
         vocabulary: Vocabulary,
         resolved_events: ResolvedEvents,
-        places: Sequence[str],
+        place_names: Sequence[str],
     ) -> None:
-        """`places`: by number."""
+        """`place_names`: by number."""
         self.model = model
         self.vocabulary = vocabulary
         self.resolved_events = resolved_events
-        self._places = list(places)
-        self._place_numbers = {place: number for number, place in enumerate(places)}
+        self._place_names = list(place_names)
+        self._place_numbers = {name: number for number, name in enumerate(place_names)}
 
-    def place_number(self, place: str) -> int:
+    def place_number(self, name: str) -> int:
         """The number of a place; -1: no event was resolved there."""
-        return self._place_numbers.get(place, -1)
+        return self._place_numbers.get(name, -1)
 
     def forecast(self, term_counts: Mapping[str, int], count: int) -> ResolutionForecast:
         """The `count` most probable tags of an event with these terms."""
@@ -82,13 +82,14 @@ class StoredModel:
             "terms": np.array(
                 self.vocabulary.decode_terms(range(len(self.vocabulary))), dtype=np.str_
             ),
-            "places": np.array(self._places, dtype=np.str_),
+            "places": np.array(self._place_names, dtype=np.str_),
             "eids": self.resolved_events.eids,
             "event_tags": self.resolved_events.tags,
             "event_places": self.resolved_events.places,
             "pair_weights": model.pair_model.weights,
             "temperature": np.array(model.calibration.temperature),
-            "novelty_weights": model.calibration.weights,
+            "best_weights": model.calibration.best_weights,
+            "novelty_weights": model.calibration.novelty_weights,
             "novelty_counts": np.array(
                 [model.calibration.event_count, model.calibration.new_tag_count]
             ),
@@ -110,7 +111,10 @@ class StoredModel:
         for name, array in arrays.items():
             if name.startswith(_TAG_PREFIX):
                 tag_arrays[name.removeprefix(_TAG_PREFIX)] = array
-        calibration = TagCalibration(float(arrays["temperature"]), arrays["novelty_weights"])
+        calibration = TagCalibration()
+        calibration.temperature = float(arrays["temperature"])
+        calibration.best_weights = arrays["best_weights"]
+        calibration.novelty_weights = arrays["novelty_weights"]
         calibration.event_count, calibration.new_tag_count = arrays["novelty_counts"].tolist()
         vocabulary = Vocabulary()
         vocabulary.encode_terms(arrays["terms"].tolist())

@@ -292,9 +292,7 @@ def put_revision(
     revisions: sql.RevisionGateway, task: UUID, number: int, revision: Revision
 ) -> None:
     """Store an answer under its number; the caller owns the transaction."""
-    revisions.add(
-        task,
-        number,
+    row = sql.NewRevisionRow(
         final=revision.coverage.final,
         coverage=asdict(revision.coverage),
         answer=revision.answer,
@@ -302,6 +300,7 @@ def put_revision(
         comparable=revision.comparable,
         forecast=revision.forecast,
     )
+    revisions.add(task, number, row)
 
 
 def _parse_tasks(

@@ -39,7 +39,9 @@ class LearnedRanker:
         """`gap`: how much older an alert must be for its tag to be used."""
         self._resolutions = {resolution.event_id: resolution for resolution in resolutions}
         events = [GroupedEvent(alert.event_id, alert.ts, alert.group) for alert in alerts]
-        known_times = {event: known.known_at for event, known in self._resolutions.items()}
+        known_times = {
+            event_id: resolution.known_at for event_id, resolution in self._resolutions.items()
+        }
         self._usable_times = find_usable_times(events, known_times, gap)
         self.gap = timedelta(microseconds=gap)
         self._min_age = max(gap, 1)
@@ -129,10 +131,10 @@ class _History:
         self._places: list[int] = []
         self._awaited_tags: list[_AwaitedTag] = []
 
-    def observe(self, alert: AlertContext, place: int) -> None:
+    def observe(self, alert: AlertContext, place_number: int) -> None:
         self.corpus.add(alert.ts, alert.term_counts)
-        self._places.append(place)
-        self.learner.observe(self.next_row, place, None)
+        self._places.append(place_number)
+        self.learner.observe(self.next_row, place_number, None)
         self.next_row += 1
 
     def await_tag(self, awaited: _AwaitedTag) -> None:
@@ -212,8 +214,8 @@ class LeaveOneOutRanker:
         """All alerts of a group are predicted before any of them is learned."""
         for row in rows:
             alert = alerts[row]
-            place = self._places.number(alert.location)
-            learner.observe(row, place, self._tags[alert.event_id])
+            place_number = self._places.number(alert.location)
+            learner.observe(row, place_number, self._tags[alert.event_id])
         for row in rows:
             learner.learn(row, self._tags[alerts[row].event_id])
 

@@ -102,13 +102,13 @@ class Evaluation:
 
     def learning_stages(self) -> list[LearningStage]:
         """P@10 by the number of known tags, without empty stages."""
-        known = np.array(self.resolutions)
+        resolutions = np.array(self.resolutions)
         stages = []
         for low, high in pairwise((*_STAGES, None)):
             assert low is not None
-            in_stage = known >= low
+            in_stage = resolutions >= low
             if high is not None:
-                in_stage &= known < high
+                in_stage &= resolutions < high
             rows = np.flatnonzero(in_stage)
             if not len(rows):
                 continue
