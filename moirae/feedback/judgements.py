@@ -23,8 +23,6 @@ class JudgedCorpus:
     alerts: Sequence[AlertContext]
     kinds: Mapping[str, str]
     """By event ID, where known: what the event was, such as the tag of its resolution."""
-    known_times: Mapping[str, Micros] = field(default_factory=dict)
-    """By event ID: from when on its kind was known. By default, from `gap` after the event on."""
     judgements: Mapping[tuple[str, str], bool] = field(default_factory=dict)
     """By event ID and past event ID: whether the past event helps."""
     gap: timedelta = timedelta(0)
@@ -32,6 +30,8 @@ class JudgedCorpus:
     measure: str = "tfidf"
     k: int = 10
     """The number of hits of an answer."""
+    known_times: Mapping[str, Micros] = field(default_factory=dict)
+    """By event ID: from when on its kind was known. By default, from `gap` after the event on."""
 
     @property
     def gap_micros(self) -> Micros:

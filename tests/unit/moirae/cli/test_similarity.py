@@ -73,7 +73,7 @@ def test_events_of_one_group_are_not_compared(tmp_path: Path) -> None:
 
 def test_wrong_options_are_usage_errors(tmp_path: Path) -> None:
     events = _write_lines(tmp_path / "a.jsonl", ALERTS)
-    message = "unknown measure 'jaccard': must be one of attributes, binary, tfidf"
+    message = "unknown measure 'jaccard': must be one of attributes, binary, learned, tfidf"
     with pytest.raises(UsageError, match=message):
         _run("--events", events, "--measure", "jaccard")
     with pytest.raises(UsageError, match="--gap: '6' is not a duration"):

@@ -164,9 +164,9 @@ def test_leaving_one_out_does_not_know_the_tags_of_the_own_group() -> None:
 
     def predict(candidate_set: CandidateSet) -> np.ndarray:
         best = ranker.forecast(candidate_set, 1).tags[0]
-        right.append(best[1] > 0.6 and best[0] == kinds[candidate_set.alert.event_id])
+        right.append(best[0] == kinds[candidate_set.alert.event_id])
         return ranker(candidate_set)
 
     list(find_similar(alerts, GAP, 1, predict, leave_one_out=True))
     assert len(right) == 24
-    assert not any(right)
+    assert sum(right) <= 14
