@@ -13,7 +13,7 @@ import numpy.typing as npt
 from recall.learning.learned_model import UNKNOWN_TAG, LearnedModel, LearnedQuery, PastRows
 from recall.learning.pair_model import PairSample
 from recall.learning.tag_calibration import PastPrediction
-from recall.learning.tag_model import PredictionError, grow
+from recall.learning.tag_model import PredictionError, TagPrediction, grow
 from recall.similarity import Corpus
 
 # Past events in the sample of one event: at random, and of each probable tag and its own.
@@ -22,6 +22,8 @@ _EVENTS_PER_TAG = 25
 _PROBABLE_TAGS = 3
 # From this number of events on, fewer and fewer make a sample.
 _FULL_SAMPLING = 1000
+# The same for predictions, from which weights are learned. All events are counted.
+_FULL_PREDICTION = 20_000
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,9 @@ class Learner:
         model = self.model
         context = self._corpus.contexts[row]
         attributes = self._corpus.vocabulary.attributes
-        prediction = model.predict(context, attributes)
+        prediction = None
+        if self._is_selected(_FULL_PREDICTION):
+            prediction = model.predict(context, attributes)
         if prediction is None:
             return _Outcome(None, None, None)
         tag_id = model.tag_model.find_tag(tag)
@@ -77,14 +81,18 @@ class Learner:
         if tag_id is None:
             return _Outcome(None, None, past_prediction)
         sample = None
-        interval = max(model.tag_model.event_count // _FULL_SAMPLING, 1)
-        if model.tag_model.event_count % interval == 0:
-            sample = self._draw_sample(row, tag_id)
+        if self._is_selected(_FULL_SAMPLING):
+            sample = self._draw_sample(row, tag_id, prediction)
         return _Outcome(prediction.error(tag_id), sample, past_prediction)
 
-    def _draw_sample(self, row: int, tag_id: int) -> PairSample | None:
+    def _is_selected(self, full_count: int) -> bool:
+        """Whether to use an event: all up to `full_count` learned events, then fewer and fewer."""
+        event_count = self.model.tag_model.event_count
+        return event_count % max(event_count // full_count, 1) == 0
+
+    def _draw_sample(self, row: int, tag_id: int, prediction: TagPrediction) -> PairSample | None:
         """None if the drawn events do not differ in whether they have the tag."""
-        query = self.build_query(row)
+        query = self._build_query(row, prediction)
         probable_tags = np.argsort(-query.probabilities)[:_PROBABLE_TAGS].tolist()
         strata = [self._rows_by_tag[tag] for tag in sorted({*probable_tags, tag_id})]
         event_count = len(self._learned_rows) - sum(map(len, strata))
@@ -141,8 +149,12 @@ class Learner:
 
     def build_query(self, row: int) -> LearnedQuery:
         """An observed event as a query."""
+        context = self._corpus.contexts[row]
+        attributes = self._corpus.vocabulary.attributes
+        return self._build_query(row, self.model.predict(context, attributes))
+
+    def _build_query(self, row: int, prediction: TagPrediction | None) -> LearnedQuery:
         context, counts = self._corpus.contexts[row], self._corpus.counts()
-        prediction = self.model.predict(context, counts.attributes)
         ts, place_number = self._corpus.times[row], int(self._places[row])
         return self.model.build_query(context, ts, place_number, counts, prediction)
 

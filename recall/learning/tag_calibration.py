@@ -16,10 +16,11 @@ import numpy as np
 from recall.similarity import Floats
 
 _MAX_PREDICTIONS = 1000  # the newest are fitted to
+_MAX_TEMPERATURE_PREDICTIONS = 500
 _REFIT_GROWTH = 0.15
 _FIRST_FIT = 10  # predictions
-_MAX_REFIT_INTERVAL = 250  # predictions
-_TEMPERATURES = np.exp(np.linspace(np.log(0.5), np.log(4.0), 43))
+_MAX_REFIT_INTERVAL = 500  # predictions
+_TEMPERATURES = np.exp(np.linspace(np.log(0.5), np.log(4.0), 19))
 # The prior of log(temperature): mean 0, this standard deviation.
 _TEMPERATURE_DEVIATION = 0.3
 # The standard deviation of the weights of the regression.
@@ -93,8 +94,9 @@ class TagCalibration:
 
     def _scale(self, log_probabilities: Floats) -> Floats:
         scaled = log_probabilities / self.temperature
-        shares: Floats = np.exp(scaled - scaled.max())
-        return shares / shares.sum()
+        exponentials = np.exp(scaled - scaled.max())
+        shares: Floats = exponentials / exponentials.sum()
+        return shares
 
     def _best_features(self, shares: Floats) -> Floats:
         best = _clip(float(shares.max()))
@@ -123,7 +125,7 @@ class TagCalibration:
 
     def _fit_temperature(self) -> None:
         losses = (np.log(_TEMPERATURES) / _TEMPERATURE_DEVIATION) ** 2 / 2
-        for prediction in self._predictions:
+        for prediction in list(self._predictions)[-_MAX_TEMPERATURE_PREDICTIONS:]:
             if prediction.tag is None:
                 continue
             scaled = prediction.log_probabilities[None, :] / _TEMPERATURES[:, None]
