@@ -7,11 +7,14 @@ in that of the environment variable MOIRAE_DATA. Nothing is tuned: measures have
 import csv
 import gzip
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
+
+from archiver.times import duration_to_micros
 from benchmarks.results import BenchmarkResult, make_result, replace_section
 from benchmarks.timing import time_noise_kernel
 from moirae.feedback import (
@@ -21,18 +24,21 @@ from moirae.feedback import (
     read_groups,
     read_judgements,
 )
+from recall.learning import Resolution
 from recall.relevance import (
     BASELINES,
     AlertContext,
     CandidateSet,
     Gains,
     MetricEstimate,
+    Ranker,
     Reliability,
     evaluate,
+    make_learned_ranker,
     measure_reliability,
     rank_by,
 )
-from recall.similarity import MEASURES
+from recall.similarity import LEARNED_MEASURE, MEASURES
 
 _DEFAULT_DATA_FOLDER = Path(__file__).parents[2] / "shared" / "data"
 SCENARIO_FOLDER = Path(os.environ.get("MOIRAE_DATA") or _DEFAULT_DATA_FOLDER) / "scenarios"
@@ -41,6 +47,16 @@ _BEGIN_MARK = "<!-- quality: begin -->"
 _END_MARK = "<!-- quality: end -->"
 _OWN_MEASURE = "attributes"
 _COMPARED_MEASURES = ("tfidf", "binary")
+# The scenarios by which `learned` is judged, and those on which it is tested with wrong tags.
+_LEARNED_SCENARIOS = (
+    "bgl_incident",
+    "lanl_nodefail",
+    "itsm_opened",
+    "petshop_slo",
+    "nezha_incident",
+)
+_ROBUSTNESS_SCENARIOS = ("bgl_incident", "lanl_nodefail")
+_WRONG_SHARE = 0.1
 _METRIC_TITLES = {"p10": "P@10", "ndcg10": "nDCG@10"}
 
 # The metrics of a scenario, by ranker and metric.
@@ -65,12 +81,14 @@ class Scenario:
 SCENARIOS = {
     "bgl_incident": Scenario(timedelta(hours=6), kind=("failure_class",)),
     "itsm_opened": Scenario(timedelta(hours=1), kind=("closed_code", "resolved_by")),
-    "itsm_problem": Scenario(timedelta(hours=1), alerts="itsm_opened"),
+    "itsm_problem": Scenario(
+        timedelta(hours=1), alerts="itsm_opened", kind=("closed_code", "resolved_by")
+    ),
     "lanl_nodefail": Scenario(timedelta(hours=6), kind=("cause", "cause_detail")),
-    "petshop_slo": Scenario(None),
-    "nezha_incident": Scenario(None),
-    "nezha_incident_metrics_only": Scenario(None),
-    "nezha_pod": Scenario(None, control=True),
+    "petshop_slo": Scenario(None, kind=("root_cause", "kind")),
+    "nezha_incident": Scenario(None, kind=("fault_service", "fault_type")),
+    "nezha_incident_metrics_only": Scenario(None, kind=("fault_service", "fault_type")),
+    "nezha_pod": Scenario(None, kind=("fault_type", "fault_service"), control=True),
 }
 
 
@@ -78,9 +96,10 @@ def run() -> list[BenchmarkResult]:
     """Measure P@10 and nDCG@10; write all metrics to `docs/reference/quality.md`."""
     noise = [time_noise_kernel()]
     estimates_by_scenario = {name: _evaluate_scenario(name) for name in SCENARIOS}
+    robustness = _measure_robustness()
     noise.append(time_noise_kernel())
-    _write_document(estimates_by_scenario)
-    results = []
+    _write_document(estimates_by_scenario, robustness)
+    results = [_make_learned_result(estimates_by_scenario, noise)]
     for metric in _METRIC_TITLES:
         results.append(_make_result(estimates_by_scenario, metric, noise))
     return results
@@ -115,6 +134,89 @@ def _make_result(
     )
 
 
+def _make_learned_result(
+    estimates_by_scenario: dict[str, Estimates], noise: Sequence[float]
+) -> BenchmarkResult:
+    """The mean P@10 of `learned`, divided by the largest mean of the other measures."""
+    scenarios = [estimates_by_scenario[name] for name in _LEARNED_SCENARIOS]
+    means = {}
+    for measure in (LEARNED_MEASURE, *MEASURES):
+        values = [estimates[measure]["p10"].value for estimates in scenarios]
+        means[measure] = round(sum(values) / len(values), 4)
+    scenarios_below = 0
+    for estimates in scenarios:
+        best = max((estimates[measure]["p10"] for measure in MEASURES), key=_estimate_value)
+        scenarios_below += estimates[LEARNED_MEASURE]["p10"].value < best.low
+    ratio = means[LEARNED_MEASURE] / max(means[measure] for measure in MEASURES)
+    return make_result(
+        "Q",
+        f"mean P@10 of `learned` ÷ the best other measure's, {len(scenarios)} scenarios",
+        [round(ratio, 3)],
+        target="≥ 1.25",
+        details={**means, "scenarios_below": float(scenarios_below)},
+        noise=noise,
+    )
+
+
+def _estimate_value(estimate: MetricEstimate) -> float:
+    return estimate.value
+
+
+def _measure_robustness() -> list[list[str]]:
+    """Rows of P@10 of `learned` with wrong tags: scenario, tags, P@10, P@10 of `attributes`."""
+    rows = []
+    for name in _ROBUSTNESS_SCENARIOS:
+        scenario = SCENARIOS[name]
+        tags = _read_kinds(scenario.alerts or name, scenario.kind)
+        for title, change in _TAG_CHANGES.items():
+            changed = change(tags, [alert.event_id for alert in _read_alerts(name)])
+            estimates = _evaluate_scenario(name, changed)
+            cells = [_format_interval(estimates[measure]["p10"]) for measure in _ROBUST_MEASURES]
+            rows.append([name, title, *cells])
+    return rows
+
+
+def _shuffle_some(tags: dict[str, str], event_ids: Sequence[str]) -> dict[str, str]:
+    """A tenth of the tags are those of other events."""
+    rng = np.random.default_rng(1)
+    events = [event for event in event_ids if event in tags]
+    chosen = rng.choice(len(events), int(len(events) * _WRONG_SHARE), replace=False)
+    sources = rng.permutation(chosen)
+    changed = dict(tags)
+    for position, source in zip(chosen.tolist(), sources.tolist(), strict=True):
+        changed[events[position]] = tags[events[source]]
+    return changed
+
+
+def _rename_later(tags: dict[str, str], event_ids: Sequence[str]) -> dict[str, str]:
+    """From the middle on, each tag has another name."""
+    middle = len(event_ids) // 2
+    later = set(event_ids[middle:])
+    return {event: f"new {tag}" if event in later else tag for event, tag in tags.items()}
+
+
+def _tag_alike(tags: dict[str, str], event_ids: Sequence[str]) -> dict[str, str]:
+    """All events have the same tag."""
+    return dict.fromkeys(tags, "done")
+
+
+def _swap_later(tags: dict[str, str], event_ids: Sequence[str]) -> dict[str, str]:
+    """From the middle on, each tag has the meaning of the next one."""
+    names = sorted(set(tags.values()))
+    following = dict(zip(names, [*names[1:], names[0]], strict=True))
+    later = set(event_ids[len(event_ids) // 2 :])
+    return {event: following[tag] if event in later else tag for event, tag in tags.items()}
+
+
+_ROBUST_MEASURES = (LEARNED_MEASURE, "attributes", "binary", "tfidf")
+_TAG_CHANGES: dict[str, Callable[[dict[str, str], Sequence[str]], dict[str, str]]] = {
+    "10 % shuffled": _shuffle_some,
+    "all alike": _tag_alike,
+    "renamed in the middle": _rename_later,
+    "other meaning from the middle on": _swap_later,
+}
+
+
 def _read_alerts(name: str) -> list[AlertContext]:
     """The alerts of a scenario; with their incidents, if these are left out one by one."""
     scenario = SCENARIOS[name]
@@ -126,32 +228,54 @@ def _read_alerts(name: str) -> list[AlertContext]:
     return [replace(alert, group=groups.get(alert.event_id)) for alert in alerts]
 
 
-def _evaluate_scenario(name: str) -> Estimates:
+def _evaluate_scenario(name: str, tags: Mapping[str, str] | None = None) -> Estimates:
+    """`tags`: what `learned` learns from; None: the kinds of the scenario."""
     scenario = SCENARIOS[name]
+    alerts = _read_alerts(name)
+    gap = scenario.gap or timedelta(0)
+    gap_micros = duration_to_micros(gap)
+    if tags is None:
+        tags = _read_kinds(scenario.alerts or name, scenario.kind)
+    resolutions = [
+        Resolution(alert.event_id, tags[alert.event_id], alert.ts + gap_micros)
+        for alert in alerts
+        if alert.event_id in tags
+    ]
+    learned = make_learned_ranker(alerts, resolutions, gap_micros, scenario.gap is None)
     gains_by_event = read_judgements(SCENARIO_FOLDER / name / "qrels.csv.gz")
-    own_rankers = {name: rank_by(measure) for name, measure in MEASURES.items()}
+    own_rankers: dict[str, Ranker] = {}
+    for measure_name, measure in MEASURES.items():
+        own_rankers[measure_name] = rank_by(measure)
 
     def gains_of(candidates: CandidateSet) -> Gains:
         return gains_by_event.get(candidates.alert.event_id, {})
 
     evaluation = evaluate(
-        _read_alerts(name),
+        alerts,
         gains_of,
-        {**own_rankers, **BASELINES},
-        gap=scenario.gap or timedelta(0),
+        {**own_rankers, LEARNED_MEASURE: learned, **BASELINES},
+        gap=gap,
         leave_one_out=scenario.gap is None,
     )
     print(f"{name}: {len(evaluation.queries)} judged alerts", flush=True)
     return evaluation.estimates()
 
 
-def _write_document(estimates_by_scenario: dict[str, Estimates]) -> None:
+def _write_document(
+    estimates_by_scenario: dict[str, Estimates], robustness: Sequence[Sequence[str]]
+) -> None:
     lines = [
         *_format_estimates(estimates_by_scenario),
         "",
         "Calibration of the probabilities, on the latest 30 % of the alerts:",
         "",
         *_format_reliability(),
+        "",
+        "P@10 with wrong tags:",
+        "",
+        "| scenario | tags | " + " | ".join(_ROBUST_MEASURES) + " |",
+        "|" + "---|" * (2 + len(_ROBUST_MEASURES)),
+        *(f"| {' | '.join(row)} |" for row in robustness),
     ]
     replace_section(_DOCUMENT, _BEGIN_MARK, _END_MARK, lines)
 

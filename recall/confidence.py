@@ -27,20 +27,23 @@ def load_calibration(
 
 def match_probability(
     connection: sql.Connection,
-    rule: str,
-    version: str,
-    recall: str,
+    recall: tuple[str, str, str],
     hits: Sequence[Mapping[str, Any]],
+    forecast: Mapping[str, Any] | None = None,
 ) -> float | None:
-    """The probability for a similarity answer.
+    """The probability for a similarity answer of a recall (rule, version, name).
 
-    `hits` are ordered best first. None if there is no hit, no calibration, or if the computation
+    `hits` are ordered best first. `forecast`: of the measure `learned`, which has one number for
+    both: what is not "none of these" is comparable. None if there is no hit, no calibration, or if the computation
     fails: that is logged, and the answer is stored without a probability.
     """
+    if forecast is not None:
+        return 1.0 - float(forecast["new_tag"])
     if not hits:
         return None
+    rule, version, name = recall
     try:
-        calibration = load_calibration(connection, rule, version, recall)
+        calibration = load_calibration(connection, rule, version, name)
         if calibration is None:
             return None
         eids = list(map(itemgetter("past_eid"), hits))
@@ -54,7 +57,7 @@ def match_probability(
             "match probability not computed",
             action="match_probability_failed",
             rule=rule,
-            recall=recall,
+            recall=name,
             error=repr(error),
         )
         return None

@@ -19,6 +19,7 @@ from archiver.ingest import Catalog
 from archiver.periodic import Timer
 from archiver.storage import StorageRoot, as_storage
 from archiver.times import micros_column
+from recall.learned_models import LearnedModels
 from recall.ledger import Task, TaskSpec
 from recall.requests import Piece, SimilarQuestion
 from recall.similarity import (
@@ -70,6 +71,7 @@ class Corpora:
     def __init__(self, connection: sql.Connection, root: StorageRoot) -> None:
         self._connection = connection
         self._contexts = sql.ContextGateway(connection)
+        self._learned_models = LearnedModels(connection)
         self._numbered_events = sql.CorpusGateway(connection)
         self._root = root
         self._indexes: dict[CorpusKey, Index] = {}
@@ -117,11 +119,24 @@ class Corpora:
         index = self.load_index(spec.rule, spec.version, spec.question)
         context = self._load_context(spec)
         state = SimilarState.resume(
-            index, spec.question, spec.event, progress.corpus, context, progress.partial_answer
+            index,
+            spec.question,
+            spec.event,
+            progress.corpus,
+            context,
+            progress.partial_answer,
+            self._learned_models.scorer_factory(progress.model, spec.event),
         )
         if progress.partial_answer is None:
             state.skip_pieces(progress.skipped)
         return state
+
+    def find_model(self, spec: TaskSpec) -> int | None:
+        """The learned model for a task that begins now; None: it ranks without one."""
+        assert isinstance(spec.question, SimilarQuestion)
+        return self._learned_models.find_usable(
+            spec.rule, spec.version, spec.recall, spec.question, spec.event
+        )
 
     def _load_context(self, task: TaskSpec) -> Any:
         """The contexts of a task's event as stored; empty if they have expired."""

@@ -52,7 +52,8 @@ from sql.errors import (
 )
 from sql.events import EventFilter, EventGateway, NewEventRow, StoredEventRow
 from sql.idempotency_keys import IdempotencyKeyGateway
-from sql.judgements import FeedbackStateRow, JudgementGateway
+from sql.judgements import FeedbackStateRow, JudgementGateway, UnresolvedEventRow
+from sql.learned_models import LearnedModelGateway, LearnedModelRow
 from sql.lookup import LookupGateway
 from sql.migrate import migrate
 from sql.outbox import OutboxContextRow, OutboxEventRow, OutboxGateway
@@ -67,6 +68,7 @@ from sql.revisions import (
     AnswerRow,
     ExportedRecallRow,
     LastAnswerRow,
+    NewRevisionRow,
     RevisionGateway,
 )
 from sql.row_revisions import (
@@ -151,6 +153,8 @@ __all__ = [
     "NewEventRow",
     "StoredEventRow",
     # Lookup by ID
+    "LearnedModelGateway",
+    "LearnedModelRow",
     "LookupGateway",
     # Processes
     "ProcessGateway",
@@ -184,6 +188,7 @@ __all__ = [
     "CalibrationGateway",
     "FeedbackStateRow",
     "JudgementGateway",
+    "UnresolvedEventRow",
     # History of rules and derived streams
     "DerivedChunkGateway",
     "ViewGateway",
@@ -203,6 +208,7 @@ __all__ = [
     "ChangeJson",
     "CommandGateway",
     "ExportedRecallRow",
+    "NewRevisionRow",
     "LastAnswerRow",
     "NewStageRow",
     "NewTask",

@@ -30,7 +30,8 @@ class FeedbackStateRow:
 class TaggedEventRow:
     """An event of a corpus.
 
-    `ts`: event time in microseconds. `tag`: of the last tagged resolution of its alert; None
+    `ts`: event time in microseconds. `tag`: of the last tagged resolution of its alert;
+    `tagged_at`: when that was recorded, in microseconds. Both, and the ID of the alert, are None
     without one.
     """
 
@@ -39,6 +40,23 @@ class TaggedEventRow:
     contexts: Mapping[str, Any]
     fingerprint: str
     tag: str | None
+    alert: str | None
+    tagged_at: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnresolvedEventRow:
+    """An event of a corpus whose alert has no tagged resolution.
+
+    `ts`: event time in microseconds. `recalled`: how many answers have it as a hit.
+    """
+
+    eid: str
+    ts: int
+    contexts: Mapping[str, Any]
+    alert: str
+    key: Mapping[str, Any]
+    recalled: int
 
 
 class JudgementGateway(Gateway):
@@ -69,3 +87,7 @@ class JudgementGateway(Gateway):
     def list_tags(self, eids: Collection[str]) -> dict[str, str | None]:
         """By ID of a past event: the tag of its alert's last tagged resolution, or None."""
         return self._pairs("list_tags", eids=list(eids))
+
+    def list_unresolved(self, rule: str, version: str) -> list[UnresolvedEventRow]:
+        """The corpus events of a version without a tag, in (ts, eid) order."""
+        return self._records(UnresolvedEventRow, "list_unresolved", rule=rule, version=version)

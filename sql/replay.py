@@ -13,7 +13,7 @@ from sql.gateway import Gateway
 class RepeatableRow:
     """The inputs of the last answer of a task.
 
-    `pieces`, `corpus`: None after a restart, until the next turn. `seen`: provenance of an SQL
+    `pieces`, `corpus`, `model`: None after a restart, until the next turn. `seen`: provenance of an SQL
     answer.
     """
 
@@ -26,6 +26,7 @@ class RepeatableRow:
     event: Mapping[str, Any]
     pieces: Sequence[tuple[int, int | None, int]] | None
     corpus: int | None
+    model: int | None
     seen: Sequence[Any]
     started_at: datetime
     number: int

@@ -82,6 +82,13 @@ class RetentionGateway(Gateway):
         """Delete calibrations of rule versions stopped `min_age` ago."""
         self._execute("delete_calibrations", min_age=min_age)
 
+    def delete_learned_models(self, keep: timedelta, min_age: timedelta) -> None:
+        """Delete models that were built longer than `keep` ago, except the newest of each recall.
+
+        The newest is deleted once the version of its rule was stopped `min_age` ago.
+        """
+        self._execute("delete_learned_models", keep=keep, min_age=min_age)
+
     def delete_deployments(self, min_age: timedelta) -> None:
         """Delete rule versions stopped `min_age` ago that no other row refers to."""
         self._execute("delete_deployments", min_age=min_age)

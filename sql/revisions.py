@@ -31,6 +31,7 @@ class LastAnswerRow:
     answer: AnswerJson | None
     estimates: AnswerJson | None
     comparable: float | None
+    forecast: Mapping[str, Any] | None
     at: datetime | None
 
 
@@ -59,6 +60,7 @@ class ExportedRecallRow:
     coverage: Mapping[str, Any] | None
     answer: AnswerJson | None
     estimates: AnswerJson | None
+    forecast: Mapping[str, Any] | None
     key: Mapping[str, Any]
     error: str | None
     sql: str | None
@@ -72,6 +74,18 @@ class ExportedHitRow:
     rank: int
     event: str
     score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRevisionRow:
+    """An answer to store; `estimates` may be empty."""
+
+    final: bool
+    coverage: Mapping[str, Any]
+    answer: AnswerJson
+    estimates: AnswerJson
+    comparable: float | None
+    forecast: Mapping[str, Any] | None
 
 
 class RevisionGateway(Gateway):

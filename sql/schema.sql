@@ -423,6 +423,20 @@ CREATE TABLE calibrations (
     PRIMARY KEY (rule, version, recall)
 );
 
+-- Models of the measure `learned`, see `recall.learning`. `learned_until`: the time of the newest event that a model has
+-- learned from, in microseconds; `resolutions`: from how many events; `arrays`: an archive of NumPy arrays.
+CREATE TABLE learned_models (
+    id            bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    rule          text NOT NULL,
+    version       text NOT NULL,
+    recall        text NOT NULL,
+    learned_until bigint NOT NULL,
+    resolutions   integer NOT NULL,
+    arrays        bytea NOT NULL,
+    built_at      timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+CREATE INDEX learned_models_recall ON learned_models (rule, version, recall, id DESC);
+
 -- Contexts and surroundings of the events of recalls: by name, a list of rows.
 CREATE TABLE contexts (
     rule         text NOT NULL,
@@ -479,6 +493,8 @@ CREATE TABLE tasks (
     -- events count.
     pieces        jsonb,
     corpus        bigint,
+    -- Set with them: the model that a comparison by `learned` uses; NULL: none, it ranks as `attributes`.
+    model         bigint,
     -- Number of pieces processed; of these, those that failed, and those that a summary ruled out
     -- (always the first ones).
     next          integer NOT NULL DEFAULT 0,
@@ -564,6 +580,9 @@ CREATE TABLE revisions (
     -- Of a final similarity answer: the probability that its best hit is of the same kind. NULL: too
     -- little was known, or the answer was stored by a version without this column.
     comparable double precision,
+    -- Of an answer by the measure `learned`: the most probable tags of the event's resolution, and the
+    -- probability of none of these.
+    forecast   jsonb,
     PRIMARY KEY (task, number)
 );
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from psycopg.types.json import Jsonb
 
 from sql.gateway import Gateway
+from sql.revisions import NewRevisionRow
 from sql.values import replace_nul
 
 
@@ -31,6 +32,7 @@ class TaskRow:
     tickets: int
     pieces: Sequence[tuple[int, int | None, int]] | None
     corpus: int | None
+    model: int | None
     next: int
     failed: int
     skipped: int
@@ -152,6 +154,7 @@ class FinalizedTaskRow:
     coverage: Mapping[str, Any] | None
     answer: Sequence[Mapping[str, Any]] | None
     estimates: Sequence[Mapping[str, Any]] | None
+    forecast: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +300,7 @@ class TaskGateway(Gateway):
         *,
         pieces: Sequence[tuple[int, int | None, int]] | None,
         corpus: int | None,
+        model: int | None,
         skipped: int,
     ) -> None:
         """Store what a task reads, before it reads any of it; its cursor is behind `skipped`."""
@@ -306,6 +310,7 @@ class TaskGateway(Gateway):
             fence=fence,
             pieces=Jsonb(pieces),
             corpus=corpus,
+            model=model,
             skipped=skipped,
         )
 
@@ -335,27 +340,23 @@ class TaskGateway(Gateway):
         row = self._execute("advance", **values).fetchone()
         return None if row is None else (str(row[0]), int(row[1]))
 
-    def add_revision(
-        self,
-        id: UUID,
-        number: int,
-        *,
-        final: bool,
-        coverage: Mapping[str, Any],
-        answer: Sequence[Mapping[str, Any]],
-        estimates: Sequence[Mapping[str, Any]],
-        comparable: float | None,
-    ) -> None:
-        """Store an answer of a task under its number; `estimates` may be empty."""
+    def add_revision(self, id: UUID, number: int, revision: NewRevisionRow) -> None:
+        """Store an answer of a task under its number."""
+        estimates = forecast = None
+        if revision.estimates:
+            estimates = Jsonb(replace_nul(revision.estimates))
+        if revision.forecast is not None:
+            forecast = Jsonb(replace_nul(revision.forecast))
         self._execute(
             "add_revision",
             task=id,
             number=number,
-            final=final,
-            coverage=Jsonb(coverage),
-            answer=Jsonb(replace_nul(answer)),
-            estimates=Jsonb(replace_nul(estimates)) if estimates else None,
-            comparable=comparable,
+            final=revision.final,
+            coverage=Jsonb(revision.coverage),
+            answer=Jsonb(replace_nul(revision.answer)),
+            estimates=estimates,
+            comparable=revision.comparable,
+            forecast=forecast,
         )
 
     def fail_unreadable(self, id: UUID, fence: int, error: str) -> None:

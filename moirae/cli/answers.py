@@ -40,7 +40,9 @@ def render_answer(answer: "RecallAnswer") -> RenderableType:
     """An answer below the name of its recall and its coverage."""
     heading = Text.assemble((f"{answer.recall}  ", "bold"), (_describe_state(answer), "dim"))
     parts: list[RenderableType] = [heading]
-    if answer.hits is not None and answer.comparable is not None:
+    if answer.forecast is not None:
+        parts.append(_render_forecast(answer.forecast))
+    elif answer.hits is not None and answer.comparable is not None:
         parts.append(_render_comparable(answer.comparable))
     parts.append(_render_result(answer))
     if answer.error is not None:
@@ -70,6 +72,13 @@ def _render_result(answer: "RecallAnswer") -> RenderableType:
     if answer.state in _OPEN_STATES:
         return Text("  no answer yet")
     return Text("  no answer")
+
+
+def _render_forecast(forecast: Mapping[str, Any]) -> Text:
+    """The most probable resolutions, and the probability of none of these."""
+    parts = [f"{escape_control(tag)} {probability:.2f}" for tag, probability in forecast["tags"]]
+    parts.append(f"none of these {forecast['new_tag']:.2f}")
+    return Text.assemble(("  probable resolution: ", "dim"), ", ".join(parts))
 
 
 def _render_comparable(probability: float) -> Text:
@@ -106,8 +115,22 @@ def _render_hit(event: "SimilarEvent") -> Iterator[Text]:
     )
     shared = [f"{escape_control(term)} {share:.0%}" for term, share in event.shared[:_MAX_TERMS]]
     yield Text.assemble(("      shares ", "dim"), ", ".join(shared))
+    if event.parts is not None:
+        yield _render_parts(event)
     for note in _select_notes(past.get("notes", ())):
         yield _render_note(note)
+
+
+def _render_parts(event: "SimilarEvent") -> Text:
+    """What the rank of a past event consists of, by the measure `learned`."""
+    assert event.parts is not None
+    names = {"terms": "shared terms", "resolution": "resolution", "place_and_age": "place and age"}
+    parts = [f"{name} {event.parts[part]:+.1f}" for part, name in names.items()]
+    line = Text.assemble(("      rank from ", "dim"), ", ".join(parts))
+    if event.tag_terms:
+        terms = ", ".join(escape_control(term) for term, _ in event.tag_terms)
+        line.append(f"; for its resolution: {terms}", "dim")
+    return line
 
 
 def _select_notes(notes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

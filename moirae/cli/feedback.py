@@ -1,7 +1,8 @@
-"""`moirae similarity eval`, `agree` and `disagree`: evaluate and judge similar past events."""
+"""`moirae similarity eval`, `ask`, `agree`, `disagree`: evaluate and judge similar past events."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,6 +28,7 @@ from moirae.cli.similarity import (
     load_alerts,
     parse_gap,
     parse_measure,
+    parse_span,
     show_progress,
 )
 from moirae.errors import MoiraeError, UsageError
@@ -42,6 +44,10 @@ _HELP_EVENTS = (
 _HELP_LABELS = "CSV with event_id and label: events with the same label are relevant to each other."
 _HELP_JUDGEMENTS = "CSV with query and relevant_events (event:gain, separated by spaces)."
 _HELP_MEASURE = "Measure whose probabilities are tested. Default: the rule's measure, or tfidf."
+_HELP_KNOWN_AFTER = (
+    "Treat each tag as known this long after its event. Default: when the tag was recorded, or one "
+    "--gap after the event for --labels."
+)
 _HELP_PICTURE = "Write a chart: .png, .svg or .pdf. Needs matplotlib."
 _PICTURE_SUFFIXES = (".png", ".svg", ".pdf")
 
@@ -78,6 +84,9 @@ def evaluate(
     rule: RuleOption = None,
     source: EvaluatedEvents = EvaluatedEvents(),
     measure: Annotated[str | None, typer.Option(help=_HELP_MEASURE)] = None,
+    known_after: Annotated[
+        str | None, typer.Option(metavar="DURATION", help=_HELP_KNOWN_AFTER)
+    ] = None,
     picture: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=_HELP_PICTURE, dir_okay=False),
@@ -93,16 +102,18 @@ def evaluate(
 
     if uses_server() and (source != EvaluatedEvents() or picture is not None):
         raise UsageError("--events and --picture cannot be used with --server")
+    known_delay = None if known_after is None else parse_span(known_after, "--known-after")
     reports: list[EvaluationReport] = []
     summaries: list[EvaluationSummary] = []
     if source.events is not None:
-        reports = [_evaluate_file(source, source.events, measure or "tfidf")]
+        reports = [_evaluate_file(source, source.events, measure or "tfidf", known_delay)]
     elif source != EvaluatedEvents():
         raise UsageError(
             "--labels, --judgements, --groups, --gap and --leave-one-out require --events"
         )
     else:
-        query = make_query(EvaluationQuery, rule=rule, measure=measure)
+        seconds = None if known_delay is None else known_delay.total_seconds()
+        query = make_query(EvaluationQuery, rule=rule, measure=measure, known_after=seconds)
         reports, summaries = _evaluate_workspace(workspace, query)
     if picture is not None:
         _draw_reports([report for report in reports if report.query_count], picture)
@@ -112,6 +123,33 @@ def evaluate(
         return
     for summary in summaries:
         _print_report(summary)
+
+
+def ask(
+    rule: RuleOption = None,
+    limit: Annotated[int, typer.Option(min=1, max=1_000, help="Maximum number of alerts.")] = 10,
+    workspace: WorkspaceOption = DEFAULT_WORKSPACE,
+    output: OutputOption = OutputFormat.TABLE,
+) -> None:
+    """List the unresolved past alerts from whose resolution most would be learned.
+
+    These are the alerts whose resolution is most uncertain and that are recalled most often.
+    Resolve them with `moirae alerts resolve ALERT --tag TAG`.
+    """
+    from moirae.services.operations.similarity import UnresolvedQuery, list_unresolved
+
+    query = make_query(UnresolvedQuery, rule=rule, limit=limit)
+    with open_services(workspace) as services:
+        alerts = list_unresolved(services, query)
+    if output is OutputFormat.JSON:
+        print_json([vars(alert) for alert in alerts])
+        return
+    rows = []
+    for alert in alerts:
+        expected = "" if alert.tag is None else f"{alert.tag} {alert.probability:.2f}"
+        rows.append((alert.alert, alert.rule, alert.ts, alert.key, alert.recalled, expected))
+    columns = ("alert", "rule", "time", "key", "recalled", "probable resolution")
+    print_table(columns, rows, "no unresolved past alerts")
 
 
 def agree(
@@ -161,8 +199,11 @@ def _evaluate_workspace(
         return list(similarity.evaluate_workspace(services, query, show_progress)), []
 
 
-def _evaluate_file(source: EvaluatedEvents, events: Path, measure: str) -> "EvaluationReport":
+def _evaluate_file(
+    source: EvaluatedEvents, events: Path, measure: str, known_after: timedelta | None
+) -> "EvaluationReport":
     from moirae.feedback import JudgedCorpus, read_labels
+    from moirae.services.operations.similarity import build_report
 
     if (source.labels is None) == (source.judgements is None):
         raise UsageError("--events requires either --labels or --judgements")
@@ -174,12 +215,14 @@ def _evaluate_file(source: EvaluatedEvents, events: Path, measure: str) -> "Eval
         load_alerts(events, source.groups),
         kinds,
         gap=parse_gap(source.gap),
-        measure=parse_measure(measure).name,
+        measure=parse_measure(measure),
     )
     gains: Callable[[CandidateSet], Gains] = corpus.gains_of
     if source.judgements is not None:
         gains = _read_gains(source.judgements, events, corpus)
-    return _build_report(corpus, gains, leave_one_out=source.leave_one_out)
+    return build_report(
+        corpus, gains, known_after, leave_one_out=source.leave_one_out, track=show_progress
+    )
 
 
 def _read_gains(
@@ -197,14 +240,6 @@ def _read_gains(
     return lambda candidates: gains_by_query.get(candidates.alert.event_id, {})
 
 
-def _build_report(
-    corpus: "JudgedCorpus", gains: "Callable[[CandidateSet], Gains]", *, leave_one_out: bool
-) -> "EvaluationReport":
-    from moirae.services.operations.similarity import build_report
-
-    return build_report(corpus, gains, leave_one_out=leave_one_out, track=show_progress)
-
-
 def _print_report(summary: "EvaluationSummary") -> None:
     from moirae.feedback import METRIC_TITLES
 
@@ -219,6 +254,15 @@ def _print_report(summary: "EvaluationSummary") -> None:
     print_table(["", *METRIC_TITLES.values()], summary.ranker_rows, "")
     print("\nP@10 over time")
     print_table(summary.period_columns, summary.period_rows, "")
+    if summary.stage_rows:
+        print("\nP@10 by the number of known tags")
+        print_table(summary.stage_columns, summary.stage_rows, "")
+    if report["forecasts"] is not None:
+        print(f"\n{_describe_forecasts(report['forecasts'])}")
+        print_table(["predicted", "events", "observed"], summary.forecast_rows, "")
+    if report["measure"] == "learned":
+        print()
+        return
     if report["reliability"] is None:
         print(f"\nToo few judged events to learn probabilities ({report['measure']}).\n")
         return
@@ -234,6 +278,16 @@ def _describe_reliability(measure: str, reliability: Mapping[str, Any]) -> str:
         f"{reliability['training_cases']} events, tested on {reliability['test_cases']} later "
         f"events; Brier score {reliability['brier_score']:.3f} (of the mean: "
         f"{reliability['baseline_brier_score']:.3f})"
+    )
+
+
+def _describe_forecasts(forecasts: Mapping[str, Any]) -> str:
+    return (
+        f"Most probable resolution (learned), {forecasts['queries']} events after the first 500 "
+        f"resolutions: right in {forecasts['accuracy']:.0%}; expected calibration error "
+        f"{forecasts['calibration_error']:.3f}; log loss {forecasts['log_loss']:.3f} (past "
+        f"frequencies: {forecasts['frequency_log_loss']:.3f}, ten most similar by tfidf: "
+        f"{forecasts['vote_log_loss']:.3f})"
     )
 
 

@@ -1,5 +1,6 @@
-"""Fits the calibrations of similarity recalls in the background."""
+"""Learns from feedback in the background: calibrations, and models of the measure `learned`."""
 
+import time
 from collections.abc import Callable
 from contextlib import closing
 
@@ -9,34 +10,79 @@ import sql
 from archiver.background import BackgroundRunner
 from archiver.periodic import Periodic
 from archiver.storage import StorageRoot
-from moirae.feedback.training import build_training_cases
-from moirae.feedback.workspace import load_judged_corpora
+from moirae.feedback.judgements import JudgedCorpus
+from moirae.feedback.training import build_past_events, build_training_cases
+from moirae.feedback.workspace import JudgedRecall, load_judged_corpora
+from recall.learning import BuiltModel, build_model
 from recall.relevance import fit_calibration
+from recall.similarity import LEARNED_MEASURE
 
 _LOG = structlog.get_logger()
 
-_CHECK_INTERVAL = 60.0  # seconds between two checks for new feedback
+_CHECK_INTERVAL = 30.0  # seconds between two checks for new feedback
+# Tags of events that were too recent are learned this long after the last run.
+_WAITING_INTERVAL = 600.0  # seconds
 
 
 def calibrate(connection: sql.Connection, storage: StorageRoot) -> int:
-    """Fit and store a model for each similarity recall; return how many models there are.
+    """Fit and store a calibration for each similarity recall; return how many there are.
 
-    A recall with too little feedback has none; a stored one is deleted.
+    A recall with too little feedback has none; a stored one is deleted. Recalls by `learned` have
+    a model instead.
     """
-    gateway = sql.CalibrationGateway(connection)
     fitted = 0
-    for definition, name, corpus in load_judged_corpora(connection, storage):
-        model = fit_calibration(build_training_cases(corpus))
-        if model is None:
-            gateway.delete(definition.name, definition.version, name)
-        else:
-            fitted += 1
-            gateway.put(definition.name, definition.version, name, model.to_json())
+    for judged in load_judged_corpora(connection, storage):
+        if judged.corpus.measure != LEARNED_MEASURE:
+            fitted += _calibrate_recall(connection, judged)
     return fitted
 
 
+def _calibrate_recall(connection: sql.Connection, judged: JudgedRecall) -> bool:
+    gateway = sql.CalibrationGateway(connection)
+    recall = (judged.definition.name, judged.definition.version, judged.recall)
+    model = fit_calibration(build_training_cases(judged.corpus))
+    if model is None:
+        gateway.delete(*recall)
+        return False
+    gateway.put(*recall, model.to_json())
+    return True
+
+
+def build_models(connection: sql.Connection, storage: StorageRoot) -> tuple[int, int]:
+    """Build and store a model for each recall by `learned`.
+
+    Returns how many were built, and how many tags they could not use yet.
+    """
+    built = waiting = 0
+    for judged in load_judged_corpora(connection, storage):
+        if judged.corpus.measure != LEARNED_MEASURE:
+            continue
+        model = _build_model(judged.corpus)
+        if model is not None:
+            _store_model(connection, judged, model)
+            built += 1
+            waiting += model.waiting
+    return built, waiting
+
+
+def _build_model(corpus: JudgedCorpus) -> BuiltModel | None:
+    return build_model(build_past_events(corpus), corpus.kinds, corpus.gap_micros)
+
+
+def _store_model(connection: sql.Connection, judged: JudgedRecall, built: BuiltModel) -> None:
+    recall = (judged.definition.name, judged.definition.version, judged.recall)
+    gateway = sql.LearnedModelGateway(connection)
+    gateway.add(
+        recall,
+        learned_until=built.learned_until,
+        resolutions=built.resolutions,
+        arrays=built.model.to_bytes(),
+    )
+    gateway.delete_superseded(*recall)
+
+
 class CalibrationTask:
-    """Fits all calibrations again when there is new feedback.
+    """Learns again when there is new feedback.
 
     `connect`: opens a connection in autocommit mode, for this task alone.
     """
@@ -46,6 +92,8 @@ class CalibrationTask:
         self._storage = storage
         # The feedback at the last run.
         self._last_feedback: sql.FeedbackStateRow | None = None
+        # When to learn again without new feedback, by the monotonic clock; None: not at all.
+        self._next_run_at: float | None = None
         check = Periodic(
             "calibration", _CHECK_INTERVAL, self._run_once, first_after=_CHECK_INTERVAL
         )
@@ -59,10 +107,20 @@ class CalibrationTask:
         try:
             with closing(self._connect()) as connection:
                 feedback = sql.JudgementGateway(connection).get_feedback_state()
-                if feedback != self._last_feedback:
-                    fitted = calibrate(connection, self._storage)
+                if feedback != self._last_feedback or self._is_run_due():
+                    self._learn(connection)
                     self._last_feedback = feedback
-                    _LOG.info("calibrations updated", action="calibrations_updated", recalls=fitted)
         except sql.DatabaseError as error:
             reason = str(error).strip()
             _LOG.warning("calibration failed", action="calibration_failed", error=reason)
+
+    def _is_run_due(self) -> bool:
+        return self._next_run_at is not None and time.monotonic() >= self._next_run_at
+
+    def _learn(self, connection: sql.Connection) -> None:
+        calibrated = calibrate(connection, self._storage)
+        _LOG.info("calibrations updated", action="calibrations_updated", recalls=calibrated)
+        built, waiting = build_models(connection, self._storage)
+        self._next_run_at = time.monotonic() + _WAITING_INTERVAL if waiting else None
+        if built:
+            _LOG.info("models learned", action="models_learned", recalls=built, waiting=waiting)

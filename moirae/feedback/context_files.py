@@ -15,6 +15,7 @@ import orjson
 
 from archiver.times import to_micros
 from moirae.errors import MoiraeError
+from recall.learning import Resolution
 from recall.relevance import AlertContext
 
 # Maximum length of a CSV field: a query may have thousands of relevant events.
@@ -49,6 +50,24 @@ def read_groups(path: Path) -> dict[str, str]:
 def read_labels(path: Path) -> dict[str, str]:
     """Read the kind of each event by event ID. Events with an empty label are left out."""
     return _read_values(path, "label")
+
+
+def read_resolutions(path: Path) -> list[Resolution]:
+    """Read the tag of each event and the time from which it was known.
+
+    Events with an empty tag are left out.
+    """
+    resolutions = []
+    rows = _read_columns(path, "event_id", "tag", "known_at")
+    for number, (event_id, tag, known_at) in enumerate(rows, start=2):
+        if not tag:
+            continue
+        try:
+            known_time = to_micros(_parse_time_text(known_at))
+        except ValueError as error:
+            raise MoiraeError(f"{path}:{number}: known_at: {error}") from error
+        resolutions.append(Resolution(event_id, tag, known_time))
+    return resolutions
 
 
 def read_judgements(path: Path) -> dict[str, dict[str, int]]:
@@ -132,7 +151,10 @@ def _parse_text(row: dict[str, Any], name: str) -> str:
 
 
 def _parse_time(row: dict[str, Any]) -> datetime:
-    text = _parse_text(row, "ts")
+    return _parse_time_text(_parse_text(row, "ts"))
+
+
+def _parse_time_text(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from uuid import UUID
 
+from archiver.times import Micros, duration_to_micros
+from recall.learning import Resolution
 from recall.relevance import AlertContext, CandidateSet, Gains
 
 # The gain of a past event of the same kind.
@@ -28,6 +30,25 @@ class JudgedCorpus:
     measure: str = "tfidf"
     k: int = 10
     """The number of hits of an answer."""
+    known_times: Mapping[str, Micros] = field(default_factory=dict)
+    """By event ID: from when on its kind was known. By default, from `gap` after the event on."""
+
+    @property
+    def gap_micros(self) -> Micros:
+        return duration_to_micros(self.gap)
+
+    def resolutions(self, known_after: timedelta | None = None) -> list[Resolution]:
+        """The kinds as resolutions. `known_after`: how long after the event they were known."""
+        resolutions = []
+        for alert in self.alerts:
+            kind = self.kinds.get(alert.event_id)
+            if kind is None:
+                continue
+            known_at = self.known_times.get(alert.event_id, alert.ts + self.gap_micros)
+            if known_after is not None:
+                known_at = alert.ts + duration_to_micros(known_after)
+            resolutions.append(Resolution(alert.event_id, kind, known_at))
+        return resolutions
 
     def is_same_kind(self, event: str, past: str) -> bool | None:
         """Whether two events are of the same kind; None: unknown. A judgement takes precedence."""

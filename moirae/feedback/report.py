@@ -8,7 +8,14 @@ from typing import Any
 
 from archiver.times import from_micros
 from moirae.errors import MoiraeError
-from recall.relevance import METRICS, Evaluation, MetricEstimate, Reliability
+from recall.relevance import (
+    METRICS,
+    Evaluation,
+    ForecastReliability,
+    LearningStage,
+    MetricEstimate,
+    Reliability,
+)
 
 METRIC_TITLES = dict(zip(METRICS, ("P@1", "P@5", "P@10", "nDCG@10", "MRR@10"), strict=True))
 _REPORT_HEIGHT = 3.6  # inches
@@ -26,6 +33,7 @@ class EvaluationReport:
     evaluation: Evaluation
     measure: str
     reliability: Reliability | None
+    forecasts: ForecastReliability | None = None
 
     @property
     def query_count(self) -> int:
@@ -59,7 +67,9 @@ class EvaluationReport:
             "measure": self.measure,
             "rankers": rankers,
             "over_time": periods,
+            "by_resolutions": [asdict(stage) for stage in self._stages()],
             "reliability": reliability,
+            "forecasts": None if self.forecasts is None else asdict(self.forecasts),
         }
 
     def ranker_rows(self) -> list[list[str]]:
@@ -78,6 +88,28 @@ class EvaluationReport:
             values = [f"{value:.3f}" for value in period.p10.values()]
             rows.append([first, last, str(period.queries), *values])
         return ["from", "to", "queries", *self.evaluation.values], rows
+
+    def _stages(self) -> list[LearningStage]:
+        return self.evaluation.learning_stages() if self.evaluation.resolutions else []
+
+    def stage_rows(self) -> tuple[list[str], list[list[str]]]:
+        """P@10 by the number of known tags, as column titles and rows."""
+        rows = []
+        for stage in self._stages():
+            span = f"{stage.low:,} or more"
+            if stage.high is not None:
+                span = f"{stage.low:,}–{stage.high - 1:,}"
+            rows.append([span, str(stage.queries), *map(_format_estimate, stage.p10.values())])
+        return ["known tags", "queries", *self.evaluation.values], rows
+
+    def forecast_rows(self) -> list[list[str]]:
+        """Bins of equal size: mean probability of the best tag, events, share that had it."""
+        rows = []
+        if self.forecasts is not None:
+            for part in self.forecasts.bins:
+                share = f"{part.observed_share:.0%}"
+                rows.append([f"{part.mean_predicted:.0%}", str(part.queries), share])
+        return rows
 
     def reliability_rows(self) -> list[list[str]]:
         """Predicted probabilities: range, number of events, mean, share of correct hits."""
@@ -107,11 +139,12 @@ def draw_reports(reports: Sequence[EvaluationReport], path: Path) -> None:
             "a chart needs matplotlib, which is not installed: pip install matplotlib"
         ) from error
 
-    figure = Figure(figsize=(12, _REPORT_HEIGHT * len(reports)), layout="constrained")
-    grid = figure.subplots(len(reports), 2, squeeze=False)
-    for (estimates_axes, periods_axes), report in zip(grid, reports, strict=True):
+    figure = Figure(figsize=(18, _REPORT_HEIGHT * len(reports)), layout="constrained")
+    grid = figure.subplots(len(reports), 3, squeeze=False)
+    for (estimates_axes, periods_axes, stages_axes), report in zip(grid, reports, strict=True):
         _draw_estimates(estimates_axes, report)
         _draw_periods(periods_axes, report)
+        _draw_stages(stages_axes, report)
     figure.savefig(path)
 
 
@@ -138,3 +171,14 @@ def _draw_periods(axes: Any, report: EvaluationReport) -> None:
     axes.set_title("P@10 over time", fontsize=10)
     axes.tick_params(axis="x", rotation=30, labelsize=8)
     axes.legend(fontsize=7)
+
+
+def _draw_stages(axes: Any, report: EvaluationReport) -> None:
+    """The learning curve: P@10 by the number of known tags."""
+    stages = report.evaluation.learning_stages() if report.evaluation.resolutions else []
+    lows = [f"{stage.low:,}+" for stage in stages]
+    for name in report.evaluation.values:
+        values = [stage.p10[name].value for stage in stages]
+        axes.plot(lows, values, marker="o", markersize=3, label=name)
+    axes.set_title("P@10 by known tags", fontsize=10)
+    axes.tick_params(labelsize=8)

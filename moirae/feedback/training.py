@@ -1,8 +1,41 @@
-"""Training cases for calibration, from events of known kind. No I/O."""
+"""Training cases for calibration and events to learn from. No I/O."""
+
+import json
+from typing import Any
 
 from moirae.feedback.judgements import JudgedCorpus
+from recall.learning import PastEvent, name_place
 from recall.relevance import CalibrationCase, iter_candidate_sets, make_case, rank_by
 from recall.similarity import MEASURES
+
+
+def build_past_events(corpus: JudgedCorpus) -> list[PastEvent]:
+    """The events of a corpus, for `recall.learning.build_model`.
+
+    The location of an event is its key values as a JSON list.
+    """
+    events = []
+    for alert in corpus.alerts:
+        events.append(
+            PastEvent(
+                event_id=alert.event_id,
+                ts=alert.ts,
+                term_counts=alert.term_counts,
+                place=name_place(_parse_key_values(alert.location)),
+                group=alert.group,
+            )
+        )
+    return events
+
+
+def _parse_key_values(location: str | None) -> list[Any]:
+    if location is None:
+        return []
+    try:
+        key_values = json.loads(location)
+    except ValueError:
+        return [location]
+    return key_values if isinstance(key_values, list) else [location]
 
 
 def build_training_cases(corpus: JudgedCorpus) -> list[CalibrationCase]:

@@ -50,7 +50,7 @@ def load_judged_corpora(
     `rule`: only of the rules with this name, with or without its group; None: of all.
     """
     for definition in RuleRegistry(connection).desired_rules():
-        if rule is not None and not _matches_name(definition, rule):
+        if rule is not None and not matches_name(definition, rule):
             continue
         for name, recall in definition.recalls.items():
             if isinstance(recall, SimilarRecall):
@@ -58,7 +58,8 @@ def load_judged_corpora(
                 yield JudgedRecall(definition, name, corpus)
 
 
-def _matches_name(definition: Definition, rule: str) -> bool:
+def matches_name(definition: Definition, rule: str) -> bool:
+    """Whether a rule is called `rule`, with or without its group."""
     return definition.name == rule or definition.name.endswith(f"/{rule}")
 
 
@@ -73,6 +74,7 @@ def _load_judged_corpus(
     contexts = question.contexts or tuple(definition.spec.context)
     alerts = []
     kinds = {}
+    known_times = {}
     gateway = sql.JudgementGateway(connection)
     for row in gateway.list_tagged_corpus(definition.name, definition.version):
         alert = AlertContext(
@@ -80,11 +82,14 @@ def _load_judged_corpus(
             event_type=definition.name,
             ts=row.ts,
             term_counts=count_terms(row.contexts, contexts),
+            group=row.alert,
             location=row.fingerprint,
         )
         alerts.append(alert)
         if row.tag is not None:
             kinds[row.eid] = row.tag
+        if row.tagged_at is not None:
+            known_times[row.eid] = row.tagged_at
     # The database deletes expired events without feedback. Their archived contexts still count.
     if sql.CorpusGateway(connection).deleted_to():
         event_ids = {alert.event_id for alert in alerts}
@@ -99,6 +104,7 @@ def _load_judged_corpus(
         name=f"{definition.name} {name}",
         alerts=alerts,
         kinds=kinds,
+        known_times=known_times,
         judgements=judgements,
         gap=question.gap,
         measure=question.measure,

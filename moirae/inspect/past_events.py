@@ -1,7 +1,7 @@
 """Answers of an event's recalls, and the past events that they name."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, cast
@@ -62,6 +62,10 @@ class SimilarEvent:
     """Context terms of the past event only."""
     past: PastEvent | None
     """The alert, context and notes of the past event; None where they have been deleted."""
+    parts: Mapping[str, float] | None = None
+    """By the measure `learned`: what shared terms, resolution, and place and age add to its rank."""
+    tag_terms: list[tuple[str, float]] = field(default_factory=list)
+    """The terms that speak for the past event's resolution, by the measure `learned`."""
 
     @property
     def resolutions(self) -> list[PastNote]:
@@ -99,6 +103,9 @@ class RecallAnswer:
     """Why the recall, or a part of it, has failed."""
     estimates: list[dict[str, Any]] | None = None
     """For each row, by column: the estimate for the whole range, with its interval."""
+    forecast: Mapping[str, Any] | None = None
+    """By the measure `learned`: `tags`, the most probable resolutions with their probabilities, and
+    `new_tag`, the probability of none of these."""
     comparable: float | None = None
     """The calibrated probability that the best hit is of the same kind.
 
@@ -167,6 +174,7 @@ def _make_answer(
         hits=hits,
         error=row.error,
         estimates=estimates,
+        forecast=row.forecast,
         comparable=comparable,
         id=row.task,
         remaining_seconds=remaining_seconds,
@@ -212,6 +220,8 @@ def _load_hits(connection: sql.Connection, rows: Sequence[Mapping[str, Any]]) ->
             shared=list(map(tuple, row["shared"])),
             only_new=row["only_new"],
             only_past=row["only_past"],
+            parts=row.get("parts"),
+            tag_terms=list(map(tuple, row.get("tag_terms", ()))),
             past=past_events.get(eid),
         )
         hits.append(event)

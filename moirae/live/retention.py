@@ -124,6 +124,7 @@ class Retention:
             return False
         if self._compaction.drop_dead_letters(max(keep, self._min_age), _BATCH_ROWS):
             return True
+        self._gateway.delete_learned_models(max(keep, self._min_age), _MIN_VERSION_AGE)
         min_age = max(keep, _MIN_VERSION_AGE)
         return _delete_batch(lambda: gateway.delete_commands(min_age, _BATCH_ROWS))
 

@@ -39,7 +39,7 @@ from recall.query import (
     tables_in,
 )
 from recall.sandbox import validate_query
-from recall.similarity import MEASURES
+from recall.similarity import MEASURE_NAMES
 
 # Views of a check begin with _, as no name in a workspace or a rule file does.
 _PENDING_VIEW = "_pending"
@@ -154,8 +154,10 @@ class _QuestionChecker:
 
     def _check_similarity_recall(self, name: str, recall: SimilarRecall) -> Iterator[Problem]:
         measure = recall.similar.measure
-        if measure not in MEASURES:
-            message = f"unknown measure {measure!r}; must be one of {', '.join(sorted(MEASURES))}"
+        if measure not in MEASURE_NAMES:
+            message = (
+                f"unknown measure {measure!r}; must be one of {', '.join(sorted(MEASURE_NAMES))}"
+            )
             yield self._rule.make_problem(message, "recall", name, "similar", "measure")
         if not self._rule.spec.context:
             message = "a similarity recall compares contexts; add a context to the rule"

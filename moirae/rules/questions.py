@@ -135,7 +135,7 @@ class Similarity(ConfigModel):
     )
     k: PositiveInt = Field(default=10, le=1000, description="Number of past events in the result.")
     measure: TableName = Field(
-        default="tfidf", description="Similarity measure: tfidf, binary or attributes."
+        default="tfidf", description="Similarity measure: tfidf, binary, attributes or learned."
     )
     gap: Duration = Field(
         default=timedelta(0),

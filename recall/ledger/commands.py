@@ -213,9 +213,8 @@ class CommandExecutor:
                 continue
             comparable = None
             if task.kind == "similar":
-                comparable = match_probability(
-                    self._connection, task.rule, task.version, task.recall, task.answer
-                )
+                recall = (task.rule, task.version, task.recall)
+                comparable = match_probability(self._connection, recall, task.answer, task.forecast)
             coverage = replace(parse_coverage(task.coverage), final=True)
             answer = task.answer
             if isinstance(coverage, LiveCoverage) and coverage.appends:
@@ -225,6 +224,7 @@ class CommandExecutor:
                 answer=answer,
                 estimates=task.estimates or (),
                 comparable=comparable,
+                forecast=task.forecast,
             )
             put_revision(self._tasks, task.id, task.number + 1, revision)
         return unanswered

@@ -33,7 +33,8 @@ class TaskProgress:
     """How far a task is, and how it is scheduled.
 
     `level` 0: interactive, 1: background. `pieces`: what it reads, in order; None until pinned.
-    `corpus`: the sequence number up to which events count. `next`: how many pieces are done,
+    `corpus`: the sequence number up to which events count. `model`: of the measure `learned`;
+    None: none. `next`: how many pieces are done,
     `failed` of them without result, `skipped` of them without being read. `partial_answer`: as
     stored. `tries`: how often a process failed at the next piece. `live_appends`: of a question that
     follows, up to which append of each stream its answer includes live rows; None: none yet.
@@ -43,6 +44,7 @@ class TaskProgress:
     tickets: int
     pieces: Sequence[Piece] | None
     corpus: int | None
+    model: int | None
     next: int
     failed: int
     skipped: int
@@ -76,12 +78,14 @@ class Revision:
 
     `estimates`: for each row, by output column, the estimate for the full range of the question.
     `comparable`: the match probability of a final similarity answer, see `recall.confidence`.
+    `forecast`: of an answer by `learned`, see `recall.learning.ResolutionForecast`.
     """
 
     coverage: Coverage
     answer: Sequence[Mapping[str, Any]]
     estimates: Sequence[Mapping[str, Any]] = ()
     comparable: float | None = None
+    forecast: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +167,7 @@ def parse_task(row: TaskRow) -> Task:
         tickets=row.tickets,
         pieces=pieces,
         corpus=row.corpus,
+        model=row.model,
         next=row.next,
         failed=row.failed,
         skipped=row.skipped,

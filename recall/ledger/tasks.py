@@ -208,6 +208,7 @@ class Ledger:
             task.spec.fence,
             pieces=stored,
             corpus=progress.corpus,
+            model=progress.model,
             skipped=progress.skipped,
         )
         return replace(task, progress=replace(progress, next=progress.skipped))
@@ -295,8 +296,9 @@ class Ledger:
 
     def _store_revision(self, task: TaskSpec, number: int, revision: Revision) -> None:
         if revision.coverage.final and isinstance(task.question, SimilarQuestion):
+            recall = (task.rule, task.version, task.recall)
             comparable = match_probability(
-                self._connection, task.rule, task.version, task.recall, revision.answer
+                self._connection, recall, revision.answer, revision.forecast
             )
             revision = replace(revision, comparable=comparable)
         previous: sql.AnswerJson = ()
@@ -341,15 +343,15 @@ def _task_output(task: TaskSpec) -> EventOutput:
 
 def put_revision(tasks: sql.TaskGateway, task: UUID, number: int, revision: Revision) -> None:
     """Store an answer under its number; the caller owns the transaction."""
-    tasks.add_revision(
-        task,
-        number,
+    row = sql.NewRevisionRow(
         final=revision.coverage.final,
         coverage=asdict(revision.coverage),
         answer=revision.answer,
         estimates=revision.estimates,
         comparable=revision.comparable,
+        forecast=revision.forecast,
     )
+    tasks.add_revision(task, number, row)
 
 
 def _parse_tasks(

@@ -8,10 +8,23 @@ from recall.relevance.calibration import (
     make_case,
     measure_reliability,
 )
-from recall.relevance.quality import METRICS, Evaluation, Gains, MetricEstimate, evaluate
+from recall.relevance.forecasts import ForecastReliability, measure_forecasts
+from recall.relevance.learned_ranker import (
+    LearnedRanker,
+    make_learned_ranker,
+)
+from recall.relevance.quality import (
+    METRICS,
+    Evaluation,
+    Gains,
+    LearningStage,
+    MetricEstimate,
+    evaluate,
+)
 from recall.relevance.ready_contexts import (
     AlertContext,
     CandidateSet,
+    Ranker,
     SimilarAlerts,
     find_similar,
     iter_candidate_sets,
@@ -24,9 +37,13 @@ __all__ = [
     "CalibrationCase",
     "CandidateSet",
     "Evaluation",
+    "ForecastReliability",
     "Gains",
+    "LearnedRanker",
+    "LearningStage",
     "METRICS",
     "MetricEstimate",
+    "Ranker",
     "Reliability",
     "SimilarAlerts",
     "iter_candidate_sets",
@@ -34,6 +51,8 @@ __all__ = [
     "find_similar",
     "fit_calibration",
     "make_case",
+    "make_learned_ranker",
+    "measure_forecasts",
     "measure_reliability",
     "rank_by",
 ]

@@ -8,7 +8,7 @@ rank of the first relevant hit.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from itertools import starmap
+from itertools import pairwise, starmap
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,8 @@ _RESAMPLES = 1000  # bootstrap samples
 _CONFIDENCE_PERCENTILES = (2.5, 97.5)
 _MAX_PERIODS = 8
 _MIN_PERIOD_QUERIES = 10
+# Numbers of known tags at which a stage of learning begins.
+_STAGES = (0, 10, 50, 200, 1000)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,19 @@ class EvaluationPeriod:
     p10: dict[str, float]
 
 
+@dataclass(frozen=True)
+class LearningStage:
+    """The queries with so many known tags, from `low` to below `high` (None: no limit).
+
+    `p10`: the mean P@10 by ranker, with its interval.
+    """
+
+    low: int
+    high: int | None
+    queries: int
+    p10: dict[str, MetricEstimate]
+
+
 @dataclass
 class Evaluation:
     """The metrics of each ranker at each judged query, in time order."""
@@ -65,19 +80,43 @@ class Evaluation:
     """By ranker: for each query, the values of `METRICS`."""
     candidates: list[int] = field(default_factory=list)
     """The number of candidates of each query."""
+    resolutions: list[int] = field(default_factory=list)
+    """How many tags were known at each query; empty: not counted."""
 
     def estimates(self) -> dict[str, dict[str, MetricEstimate]]:
         """By ranker and metric.
 
         Intervals are bootstrapped over days, because the queries of a day are not independent.
         """
-        ordinals = [from_micros(query.ts).date().toordinal() for query in self.queries]
+        return self._estimates(np.arange(len(self.queries)))
+
+    def _estimates(self, rows: npt.NDArray[np.intp]) -> dict[str, dict[str, MetricEstimate]]:
+        """`rows`: the queries that count."""
+        ordinals = [from_micros(self.queries[row].ts).date().toordinal() for row in rows]
         days = np.unique(ordinals, return_inverse=True)[1]
         estimates = {}
-        for name, rows in self.values.items():
-            intervals = _bootstrap_intervals(np.array(rows), days)
+        for name, values in self.values.items():
+            intervals = _bootstrap_intervals(np.array(values).reshape(-1, len(METRICS))[rows], days)
             estimates[name] = dict(zip(METRICS, intervals, strict=True))
         return estimates
+
+    def learning_stages(self) -> list[LearningStage]:
+        """P@10 by the number of known tags, without empty stages."""
+        resolutions = np.array(self.resolutions)
+        stages = []
+        for low, high in pairwise((*_STAGES, None)):
+            assert low is not None
+            in_stage = resolutions >= low
+            if high is not None:
+                in_stage &= resolutions < high
+            rows = np.flatnonzero(in_stage)
+            if not len(rows):
+                continue
+            p10 = {}
+            for name, estimates in self._estimates(rows).items():
+                p10[name] = estimates["p10"]
+            stages.append(LearningStage(low, high, len(rows), p10))
+        return stages
 
     def periods(self) -> list[EvaluationPeriod]:
         """The queries in parts of about equal size, oldest first; empty without queries."""
@@ -106,12 +145,13 @@ def evaluate(
     gap: timedelta,
     leave_one_out: bool = False,
     observe: Callable[[Iterable[CandidateSet]], Iterable[CandidateSet]] = iter,
+    count_resolutions: Callable[[CandidateSet], int] | None = None,
 ) -> Evaluation:
     """Rank the candidates of each judged alert by each ranker.
 
     `gains_of`: the gains of an alert's candidates; an alert without any is not judged. `gap` and
     `leave_one_out`: see `iter_candidate_sets`. `observe`: passes the candidate sets on unchanged,
-    for example to show progress.
+    for example to show progress. `count_resolutions`: how many tags are known for a query.
     """
     evaluation = Evaluation(values={name: [] for name in rankers})
     for candidate_set in observe(iter_candidate_sets(alerts, gap, leave_one_out)):
@@ -122,6 +162,8 @@ def evaluate(
         candidate_count = candidate_set.candidate_count - len(candidate_set.excluded_rows)
         evaluation.queries.append(candidate_set.alert)
         evaluation.candidates.append(candidate_count)
+        if count_resolutions is not None:
+            evaluation.resolutions.append(count_resolutions(candidate_set))
         for name, ranker in rankers.items():
             hits = candidate_set.rank(ranker, _MAX_RANK).hits
             hit_gains = [gains.get(past.event_id, 0) for past, _ in hits]

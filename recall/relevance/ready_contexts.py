@@ -45,7 +45,7 @@ def rank_similar(
     alerts: Iterable[AlertContext],
     gap: timedelta,
     k: int,
-    measure: Measure,
+    measure: "Measure | Ranker",
     leave_one_out: bool = False,
 ) -> Iterator[tuple[str, int, str, float]]:
     """Rows (query, rank, event, score) for each alert, in time order. Ranks begin at 1."""
@@ -58,12 +58,12 @@ def find_similar(
     alerts: Iterable[AlertContext],
     gap: timedelta,
     k: int,
-    measure: Measure,
+    measure: "Measure | Ranker",
     leave_one_out: bool = False,
     event_ids: Container[str] | None = None,
 ) -> Iterator[SimilarAlerts]:
     """The k best hits of each alert, in time order. For candidates see `iter_candidate_sets`."""
-    ranker = rank_by(measure)
+    ranker = measure if callable(measure) else rank_by(measure)
     for candidate_set in iter_candidate_sets(alerts, gap, leave_one_out, event_ids):
         yield candidate_set.rank(ranker, k)
 

@@ -49,6 +49,7 @@ class ReplayedAnswer:
     rule: str
     version: str
     corpus: int | None
+    model: int | None
     appends: Mapping[str, tuple[int, int]]
     revision: int
     equal: bool | None
@@ -74,6 +75,7 @@ def replay(
             rule=row.rule,
             version=row.version,
             corpus=row.corpus,
+            model=row.model,
             appends=append_bounds(row.seen),
             revision=row.number,
             equal=result.equal,

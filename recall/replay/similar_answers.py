@@ -10,6 +10,7 @@ from typing import Any
 
 import sql
 from recall.corpora import Corpora
+from recall.learned_models import LearnedModels, ModelExpired
 from recall.replay.outcome import ReplayResult, not_reproducible
 from recall.requests import Piece, RecallEvent, SimilarQuestion, parse_question
 from recall.similarity import Index, SimilarState
@@ -24,6 +25,7 @@ class SimilarReplayer:
     def __init__(self, connection: sql.Connection, corpora: Corpora) -> None:
         self._connection = connection
         self._corpora = corpora
+        self._learned_models = LearnedModels(connection)
 
     def __call__(self, row: sql.RepeatableRow) -> ReplayResult:
         question = parse_question(row.request)
@@ -35,7 +37,13 @@ class SimilarReplayer:
             return not_reproducible("the event's context has expired")
         index = self._corpora.load_index(row.rule, row.version, question)
         event = RecallEvent.from_json(row.eid, row.event)
-        state = SimilarState.resume(index, question, event, row.corpus, stored.contexts, None)
+        try:
+            make_scorer = self._learned_models.scorer_factory(row.model, event)
+        except ModelExpired as error:
+            return not_reproducible(f"expired: {error}")
+        state = SimilarState.resume(
+            index, question, event, row.corpus, stored.contexts, None, make_scorer
+        )
         corpus = row.answer[0]["corpus"] if row.answer else None
         event_count = state.comparison.pinned_counts.event_count
         if corpus is not None and event_count != corpus["events"]:

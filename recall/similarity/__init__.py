@@ -4,10 +4,27 @@ from recall.similarity.answer import (
     SimilarState,
     compare,
 )
-from recall.similarity.corpus import ContextVector, Corpus, CorpusCounts, SparseRows
+from recall.similarity.comparison import EventScorer
+from recall.similarity.corpus import (
+    ContextVector,
+    Corpus,
+    CorpusCounts,
+    Floats,
+    Ids,
+    SparseRows,
+    Vocabulary,
+)
 from recall.similarity.events import CorpusEvent, EventKey, count_terms, make_corpus_event
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES, Measure, TfIdfMeasure
+from recall.similarity.kernel import compiled
+from recall.similarity.measure import (
+    LEARNED_MEASURE,
+    MEASURE_NAMES,
+    MEASURES,
+    UNLEARNED_MEASURE,
+    Measure,
+    TfIdfMeasure,
+)
 from recall.similarity.ranking import TopK
 from recall.similarity.store import IndexStore
 from recall.similarity.warm_up import compile_kernels
@@ -18,16 +35,24 @@ __all__ = [
     "CorpusCounts",
     "CorpusEvent",
     "EventKey",
+    "EventScorer",
+    "Floats",
+    "Ids",
     "Index",
     "IndexStore",
+    "LEARNED_MEASURE",
     "MEASURES",
+    "MEASURE_NAMES",
     "Measure",
     "SimilarState",
     "SparseRows",
     "TfIdfMeasure",
     "TopK",
+    "UNLEARNED_MEASURE",
+    "Vocabulary",
     "compare",
     "compile_kernels",
+    "compiled",
     "count_terms",
     "make_corpus_event",
 ]

@@ -1,6 +1,6 @@
 """The state of one similarity recall, which can be stored between pieces and resumed. No I/O."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,10 +9,15 @@ import orjson
 
 from archiver.time_range import TimeRange
 from recall.requests import RecallEvent, SimilarQuestion
-from recall.similarity.comparison import Comparison, restore_top
-from recall.similarity.events import ContextTables, EventKey, make_corpus_event
+from recall.similarity.comparison import Comparison, EventScorer, restore_top
+from recall.similarity.events import (
+    ContextTables,
+    CorpusEvent,
+    EventKey,
+    make_corpus_event,
+)
 from recall.similarity.index import Index
-from recall.similarity.measure import MEASURES
+from recall.similarity.measure import MEASURES, UNLEARNED_MEASURE
 from recall.similarity.ranking import ScoreExplanation, TopK, explain_score
 
 # Maximum number of terms shown for each hit, separately for shared terms and those of one side.
@@ -46,10 +51,12 @@ class SimilarState:
         sequence: int,
         contexts: ContextTables,
         stored: bytes | None,
+        make_scorer: Callable[[CorpusEvent], EventScorer] | None = None,
     ) -> "SimilarState":
         """Begin a comparison, or continue from `stored`, the result of `dump`.
 
         `sequence`: E and C_k count the events that entered the corpus up to this number.
+        `make_scorer`: builds what scores past events instead of the question's measure.
         """
         event = make_corpus_event(
             recall_event.ts,
@@ -68,7 +75,8 @@ class SimilarState:
         comparison = Comparison(
             event=event,
             pinned_counts=index.pin_counts(event),
-            measure=MEASURES[question.measure],
+            measure=MEASURES.get(question.measure, MEASURES[UNLEARNED_MEASURE]),
+            scorer=None if make_scorer is None else make_scorer(event),
             top=restore_top(question.k, list(map(tuple, state["hits"]))),
             before_ts=before_ts,
             max_sequence=sequence,
@@ -107,6 +115,11 @@ class SimilarState:
         bounds = np.array(index.score_bounds(self.comparison, spans))
         return int(np.count_nonzero((bounds > 0) & (bounds >= min_score)))
 
+    def forecast(self) -> Mapping[str, Any] | None:
+        """What the event probably is, as JSON; None if nothing was learned."""
+        scorer = self.comparison.scorer
+        return None if scorer is None else scorer.forecast()
+
     def build_answer(self, index: Index) -> list[dict[str, Any]]:
         """The best hits so far as rows of JSON, each with an explanation of its score."""
         comparison = self.comparison
@@ -132,6 +145,7 @@ class SimilarState:
                         "number": comparison.event.sequence,
                         "seen": self.seen_runs,
                     },
+                    **index.explain_by_scorer(comparison, hit.event),
                 }
             )
         return rows

@@ -1,15 +1,41 @@
 """The comparison of one event with past events: what is fixed when it begins, and the best hits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
 
 from archiver.times import Micros
-from recall.similarity.corpus import CorpusCounts
+from recall.similarity.corpus import ContextVector, CorpusCounts, Floats, SparseRows
 from recall.similarity.events import CorpusEvent, EventKey
 from recall.similarity.measure import Measure
 from recall.similarity.numeric import Scales
 from recall.similarity.pinned_counts import PinnedCounts
 from recall.similarity.ranking import RankedHit, TopK
+
+
+class EventScorer(Protocol):
+    """Scores past events of an index by more than their contexts."""
+
+    def score_rows(
+        self,
+        query: ContextVector,
+        past: SparseRows,
+        counts: CorpusCounts,
+        times: npt.NDArray[np.int64],
+        eids: npt.NDArray[np.bytes_],
+    ) -> Floats:
+        """The score of each past event; 0: its context shares no term with the query's."""
+
+    def explain(
+        self, query: ContextVector, past: SparseRows, counts: CorpusCounts, ts: Micros, eid: str
+    ) -> Mapping[str, Any]:
+        """What the score of one past event consists of, as keys of its hit."""
+
+    def forecast(self) -> Mapping[str, Any]:
+        """What the event probably is, as JSON."""
 
 
 @dataclass
@@ -24,6 +50,8 @@ class Comparison:
     """Only events older than this are compared."""
     max_sequence: int
     """Only events that entered the corpus up to this sequence number are compared."""
+    scorer: EventScorer | None = None
+    """Scores events instead of `measure`, which explains the shared terms; None: `measure` does."""
     counts: CorpusCounts | None = None
     """`pinned_counts` for every term, computed at first use."""
     scales: Scales | None = None

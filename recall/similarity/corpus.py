@@ -102,6 +102,14 @@ class SparseRows:
         arrays = (self.terms[low:high], self.counts[low:high], self.squares[low:high])
         return SparseRows(starts, *arrays, self.width)
 
+    def select_rows(self, rows: npt.NDArray[np.intp]) -> "SparseRows":
+        """Copies of some rows, in the given order."""
+        sizes = self.starts[rows + 1] - self.starts[rows]
+        starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+        positions = np.arange(starts[-1]) + np.repeat(self.starts[rows] - starts[:-1], sizes)
+        arrays = (self.terms[positions], self.counts[positions], self.squares[positions])
+        return SparseRows(starts, *arrays, self.width)
+
     def document_frequencies(self, width: int, rows: npt.NDArray[np.bool_] | None = None) -> Floats:
         """For each term below `width`, how many rows contain it.
 

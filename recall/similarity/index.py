@@ -7,6 +7,7 @@ times. E and C_k are counted over the whole corpus. No I/O.
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -262,6 +263,8 @@ class Index:
         """
         pinned = comparison.pinned_counts
         context = self.vocabulary.encode(comparison.event.term_counts)
+        if comparison.scorer is not None:
+            return None
         if isinstance(comparison.measure, BinaryMeasure):
             return pinned.set_query(context)
         if not isinstance(comparison.measure, TfIdfMeasure) or self.numeric:
@@ -269,6 +272,16 @@ class Index:
         if pinned.log_event_count < self._log_event_count - kernel.MAX_LOG_LAG:
             return None
         return pinned.weighted_query(context)
+
+    def explain_by_scorer(self, comparison: Comparison, key: EventKey) -> Mapping[str, Any]:
+        """What the comparison's scorer says about a past event; empty without a scorer."""
+        if comparison.scorer is None:
+            return {}
+        context = self.vocabulary.encode(comparison.event.term_counts)
+        for segment, row in self._find_rows(key):
+            rows, counts = segment.sparse_rows(row, row + 1), self.full_counts(comparison)
+            return comparison.scorer.explain(context, rows, counts, *key)
+        raise KeyError(key)
 
     @property
     def _log_event_count(self) -> float:
@@ -281,7 +294,10 @@ class Index:
         context = self.vocabulary.encode(comparison.event.term_counts)
         rows = segment.sparse_rows(first, last)
         counts = self.full_counts(comparison)
-        if self.numeric and isinstance(comparison.measure, TfIdfMeasure):
+        if comparison.scorer is not None:
+            times, eids = segment.arrays["ts"][first:last], segment.arrays["eids"][first:last]
+            scores = comparison.scorer.score_rows(context, rows, counts, times, eids)
+        elif self.numeric and isinstance(comparison.measure, TfIdfMeasure):
             query_values = flatten_values([comparison.event.numeric_values])
             values = segment.values.slice_rows(first, last)
             scales = self.pinned_scales(comparison)

@@ -131,9 +131,17 @@ class AttributeMeasure:
         return sums
 
 
+# The measure that learns from resolutions, see `recall.learning`; and the one by which it ranks as
+# long as nothing is learned.
+LEARNED_MEASURE = "learned"
+UNLEARNED_MEASURE = "attributes"
+
 MEASURES: dict[str, Measure] = {
     measure.name: measure for measure in (TfIdfMeasure(), BinaryMeasure(), AttributeMeasure())
 }
+
+
+MEASURE_NAMES = (*MEASURES, LEARNED_MEASURE)
 
 
 def score_with_numbers(

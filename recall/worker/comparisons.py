@@ -108,7 +108,9 @@ class ComparisonRunner:
         if task.progress.next > 0:
             return turn, self._corpora.begin_comparison(task)
         # Its history is prepared now: all events settled by now count.
-        task = replace(task, progress=replace(task.progress, corpus=index.last_sequence))
+        model = self._corpora.find_model(task.spec)
+        progress = replace(task.progress, corpus=index.last_sequence, model=model)
+        task = replace(task, progress=progress)
         state = self._corpora.begin_comparison(task)
         return self._skip_irrelevant_pieces(turn, task, state, incomplete), state
 
@@ -210,7 +212,11 @@ def _build_result(
         # Pieces of incomplete chunks may hold anything: each of them may change the answer.
         unknown = len(unread) - len(spans_left)
         hopeful = state.count_hopeful_pieces(index, spans_left) + unknown
-        revision = Revision(replace(coverage, hopeful=hopeful), state.build_answer(index))
+        revision = Revision(
+            replace(coverage, hopeful=hopeful),
+            state.build_answer(index),
+            forecast=state.forecast(),
+        )
     return TurnResult(
         next=turn.end,
         failed=failed,

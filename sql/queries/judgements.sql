@@ -18,12 +18,14 @@ SELECT (SELECT count(*) FROM alert_notes WHERE tag IS NOT NULL) + (SELECT count(
     greatest((SELECT max(at) FROM alert_notes WHERE tag IS NOT NULL), (SELECT max(at) FROM judgements)) AS newest
 
 -- list_tagged_corpus --
--- The corpus of a version in (ts, eid) order. `tag`: of the last tagged resolution of the event's alert.
-SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c.contexts, e.fingerprint, n.tag
+-- The corpus of a version in (ts, eid) order. `tag`: of the last tagged resolution of the event's alert,
+-- which has the ID `alert` and was recorded at `tagged_at`.
+SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c.contexts, e.fingerprint, n.tag,
+    n.alert::text AS alert, (extract(epoch FROM n.at) * 1000000)::bigint AS tagged_at
 FROM contexts c
 JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
 LEFT JOIN LATERAL (
-    SELECT n.tag FROM alerts a JOIN alert_notes n ON n.alert_id = a.id
+    SELECT n.tag, n.at, a.id AS alert FROM alerts a JOIN alert_notes n ON n.alert_id = a.id
     WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint AND e.ts BETWEEN a.starts_at AND a.last_at
         AND n.kind = 'resolution' AND n.tag IS NOT NULL
     ORDER BY n.at DESC, n.id DESC LIMIT 1) n ON true
@@ -41,3 +43,24 @@ LEFT JOIN LATERAL (
     SELECT a.id FROM alerts a WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint
         AND e.ts BETWEEN a.starts_at AND a.last_at ORDER BY a.state = 'withdrawn', a.starts_at DESC LIMIT 1) a ON true
 WHERE e.eid = ANY(%(eids)s::uuid[])
+
+-- list_unresolved --
+-- The corpus events of a version whose alert has no tagged resolution, in (ts, eid) order. `recalled`: how many last
+-- answers have the event as a hit.
+WITH hits AS (
+    SELECT hit->>'past_eid' AS eid, count(*) AS recalled
+    FROM tasks t
+    CROSS JOIN LATERAL (SELECT answer FROM revisions r WHERE r.task = t.id ORDER BY number DESC LIMIT 1) r
+    CROSS JOIN LATERAL jsonb_array_elements(r.answer) hit
+    WHERE t.rule = %(rule)s AND t.request->>'kind' = 'similar' GROUP BY 1)
+SELECT c.eid::text AS eid, (extract(epoch FROM c.ts) * 1000000)::bigint AS ts, c.contexts, a.id::text AS alert,
+    e.key, coalesce(h.recalled, 0)::integer AS recalled
+FROM contexts c
+JOIN events e ON e.rule = c.rule AND e.version = c.version AND e.eid = c.eid
+JOIN LATERAL (
+    SELECT a.id FROM alerts a WHERE a.rule = e.rule AND a.fingerprint = e.fingerprint
+        AND e.ts BETWEEN a.starts_at AND a.last_at AND a.state <> 'withdrawn' ORDER BY a.starts_at DESC LIMIT 1) a ON true
+LEFT JOIN hits h ON h.eid = c.eid::text
+WHERE c.rule = %(rule)s AND c.version = %(version)s AND c.corpus IS NOT NULL
+    AND NOT EXISTS (SELECT FROM alert_notes n WHERE n.alert_id = a.id AND n.kind = 'resolution' AND n.tag IS NOT NULL)
+ORDER BY c.ts, c.eid

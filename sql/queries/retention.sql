@@ -96,6 +96,16 @@ DELETE FROM calibrations k WHERE EXISTS (
     SELECT FROM deployments d WHERE d.rule = k.rule AND d.version = k.version
         AND d.state = 'stopped' AND d.stopped_at < clock_timestamp() - %(min_age)s::interval)
 
+-- delete_learned_models --
+-- Delete models that answers named, but no task names any more or were built long ago; the newest of a deployed rule
+-- remains.
+DELETE FROM learned_models m
+WHERE m.built_at < clock_timestamp() - %(keep)s::interval
+    AND (EXISTS (SELECT FROM learned_models n
+            WHERE n.rule = m.rule AND n.version = m.version AND n.recall = m.recall AND n.id > m.id)
+        OR EXISTS (SELECT FROM deployments d WHERE d.rule = m.rule AND d.version = m.version
+            AND d.state = 'stopped' AND d.stopped_at < clock_timestamp() - %(min_age)s::interval))
+
 -- delete_deployments --
 -- Delete rule versions stopped long ago that no other row refers to.
 DELETE FROM deployments d

@@ -37,7 +37,7 @@ WHERE id IN (
         WHERE level = %(level)s AND state = 'waiting' AND rule = r.rule AND rule <> ALL(%(full_rules)s)
         ORDER BY revision > 0, created_at, id LIMIT %(per_rule_limit)s FOR UPDATE SKIP LOCKED) t
     ORDER BY t.answered, t.created_at, t.id LIMIT %(limit)s)
-RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
     held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
 
 -- claim_task --
@@ -46,7 +46,7 @@ UPDATE tasks SET state = 'running', lease = %(lease)s, lease_until = clock_times
     started_at = coalesce(started_at, clock_timestamp()), unasked_since = coalesce(unasked_since, clock_timestamp()),
     asked_at = NULL
 WHERE id IN (SELECT id FROM tasks WHERE id = %(id)s AND state = 'waiting' FOR UPDATE SKIP LOCKED)
-RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, next, failed, skipped,
+RETURNING id, eid, rule, version, recall, request, event, level, tickets, pieces, corpus, model, next, failed, skipped,
     held AS partial_answer, revision, tries, rows, results, seconds, fence, created_at, live_appends
 
 -- fail_unreadable --
@@ -86,7 +86,8 @@ WHERE state IN ('waiting', 'running', 'suspended')
 
 -- pin_pieces --
 -- Store what a task reads, at its first history query.
-UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s
+UPDATE tasks SET pieces = %(pieces)s, skipped = %(skipped)s, next = %(skipped)s, corpus = %(corpus)s,
+    model = %(model)s
 WHERE id = %(id)s AND fence = %(fence)s AND state = 'running'
 
 -- list_reads --
@@ -127,8 +128,8 @@ RETURNING state, tickets
 
 -- add_revision --
 -- Store an answer of a task under its number.
-INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable)
-VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s)
+INSERT INTO revisions (task, number, final, coverage, answer, estimates, comparable, forecast)
+VALUES (%(task)s, %(number)s, %(final)s, %(coverage)s, %(answer)s, %(estimates)s, %(comparable)s, %(forecast)s)
 
 -- lock --
 -- Lock tasks that are changed together, in the order that all transactions use.
@@ -168,7 +169,7 @@ WITH ended AS (
     UPDATE tasks SET state = 'finalized', ended_at = clock_timestamp(), held = NULL, deadline = NULL,
         error = coalesce(%(reason)s, error), revision = revision + CASE WHEN revision > 0 THEN 1 ELSE 0 END
     WHERE id = ANY(%(ids)s) RETURNING id, rule, version, recall, request->>'kind' AS kind)
-SELECT e.id, e.rule, e.version, e.recall, e.kind, r.number, r.coverage, r.answer, r.estimates
+SELECT e.id, e.rule, e.version, e.recall, e.kind, r.number, r.coverage, r.answer, r.estimates, r.forecast
 FROM ended e LEFT JOIN LATERAL (SELECT * FROM revisions r WHERE r.task = e.id ORDER BY number DESC LIMIT 1) r ON true
 
 -- accelerate --
@@ -187,7 +188,7 @@ WHERE id = ANY(%(ids)s)
 -- Restart the recalls of events that were detected early and are settled now, with their final attributes; revision
 -- numbers continue. `attributes`: by event ID.
 UPDATE tasks SET event = jsonb_set(event, '{attributes}', %(attributes)s::jsonb -> eid::text), state = 'waiting', pieces = NULL,
-    corpus = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
+    corpus = NULL, model = NULL, next = 0, failed = 0, skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL,
     error = NULL, asked_at = NULL, tries = 0, seen = '[]'
 WHERE id IN (
     SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version = %(version)s
@@ -206,8 +207,8 @@ SELECT id FROM tasks WHERE eid = ANY(%(eids)s) AND rule = %(rule)s AND version =
 
 -- restart_comparisons --
 -- Restart the similarity recalls of events whose contexts have changed; revision numbers continue.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
-    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE id IN (
     SELECT id FROM tasks
     WHERE (eid, version) IN (SELECT * FROM unnest(%(eids)s::uuid[], %(versions)s::text[]))
@@ -218,8 +219,8 @@ WHERE id IN (
 
 -- restart_incomplete_comparisons --
 -- Restart similarity recalls that were computed before events entered the corpus that they should have compared.
-UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, next = 0, failed = 0, skipped = 0,
-    held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
+UPDATE tasks SET state = 'waiting', pieces = NULL, corpus = NULL, model = NULL, next = 0, failed = 0,
+    skipped = 0, held = NULL, lease = NULL, ended_at = NULL, deadline = NULL, error = NULL
 WHERE id IN (
     SELECT t.id FROM tasks t
     WHERE t.rule = %(rule)s AND t.version = %(version)s AND t.request->>'kind' = 'similar'

@@ -38,6 +38,7 @@ MODULES_BY_TEST = {
     "integration/test_indexes.py": "moirae.history.corpus_indexes",
     "integration/test_ingest_command.py": "moirae.live.sources.landing",
     "integration/test_lift.py": "recall.engines.pending_events",
+    "integration/test_learned_recalls.py": "recall.learned_models",
     "integration/test_list_commands.py": """
         moirae.alerts.lookup moirae.alerts.store moirae.cli.alerts moirae.cli.events
         moirae.history.plan moirae.history.store""",
@@ -92,9 +93,9 @@ MODULES_BY_TEST = {
     "integration/sql/test_gateways.py": """
         sql.alert_notes sql.alerts sql.audit sql.calibrations sql.changes sql.dashboard sql.sessions sql.chunks sql.commands sql.contexts
         sql.corpora sql.dead_letters sql.demo sql.deployments sql.derived_chunks sql.events
-        sql.gateway sql.idempotency_keys sql.judgements sql.lookup sql.outbox sql.processes
-        sql.recalled_events sql.relations sql.replay sql.retention sql.revisions
-        sql.row_revisions sql.rule_errors sql.rule_files sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
+        sql.gateway sql.idempotency_keys sql.judgements sql.learned_models sql.lookup sql.outbox sql.processes
+        sql.recalled_events sql.relations sql.replay sql.retention sql.revisions sql.row_revisions
+        sql.rule_errors sql.rule_files sql.rules sql.streams sql.tasks sql.tokens sql.units sql.views""",
     "integration/test_migrations.py": "sql.connection sql.errors sql.migrate",
     "property/test_live_is_batch.py": """
         moirae.live.active_rules moirae.live.alert_contexts moirae.live.composition
@@ -126,6 +127,9 @@ MODULES_BY_TEST = {
     "unit/moirae/documents/test_reader.py": "moirae.documents.yaml_nodes",
     "unit/moirae/rules/test_model.py": "moirae.rules.questions",
     "unit/recall/query/test_lift.py": "recall.query.sql_names",
+    "unit/recall/learning/test_tag_model.py": "recall.learning.kernel",
+    "unit/recall/learning/test_build.py": """
+        recall.learning.learner recall.learning.learned_model""",
     "unit/recall/similarity/test_segment.py": """
         recall.similarity.segment_merge recall.similarity.spans""",
     "unit/sql/test_sql.py": "sql.loader sql.values",

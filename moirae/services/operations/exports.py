@@ -38,6 +38,7 @@ EXPORT_COLUMNS: dict[ExportKind, tuple[str, ...]] = {
         "estimates",
         "key",
         "error",
+        "forecast",
     ),
 }
 

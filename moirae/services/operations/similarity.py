@@ -1,7 +1,8 @@
 """Evaluate the ranking of similar past events on the feedback of operators."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
     from moirae.feedback import EvaluationReport, JudgedCorpus
     from moirae.services.workspace import LocalWorkspace
     from recall.relevance import CandidateSet, Gains
-    from recall.similarity import Measure
+
+_MAX_DELAY = 10 * 365 * 86_400.0  # seconds
 
 Track = Callable[["Iterable[CandidateSet]", int, str], "Iterable[CandidateSet]"]
 """Passes items through; gets their number and a description too, to show progress."""
@@ -28,6 +30,34 @@ class EvaluationQuery(Arguments):
     measure: Name | None = Field(
         None, description="Measure whose probabilities are tested. Default: the rule's."
     )
+    known_after: float | None = Field(
+        None,
+        ge=0,
+        le=_MAX_DELAY,
+        description="Treat each tag as known this long after its event, in s. Default: when the "
+        "tag was recorded.",
+    )
+
+
+class UnresolvedQuery(Arguments):
+    """Which unresolved alerts to list."""
+
+    rule: Name | None = Field(None, description="Name of the rule, with or without its group.")
+    limit: int = Field(10, ge=1, le=1_000, description="Maximum number of alerts.")
+
+
+@dataclass(frozen=True)
+class UnresolvedAlert:
+    """An unresolved past alert; the fields of `moirae.feedback.UnresolvedAlert`."""
+
+    alert: str
+    rule: str
+    ts: datetime
+    key: Mapping[str, Any]
+    tag: str | None
+    probability: float
+    recalled: int
+    benefit: float
 
 
 @dataclass(frozen=True)
@@ -38,6 +68,9 @@ class EvaluationSummary:
     ranker_rows: Sequence[Sequence[str]]
     period_columns: Sequence[str]
     period_rows: Sequence[Sequence[str]]
+    stage_columns: Sequence[str]
+    stage_rows: Sequence[Sequence[str]]
+    forecast_rows: Sequence[Sequence[str]]
     reliability_rows: Sequence[Sequence[str]]
 
 
@@ -63,49 +96,97 @@ def evaluate_workspace(
         raise NotFound("no applied rule has a similarity recall")
     for corpus in corpora:
         if query.measure is not None:
-            corpus = replace(corpus, measure=find_measure(query.measure).name)
-        yield build_report(corpus, corpus.gains_of, leave_one_out=False, track=track)
+            corpus = replace(corpus, measure=check_measure(query.measure))
+        known_after = None
+        if query.known_after is not None:
+            known_after = timedelta(seconds=query.known_after)
+        yield build_report(corpus, corpus.gains_of, known_after, leave_one_out=False, track=track)
+
+
+@operation("GET", "/similarity/unresolved", role="viewer")
+def list_unresolved(workspace: "LocalWorkspace", query: UnresolvedQuery) -> list[UnresolvedAlert]:
+    """List the unresolved past alerts from whose resolution most would be learned."""
+    from moirae.feedback import list_unresolved as list_alerts
+
+    alerts = list_alerts(workspace.connection, query.rule, query.limit)
+    return [UnresolvedAlert(**vars(alert), benefit=alert.benefit) for alert in alerts]
 
 
 def build_report(
     corpus: "JudgedCorpus",
     gains: "Callable[[CandidateSet], Gains]",
+    known_after: timedelta | None,
     *,
     leave_one_out: bool,
     track: Track,
 ) -> "EvaluationReport":
     """The report about one corpus."""
     from moirae.feedback import EvaluationReport, build_training_cases
-    from recall.relevance import BASELINES, evaluate, measure_reliability, rank_by
-    from recall.similarity import MEASURES
+    from recall.relevance import (
+        BASELINES,
+        LearnedRanker,
+        Ranker,
+        evaluate,
+        make_learned_ranker,
+        measure_forecasts,
+        measure_reliability,
+        rank_by,
+    )
+    from recall.similarity import LEARNED_MEASURE, MEASURES
 
     def with_progress(queries: "Iterable[CandidateSet]") -> "Iterable[CandidateSet]":
         return track(queries, len(corpus.alerts), f"evaluating {corpus.name}")
 
-    rankers = {name: rank_by(measure) for name, measure in MEASURES.items()} | BASELINES
-    evaluation = evaluate(corpus.alerts, gains, rankers, corpus.gap, leave_one_out, with_progress)
-    reliability = None
+    rankers: dict[str, Ranker] = {name: rank_by(value) for name, value in MEASURES.items()}
+    resolutions = corpus.resolutions(known_after)
+    learned = make_learned_ranker(corpus.alerts, resolutions, corpus.gap_micros, leave_one_out)
+    if resolutions:
+        rankers[LEARNED_MEASURE] = learned
+    evaluation = evaluate(
+        corpus.alerts,
+        gains,
+        rankers | BASELINES,
+        corpus.gap,
+        leave_one_out,
+        with_progress,
+        learned.resolution_count,
+    )
+    reliability = forecasts = None
     # Probabilities are learned in the order of time, which leave-one-out does not have.
     if not leave_one_out:
-        reliability = measure_reliability(build_training_cases(corpus))
-    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability)
+        if corpus.measure != LEARNED_MEASURE:
+            reliability = measure_reliability(build_training_cases(corpus))
+        ranker = LearnedRanker(corpus.alerts, resolutions, corpus.gap_micros)
+        forecasts = measure_forecasts(corpus.alerts, ranker, corpus.kinds)
+    return EvaluationReport(corpus.name, evaluation, corpus.measure, reliability, forecasts)
 
 
 def summarize(report: "EvaluationReport") -> EvaluationSummary:
     """The figures and tables of a report."""
     if not report.query_count:
-        return EvaluationSummary(report.to_json(), [], [], [], [])
-    columns, rows = report.period_rows()
+        return EvaluationSummary(report.to_json(), [], [], [], [], [], [], [])
+    period_columns, period_rows = report.period_rows()
+    stage_columns: Sequence[str] = []
+    stage_rows: Sequence[Sequence[str]] = []
+    if report.evaluation.resolutions:
+        stage_columns, stage_rows = report.stage_rows()
     return EvaluationSummary(
-        report.to_json(), report.ranker_rows(), columns, rows, report.reliability_rows()
+        report.to_json(),
+        report.ranker_rows(),
+        period_columns,
+        period_rows,
+        stage_columns,
+        stage_rows,
+        report.forecast_rows(),
+        report.reliability_rows(),
     )
 
 
-def find_measure(name: str) -> "Measure":
-    """The similarity measure with a name. Raises `UsageError`."""
-    from recall.similarity import MEASURES
+def check_measure(name: str) -> str:
+    """The name of a similarity measure. Raises `UsageError` for another one."""
+    from recall.similarity import MEASURE_NAMES
 
-    if name not in MEASURES:
-        choices = ", ".join(sorted(MEASURES))
+    if name not in MEASURE_NAMES:
+        choices = ", ".join(sorted(MEASURE_NAMES))
         raise UsageError(f"--measure: unknown measure {name!r}: must be one of {choices}")
-    return MEASURES[name]
+    return name

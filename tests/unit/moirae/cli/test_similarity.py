@@ -73,7 +73,7 @@ def test_events_of_one_group_are_not_compared(tmp_path: Path) -> None:
 
 def test_wrong_options_are_usage_errors(tmp_path: Path) -> None:
     events = _write_lines(tmp_path / "a.jsonl", ALERTS)
-    message = "unknown measure 'jaccard': must be one of attributes, binary, tfidf"
+    message = "unknown measure 'jaccard': must be one of attributes, binary, learned, tfidf"
     with pytest.raises(UsageError, match=message):
         _run("--events", events, "--measure", "jaccard")
     with pytest.raises(UsageError, match="--gap: '6' is not a duration"):
@@ -84,3 +84,44 @@ def test_unwritable_output_is_an_error(tmp_path: Path) -> None:
     events = _write_lines(tmp_path / "a.jsonl", ALERTS)
     with pytest.raises(MoiraeError, match="No such file"):
         _run("--events", events, "--out", tmp_path / "none" / "run.csv")
+
+
+def test_learned_measure_uses_tags_from_the_time_on_when_they_are_known(tmp_path: Path) -> None:
+    """Hosts tell nothing, messages tell the tag: a past event with it comes first."""
+    rows = []
+    tags = ["event_id,tag,known_at"]
+    for number in range(60):
+        kind = ("disk", "cpu", "net")[number * 5 % 7 % 3]
+        facts = {f"msg={kind}{number % 3}": 1, f"host=n{number % 4}": 1, f"a=x{number % 5}": 1}
+        ts = f"2024-05-{number // 4 + 1:02}T{number % 4 * 6:02}:00:00Z"
+        rows.append({"event_id": f"e{number}", "event_type": "t", "ts": ts, "facts": facts})
+        tags.append(f"e{number},{kind},{ts}")
+    events, resolutions = _write_lines(tmp_path / "a.jsonl", rows), tmp_path / "tags.csv"
+    resolutions.write_text("\n".join(tags) + "\n")
+    options = ["--events", events, "--measure", "learned", "--resolutions", resolutions]
+    answers = _first_columns(_run(*options, "--gap", "1h", "--k", 3))
+    last = [event for query, _, event in answers if query == "e59"]
+    kinds = dict(line.split(",")[:2] for line in tags[1:])
+    assert [kinds[event] for event in last] == [kinds["e59"]] * 3
+    assert len(_first_columns(_run(*options, "--leave-one-out", "--k", 3))) == 180
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("event_id,tag\ne1,x\n", "missing column: known_at"),
+        ("event_id,tag,known_at\ne1,x,yesterday\n", ":2: known_at: invalid timestamp 'yesterday'"),
+        ("event_id,tag,known_at\ne9,x,2024-05-01T01:00:00Z\n", "'e9' is not an event of"),
+    ],
+)
+def test_error_in_resolutions_is_reported(tmp_path: Path, lines: str, message: str) -> None:
+    events, resolutions = _write_lines(tmp_path / "a.jsonl", ALERTS), tmp_path / "tags.csv"
+    resolutions.write_text(lines)
+    with pytest.raises(MoiraeError, match=message):
+        _run("--events", events, "--measure", "learned", "--resolutions", resolutions)
+
+
+def test_learned_measure_and_resolutions_require_each_other(tmp_path: Path) -> None:
+    events = _write_lines(tmp_path / "a.jsonl", ALERTS)
+    with pytest.raises(UsageError, match="require each other"):
+        _run("--events", events, "--measure", "learned")

@@ -10,6 +10,7 @@ from moirae.errors import MoiraeError
 from moirae.feedback.report import EvaluationReport, draw_reports
 from recall.relevance.baselines import BASELINES
 from recall.relevance.calibration import Reliability, ReliabilityBin
+from recall.relevance.forecasts import ForecastBin, ForecastReliability
 from recall.relevance.quality import METRICS, Evaluation, evaluate
 from recall.relevance.ready_contexts import rank_by
 from recall.similarity.measure import MEASURES
@@ -62,8 +63,29 @@ def test_json_of_an_evaluation_without_judged_events_is_empty() -> None:
         "measure": "tfidf",
         "rankers": {},
         "over_time": [],
+        "by_resolutions": [],
         "reliability": None,
+        "forecasts": None,
     }
+
+
+def test_learning_stages_and_forecasts_have_rows() -> None:
+    corpus = make_incidents(1)
+    evaluation = evaluate(
+        corpus.alerts,
+        lambda candidates: {"e0": 1} if candidates.candidate_count else {},
+        {"tfidf": rank_by(MEASURES["tfidf"])},
+        timedelta(0),
+        count_resolutions=lambda candidates: candidates.candidate_count * 30,
+    )
+    parts = [ForecastBin(20, 0.4, 0.35), ForecastBin(20, 0.8, 0.9)]
+    forecasts = ForecastReliability(40, 0.05, 0.6, 1.0, 2.0, 1.5, parts)
+    report = EvaluationReport("file", evaluation, "learned", None, forecasts)
+    titles, rows = report.stage_rows()
+    assert titles == ["known tags", "queries", "tfidf"]
+    assert [row[:2] for row in rows] == [["10–49", "1"], ["50–199", "2"]]
+    assert report.forecast_rows() == [["40%", "20", "35%"], ["80%", "20", "90%"]]
+    assert report.to_json()["forecasts"]["calibration_error"] == 0.05
 
 
 def test_rows_are_formatted_for_tables(report: EvaluationReport) -> None:

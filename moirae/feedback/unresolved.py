@@ -1,0 +1,91 @@
+"""Which unresolved alerts an operator should resolve first, because most is learned from them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import sql
+from archiver.times import from_micros
+from moirae.deployments import RuleRegistry
+from moirae.feedback.workspace import matches_name
+from moirae.rules import Definition, SimilarRecall
+from recall.learned_models import LearnedModels
+from recall.learning import StoredModel
+from recall.similarity import count_terms
+
+
+@dataclass(frozen=True)
+class UnresolvedAlert:
+    """An alert without a tagged resolution.
+
+    `tag`: its most probable tag, None if no tag is known. `probability`: of that tag, or of none
+    of the known ones if that is higher. `recalled`: how many answers have one of its events as a
+    hit.
+    """
+
+    alert: str
+    rule: str
+    ts: datetime
+    key: Mapping[str, Any]
+    tag: str | None
+    probability: float
+    recalled: int
+
+    @property
+    def benefit(self) -> float:
+        """How uncertain its tag is, times how often it is recalled; never recalled counts once."""
+        return (1 - self.probability) * (1 + self.recalled)
+
+
+def list_unresolved(
+    connection: sql.Connection, rule: str | None, limit: int
+) -> list[UnresolvedAlert]:
+    """The unresolved past alerts whose resolution would help most, best first."""
+    alerts: list[UnresolvedAlert] = []
+    for definition in RuleRegistry(connection).desired_rules():
+        if rule is None or matches_name(definition, rule):
+            for name, recall in definition.recalls.items():
+                if isinstance(recall, SimilarRecall):
+                    alerts += _list_of_recall(connection, definition, name, recall)
+    return choose_alerts(alerts, limit)
+
+
+def _list_of_recall(
+    connection: sql.Connection, definition: Definition, name: str, recall: SimilarRecall
+) -> list[UnresolvedAlert]:
+    contexts = recall.similar.contexts or tuple(definition.spec.context)
+    model = LearnedModels(connection).load_newest(definition.name, definition.version, name)
+    alerts = []
+    rows = sql.JudgementGateway(connection).list_unresolved(definition.name, definition.version)
+    for row in rows:
+        tag, probability = _predict(model, count_terms(row.contexts, contexts))
+        alerts.append(
+            UnresolvedAlert(
+                alert=row.alert,
+                rule=definition.name,
+                ts=from_micros(row.ts),
+                key=row.key,
+                tag=tag,
+                probability=probability,
+                recalled=row.recalled,
+            )
+        )
+    return alerts
+
+
+def _predict(model: StoredModel | None, term_counts: Mapping[str, int]) -> tuple[str | None, float]:
+    """The most probable tag, and the highest probability of any label."""
+    if model is None:
+        return None, 0.0
+    forecast = model.forecast(term_counts, 1)
+    tag, probability = forecast.tags[0]
+    return tag, max(probability, forecast.new_tag)
+
+
+def choose_alerts(alerts: Iterable[UnresolvedAlert], limit: int) -> list[UnresolvedAlert]:
+    """The alerts of the highest benefit, each once: by its best event; the newer of equal ones."""
+    chosen: dict[str, UnresolvedAlert] = {}
+    for alert in sorted(alerts, key=lambda alert: (alert.benefit, alert.ts), reverse=True):
+        chosen.setdefault(alert.alert, alert)
+    return list(chosen.values())[:limit]

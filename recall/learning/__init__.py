@@ -1,0 +1,30 @@
+"""Similarity learned from resolutions: which past event has the tag that a new one will have."""
+
+from recall.learning.build import BuiltModel, PastEvent, build_model
+from recall.learning.event_scorer import LearnedScorer
+from recall.learning.learned_model import (
+    LearnedModel,
+    LearnedQuery,
+    PastRows,
+    ResolutionForecast,
+)
+from recall.learning.learner import Learner
+from recall.learning.resolutions import GroupedEvent, Resolution, find_usable_times
+from recall.learning.stored_model import StoredModel, name_place
+
+__all__ = [
+    "BuiltModel",
+    "GroupedEvent",
+    "PastEvent",
+    "build_model",
+    "LearnedModel",
+    "LearnedQuery",
+    "LearnedScorer",
+    "Learner",
+    "PastRows",
+    "Resolution",
+    "ResolutionForecast",
+    "StoredModel",
+    "find_usable_times",
+    "name_place",
+]

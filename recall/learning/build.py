@@ -1,0 +1,90 @@
+"""Builds the model of a corpus from all events and the tags that are known now. No I/O."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from archiver.times import Micros
+from recall.learning.learner import Learner
+from recall.learning.resolutions import GroupedEvent, find_usable_times
+from recall.learning.stored_model import ResolvedEvents, StoredModel
+from recall.similarity import Corpus
+
+
+@dataclass(frozen=True, slots=True)
+class PastEvent:
+    """An event of a corpus. `place`: see `name_place`. `group`: events with one resolution."""
+
+    event_id: str
+    ts: Micros
+    term_counts: Mapping[str, int]
+    place: str
+    group: str | None = None
+
+
+@dataclass(frozen=True)
+class BuiltModel:
+    """A model. `learned_until`: the time of the newest event that it has learned from.
+
+    `resolutions`: from how many events. `waiting`: tags of events that are not old enough yet.
+    """
+
+    model: StoredModel
+    learned_until: Micros
+    resolutions: int
+    waiting: int
+
+
+def build_model(
+    events: Sequence[PastEvent], tags: Mapping[str, str], gap: Micros
+) -> BuiltModel | None:
+    """Learn from events in (ts, ID) order and their tags, by event ID; None: nothing to learn.
+
+    Each event is predicted from the tags of events older by `gap`, as if each tag had been known
+    that long after its event. Tags of events less than `gap` older than the newest one are left
+    out, so that the model may be used for a new event.
+    """
+    corpus = Corpus()
+    learner = Learner(corpus, use_time=True)
+    place_numbers: dict[str, int] = {}
+    grouped = [GroupedEvent(event.event_id, event.ts, event.group) for event in events]
+    usable_times = find_usable_times(grouped, dict.fromkeys(tags, 0), gap)
+    waiting = sorted(
+        (usable_times[event.event_id], row)
+        for row, event in enumerate(events)
+        if event.event_id in usable_times
+    )
+    queue = deque(waiting)
+    learned_rows: list[int] = []
+
+    def learn_until(ts: Micros) -> None:
+        while queue and queue[0][0] <= ts:
+            _, row = queue.popleft()
+            learner.learn(row, tags[events[row].event_id])
+            learned_rows.append(row)
+
+    for row, event in enumerate(events):
+        learn_until(event.ts)
+        corpus.add(event.ts, event.term_counts)
+        place_number = place_numbers.setdefault(event.place, len(place_numbers))
+        learner.observe(row, place_number, tags.get(event.event_id))
+    if events:
+        learn_until(events[-1].ts + (gap == 0))
+    if not learned_rows:
+        return None
+    learner.model.fit()
+    rows = sorted(learned_rows, key=lambda row: events[row].event_id)
+    past = learner.past_rows(len(events))
+    resolved_events = ResolvedEvents(
+        np.array([events[row].event_id.encode() for row in rows], dtype=np.bytes_),
+        past.tags[rows],
+        past.places[rows],
+    )
+    return BuiltModel(
+        StoredModel(learner.model, corpus.vocabulary, resolved_events, list(place_numbers)),
+        max(events[row].ts for row in rows),
+        len(rows),
+        len(queue),
+    )

@@ -1,0 +1,178 @@
+"""The learned measure: tag model, pair model and calibration together. No I/O."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from archiver.times import Micros
+from recall.learning.pair_model import Feature, PairModel
+from recall.learning.tag_calibration import TagCalibration
+from recall.learning.tag_model import TagModel, TagPrediction
+from recall.similarity import MEASURES, ContextVector, CorpusCounts, Floats, Ids, SparseRows
+
+# Tags of past events, by number; -1: unknown.
+TagIds = npt.NDArray[np.int32]
+
+UNKNOWN_TAG = -1
+# The measures whose scores are features, by feature.
+_MEASURE_FEATURES = {
+    Feature.ATTRIBUTES: MEASURES["attributes"],
+    Feature.TFIDF: MEASURES["tfidf"],
+    Feature.BINARY: MEASURES["binary"],
+}
+# Added to probabilities before the logarithm: all improbable tags are about equally far away.
+_PROBABILITY_FLOOR = 0.01
+_MICROS_PER_DAY = 86_400e6
+_MIN_AGE = 1 / 1440  # days
+# Scores are a logistic function of the weighted sum divided by this, so that they stay below 1.
+_SCORE_SCALE = 4.0
+
+
+@dataclass(frozen=True)
+class ResolutionForecast:
+    """The most probable tags of an event, best first, and the probability of none of these.
+
+    `new_tag`: the probability that the tag was never seen; without it and the tags that are not
+    listed, the probabilities add up to less than 1.
+    """
+
+    tags: list[tuple[str, float]]
+    new_tag: float
+
+
+@dataclass(frozen=True)
+class LearnedQuery:
+    """A new event, with what the model says about its tag."""
+
+    context: ContextVector
+    ts: Micros
+    place: int
+    """The number of its place; -1: unknown."""
+    counts: CorpusCounts
+    probabilities: Floats
+    """By tag, not calibrated. Empty: nothing was learned yet."""
+    chance: float
+    """The probability that a past event of unknown tag has the same tag."""
+
+
+@dataclass(frozen=True)
+class PastRows:
+    """Past events, with what the model knows about them.
+
+    `places`: numbers; -1: unknown.
+    """
+
+    contexts: SparseRows
+    times: npt.NDArray[np.int64]
+    places: npt.NDArray[np.int64]
+    tags: TagIds
+
+    def select(self, rows: npt.NDArray[np.intp]) -> "PastRows":
+        """Some rows, in the given order."""
+        return PastRows(
+            self.contexts.select_rows(rows), self.times[rows], self.places[rows], self.tags[rows]
+        )
+
+
+class LearnedModel:
+    """What was learned from resolutions.
+
+    `use_time`: whether recency counts.
+    """
+
+    def __init__(
+        self,
+        tag_model: TagModel,
+        pair_model: PairModel,
+        calibration: TagCalibration,
+        use_time: bool,
+    ) -> None:
+        self.tag_model = tag_model
+        self.pair_model = pair_model
+        self.calibration = calibration
+        self.use_time = use_time
+
+    @classmethod
+    def empty(cls, use_time: bool) -> "LearnedModel":
+        """A model that has learned nothing: it ranks as `attributes`."""
+        return cls(TagModel(use_time), PairModel(), TagCalibration(), use_time)
+
+    def fit(self) -> None:
+        """Fit the weights of pairs and the calibration to everything that was learned."""
+        self.pair_model.fit()
+        self.calibration.fit()
+
+    def predict(self, context: ContextVector, attributes: Ids) -> TagPrediction | None:
+        """None: nothing was learned yet."""
+        if not self.tag_model.event_count:
+            return None
+        return self.tag_model.predict(context, attributes)
+
+    def build_query(
+        self,
+        context: ContextVector,
+        ts: Micros,
+        place_number: int,
+        counts: CorpusCounts,
+        prediction: TagPrediction | None,
+    ) -> LearnedQuery:
+        """What ranking needs to know about a new event.
+
+        `context` and `counts` have the terms of the vocabulary of the past events.
+        """
+        probabilities = np.zeros(0)
+        chance = 0.0
+        if prediction is not None:
+            probabilities = prediction.probabilities
+            chance = float(probabilities @ self.tag_model.tag_shares)
+        return LearnedQuery(context, ts, place_number, counts, probabilities, chance)
+
+    def pair_features(self, query: LearnedQuery, past: PastRows) -> Floats:
+        """The features of the new event with each past one, by row and `Feature`."""
+        features = np.zeros((len(past.tags), len(Feature)))
+        for feature, measure in _MEASURE_FEATURES.items():
+            features[:, feature] = measure.score_rows(query.context, past.contexts, query.counts)
+        has_tag = past.tags != UNKNOWN_TAG
+        probabilities = np.full(len(past.tags), query.chance)
+        probabilities[has_tag] = query.probabilities[past.tags[has_tag]]
+        features[:, Feature.TAG] = np.log(probabilities + _PROBABILITY_FLOOR)
+        features[:, Feature.PLACE] = (past.places == query.place) & (query.place >= 0)
+        if self.use_time:
+            ages = np.maximum((query.ts - past.times) / _MICROS_PER_DAY, _MIN_AGE)
+            features[:, Feature.RECENCY] = -np.log(ages)
+        return features
+
+    def score(self, query: LearnedQuery, past: PastRows) -> Floats:
+        """The score of each past event; 0: it shares no term with the new one.
+
+        Until weights are learned, it is that of `attributes`.
+        """
+        if not self.pair_model.is_fitted:
+            measure = _MEASURE_FEATURES[Feature.ATTRIBUTES]
+            return measure.score_rows(query.context, past.contexts, query.counts)
+        features = self.pair_features(query, past)
+        scores = to_score(features @ self.pair_model.weights)
+        scores[features[:, Feature.BINARY] == 0] = 0
+        return scores
+
+    def tag_probabilities(self, context: ContextVector, attributes: Ids) -> tuple[Floats, float]:
+        """The calibrated probability of each tag, and that of none of these."""
+        prediction = self.predict(context, attributes)
+        if prediction is None:
+            return np.zeros(0), 1.0
+        unknown_share = self.tag_model.unknown_share(context)
+        return self.calibration.probabilities(prediction.log_probabilities, unknown_share)
+
+    def forecast(self, context: ContextVector, attributes: Ids, count: int) -> ResolutionForecast:
+        """The `count` most probable tags of a new event."""
+        probabilities, new_tag = self.tag_probabilities(context, attributes)
+        best = np.argsort(-probabilities, kind="stable")[:count]
+        tags = [(self.tag_model.tags[tag], float(probabilities[tag])) for tag in best]
+        return ResolutionForecast(tags, new_tag)
+
+
+def to_score(logits: Floats) -> Floats:
+    """A monotonic map to (0, 1], rounded so that mathematically equal scores tie."""
+    scores: Floats = np.round(1 / (1 + np.exp(-(logits) / _SCORE_SCALE)), 12)
+    return scores

@@ -1,0 +1,107 @@
+"""How much each similarity of two events counts, learned from pairs of equal and other tags. No I/O.
+
+The score of a past event is a weighted sum of features of the pair. The weights minimise the cross
+entropy between two distributions over some past events: in proportion to exp(score), and uniform
+over those with the same tag (ListNet: Cao et al., ICML 2007). A normal prior centred at
+`attributes` alone makes the measure begin as `attributes` and move away from it as evidence
+accumulates.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from recall.similarity import Floats
+
+
+class Feature(IntEnum):
+    """The features of a pair of events, by column."""
+
+    ATTRIBUTES = 0
+    """The score of the measure of that name."""
+    TFIDF = 1
+    BINARY = 2
+    TAG = 3
+    """Logarithm of the probability that the new event has the past event's tag, plus 0.01."""
+    PLACE = 4
+    """1 if both events occurred at the same place, else 0."""
+    RECENCY = 5
+    """Minus the logarithm of the past event's age in days."""
+
+
+# The mean and standard deviation of each weight before anything is learned.
+_PRIOR_MEANS = np.array([10.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+_PRIOR_DEVIATIONS = np.array([10.0, 10.0, 10.0, 1.0, 1.0, 0.5])
+# The newest events that the weights are fitted to.
+_MAX_QUERIES = 500
+# Weights are fitted again when this share of events has been added.
+_REFIT_GROWTH = 0.15
+_FIRST_FIT = 5  # events
+_MAX_ITERATIONS = 50
+
+
+@dataclass(frozen=True)
+class PairSample:
+    """A new event with some past events: their features, and whether they have the same tag.
+
+    `represented`: for how many past events each one stands. Events of probable tags are drawn more
+    often than others, and stand for fewer.
+    """
+
+    features: Floats
+    relevant: npt.NDArray[np.bool_]
+    represented: Floats
+
+
+class PairModel:
+    """The weights, and the newest samples that they are fitted to."""
+
+    def __init__(self, weights: Floats | None = None) -> None:
+        """`weights`: as fitted before; None: the prior's."""
+        self.weights = _PRIOR_MEANS.copy() if weights is None else weights
+        self._samples: deque[PairSample] = deque(maxlen=_MAX_QUERIES)
+        self._sample_count = 0
+        self._next_fit = _FIRST_FIT
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the weights differ from those before learning."""
+        return not np.array_equal(self.weights, _PRIOR_MEANS)
+
+    def learn(self, sample: PairSample) -> None:
+        """Add a sample. The weights are fitted again from time to time."""
+        self._samples.append(sample)
+        self._sample_count += 1
+        if self._sample_count >= self._next_fit:
+            self._next_fit = int(self._sample_count * (1 + _REFIT_GROWTH)) + _FIRST_FIT
+            self.fit()
+
+    def fit(self) -> None:
+        """Fit the weights to the samples."""
+        from scipy.optimize import minimize
+
+        if not self._samples:
+            return
+        features = np.concatenate([sample.features for sample in self._samples])
+        relevant = np.concatenate([sample.relevant for sample in self._samples]).astype(float)
+        sizes = np.array([len(sample.relevant) for sample in self._samples])
+        starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+        offsets = np.log(np.concatenate([sample.represented for sample in self._samples]))
+        targets = relevant / np.repeat(np.add.reduceat(relevant, starts), sizes)
+
+        def loss(weights: Floats) -> tuple[float, Floats]:
+            scores = features @ weights + offsets
+            scores -= np.repeat(np.maximum.reduceat(scores, starts), sizes)
+            exponentials = np.exp(scores)
+            totals = np.add.reduceat(exponentials, starts)
+            deviations = (weights - _PRIOR_MEANS) / _PRIOR_DEVIATIONS
+            value = np.log(totals).sum() - targets @ scores + 0.5 * (deviations**2).sum()
+            errors = exponentials / np.repeat(totals, sizes) - targets
+            slope = features.T @ errors + deviations / _PRIOR_DEVIATIONS
+            return float(value), slope
+
+        options = {"maxiter": _MAX_ITERATIONS}
+        self.weights = minimize(loss, self.weights, jac=True, method="L-BFGS-B", options=options).x

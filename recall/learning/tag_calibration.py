@@ -1,0 +1,174 @@
+"""Calibrated probabilities of tags, with that of a tag that was never seen. No I/O.
+
+All is fitted to predictions that were made before the tag was known: the temperature by which
+logarithms of probabilities are divided (Guo et al., ICML 2017), a logistic regression of whether the
+best tag was right on its log odds (Platt, Advances in Large Margin Classifiers, 1999), and one of
+whether the tag was new.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from recall.similarity import Floats
+
+_MAX_PREDICTIONS = 1000  # the newest are fitted to
+_MAX_TEMPERATURE_PREDICTIONS = 500
+_REFIT_GROWTH = 0.15
+_FIRST_FIT = 10  # predictions
+_MAX_REFIT_INTERVAL = 500  # predictions
+_TEMPERATURES = np.exp(np.linspace(np.log(0.5), np.log(4.0), 19))
+# The prior of log(temperature): mean 0, this standard deviation.
+_TEMPERATURE_DEVIATION = 0.3
+# The standard deviation of the weights of the regression.
+_WEIGHT_DEVIATION = 1.0
+_MAX_ITERATIONS = 50
+_MAX_LOGIT = 30.0
+# How much less each earlier event counts in the share of new tags: about the last 50.
+_NOVELTY_DECAY = 0.98
+_NOVELTY_SMOOTHING = 1.0  # events, half of them with new tags
+_MIN_PROBABILITY = 1e-6
+# The means of the weights of the regressions: probabilities stay as they are, and that of a new tag
+# is the recent share of new tags.
+_PRIOR_BEST_WEIGHTS = np.array([0.0, 1.0])
+_PRIOR_NOVELTY_WEIGHTS = np.array([0.0, 1.0, 0.0, 0.0])
+
+
+@dataclass(frozen=True)
+class PastPrediction:
+    """A prediction that was made before the tag was known.
+
+    `tag`: its number; None: it was not among the tags. `features`: see `novelty_features`.
+    """
+
+    log_probabilities: Floats
+    features: Floats
+    tag: int | None
+
+
+class TagCalibration:
+    """The temperature, the regressions, and the newest predictions that they are fitted to."""
+
+    def __init__(self) -> None:
+        self.temperature = 1.0
+        self.best_weights = _PRIOR_BEST_WEIGHTS
+        """Of 1 and the log odds of the best tag, for the log odds that it is right."""
+        self.novelty_weights = _PRIOR_NOVELTY_WEIGHTS
+        """Of `features`, for the log odds that the tag is new."""
+        self._predictions: deque[PastPrediction] = deque(maxlen=_MAX_PREDICTIONS)
+        self._prediction_count = 0
+        self._next_fit = _FIRST_FIT
+        self.event_count = 0.0
+        """Events of known tag, recent ones counting more."""
+        self.new_tag_count = 0.0
+        """Of these, the first of their tag."""
+
+    def features(self, log_probabilities: Floats, unknown_share: float) -> Floats:
+        """The features of the regression for new tags.
+
+        `unknown_share`: of the context's terms, those that no learned event has.
+        """
+        share = (self.new_tag_count + _NOVELTY_SMOOTHING / 2) / (
+            self.event_count + _NOVELTY_SMOOTHING
+        )
+        best = min(float(np.exp(log_probabilities.max())), 1 - _MIN_PROBABILITY)
+        return np.array([1.0, np.log(share / (1 - share)), np.log(1 - best), unknown_share])
+
+    def probabilities(
+        self, log_probabilities: Floats, unknown_share: float
+    ) -> tuple[Floats, float]:
+        """The probability of each tag, and that of a tag that was never seen. They add up to 1."""
+        logit = float(self.features(log_probabilities, unknown_share) @ self.novelty_weights)
+        new_tag = _clip(_sigmoid(logit))
+        shares = self._scale(log_probabilities)
+        if len(shares) > 1:
+            best = int(np.argmax(shares))
+            corrected = _clip(_sigmoid(float(self._best_features(shares) @ self.best_weights)))
+            shares *= (1 - corrected) / (1 - _clip(shares[best]))
+            shares[best] = corrected
+            shares /= shares.sum()
+        return shares * (1 - new_tag), new_tag
+
+    def _scale(self, log_probabilities: Floats) -> Floats:
+        scaled = log_probabilities / self.temperature
+        exponentials = np.exp(scaled - scaled.max())
+        shares: Floats = exponentials / exponentials.sum()
+        return shares
+
+    def _best_features(self, shares: Floats) -> Floats:
+        best = _clip(float(shares.max()))
+        return np.array([1.0, np.log(best / (1 - best))])
+
+    def learn(self, prediction: PastPrediction | None, is_new_tag: bool) -> None:
+        """Add an event whose tag became known; its prediction is None if none could be made."""
+        self.event_count = self.event_count * _NOVELTY_DECAY + 1
+        self.new_tag_count = self.new_tag_count * _NOVELTY_DECAY + is_new_tag
+        if prediction is None:
+            return
+        self._predictions.append(prediction)
+        self._prediction_count += 1
+        if self._prediction_count >= self._next_fit:
+            growth = int(self._prediction_count * _REFIT_GROWTH) + _FIRST_FIT
+            self._next_fit = self._prediction_count + min(growth, _MAX_REFIT_INTERVAL)
+            self.fit()
+
+    def fit(self) -> None:
+        """Fit to the newest predictions; nothing happens without one."""
+        if not self._predictions:
+            return
+        self._fit_temperature()
+        self._fit_best_weights()
+        self._fit_novelty_weights()
+
+    def _fit_temperature(self) -> None:
+        losses = (np.log(_TEMPERATURES) / _TEMPERATURE_DEVIATION) ** 2 / 2
+        for prediction in list(self._predictions)[-_MAX_TEMPERATURE_PREDICTIONS:]:
+            if prediction.tag is None:
+                continue
+            scaled = prediction.log_probabilities[None, :] / _TEMPERATURES[:, None]
+            losses += np.log(np.exp(scaled).sum(axis=1)) - scaled[:, prediction.tag]
+        self.temperature = float(_TEMPERATURES[np.argmin(losses)])
+
+    def _fit_best_weights(self) -> None:
+        features, outcomes = [], []
+        for prediction in self._predictions:
+            if prediction.tag is not None:
+                shares = self._scale(prediction.log_probabilities)
+                features.append(self._best_features(shares))
+                outcomes.append(int(np.argmax(shares)) == prediction.tag)
+        if features:
+            self.best_weights = _fit_logistic(features, outcomes, _PRIOR_BEST_WEIGHTS)
+
+    def _fit_novelty_weights(self) -> None:
+        features = [prediction.features for prediction in self._predictions]
+        outcomes = [prediction.tag is None for prediction in self._predictions]
+        self.novelty_weights = _fit_logistic(features, outcomes, _PRIOR_NOVELTY_WEIGHTS)
+
+
+def _fit_logistic(features: Sequence[Floats], outcomes: Sequence[bool], prior: Floats) -> Floats:
+    """The weights of a logistic regression; `prior`: their means before anything is known."""
+    from scipy.optimize import minimize
+
+    rows, labels = np.array(features), np.array(outcomes, dtype=float)
+
+    def loss(weights: Floats) -> tuple[float, Floats]:
+        logits = rows @ weights
+        deviations = (weights - prior) / _WEIGHT_DEVIATION
+        value = np.logaddexp(0, logits).sum() - labels @ logits + 0.5 * (deviations**2).sum()
+        slope = rows.T @ (_sigmoid(logits) - labels) + deviations / _WEIGHT_DEVIATION
+        return float(value), slope
+
+    options = {"maxiter": _MAX_ITERATIONS}
+    fitted: Floats = minimize(loss, prior, jac=True, method="L-BFGS-B", options=options).x
+    return fitted
+
+
+def _sigmoid(logits: Any) -> Any:
+    return 1 / (1 + np.exp(-np.clip(logits, -_MAX_LOGIT, _MAX_LOGIT)))
+
+
+def _clip(probability: float) -> float:
+    return float(np.clip(probability, _MIN_PROBABILITY, 1 - _MIN_PROBABILITY))

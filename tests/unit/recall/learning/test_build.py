@@ -1,0 +1,71 @@
+"""Building a model from all events and tags that are known."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from recall.learning.build import BuiltModel, build_model
+from tests.unit.recall.learning.events import HOUR, TAGS, make_events
+
+
+def build(count: int, gap: int = HOUR) -> BuiltModel:
+    events, tags = make_events(count)
+    built = build_model(events, tags, gap)
+    assert built is not None
+    return built
+
+
+def test_no_tags_make_no_model() -> None:
+    events, _ = make_events(20)
+    assert build_model(events, {}, HOUR) is None
+    assert build_model([], {}, HOUR) is None
+
+
+def test_tags_of_events_younger_than_the_gap_wait() -> None:
+    events, tags = make_events(20)
+    built = build_model(events, tags, 13 * HOUR)
+    assert built is not None
+    # Events are six hours apart: the newest three are too young for an event at the end.
+    assert (built.resolutions, built.waiting) == (17, 3)
+    assert built.learned_until == events[16].ts
+
+
+def test_all_tags_are_learned_without_a_gap() -> None:
+    built = build(20, gap=0)
+    assert (built.resolutions, built.waiting) == (20, 0)
+
+
+def test_forecast_follows_the_telling_term() -> None:
+    stored = build(300).model
+    for tag in TAGS:
+        forecast = stored.forecast({f"msg={tag}": 1, "host=n1": 1}, 3)
+        assert forecast.tags[0][0] == tag
+        assert forecast.tags[0][1] > 0.6
+        assert forecast.new_tag < 0.1
+
+
+def test_forecast_of_an_unknown_event_is_less_certain() -> None:
+    stored = build(300).model
+    known = stored.forecast({"msg=disk": 1, "host=n1": 1}, 3)
+    unknown = stored.forecast({"msg=flood": 1, "host=n99": 1}, 3)
+    assert unknown.tags[0][1] < known.tags[0][1] - 0.05
+
+
+def test_renamed_tag_replaces_the_old_one() -> None:
+    """Tags are those that are known now: a model is built from all of them again."""
+    events, tags = make_events(300)
+    renamed = {event: "storage" if tag == "disk" else tag for event, tag in tags.items()}
+    before, after = build_model(events, tags, HOUR), build_model(events, renamed, HOUR)
+    assert before is not None and after is not None
+    old = before.model.forecast({"msg=disk": 1}, 3)
+    new = after.model.forecast({"msg=disk": 1}, 3)
+    assert old.tags[0][0] == "disk" and new.tags[0][0] == "storage"
+    np.testing.assert_allclose([p for _, p in old.tags], [p for _, p in new.tags])
+
+
+def test_group_counts_as_a_whole_once_its_last_event_is_old_enough() -> None:
+    events, tags = make_events(20)
+    grouped = [replace(event, group="g" if n >= 10 else None) for n, event in enumerate(events)]
+    built = build_model(grouped, tags, HOUR)
+    assert built is not None
+    assert (built.resolutions, built.waiting) == (10, 10)
