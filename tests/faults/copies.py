@@ -11,8 +11,7 @@ from typing import Any
 from tests.parent import end_with_parent
 
 _COPIES = multiprocessing.get_context("forkserver")
-# What processes run that tests of this folder start.
-_MODULES = ("numbering", "recalling", "retaining", "rolling")
+_MODULES = ("copied_process", "numbering", "recalling", "retaining", "rolling")
 
 
 def start_copy(main: Callable[..., None], *arguments: Any) -> ForkServerProcess:
