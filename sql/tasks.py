@@ -376,12 +376,17 @@ class TaskGateway(Gateway):
     def restart_settled(
         self, rule: str, version: str, attributes: Mapping[UUID, Mapping[str, Any]]
     ) -> None:
-        """Restart the recalls of events with their final attributes, and undo their verdicts."""
+        """Restart the recalls of events, and evaluate their stages, with the final attributes."""
         eids = list(attributes)
         by_eid = {str(eid): replace_nul(values) for eid, values in attributes.items()}
-        values = {"rule": rule, "version": version, "eids": eids}
-        self._execute("restart_settled", attributes=Jsonb(by_eid), **values)
-        self._execute("reset_verdicts", **values)
+        values = {
+            "rule": rule,
+            "version": version,
+            "eids": eids,
+            "attributes": Jsonb(by_eid),
+        }
+        self._execute("restart_settled", **values)
+        self._execute("settle_recalled_events", **values)
 
     def lock_of_events(self, rule: str, version: str, eids: Sequence[UUID]) -> list[UUID]:
         """Lock the open and the answered tasks of events."""

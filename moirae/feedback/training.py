@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 from moirae.feedback.judgements import JudgedCorpus
-from recall.learning import PastEvent, name_place
+from recall.learning import TrainingEvent, name_place
 from recall.relevance import CalibrationCase, iter_candidate_sets, make_case, rank_by
 from recall.similarity import MEASURES
 
 
-def build_past_events(corpus: JudgedCorpus) -> list[PastEvent]:
+def build_past_events(corpus: JudgedCorpus) -> list[TrainingEvent]:
     """The events of a corpus, for `recall.learning.build_model`.
 
     The location of an event is its key values as a JSON list.
@@ -17,7 +17,7 @@ def build_past_events(corpus: JudgedCorpus) -> list[PastEvent]:
     events = []
     for alert in corpus.alerts:
         events.append(
-            PastEvent(
+            TrainingEvent(
                 event_id=alert.event_id,
                 ts=alert.ts,
                 term_counts=alert.term_counts,

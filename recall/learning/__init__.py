@@ -1,6 +1,6 @@
 """Similarity learned from resolutions: which past event has the tag that a new one will have."""
 
-from recall.learning.build import BuiltModel, PastEvent, build_model
+from recall.learning.build import BuiltModel, TrainingEvent, build_model
 from recall.learning.event_scorer import LearnedScorer
 from recall.learning.learned_model import (
     LearnedModel,
@@ -15,7 +15,7 @@ from recall.learning.stored_model import StoredModel, name_place
 __all__ = [
     "BuiltModel",
     "GroupedEvent",
-    "PastEvent",
+    "TrainingEvent",
     "build_model",
     "LearnedModel",
     "LearnedQuery",

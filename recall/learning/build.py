@@ -14,7 +14,7 @@ from recall.similarity import Corpus
 
 
 @dataclass(frozen=True, slots=True)
-class PastEvent:
+class TrainingEvent:
     """An event of a corpus. `place`: see `name_place`. `group`: events with one resolution."""
 
     event_id: str
@@ -38,7 +38,7 @@ class BuiltModel:
 
 
 def build_model(
-    events: Sequence[PastEvent], tags: Mapping[str, str], gap: Micros
+    events: Sequence[TrainingEvent], tags: Mapping[str, str], gap: Micros
 ) -> BuiltModel | None:
     """Learn from events in (ts, ID) order and their tags, by event ID; None: nothing to learn.
 

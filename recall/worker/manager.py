@@ -86,6 +86,7 @@ class RecallManager:
         key_counts: KeyCounts,
         config: ManagerConfig,
     ) -> None:
+        self._config = config
         self._ledger = ledger
         self._key_counts = key_counts
         self._signals = sql.SignalListener(connection)
@@ -130,9 +131,7 @@ class RecallManager:
             preparation=self._preparation,
             workers=self._workers,
         )
-        self._on_answers = config.on_answers
         self._commands = CommandExecutor(connection, len(config.engines))
-        self._event_timeout = config.event_timeout
         self._lease_tasks = Schedule(
             [
                 Periodic("renew lease", _HEARTBEAT_INTERVAL, ledger.renew_lease),
@@ -191,7 +190,7 @@ class RecallManager:
         self._lease_tasks.run_due()
         if self._commands.execute_pending():
             self._sync()
-            self._on_answers()
+            self._config.on_answers()
         else:
             self._sync_task.run_if_due()
         self._load_tasks.run_due()
@@ -218,8 +217,8 @@ class RecallManager:
 
     def _end_stalled(self) -> None:
         """End events without progress."""
-        if self._commands.end_without_progress(self._event_timeout):
-            self._on_answers()
+        if self._commands.end_without_progress(self._config.event_timeout):
+            self._config.on_answers()
 
     def _sync(self) -> None:
         """Follow changes of the claimed tasks in the ledger."""

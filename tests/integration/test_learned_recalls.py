@@ -12,7 +12,7 @@ from psycopg.types.json import Jsonb
 from archiver.times import to_micros
 from recall.corpora import Corpora
 from recall.learned_models import LearnedModels, ModelExpired
-from recall.learning import BuiltModel, PastEvent, build_model
+from recall.learning import BuiltModel, TrainingEvent, build_model
 from recall.ledger.tasks import Ledger
 from recall.replay.outcome import ReplayedAnswer, replay
 from recall.replay.similar_answers import SimilarReplayer
@@ -58,7 +58,7 @@ def _store_model(past: History, count: int) -> BuiltModel:
     events = []
     for number in range(1, count + 1):
         ts = to_micros(START + timedelta(seconds=number))
-        events.append(PastEvent(str(UUID(int=number)), ts, _terms(number), f"n{number % 3}"))
+        events.append(TrainingEvent(str(UUID(int=number)), ts, _terms(number), f"n{number % 3}"))
     tags = {event.event_id: _tag(number) for number, event in enumerate(events, start=1)}
     built = build_model(events, tags, _SECOND)
     assert built is not None

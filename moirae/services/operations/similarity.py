@@ -47,7 +47,7 @@ class UnresolvedQuery(Arguments):
 
 
 @dataclass(frozen=True)
-class UnresolvedAlert:
+class UnresolvedAlertSummary:
     """An unresolved past alert; the fields of `moirae.feedback.UnresolvedAlert`."""
 
     alert: str
@@ -104,12 +104,14 @@ def evaluate_workspace(
 
 
 @operation("GET", "/similarity/unresolved", role="viewer")
-def list_unresolved(workspace: "LocalWorkspace", query: UnresolvedQuery) -> list[UnresolvedAlert]:
+def list_unresolved(
+    workspace: "LocalWorkspace", query: UnresolvedQuery
+) -> list[UnresolvedAlertSummary]:
     """List the unresolved past alerts from whose resolution most would be learned."""
     from moirae.feedback import list_unresolved as list_alerts
 
     alerts = list_alerts(workspace.connection, query.rule, query.limit)
-    return [UnresolvedAlert(**vars(alert), benefit=alert.benefit) for alert in alerts]
+    return [UnresolvedAlertSummary(**vars(alert), benefit=alert.benefit) for alert in alerts]
 
 
 def build_report(

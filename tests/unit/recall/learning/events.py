@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from recall.learning.build import PastEvent
+from recall.learning.build import TrainingEvent
 
 HOUR = 3_600_000_000  # microseconds
 TAGS = ("disk", "cpu", "net")
 
 
-def make_events(count: int, seed: int = 1) -> tuple[list[PastEvent], dict[str, str]]:
+def make_events(count: int, seed: int = 1) -> tuple[list[TrainingEvent], dict[str, str]]:
     """Events six hours apart with their tags. One of three terms tells the tag, most of the time."""
     rng = np.random.default_rng(seed)
     events, tags = [], {}
@@ -21,6 +21,6 @@ def make_events(count: int, seed: int = 1) -> tuple[list[PastEvent], dict[str, s
             f"user=u{int(rng.integers(30))}": 1,
         }
         event_id = f"{number:08d}"
-        events.append(PastEvent(event_id, number * 6 * HOUR, terms, f"n{number % 5}"))
+        events.append(TrainingEvent(event_id, number * 6 * HOUR, terms, f"n{number % 5}"))
         tags[event_id] = tag
     return events, tags
