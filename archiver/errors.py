@@ -8,6 +8,7 @@ ArchiverError
 ├── NotArchivable        a column has a type that the archive does not support
 ├── NotInstalled         Spark's jars are missing
 ├── SourceDamaged        a source unit cannot be read to its end
+├── SourceUnreachable    the disk of a source file fails; trying again makes sense
 └── StorageFailed        object storage cannot be reached or refuses a request
 """
 
@@ -34,6 +35,10 @@ class CommitConflict(ArchiverError):
 
 class SourceDamaged(ArchiverError):
     """A source unit cannot be read to its end. Rows read before are archived."""
+
+
+class SourceUnreachable(ArchiverError):
+    """The disk of a source file fails. It may be back later. The message names the file."""
 
 
 class IncompatibleColumn(ArchiverError):

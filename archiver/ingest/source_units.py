@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -32,7 +33,8 @@ class SourceUnit:
     including blank ones. `line_numbers`: the number of each line, blank ones included; None: lines
     are counted from 1, and blank ones are skipped. `fields`: the field names of CSV lines without a
     header. `partition`: set if a record is late by the records before it in the partition, instead
-    of by the units before.
+    of by the units before. `path`: the file that `read` reads, None for other sources. `size`: bytes
+    of the source, None if unknown.
     """
 
     stream: str
@@ -42,6 +44,8 @@ class SourceUnit:
     line_numbers: Sequence[int] | None = None
     fields: Sequence[str] | None = None
     partition: str | None = None
+    path: Path | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,11 @@ class Spark(ConfigModel):
         default_factory=dict,
         description="Further Spark settings by name, such as spark.driver.memory.",
     )
+    large_batch: PositiveInt = Field(
+        default=20_000,
+        description="Rows from which engine auto has executors archive a micro-batch, estimated "
+        "from its bytes.",
+    )
 
 
 class Server(ConfigModel):
@@ -278,6 +283,11 @@ class Settings(ConfigModel):
         description="Megabytes of the local cache, <home>/cache, of an archive in object "
         "storage; exceeded "
         "while more files are in use.",
+    )
+    engine: Literal["auto", "local", "spark"] = Field(
+        default="auto",
+        description="Engine of live work: local (in the live process), spark (on executors), or "
+        "auto: executors archive large micro-batches.",
     )
     spark: Spark = Field(default=Spark(), description="Spark settings.")
     server: Server = Field(default=Server(), description="The HTTP server.")

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import CONTEXTS, EVENTS
-from archiver.ingest import ArchiveWriter
+from archiver.ingest import ArchiveWriter, EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.spark import start_session
 from archiver.times import duration_to_micros
@@ -74,6 +74,7 @@ def build_live_process(
         connection=connection,
         fence=role.fence,
     )
+    archive.engine_policy = EnginePolicy(settings.engine, settings.spark.large_batch)
     outboxes = open_outboxes(connection, root)
     archived_tables = ArchivedTables(outboxes, archive)
     # Files outlive every query that may still read them.
@@ -104,7 +105,7 @@ def build_live_process(
         relations=relations,
         admission=admission,
         guard=Guard(spark, settings, connection),
-        local=settings.recall.engine != "spark",
+        local="spark" not in (settings.engine, settings.recall.engine),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     ingest = Ingest(

@@ -5,8 +5,10 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from archiver.errors import SourceUnreachable
 from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
 from archiver.times import to_micros
+from moirae.errors import Unreachable
 from moirae.live.detection import Detector
 from moirae.live.follow_up import AlertFollowUp
 from moirae.live.idle import IdleTracker
@@ -40,8 +42,12 @@ class Ingest:
         self._idle_tracker = idle_tracker
 
     def ingest_units(self, units: Sequence[SourceUnit]) -> None:
-        """Archive and evaluate units."""
-        self._detect_and_settle(self._archive.ingest(units, to_micros(datetime.now(UTC))))
+        """Archive and evaluate units. Raises `Unreachable` if the disk of a file fails."""
+        try:
+            ingested = self._archive.ingest(units, to_micros(datetime.now(UTC)))
+        except SourceUnreachable as error:
+            raise Unreachable(str(error)) from error
+        self._detect_and_settle(ingested)
         sources = {(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 

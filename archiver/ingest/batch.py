@@ -1,0 +1,101 @@
+"""A batch of source units while an engine archives it, and the interface of engines."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+from archiver.delta import DataFile, StreamTable
+from archiver.ingest.chunk_cutter import ChunkCutter
+from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.open_unit import OpenUnit
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.watermarks import PartitionProgress, ReadProgress
+from archiver.times import duration_to_micros
+
+
+@dataclass(frozen=True)
+class ArchivedRows:
+    """What an engine has archived of one stream.
+
+    `on_time`: the rows that are not late and are now archived, also those that an earlier,
+    interrupted read had archived; None if executors have them. `files`: the files that executors
+    wrote. `newest`: the newest event time of the archived on-time rows, in microseconds.
+    """
+
+    appended_rows: int
+    on_time: pa.Table | None = None
+    files: Sequence[DataFile] = ()
+    newest: int | None = None
+
+
+@dataclass(kw_only=True, eq=False)
+class IngestBatch:
+    """What engines read and change while they archive a batch.
+
+    `now`: the current time in microseconds. `progress`: how far streams have been read, by stream.
+    `watermark` returns that of a stream before the batch. `register_unit` returns the ledger id of
+    a unit, None if it is finished. `fence` raises when another process has taken over.
+    `chunks_with_late_rows`: chunks to which late rows are appended.
+    """
+
+    number: int
+    now: int
+    tables: Mapping[str, StreamTable]
+    cutter: ChunkCutter
+    progress: dict[str, ReadProgress]
+    partitions: Mapping[str, Mapping[str, PartitionProgress]]
+    watermark: Callable[[str], int | None]
+    register_unit: Callable[[SourceUnit], int | None]
+    fence: Callable[[], None]
+    open_units: list[OpenUnit] = field(default_factory=list)
+    chunks_with_late_rows: set[int] = field(default_factory=set)
+
+    @property
+    def expired_before(self) -> int | None:
+        """Rows before this event time belong to expired chunks; None: no chunk has expired."""
+        return latest(*(chunk.to_ts for chunk in self.cutter.chunks if chunk.state == "expired"))
+
+    def open_unit(self, unit: SourceUnit, unit_id: int) -> OpenUnit:
+        """Begin to read a unit: which of its rows are late follows from the units before it."""
+        if unit.partition is not None:
+            opened = self._open_partition(unit, unit.partition, unit_id)
+        elif unit.stream in self.partitions:
+            opened = OpenUnit(unit, unit_id, self.watermark(unit.stream))
+        else:
+            before = self.progress[unit.stream]
+            bound = late_bound(before.newest, self._lateness(unit.stream), before.advanced)
+            opened = OpenUnit(unit, unit_id, bound)
+        self.open_units.append(opened)
+        return opened
+
+    def _open_partition(self, unit: SourceUnit, partition: str, unit_id: int) -> OpenUnit:
+        before = self.partitions.get(unit.stream, {}).get(partition)
+        if before is None:
+            # Event times before the stream's watermark were settled without this partition.
+            before = PartitionProgress(0, ReadProgress(None, self.watermark(unit.stream)))
+        bound = latest(before.progress.advanced, self.progress[unit.stream].advanced)
+        return OpenUnit(unit, unit_id, bound, partition_before=before)
+
+    def finish_reading(self, open_unit: OpenUnit) -> None:
+        """Record that a unit was read: units after it are compared with its newest event time."""
+        stream = open_unit.unit.stream
+        self.progress[stream] = self.progress[stream].with_newest(open_unit.newest)
+
+    def _lateness(self, stream: str) -> int:
+        return duration_to_micros(self.tables[stream].schema.lateness)
+
+
+class IngestEngine(Protocol):
+    """Decodes, classifies and appends the records of source units.
+
+    Every engine archives the same rows with the same marks, refuses the same lines and cuts the
+    same chunks.
+    """
+
+    def archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the units that are not finished; those of one stream are in order.
+
+        Returns what was archived by stream.
+        """

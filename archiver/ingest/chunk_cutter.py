@@ -1,0 +1,75 @@
+"""The chunks of the archive in the process that cuts them."""
+
+from collections.abc import Iterable
+
+import sql
+from archiver.chunks import (
+    Chunk,
+    CutPolicy,
+    NewestChunkStats,
+    apply_cuts,
+    can_cut,
+    plan_cuts,
+)
+from archiver.delta import StreamTable
+from archiver.ingest.catalog import Catalog
+from archiver.ingest.classify import Array
+
+
+class ChunkCutter:
+    """All chunks, oldest first, and the rows of the newest one, which it ends when it is full."""
+
+    def __init__(
+        self,
+        connection: sql.Connection,
+        catalog: Catalog,
+        policy: CutPolicy,
+        tables: Iterable[StreamTable],
+    ) -> None:
+        self._connection = connection
+        self._catalog = catalog
+        self._policy = policy
+        self.chunks: list[Chunk] = catalog.chunks()
+        self._newest_chunk = NewestChunkStats()
+        for table in tables:
+            files = table.files_by_chunk().get(self.chunks[-1].id)
+            if files is not None:
+                self._newest_chunk = self._newest_chunk.add(files.rows, files.oldest, files.newest)
+
+    def reload(self) -> None:
+        """Read the chunks from the catalog, after their states were changed there."""
+        self.chunks = self._catalog.chunks()
+
+    def can_cut(self, rows: int, oldest: int, newest: int) -> bool:
+        """Whether up to so many new rows, with event times from `oldest` to `newest`, may fill it.
+
+        If not, `cut` changes nothing.
+        """
+        return can_cut(rows, oldest, newest, self._newest_chunk, self._policy)
+
+    def cut(self, ts: Array) -> None:
+        """Publish the chunks that are cut by new rows, before the rows are appended.
+
+        `ts`: event times of the new rows, in any order.
+        """
+        ends = plan_cuts(self._select_newest(ts), self._newest_chunk, self._policy)
+        if not ends:
+            return
+        cut_chunks = apply_cuts(self.chunks, ends)
+        with self._connection.transaction():
+            self._catalog.put_chunks(cut_chunks[len(self.chunks) - 1 :])
+        self.chunks = cut_chunks
+        self._newest_chunk = NewestChunkStats()
+
+    def count(self, ts: Array) -> None:
+        """Count new rows, after `cut`. `ts`: their event times, in any order."""
+        ts = self._select_newest(ts)
+        if len(ts):
+            self._newest_chunk = self._newest_chunk.add(len(ts), int(ts.min()), int(ts.max()))
+
+    def _select_newest(self, ts: Array) -> Array:
+        """The event times that belong to the newest chunk."""
+        newest = self.chunks[-1]
+        if newest.from_ts is None:
+            return ts
+        return ts[ts >= newest.from_ts]
