@@ -4,7 +4,7 @@
 """
 
 from archiver.delta import derived_tables
-from archiver.delta.identity import IdentityIndex, build_entries, fingerprint
+from archiver.delta.identity import ENTRY_DTYPE, IdentityIndex, build_entries, fingerprint
 from archiver.delta.log import ChunkFiles, DataFile
 from archiver.delta.schema import APPEND_COLUMN, ARROW_TYPES, StreamSchema
 from archiver.delta.sequenced_table import (
@@ -16,6 +16,7 @@ from archiver.delta.sequenced_table import (
     should_commit,
 )
 from archiver.delta.table import StreamTable
+from archiver.delta.table_files import TableFiles
 from archiver.delta.vacuum import Vacuum
 
 __all__ = [
@@ -25,11 +26,13 @@ __all__ = [
     "CONTEXTS",
     "ChunkFiles",
     "DataFile",
+    "ENTRY_DTYPE",
     "EVENTS",
     "IdentityIndex",
     "SequencedTable",
     "StreamSchema",
     "StreamTable",
+    "TableFiles",
     "TableSpec",
     "Vacuum",
     "build_entries",
