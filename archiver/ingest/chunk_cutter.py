@@ -65,7 +65,11 @@ class ChunkCutter:
         """Count new rows, after `cut`. `ts`: their event times, in any order."""
         ts = self._select_newest(ts)
         if len(ts):
-            self._newest_chunk = self._newest_chunk.add(len(ts), int(ts.min()), int(ts.max()))
+            self.count_rows(len(ts), int(ts.min()), int(ts.max()))
+
+    def count_rows(self, rows: int, oldest: int, newest: int) -> None:
+        """Count new rows of the newest chunk, with event times from `oldest` to `newest`."""
+        self._newest_chunk = self._newest_chunk.add(rows, oldest, newest)
 
     def _select_newest(self, ts: Array) -> Array:
         """The event times that belong to the newest chunk."""

@@ -22,7 +22,7 @@ from archiver.ingest.table_decoder import decode_table
 BATCH_RECORDS = 200_000
 
 _MAX_DETAIL_LENGTH = 500  # characters of an error message
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,24 @@ def _read_table_batches(unit: SourceUnit, schema: StreamSchema) -> Iterator[Unit
 def _read_line_batches(
     unit: SourceUnit, line_format: LineFormat, schema: StreamSchema
 ) -> Iterator[UnitBatch]:
-    numbered_lines = _numbered_lines(unit)
+    numbered_lines = number_lines(unit)
     fields = unit.fields
     if line_format == "csv" and fields is None:
         header = next(numbered_lines, None)
-        fields = [] if header is None else _csv_fields(header[1])
+        fields = [] if header is None else parse_fields(header[1])
+    yield from decode_numbered_lines(schema, line_format, numbered_lines, fields)
+
+
+def decode_numbered_lines(
+    schema: StreamSchema,
+    line_format: LineFormat,
+    numbered_lines: Iterator[tuple[int, bytes]],
+    fields: Sequence[str] | None,
+) -> Iterator[UnitBatch]:
+    """Decode lines with their numbers. `fields`: the field names of CSV lines.
+
+    Raises `SourceDamaged` after the lines that could be read.
+    """
     while True:
         numbers, lines, damage = _take_lines(numbered_lines)
         if lines:
@@ -138,7 +151,7 @@ def _renumber(rows: DecodedRows, numbers: Sequence[int]) -> DecodedRows:
     )
 
 
-def _numbered_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
+def number_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
     """Lines with their numbers. Lines counted here are without byte order mark and blank lines."""
     lines = unit.read()
     if unit.line_numbers is not None:
@@ -147,13 +160,14 @@ def _numbered_lines(unit: SourceUnit) -> Iterator[tuple[int, bytes]]:
     first = next(lines, None)
     if first is None:
         return
-    all_lines = chain([first.removeprefix(_BYTE_ORDER_MARK)], lines)
+    all_lines = chain([first.removeprefix(BYTE_ORDER_MARK)], lines)
     for number, line in enumerate(all_lines, 1):
         if line.strip():
             yield number, line
 
 
-def _csv_fields(header: bytes) -> list[str]:
+def parse_fields(header: bytes) -> list[str]:
+    """The field names of a CSV header; none of them if it is invalid."""
     try:
         return parse_csv_header(header)
     except ValueError:

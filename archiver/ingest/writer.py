@@ -118,7 +118,7 @@ class ArchiveWriter:
             self.progress: dict[str, ReadProgress] = self.catalog.stream_progress()
             self.partitions: dict[str, dict[str, PartitionProgress]] = self.catalog.partitions()
         self._local = LocalIngest(self.tables)
-        self._record_sizes = RecordSizes()
+        self.record_sizes = RecordSizes()
         # Set by whoever starts Spark.
         self.executors: IngestEngine | None = None
         self.engine_policy = EnginePolicy()
@@ -162,7 +162,7 @@ class ArchiveWriter:
         self._finish_units(batch)
         for open_unit in batch.open_units:
             unit = open_unit.unit
-            self._record_sizes.observe(unit.stream, unit.size or 0, open_unit.counters.read)
+            self.record_sizes.observe(unit.stream, unit.size or 0, open_unit.counters.read)
         self.last_engine = engine_name
         self.batches_by_engine[engine_name] += 1
         self._update_memory(archived)
@@ -173,7 +173,7 @@ class ArchiveWriter:
         is_readable = all(unit.path is not None for unit in units)
         if self.executors is None or not units or not is_readable:
             return "local"
-        return self.engine_policy.choose(self._record_sizes.estimate_rows(units))
+        return self.engine_policy.choose(self.record_sizes.estimate_rows(units))
 
     def _start_batch(self, now: int) -> IngestBatch:
         self._batch += 1

@@ -1,0 +1,188 @@
+"""Spark jobs over items and over the parts that tasks keep for the next job.
+
+A task returns an `ArchiverError` or an error of the operating system as a value: Spark would pass on
+its text only.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from pyspark import RDD, SparkContext, StorageLevel
+
+from archiver.errors import ArchiverError
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+# Of a part that a task keeps, by the position of its task.
+PartFunction = Callable[[int, Iterable[Any]], _Result]
+SplitFunction = Callable[[int, Iterable[Any]], Iterable[tuple[Any, Any]]]
+
+
+class Parts(Protocol):
+    """What the tasks of a job have kept."""
+
+    def map(self, function: PartFunction[_Result]) -> list[_Result]:
+        """The result of a function of each task's parts, in the order of the tasks."""
+
+    def shuffle(
+        self,
+        split: SplitFunction,
+        keys: Sequence[Any],
+        combine: Callable[[Any, Iterable[Any]], _Result],
+    ) -> list[_Result]:
+        """`split` each task's parts into pairs of a key and a value, `combine` the values of a key.
+
+        `keys`: all keys. Returns the results of the keys that have values, in any order.
+        """
+
+    def release(self) -> None:
+        """Free what the tasks have kept."""
+
+
+class Jobs(Protocol):
+    """Runs functions on executors."""
+
+    @property
+    def cores(self) -> int:
+        """Number of tasks that run at a time."""
+
+    def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """The result of a function of each item; one task for each."""
+
+    def keep(self, function: Callable[[_Item], Iterator[Any]], items: Sequence[_Item]) -> Parts:
+        """Prepare a job with one task for each item, which keeps what the function yields."""
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """The error of a task."""
+
+    error: Exception
+
+
+_CAUGHT = (ArchiverError, OSError)
+
+
+class SparkJobs:
+    """Jobs of one Spark application."""
+
+    def __init__(self, context: SparkContext) -> None:
+        self._context = context
+        self.task_count = 0
+
+    @property
+    def cores(self) -> int:
+        return self._context.defaultParallelism
+
+    def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        self.task_count += len(items)
+        tasks = self._context.parallelize(items, len(items))
+        return _raise_failure(tasks.map(partial(_call, function)).collect())
+
+    def keep(
+        self, function: Callable[[_Item], Iterator[Any]], items: Sequence[_Item]
+    ) -> "SparkParts":
+        tasks = self._context.parallelize(items, len(items))
+        parts = tasks.mapPartitions(partial(_yield_all, function))
+        parts.persist(StorageLevel.MEMORY_AND_DISK)
+        return SparkParts(self, parts, len(items))
+
+
+class SparkParts:
+    """Parts in the storage of executors; a lost one is computed again."""
+
+    def __init__(self, jobs: SparkJobs, parts: "RDD[Any]", task_count: int) -> None:
+        self._jobs = jobs
+        self._parts = parts
+        self._task_count = task_count
+
+    def map(self, function: PartFunction[_Result]) -> list[_Result]:
+        self._jobs.task_count += self._task_count
+        results = self._parts.mapPartitionsWithIndex(partial(_call_on_part, function))
+        return _raise_failure(results.collect())
+
+    def shuffle(
+        self,
+        split: SplitFunction,
+        keys: Sequence[Any],
+        combine: Callable[[Any, Iterable[Any]], _Result],
+    ) -> list[_Result]:
+        self._jobs.task_count += self._task_count + len(keys)
+        positions = {key: position for position, key in enumerate(keys)}
+        pairs = self._parts.mapPartitionsWithIndex(partial(_split_part, split, positions))
+        by_key = pairs.partitionBy(len(keys), int)
+        results = by_key.mapPartitionsWithIndex(partial(_combine_pairs, combine, keys))
+        return _raise_failure(results.collect())
+
+    def release(self) -> None:
+        self._parts.unpersist()
+
+
+def _call(function: Callable[[_Item], _Result], item: _Item) -> _Result | _Failure:
+    try:
+        return function(item)
+    except _CAUGHT as error:
+        return _Failure(error)
+
+
+def _yield_all(function: Callable[[_Item], Iterator[Any]], items: Iterable[_Item]) -> Iterator[Any]:
+    try:
+        for item in items:
+            yield from function(item)
+    except _CAUGHT as error:
+        yield _Failure(error)
+
+
+def _call_on_part(
+    function: PartFunction[_Result], task: int, parts: Iterable[Any]
+) -> Iterator[_Result | _Failure]:
+    try:
+        yield function(task, _without_failures(parts))
+    except _CAUGHT as error:
+        yield _Failure(error)
+    for _ in parts:  # a worker that leaves input unread is not used again
+        pass
+
+
+def _split_part(
+    split: SplitFunction, positions: dict[Any, int], task: int, parts: Iterable[Any]
+) -> Iterator[tuple[int, Any]]:
+    try:
+        for key, value in split(task, _without_failures(parts)):
+            yield positions[key], value
+    except _CAUGHT as error:
+        yield 0, _Failure(error)
+
+
+def _combine_pairs(
+    combine: Callable[[Any, Iterable[Any]], _Result],
+    keys: Sequence[Any],
+    position: int,
+    pairs: Iterable[tuple[int, Any]],
+) -> Iterator[_Result | _Failure]:
+    values = [value for _, value in pairs]
+    if values:
+        try:
+            yield combine(keys[position], _without_failures(values))
+        except _CAUGHT as error:
+            yield _Failure(error)
+
+
+def _without_failures(values: Iterable[_Item]) -> Iterator[_Item]:
+    """The values; raises the error of the task that failed to compute one."""
+    for value in values:
+        if isinstance(value, _Failure):
+            raise value.error
+        yield value
+
+
+def _raise_failure(results: Sequence[_Result | _Failure]) -> list[_Result]:
+    checked: list[_Result] = []
+    for result in results:
+        if isinstance(result, _Failure):
+            raise result.error
+        checked.append(result)
+    return checked

@@ -1,0 +1,153 @@
+"""Reading pieces of source units in a task."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import BinaryIO
+
+from archiver.delta import StreamSchema
+from archiver.errors import SourceUnreachable
+from archiver.executors.pieces import ByteRange, LineCount, LineRange, Piece
+from archiver.ingest import SourceUnit
+from archiver.ingest.source_units import (
+    BYTE_ORDER_MARK,
+    UnitBatch,
+    decode_numbered_lines,
+    number_lines,
+    parse_fields,
+    read_batches,
+)
+from archiver.ingest.table_decoder import RowsAsJson
+
+_READ_SIZE = 8 << 20  # bytes read at once
+
+
+@dataclass(frozen=True)
+class CountedRange:
+    """`header`: the first record of the file, if the range has it."""
+
+    count: LineCount
+    header: bytes | None
+
+
+def count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange | None:
+    """Count the lines that begin in a byte range; None if the file cannot be read."""
+    try:
+        return _count_lines(unit, byte_range)
+    except (SourceUnreachable, OSError):
+        return None
+
+
+def _count_lines(unit: SourceUnit, byte_range: ByteRange) -> CountedRange:
+    lines = 0
+    records = 0
+    header: bytes | None = None
+    is_first_line = byte_range.start == 0
+    with _open(unit) as file:
+        offset = _seek_line(file, byte_range.start)
+        position = offset
+        while byte_range.end is None or position < byte_range.end:
+            size = _READ_SIZE
+            if byte_range.end is not None:
+                size = min(size, byte_range.end - position)
+            block = file.read(size)
+            if not block:
+                break
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            position += len(block)
+            if is_first_line:
+                block = block.removeprefix(BYTE_ORDER_MARK)
+                is_first_line = False
+            block_lines = block.removesuffix(b"\n").split(b"\n")
+            lines += len(block_lines)
+            records += sum(map(bool, map(bytes.strip, block_lines)))
+            if header is None and byte_range.start == 0:
+                header = next(filter(bytes.strip, block_lines), None)
+    return CountedRange(LineCount(offset, lines, records), header)
+
+
+def _open(unit: SourceUnit) -> BinaryIO:
+    assert unit.path is not None
+    try:
+        return unit.path.open("rb")
+    except OSError as error:
+        raise SourceUnreachable(
+            f"{unit.path}: cannot read the file: {error.strerror or error}"
+        ) from error
+
+
+def _seek_line(file: BinaryIO, start: int) -> int:
+    """Go to the first line that begins at byte `start` or later; return its offset."""
+    if start == 0:
+        return 0
+    file.seek(start - 1)
+    file.readline()
+    return file.tell()
+
+
+def read_piece(unit: SourceUnit, piece: Piece, schema: StreamSchema) -> Iterator[UnitBatch]:
+    """Decode the records of a piece, slice by slice. `unit.fields` is set for parts of CSV files.
+
+    Raises `SourceUnreachable`.
+    """
+    if piece.lines is None:
+        yield from read_batches(unit, schema)
+        return
+    assert unit.line_format is not None
+    numbered_lines = _read_line_range(unit, piece.lines)
+    yield from decode_numbered_lines(schema, unit.line_format, numbered_lines, unit.fields)
+
+
+def _read_line_range(unit: SourceUnit, lines: LineRange) -> Iterator[tuple[int, bytes]]:
+    """The records of a part of a file with their line numbers."""
+    with _open(unit) as file:
+        file.seek(lines.offset)
+        stop = None if lines.take is None else lines.skip + lines.take
+        yield from islice(_number_records(file, lines), lines.skip, stop)
+
+
+def _number_records(file: BinaryIO, lines: LineRange) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(file, lines.first_line):
+        if number == 1:
+            line = line.removeprefix(BYTE_ORDER_MARK)
+        if line.strip():
+            yield number, line.rstrip(b"\r\n")
+
+
+def read_raw_lines(
+    units: Mapping[int, SourceUnit],
+    pieces: Sequence[Piece],
+    numbers_by_unit: Mapping[int, Collection[int]],
+) -> dict[tuple[int, int], bytes]:
+    """The bytes of some lines of pieces, by unit and line number."""
+    raw: dict[tuple[int, int], bytes] = {}
+    for piece in pieces:
+        numbers = numbers_by_unit.get(piece.unit, ())
+        if not numbers:
+            continue
+        for number, line in _read_raw(units[piece.unit], piece):
+            if number in numbers:
+                raw[piece.unit, number] = line
+    return raw
+
+
+def _read_raw(unit: SourceUnit, piece: Piece) -> Iterator[tuple[int, bytes]]:
+    if unit.line_format is None:
+        first = 1
+        for table in unit.read():
+            yield from enumerate(RowsAsJson(table), first)
+            first += len(table)
+    elif piece.lines is None:
+        yield from number_lines(unit)
+    else:
+        yield from _read_line_range(unit, piece.lines)
+
+
+def parse_header(unit: SourceUnit, header: bytes | None) -> Sequence[str] | None:
+    """The field names for parts of a file; None if its lines are not CSV."""
+    if unit.line_format != "csv":
+        return None
+    if unit.fields is not None:
+        return unit.fields
+    return [] if header is None else parse_fields(header)
