@@ -1,12 +1,15 @@
 """Reading pieces of source units in a task."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
 
+import pyarrow as pa
+
 from archiver.delta import StreamSchema
-from archiver.errors import SourceUnreachable
+from archiver.errors import SourceDamaged, SourceUnreachable
 from archiver.executors.pieces import ByteRange, LineCount, LineRange, Piece
 from archiver.ingest import SourceUnit
 from archiver.ingest.source_units import (
@@ -126,22 +129,29 @@ def read_raw_lines(
         numbers = numbers_by_unit.get(piece.unit, ())
         if not numbers:
             continue
-        for number, line in _read_raw(units[piece.unit], piece):
-            if number in numbers:
+        with suppress(SourceDamaged):  # as when the lines before the damage were decoded
+            for number, line in _read_raw(units[piece.unit], piece, numbers):
                 raw[piece.unit, number] = line
     return raw
 
 
-def _read_raw(unit: SourceUnit, piece: Piece) -> Iterator[tuple[int, bytes]]:
+def _read_raw(
+    unit: SourceUnit, piece: Piece, numbers: Collection[int]
+) -> Iterator[tuple[int, bytes]]:
     if unit.line_format is None:
         first = 1
         for table in unit.read():
-            yield from enumerate(RowsAsJson(table), first)
-            first += len(table)
-    elif piece.lines is None:
-        yield from number_lines(unit)
-    else:
-        yield from _read_line_range(unit, piece.lines)
+            assert isinstance(table, pa.Table)
+            rows = RowsAsJson(table)
+            for number in numbers:
+                if first <= number < first + len(rows):
+                    yield number, rows[number - first]
+            first += len(rows)
+        return
+    numbered_lines = number_lines(unit)
+    if piece.lines is not None:
+        numbered_lines = _read_line_range(unit, piece.lines)
+    yield from ((number, line) for number, line in numbered_lines if number in numbers)
 
 
 def parse_header(unit: SourceUnit, header: bytes | None) -> Sequence[str] | None:

@@ -15,8 +15,8 @@ from archiver.ingest.source_units import BATCH_RECORDS
 def read_lines(path: Path) -> Iterator[bytes]:
     """The lines of a file, without line endings; a `.gz` file is decompressed.
 
-    Raises `SourceDamaged` if the file is truncated, missing or not permitted, and `SourceUnreachable` if
-    the disk fails.
+    Raises `SourceDamaged` if the file is truncated, missing or not permitted, and
+    `SourceUnreachable` if the disk fails.
     """
     try:
         with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as file:
@@ -31,8 +31,8 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def read_tables(path: Path) -> Iterator[pa.Table]:
     """The rows of a Parquet file, in tables of at most `BATCH_RECORDS` rows.
 
-    Raises `SourceDamaged` if the file is invalid, missing or not permitted, and `SourceUnreachable` if
-    the disk fails.
+    Raises `SourceDamaged` if the file is invalid, missing or not permitted, and
+    `SourceUnreachable` if the disk fails.
     """
     try:
         with pq.ParquetFile(path) as file:

@@ -1,0 +1,211 @@
+"""Every engine archives the same rows, refuses the same lines and cuts the same chunks."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from psycopg import Connection
+
+from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner, write
+from archiver.executors import decode as decode_module
+from archiver.executors import ingest as executor_ingest
+from archiver.ingest import local_ingest, source_units
+from archiver.ingest.engine_choice import EngineMode
+from archiver.ingest.source_units import SourceUnit
+from archiver.ingest.writer import ArchiveWriter
+from archiver.spark import start_session
+from moirae.config.settings import Settings, load_settings_from_environment
+from moirae.runtime import database
+from tests.faults.harness import workspace
+from tests.ingest_scenario import (
+    Sizes,
+    ingest,
+    open_writer,
+    outcome,
+    write_batches,
+    write_large_file,
+)
+from tests.inline_jobs import InlineJobs
+
+SMALL_SLICE = 40  # records
+CHUNK_ROWS = 150
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[Path]:
+    """A workspace with a running database."""
+    with workspace("home: .moirae\nstreams: {}\n", "groups: []\n") as folder:
+        yield folder
+
+
+@pytest.fixture
+def settings(root: Path) -> Settings:
+    return load_settings_from_environment(root / "moirae.yaml")
+
+
+@pytest.fixture
+def small_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slices, groups, pieces and buckets of few rows, so that a batch has many of each."""
+    for module in (decode_module, grouping, pieces, write, local_ingest, source_units):
+        monkeypatch.setattr(module, "BATCH_RECORDS", SMALL_SLICE)
+    monkeypatch.setattr(pieces, "_PIECE_RECORDS", (40, 20, 10, 5))
+    monkeypatch.setattr(pieces, "_MIN_TASK_RECORDS", 10)
+    monkeypatch.setattr(pieces, "MIN_DIVIDED_BYTES", 400)
+    monkeypatch.setattr(pieces, "_MIN_RANGE_BYTES", 100)
+    monkeypatch.setattr(executor_ingest, "_MIN_BUCKET_ROWS", 10)
+    assert task_planner.is_divisible is pieces.is_divisible
+
+
+Run = Callable[[ArchiveWriter, Connection[Any]], None]
+
+
+def run_scenario(
+    settings: Settings, folder: Path, mode: EngineMode, jobs: Any, run: Run
+) -> dict[str, Any]:
+    """What a new archive and database hold after a run."""
+    with database.connect_database(settings, "tests") as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+    with database.connect_database(settings, "tests") as connection:
+        writer = open_writer(folder, connection, mode, CHUNK_ROWS)
+        set_jobs(writer, jobs)
+        run(writer, connection)
+        return outcome(writer, connection)
+
+
+def set_jobs(writer: ArchiveWriter, jobs: Any) -> None:
+    """Give the archive executors."""
+    writer.executors = ExecutorIngest(jobs, writer.record_sizes)
+
+
+def assert_equal(actual: dict[str, Any], expected: dict[str, Any]) -> None:
+    for name, value in expected.items():
+        assert actual[name] == value, name
+
+
+def ingest_all(batches: Sequence[Sequence[SourceUnit]]) -> Run:
+    return lambda writer, _: ingest(writer, batches)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.usefixtures("small_slices")
+def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, seed: int) -> None:
+    batches = write_batches(tmp_path / "landing", seed, Sizes(batches=4, files=5, rows=120))
+    run = ingest_all(batches)
+    jobs = InlineJobs(cores=1 + seed % 3)
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    modes: list[EngineMode] = ["spark", "auto"]
+    for mode in modes:
+        assert_equal(run_scenario(settings, tmp_path / mode, mode, jobs, run), expected)
+    assert len(expected["chunks"]) > 2
+    assert any(row["_late"] for rows in expected["archive"].values() for row in rows)
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+def ingest_with_kills(
+    batches: Sequence[Sequence[SourceUnit]],
+    jobs: Any,
+    engines: Sequence[EngineMode],
+    commits_before_kill: int | None,
+) -> Run:
+    """Each batch is begun by one engine and ended by the next, in a new process.
+
+    `commits_before_kill`: commits of the first engine; None: all of them, but not the ledger's.
+    """
+
+    def run(writer: ArchiveWriter, connection: Connection[Any]) -> None:
+        numbers = cycle(engines)
+        root = next(iter(writer.tables.values())).storage.data_folder.parents[1]
+        for units in batches:
+            first = reopen(root, connection, next(numbers))
+            with _kill_after_commits(first, commits_before_kill), suppress(Killed):
+                ingest(first, [units])
+            ingest(reopen(root, connection, next(numbers)), [units])
+        for stream, table in writer.tables.items():
+            table.refresh()
+            writer.progress[stream] = writer.catalog.stream_progress()[stream]
+        last = reopen(root, connection, "local")
+        writer._cutter = last._cutter
+
+    def reopen(root: Path, connection: Connection[Any], mode: EngineMode) -> ArchiveWriter:
+        opened = open_writer(root, connection, mode, CHUNK_ROWS)
+        set_jobs(opened, jobs)
+        return opened
+
+    return run
+
+
+@contextmanager
+def _kill_after_commits(writer: ArchiveWriter, commits: int | None) -> Iterator[None]:
+    """Raise `Killed` instead of the next commit, or of the transaction of the ledger."""
+    count = itertools.count()
+
+    def fail_at_limit(commit: Callable[..., None], *values: Any, **options: Any) -> None:
+        if commits is not None and next(count) == commits:
+            raise Killed
+        commit(*values, **options)
+
+    def fail(*_: Any) -> None:
+        raise Killed
+
+    with ExitStack() as stack:
+        for table in writer.tables.values():
+            commit = partial(fail_at_limit, table.commit_append)
+            stack.enter_context(patch.object(table, "commit_append", commit))
+        stack.enter_context(patch.object(writer, "_finish_units", fail))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "commits"),
+    [
+        ("local", "spark", None),
+        ("spark", "local", None),
+        ("local", "spark", 1),
+        ("spark", "local", 1),
+        ("spark", "spark", 1),
+    ],
+)
+@pytest.mark.usefixtures("small_slices")
+def test_batch_killed_before_the_ledger_is_ended_by_the_other_engine(
+    settings: Settings,
+    tmp_path: Path,
+    first: EngineMode,
+    second: EngineMode,
+    commits: int | None,
+) -> None:
+    batches = write_batches(tmp_path / "landing", 23, Sizes(batches=3, files=4, rows=100))
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "once", "local", jobs, ingest_all(batches))
+    run = ingest_with_kills(batches, jobs, (first, second), commits)
+    actual = run_scenario(settings, tmp_path / "killed", "local", jobs, run)
+    assert_equal(actual, expected)
+
+
+@pytest.mark.spark
+def test_spark_archives_a_large_file_and_small_ones_like_this_process(
+    settings: Settings, tmp_path: Path
+) -> None:
+    batches = write_batches(tmp_path / "landing", 7, Sizes(batches=2, files=4, rows=300))
+    batches.append([write_large_file(tmp_path / "landing" / "large.jsonl", rows=230_000)])
+    batches.append([write_large_file(tmp_path / "landing" / "again.csv", rows=120_000)])
+    chunk_rows = patch(f"{__name__}.CHUNK_ROWS", 50_000)
+    spark = start_session("test", "local[2]", tmp_path / "warehouse", {}, "short")
+    try:
+        jobs = SparkJobs(spark.sparkContext)
+        run = ingest_all(batches)
+        with chunk_rows:
+            expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+            actual = run_scenario(settings, tmp_path / "spark", "spark", jobs, run)
+        assert_equal(actual, expected)
+        assert jobs.task_count > 20
+    finally:
+        spark.stop()
