@@ -339,7 +339,7 @@ def _live_workspace(
             detector.reload(_START)
 
             def ingest(unit: SourceUnit) -> None:
-                include_filters = detector.detect(archive.ingest([unit], _NOW).on_time)
+                include_filters = detector.detect(archive.ingest([unit], _NOW))
                 detector.settle(include_filters=include_filters)
                 follow_up.run()
 

@@ -22,21 +22,11 @@ ColumnFilter = Mapping[str, Sequence[Any]]
 TimeRange = tuple[int | None, int | None]
 
 
-def read_table(
-    spark: SparkSession,
-    table: StreamTable,
-    low: int | None,
-    high: int | None,
-    include_late: bool,
-    column_filter: ColumnFilter,
+def read_files(
+    spark: SparkSession, table: StreamTable, files: Sequence[DataFile]
 ) -> DataFrame | None:
-    """The rows of the files that may hold event times in [low, high) (microseconds).
-
-    Declared columns only; None without any file. Rows of other event times may be among them: Spark
-    would compile a new query for each literal of a time filter.
-    """
-    paths = table.lease_paths(table.data_files(low, high))
-    return _read_files(spark, table.schema, paths, include_late, column_filter)
+    """The on-time rows of files with the declared columns; None without any file."""
+    return _read_files(spark, table.schema, table.lease_paths(files), False, {})
 
 
 def _read_files(
@@ -162,7 +152,7 @@ class Reader:
         include_late: bool,
         column_filter: ColumnFilter,
     ) -> DataFrame:
-        """As `read_table`, with rows in memory included; an empty frame without any row."""
+        """Rows of files and rows in memory; an empty frame without any row."""
         schema = self.schema(stream)
         snapshot = self.snapshot(stream, low, high)
         paths = snapshot.lease_paths()

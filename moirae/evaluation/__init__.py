@@ -3,6 +3,7 @@
 from moirae.evaluation.batches import RuleBatcher
 from moirae.evaluation.context_queries import ContextEvaluator, ContextQueries, EventContexts
 from moirae.evaluation.evaluator import RuleEvaluator, find_archived_event_rows
+from moirae.evaluation.executor_rules import ExecutorRules, FileRows
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.plan import (
     ActiveRule,
@@ -20,6 +21,8 @@ __all__ = [
     "ContextEvaluator",
     "ContextQueries",
     "EventContexts",
+    "ExecutorRules",
+    "FileRows",
     "Guard",
     "LiveStreamRows",
     "RuleBatcher",

@@ -27,6 +27,7 @@ from moirae.evaluation.batches import (
     RuleBatches,
     SparkStatement,
 )
+from moirae.evaluation.executor_rules import ExecutorRules, FileRows, is_executable
 from moirae.evaluation.guard import Guard
 from moirae.evaluation.limits import find_failing_row
 from moirae.evaluation.local import LocalEvaluator, RuleEventRows
@@ -38,7 +39,7 @@ from recall.engines import run_isolated, split_in_halves
 
 _STATEMENT_ERRORS = (PySparkException, Py4JJavaError, StatementTimeout)
 
-_Inputs = Mapping[str, pa.Table | DataFrame]  # rows by stream
+_Inputs = Mapping[str, pa.Table | DataFrame | FileRows]  # rows by stream
 _EventRowsByIndex = dict[int, list[EventRow]]  # by the position of the rule
 
 
@@ -61,15 +62,18 @@ class RuleEvaluator:
         columns: ColumnsByStream,
         relations: ColumnsByRelation,
         allow_local: bool,
+        executor_rules: ExecutorRules | None = None,
     ) -> None:
         """`columns`: the declared columns of streams; `relations`: of relations.
 
-        `allow_local`: evaluate plain rules in this process.
+        `allow_local`: evaluate plain rules in this process. `executor_rules`: evaluates plain rules
+        over archived files; None: Spark statements do.
         """
         self._spark = spark
         self._rows = rows
         self._guard = guard
         self._batcher = RuleBatcher(columns, relations)
+        self._executor_rules = executor_rules
         self._local: LocalEvaluator | None = None
         self._panes: PaneCache | None = None
         if allow_local:
@@ -81,6 +85,8 @@ class RuleEvaluator:
         self._batcher.remove_inactive(active_rules)
         if self._local is not None:
             self._local.reset()
+        if self._executor_rules is not None:
+            self._executor_rules.reset()
         if self._panes is not None:
             self._panes.remove_inactive(active_rules)
 
@@ -89,6 +95,8 @@ class RuleEvaluator:
         self._rows.to_frame(versions).createOrReplaceTempView(relation_view(name))
         if self._local is not None:
             self._local.set_relation(name, versions)
+        if self._executor_rules is not None:
+            self._executor_rules.set_relation(name, versions)
 
     def evaluate_slice(self, rule_slice: RuleSlice) -> EvaluationResult:
         """The event rows of the rules of a slice with ts in the slice."""
@@ -126,10 +134,13 @@ class RuleEvaluator:
             return EvaluationResult([])
         low = rule_slice.input_low
         high = rule_slice.input_high
-        inputs: dict[str, pa.Table | DataFrame] = {}
+        inputs: dict[str, pa.Table | DataFrame | FileRows] = {}
         row_count = 0
         for stream in rule_slice.streams:
-            inputs[stream] = self._rows.read_range(stream, low, high)
+            if self._executor_rules is None:
+                inputs[stream] = self._rows.read_range(stream, low, high)
+            else:
+                inputs[stream] = self._rows.find_range(stream, low, high)
             row_count += self._rows.estimate_count(stream, low, high)
         return self.evaluate(rule_slice.rules, inputs, row_count)
 
@@ -150,6 +161,7 @@ class RuleEvaluator:
     ) -> EvaluationResult:
         event_rows: _EventRowsByIndex = {}
         remaining = self._evaluate_locally(rules, inputs, event_rows)
+        remaining = self._evaluate_on_executors(rules, remaining, inputs, event_rows)
         failed: set[int] = set()
         if remaining:
             for stream, rows in inputs.items():
@@ -160,10 +172,13 @@ class RuleEvaluator:
             rule_rows.append((rules[index], event_rows[index]))
         return EvaluationResult(rule_rows, frozenset(rules[index].name for index in failed))
 
-    def _create_input_view(self, stream: str, rows: pa.Table | DataFrame) -> None:
-        frame = rows
+    def _create_input_view(self, stream: str, rows: pa.Table | DataFrame | FileRows) -> None:
         if isinstance(rows, pa.Table):
             frame = self._rows.to_frame(rows)
+        elif isinstance(rows, FileRows):
+            frame = self._rows.read_files(stream, rows)
+        else:
+            frame = rows
         frame.createOrReplaceTempView(input_view(stream))
 
     def _evaluate_locally(
@@ -194,6 +209,35 @@ class RuleEvaluator:
             if batch.number not in evaluated:
                 remaining += batch.rule_indexes
         return sorted(remaining)
+
+    def _evaluate_on_executors(
+        self,
+        rules: Sequence[ActiveRule],
+        indexes: Sequence[int],
+        inputs: _Inputs,
+        event_rows: _EventRowsByIndex,
+    ) -> Sequence[int]:
+        """Evaluate batches of plain stateless rules over archived files; add to `event_rows`.
+
+        `indexes`: the positions of the rules to evaluate. Returns those of the remaining rules.
+        """
+        file_rows = {name: rows for name, rows in inputs.items() if isinstance(rows, FileRows)}
+        if self._executor_rules is None or not file_rows or not indexes:
+            return indexes
+        selected = set(indexes)
+        candidates: dict[str, list[RuleBatch]] = {}
+        for batch in self._batcher.batch(rules).batches:
+            if selected.issuperset(batch.rule_indexes) and is_executable(
+                batch, rules, list(file_rows)
+            ):
+                (stream,) = rules[batch.rule_indexes[0]].shape.streams
+                candidates.setdefault(stream, []).append(batch)
+        for stream, batches in candidates.items():
+            results = self._executor_rules.evaluate(batches, stream, file_rows[stream])
+            for batch, batch_rows in results:
+                selected.difference_update(batch.rule_indexes)
+                _add_event_rows(event_rows, batch_rows)
+        return sorted(selected)
 
     def _evaluate_with_spark(
         self,

@@ -35,8 +35,12 @@ _MAX_CONSTANT_TABLES = 256  # tables of constants that stay registered
 class LocalEvaluator:
     """Evaluates plain queries on a DuckDB connection of its own, on one thread."""
 
-    def __init__(self, join_time_limit: float = _JOIN_TIME_LIMIT) -> None:
-        self._duckdb = connect_duckdb()
+    def __init__(
+        self, join_time_limit: float = _JOIN_TIME_LIMIT, time_limit: float | None = None
+    ) -> None:
+        """Limits in seconds of processor time. `time_limit`: of other statements; None: no limit."""
+        self._duckdb = connect_duckdb(has_file_access=False)
+        self._time_limit = time_limit
         self._constant_tables: OrderedDict[int, str] = OrderedDict()
         self._join_time_limit = join_time_limit
         self._slow_queries: set[PlainQuery] = set()
@@ -104,13 +108,14 @@ class LocalEvaluator:
     def _fetch(
         self, query: PlainQuery, sql: str, parameters: Mapping[str, int] | None = None
     ) -> pa.Table:
-        """The result of a step of a query, within the time limit of joins."""
-        if not query.has_relations:
+        """The result of a step of a query, within its time limit."""
+        limit = self._join_time_limit if query.has_relations else self._time_limit
+        if limit is None:
             return fetch_table(self._duckdb, sql, parameters)
         if query in self._slow_queries:
             raise duckdb.InterruptException("the query has exceeded its time limit before")
         try:
-            return fetch_table(self._duckdb, sql, parameters, self._join_time_limit)
+            return fetch_table(self._duckdb, sql, parameters, limit)
         except duckdb.InterruptException:
             self._slow_queries.add(query)
             raise

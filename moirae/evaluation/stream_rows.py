@@ -8,10 +8,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 
-from archiver.delta import StreamTable
+from archiver.delta import DataFile, StreamTable
 from archiver.ingest import ArchiveWriter
-from archiver.read import Reader, filter_time_range, read_table
+from archiver.read import Reader, filter_time_range, read_files
 from archiver.times import micros_column
+from moirae.evaluation.executor_rules import FileRows
 
 _MAX_TABLE_ROWS = 500_000  # rows of archived files after which a table is yielded
 _MIN_TIME = -(1 << 62)  # microseconds, before every event time
@@ -46,11 +47,33 @@ class LiveStreamRows:
         recent = self._archive.recent_rows[stream].read(low, high)
         if recent is not None:
             return recent
+        rows = self.find_range(stream, low, high)
+        if isinstance(rows, FileRows):
+            return self.read_files(stream, rows)
+        return rows
+
+    def find_range(self, stream: str, low: int | None, high: int | None) -> pa.Table | FileRows:
+        """Like `read_range`, but archived files instead of a data frame."""
+        recent = self._archive.recent_rows[stream].read(low, high)
+        if recent is not None:
+            return recent
         table = self._archive.tables[stream]
-        frame = read_table(self._spark, table, low, high, False, {})
-        if frame is None:
+        files = table.data_files(low, high)
+        if not files:
             return self.select_columns(stream, None)
-        return filter_time_range(frame, table.schema.time, low, high)
+        return FileRows(table.files, files, low, high)
+
+    def select_files(self, stream: str, files: Sequence[DataFile], low: int | None) -> FileRows:
+        """The rows of some files from an event time on."""
+        return FileRows(self._archive.tables[stream].files, files, low, None)
+
+    def read_files(self, stream: str, rows: FileRows) -> DataFrame:
+        """Rows of files as a data frame."""
+        table = self._archive.tables[stream]
+        frame = read_files(self._spark, table, rows.files)
+        if frame is None:
+            return self.to_frame(self.select_columns(stream, None))
+        return filter_time_range(frame, table.schema.time, rows.low, rows.high)
 
     def read_tables(self, stream: str, low: int | None, high: int) -> Iterator[pa.Table]:
         """Rows with event times in [low, high), in microseconds, without Spark.

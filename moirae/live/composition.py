@@ -9,13 +9,14 @@ from pyspark.sql import SparkSession
 import sql
 from archiver.chunks import ChunkMaintenance, CutPolicy, LifecyclePolicy
 from archiver.delta import CONTEXTS, EVENTS
+from archiver.executors import ExecutorIngest, SparkJobs
 from archiver.ingest import ArchiveWriter, EnginePolicy
 from archiver.periodic import Periodic, Schedule
 from archiver.spark import start_session
 from archiver.times import duration_to_micros
 from moirae.config import Settings, stream_schema
 from moirae.deployments import RuleFileLoader, RuleRegistry, RuleReloader
-from moirae.evaluation import Guard
+from moirae.evaluation import ExecutorRules, Guard
 from moirae.live.active_rules import ActiveRules
 from moirae.live.alert_contexts import AlertContexts
 from moirae.live.chunk_states import ChunkStates
@@ -96,6 +97,10 @@ def build_live_process(
         "moirae live", settings.spark.master, home / "warehouse", settings.spark.conf
     )
     role.end_if_stopped()
+    jobs: SparkJobs | None = None
+    if settings.engine != "local":
+        jobs = SparkJobs(spark.sparkContext)
+        archive.executors = ExecutorIngest(jobs, archive.record_sizes)
     admission = RuleAdmission(spark, settings)
     relations = Relations(connection, settings.relations)
     detector, follow_up = build_detection(
@@ -106,6 +111,9 @@ def build_live_process(
         admission=admission,
         guard=Guard(spark, settings, connection),
         local="spark" not in (settings.engine, settings.recall.engine),
+        executor_rules=None
+        if jobs is None
+        else ExecutorRules(jobs, settings.limits.statement.total_seconds()),
     )
     idle_tracker = IdleTracker({name: declared.idle for name, declared in settings.streams.items()})
     ingest = Ingest(
@@ -182,12 +190,21 @@ def build_detection(
     admission: RuleAdmission,
     guard: Guard,
     local: bool = True,
+    executor_rules: ExecutorRules | None = None,
 ) -> tuple[Detector, AlertFollowUp]:
     """Build the evaluation of rules and the follow-up of their alerts.
 
-    `local`: evaluate portable rules in this process instead of in Spark.
+    `local`: evaluate portable rules in this process instead of in Spark. `executor_rules`:
+    evaluates plain rules over archived files.
     """
-    evaluators = build_evaluators(spark, archive, guard, relations=relations.columns, local=local)
+    evaluators = build_evaluators(
+        spark,
+        archive,
+        guard,
+        relations=relations.columns,
+        local=local,
+        executor_rules=executor_rules,
+    )
     contexts = AlertContexts(evaluators.contexts, connection)
     active_rules = ActiveRules(
         archive=archive,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from archiver.ingest import ArchiveWriter
-from moirae.evaluation import ContextEvaluator, Guard, LiveStreamRows, RuleEvaluator
+from moirae.evaluation import ContextEvaluator, ExecutorRules, Guard, LiveStreamRows, RuleEvaluator
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,11 +26,12 @@ def build_evaluators(
     *,
     relations: Mapping[str, Mapping[str, str]],
     local: bool,
+    executor_rules: ExecutorRules | None,
 ) -> Evaluators:
     """Build them.
 
     `relations`: the types of their columns, by name. `local`: evaluate portable rules in this
-    process instead of in Spark.
+    process instead of in Spark. `executor_rules`: evaluates plain rules over archived files.
     """
     rows = LiveStreamRows(spark, archive)
     columns = {name: table.schema.columns for name, table in archive.tables.items()}
@@ -44,6 +45,7 @@ def build_evaluators(
             columns=columns,
             relations=relations,
             allow_local=local,
+            executor_rules=executor_rules,
         ),
         contexts=ContextEvaluator(spark, rows, guard),
     )

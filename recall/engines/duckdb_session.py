@@ -13,13 +13,19 @@ import pyarrow as pa
 _POLL_INTERVAL = 0.01  # seconds between checks of a query that is about to exceed its limit
 
 
-def connect_duckdb() -> duckdb.DuckDBPyConnection:
-    """A new in-memory database."""
+def connect_duckdb(has_file_access: bool = True) -> duckdb.DuckDBPyConnection:
+    """A new in-memory database.
+
+    Without file access its statements read registered tables only: no files, network or extensions.
+    """
     # Results are small compared with what is read for them: copying one costs less than planning
     # every statement twice, as `connection.sql(…).to_arrow_table()` does.
     warnings.filterwarnings("ignore", "Arrow output on a DB-API result makes an extra copy")
     duck = duckdb.connect(":memory:", config={"threads": "1", "memory_limit": "1GB"})
     duck.execute("SET TimeZone = 'UTC'")
+    if not has_file_access:
+        duck.execute("SET enable_external_access = false")
+        duck.execute("SET lock_configuration = true")
     return duck
 
 

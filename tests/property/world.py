@@ -270,7 +270,7 @@ class World:
     def take(self, units: Sequence[SourceUnit], at_once: bool) -> None:
         """Process a micro-batch as `moirae.live.ingest.Ingest` does."""
         ingested = self.archive.ingest(units, NOW)
-        left = self.judge.detect(ingested.on_time)
+        left = self.judge.detect(ingested)
         self.judge.settle(include_filters=left or at_once)
 
     def idle(self) -> None:

@@ -14,6 +14,10 @@ PACKAGES = ("archiver", "moirae", "recall", "sql")
 MODULES_BY_TEST = {
     "contract/test_chunk_engines.py": """
         recall.engines.local recall.engines.spark""",
+    "contract/test_ingest_engines.py": """
+        archiver.executors.blobs archiver.executors.decode archiver.executors.grouping
+        archiver.executors.identities archiver.executors.ingest archiver.executors.jobs
+        archiver.executors.reading archiver.executors.task_planner archiver.executors.write""",
     "contract/test_storage.py": "archiver.clock archiver.storage.s3",
     "e2e/test_accounting.py": "moirae.inspect.doctor",
     "e2e/test_demo.py": "moirae.demo.report",

@@ -1,0 +1,152 @@
+"""Plain stateless rules over archived files, in tasks."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from archiver.delta.data_files import cast_to_fields
+from archiver.delta.log import DataFile
+from archiver.delta.schema import ARROW_TYPES, StreamSchema
+from archiver.delta.table import StreamTable
+from moirae.evaluation.batches import RuleBatcher
+from moirae.evaluation.executor_rules import ExecutorRules, FileRows, divide_files, is_executable
+from moirae.evaluation.local import LocalEvaluator, RuleEventRows
+from moirae.evaluation.plan import ActiveRule
+from moirae.rules.definition import Definition
+from moirae.rules.model import AlertSpec
+from moirae.rules.rule_set import Rule
+from recall.engines import connect_duckdb
+from recall.query.shape import Tables, infer_shape
+from tests.inline_jobs import InlineJobs
+from tests.unit.moirae.evaluation.builders import (
+    COLUMNS,
+    START,
+    START_MICROS,
+    make_filter,
+    make_rows,
+    make_rule,
+)
+
+SECOND = 1_000_000  # microseconds
+RULES = [make_filter("A", 20.0), make_filter("B", 90.0)]
+SCHEMA = StreamSchema("s", COLUMNS, "ts", None, (), timedelta(0), timedelta(0))
+
+
+def archive(
+    folder: Path, rows: pa.Table, files: int, late: frozenset[int] = frozenset()
+) -> StreamTable:
+    """A table with the rows in so many files. `late`: positions of late rows."""
+    table = StreamTable(folder, SCHEMA)
+    count = len(rows)
+    added = {
+        "_late": pa.array([position in late for position in range(count)]),
+        "chunk": pa.array([0] * count, pa.int32()),
+    }
+    for name, values in added.items():
+        rows = rows.append_column(name, values)
+    rows = cast_to_fields(rows, list(SCHEMA.arrow_schema()))
+    for number in range(files):
+        table.append(rows.slice(number * count // files, count // files), 0)
+    return table
+
+
+def sort(results: Sequence[tuple[object, RuleEventRows]]) -> list[tuple[int, int, str]]:
+    """Event rows in an order."""
+    event_rows = [row for _, rows in results for row in rows]
+    return sorted((index, row.ts, repr(row.attributes)) for index, row in event_rows)
+
+
+def file_rows(table: StreamTable, low: int | None = None, high: int | None = None) -> FileRows:
+    return FileRows(table.files, table.data_files(low, high), low, high)
+
+
+def test_events_in_files_are_those_in_memory(tmp_path: Path) -> None:
+    rng = random.Random(3)
+    rows = make_rows(*(rng.uniform(0, 100) for _ in range(120)))
+    table = archive(tmp_path, rows, files=6)
+    batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
+    results = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", file_rows(table))
+    assert sort(results) == sort(LocalEvaluator().evaluate(batches, {"s": rows})) != []
+
+
+def test_only_on_time_rows_in_the_range_are_read(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 10), files=2, late=frozenset({4}))
+    batches = RuleBatcher({"s": COLUMNS}).batch(RULES).batches
+    rows = file_rows(table, START_MICROS + 2 * SECOND, START_MICROS + 7 * SECOND)
+    ((_, event_rows),) = ExecutorRules(InlineJobs(), 60.0).evaluate(batches, "s", rows)
+    seconds = sorted((row.ts - START_MICROS) // SECOND for _, row in event_rows)
+    assert seconds == [2, 3, 5, 6]
+
+
+def test_batch_that_fails_in_a_task_is_left_out(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    batcher = RuleBatcher({"s": COLUMNS})
+    (batch,) = batcher.batch(RULES).batches
+    text = batch.duckdb_query.text
+    broken = type(batch.duckdb_query)(
+        **{**vars(batch.duckdb_query), "text": (text[0] + "error('x'), ", *text[1:])}
+    )
+    failing = type(batch)(**{**vars(batch), "number": 99, "duckdb_query": broken})
+    results = ExecutorRules(InlineJobs(), 60.0).evaluate([failing, batch], "s", file_rows(table))
+    assert [evaluated.number for evaluated, _ in results] == [batch.number]
+
+
+def test_windows_are_not_divided_among_tasks() -> None:
+    rules = [
+        make_filter("A", 1.0),
+        make_rule(
+            "W",
+            "SELECT host, window.end AS ts, count(*) AS n FROM s GROUP BY host, window(ts, '1 minute')",
+            {"host": "string", "n": "bigint"},
+        ),
+    ]
+    batches = RuleBatcher({"s": COLUMNS}).batch(rules).batches
+    executable = [batch.rule_indexes for batch in batches if is_executable(batch, rules, ["s"])]
+    assert executable == [(0,)]
+    assert not is_executable(batches[0], rules, ["other"])
+
+
+def test_files_are_divided_into_tasks_of_some_size() -> None:
+    files = [DataFile(f"chunk=0/a-{number}.parquet", 0, 20_000, 1, 0, 0) for number in range(40)]
+    tasks = list(divide_files(files, cores=2))
+    assert [file for task in tasks for file in task] == files
+    assert [len(task) for task in tasks] == [10, 10, 10, 10]
+    assert len(list(divide_files(files[:2], cores=2))) == 1
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT * FROM read_text('/etc/hostname')", "COPY (SELECT 1) TO '{}'", "INSTALL httpfs"],
+)
+def test_statements_of_rules_have_no_access_to_files(tmp_path: Path, statement: str) -> None:
+    duck = connect_duckdb(has_file_access=False)
+    duck.register("rows", pa.table({"n": [1]}))
+    assert duck.execute("SELECT n FROM rows").fetchall() == [(1,)]
+    with pytest.raises(duckdb.Error):
+        duck.execute(statement.format(tmp_path / "out"))
+    with pytest.raises(duckdb.Error):
+        duck.execute("SET enable_external_access = true")
+
+
+def test_relations_are_sent_with_a_job(tmp_path: Path) -> None:
+    table = archive(tmp_path, make_rows(*[50.0] * 4), files=2)
+    expr = "SELECT s.ts, h.site FROM s JOIN hosts h ON s.host = h.host"
+    tables = Tables({"s": "ts"}, frozenset({"hosts"}))
+    definition = Definition(Rule("g", AlertSpec(alert="A", expr=expr)), {"site": "string"}, (), ())
+    rule = ActiveRule(definition, tables, infer_shape(expr, tables))
+    columns = {"host": "string", "site": "string"}
+    batches = RuleBatcher({"s": COLUMNS}, {"hosts": columns}).batch([rule]).batches
+    rules = ExecutorRules(InlineJobs(), 60.0)
+    for site in ("x", "y"):
+        validity = [START - timedelta(days=1), START + timedelta(days=1)]
+        versions = {"host": ["a"], "site": [site]}
+        times = {"_valid_from": validity[:1], "_valid_to": validity[1:]}
+        arrays = {name: pa.array(time, ARROW_TYPES["timestamp"]) for name, time in times.items()}
+        rules.set_relation("hosts", pa.table({**versions, **arrays}))
+        ((_, event_rows),) = rules.evaluate(batches, "s", file_rows(table))
+        assert [row.attributes["site"] for _, row in event_rows] == [site] * 4
