@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from archiver.delta import StreamSchema, fingerprint
 from archiver.executors.blobs import Blob, pack, with_places
-from archiver.executors.pieces import Piece
+from archiver.executors.pieces import UnitPiece
 from archiver.executors.reading import read_piece
 from archiver.ingest import BATCH_RECORDS, SourceUnit
 from archiver.ingest.line_decoder import RefusedLine
@@ -32,12 +32,12 @@ class DecodeContext:
 class DecodeTask:
     """Consecutive pieces and their units, by position in the batch."""
 
-    pieces: Sequence[Piece]
+    pieces: Sequence[UnitPiece]
     units: Mapping[int, SourceUnit]
 
 
 @dataclass(frozen=True)
-class Segment:
+class DecodedSegment:
     """The records of a piece that belong to one slice of its unit.
 
     `records`: read; `rows`: decoded and not refused, with event times from `oldest` to `newest`.
@@ -58,7 +58,7 @@ class Segment:
 class DecodeSummary:
     """What the driver learns of a task: the segments in the order of arrival."""
 
-    segments: Sequence[Segment]
+    segments: Sequence[DecodedSegment]
 
 
 DecodedPart = Blob | DecodeTask | DecodeSummary
@@ -67,7 +67,7 @@ DecodedPart = Blob | DecodeTask | DecodeSummary
 def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedPart]:
     """Decode the pieces of a task. Yields the task, blobs of rows, and the summary."""
     yield task
-    segments: list[Segment] = []
+    segments: list[DecodedSegment] = []
     pending = _PendingRows()
     for piece in task.pieces:
         unit = task.units[piece.unit]
@@ -77,7 +77,7 @@ def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedP
                 batch.rows, schema, context.now, context.expired_before
             )
             ts = micros_column(rows.table, schema.time)
-            segment = Segment(
+            segment = DecodedSegment(
                 unit=piece.unit,
                 slice=number,
                 records=batch.records_read,

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from archiver.executors.decode import Segment
+from archiver.executors.decode import DecodedSegment
 from archiver.ingest import BATCH_RECORDS
 
 _POINTS_PER_SEGMENT = 9
 
 
-def assign_groups(segments: Sequence[Segment], streams: Sequence[str]) -> list[int]:
+def assign_groups(segments: Sequence[DecodedSegment], streams: Sequence[str]) -> list[int]:
     """The group of each segment. `segments`: of the batch in the order of arrival.
 
     `streams`: the stream of each unit. A group has one stream, and ends with the slice with which it
@@ -23,7 +23,7 @@ def assign_groups(segments: Sequence[Segment], streams: Sequence[str]) -> list[i
     groups: list[int] = []
     group = 0
     rows = 0
-    previous: Segment | None = None
+    previous: DecodedSegment | None = None
     for segment in segments:
         if previous is not None and (segment.unit, segment.slice) != (
             previous.unit,
@@ -39,7 +39,7 @@ def assign_groups(segments: Sequence[Segment], streams: Sequence[str]) -> list[i
     return groups
 
 
-def divide_times(segments: Sequence[Segment], count: int) -> list[int]:
+def divide_times(segments: Sequence[DecodedSegment], count: int) -> list[int]:
     """Event times that divide the rows of segments into up to `count` buckets, ascending.
 
     The rows of a segment are taken to be spread evenly over its range of event time.

@@ -12,8 +12,8 @@ from archiver.delta import DataFile, StreamTable
 from archiver.executors.decode import (
     DecodeContext,
     DecodedPart,
+    DecodedSegment,
     DecodeSummary,
-    Segment,
     decode_pieces,
 )
 from archiver.executors.grouping import assign_groups, divide_times
@@ -43,10 +43,10 @@ class _DecodedBatch:
     """The segments of a batch by task, and its opened units."""
 
     opened: Sequence[OpenUnit]
-    segments_by_task: Sequence[Sequence[Segment]]
+    segments_by_task: Sequence[Sequence[DecodedSegment]]
 
     @property
-    def segments(self) -> list[Segment]:
+    def segments(self) -> list[DecodedSegment]:
         """All segments in the order of arrival."""
         return [segment for segments in self.segments_by_task for segment in segments]
 
@@ -55,9 +55,9 @@ class _DecodedBatch:
         """The ledger id of each unit."""
         return [open_unit.id for open_unit in self.opened]
 
-    def segments_by_stream(self) -> dict[str, list[Segment]]:
+    def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
         """The segments with rows."""
-        by_stream: dict[str, list[Segment]] = {}
+        by_stream: dict[str, list[DecodedSegment]] = {}
         for segment in self.segments:
             if segment.rows:
                 stream = self.opened[segment.unit].unit.stream
@@ -140,7 +140,7 @@ class ExecutorIngest:
     def _find_new_rows(
         self,
         decoded: _DecodedBatch,
-        segments_by_stream: Mapping[str, Sequence[Segment]],
+        segments_by_stream: Mapping[str, Sequence[DecodedSegment]],
         parts: Parts,
         batch: IngestBatch,
     ) -> list[BucketResult]:
@@ -178,11 +178,11 @@ def _read_summary(task: int, parts: Iterable[DecodedPart]) -> DecodeSummary:
 def _open_units(
     units: Sequence[SourceUnit],
     unit_ids: Sequence[int],
-    segments_by_task: Sequence[Sequence[Segment]],
+    segments_by_task: Sequence[Sequence[DecodedSegment]],
     batch: IngestBatch,
 ) -> list[OpenUnit]:
     """Open the units in order, with what was decoded of them."""
-    segments_by_unit: defaultdict[int, list[Segment]] = defaultdict(list)
+    segments_by_unit: defaultdict[int, list[DecodedSegment]] = defaultdict(list)
     for segments in segments_by_task:
         for segment in segments:
             segments_by_unit[segment.unit].append(segment)
@@ -199,7 +199,7 @@ def _open_units(
     return opened
 
 
-def _time_range(segments: Sequence[Segment]) -> tuple[int, int]:
+def _time_range(segments: Sequence[DecodedSegment]) -> tuple[int, int]:
     """The oldest and the newest event time of segments with rows."""
     oldest = min(segment.oldest for segment in segments if segment.oldest is not None)
     newest = max(segment.newest for segment in segments if segment.newest is not None)
@@ -207,7 +207,7 @@ def _time_range(segments: Sequence[Segment]) -> tuple[int, int]:
 
 
 def _files_by_bucket(
-    table: StreamTable, segments: Sequence[Segment], bounds: Sequence[int]
+    table: StreamTable, segments: Sequence[DecodedSegment], bounds: Sequence[int]
 ) -> list[list[DataFile]]:
     """The archived files that overlap each bucket."""
     oldest, newest = _time_range(segments)
@@ -216,7 +216,9 @@ def _files_by_bucket(
     return [table.data_files(low, high) for low, high in zip(lows, highs, strict=True)]
 
 
-def _can_cut(segments_by_stream: Mapping[str, Sequence[Segment]], batch: IngestBatch) -> bool:
+def _can_cut(
+    segments_by_stream: Mapping[str, Sequence[DecodedSegment]], batch: IngestBatch
+) -> bool:
     segments = [segment for group in segments_by_stream.values() for segment in group]
     oldest, newest = _time_range(segments)
     return batch.cutter.can_cut(sum(segment.rows for segment in segments), oldest, newest)

@@ -53,7 +53,7 @@ class LineRange:
 
 
 @dataclass(frozen=True)
-class Piece:
+class UnitPiece:
     """A unit, or a part of it, that one task decodes.
 
     `unit`: its position in the batch. `slice`: of the first record. `lines`: None for a whole unit.
@@ -89,13 +89,13 @@ def choose_piece_records(estimated_rows: float, cores: int) -> int:
 
 def divide_unit(
     unit: int, counts: Sequence[LineCount], header_records: int, piece_records: int
-) -> list[Piece]:
+) -> list[UnitPiece]:
     """The pieces of a file. `counts`: of consecutive byte ranges; `header_records`: 1 for CSV."""
     records_before = [0, *accumulate(count.records for count in counts)]
     lines_before = [0, *accumulate(count.lines for count in counts)]
     first_records = range(header_records, records_before[-1], piece_records)
     bounds = [*first_records, None]
-    pieces: list[Piece] = []
+    pieces: list[UnitPiece] = []
     position = 0
     for first, end in pairwise(bounds):
         assert first is not None
@@ -107,11 +107,13 @@ def divide_unit(
             skip=first - records_before[position],
             take=None if end is None else end - first,
         )
-        pieces.append(Piece(unit, (first - header_records) // BATCH_RECORDS, lines))
+        pieces.append(UnitPiece(unit, (first - header_records) // BATCH_RECORDS, lines))
     return pieces
 
 
-def bundle_pieces(pieces: Sequence[Piece], rows: Sequence[float], cores: int) -> list[list[Piece]]:
+def bundle_pieces(
+    pieces: Sequence[UnitPiece], rows: Sequence[float], cores: int
+) -> list[list[UnitPiece]]:
     """Consecutive pieces by task. `rows`: about how many rows each piece has."""
     total = sum(rows)
     task_count = min(max(1, ceil(total / _MIN_TASK_RECORDS)), cores * _RANGES_PER_CORE)
@@ -120,9 +122,9 @@ def bundle_pieces(pieces: Sequence[Piece], rows: Sequence[float], cores: int) ->
 
 
 def _bundle(
-    pieces: Sequence[Piece], rows: Sequence[float], task_rows: float
-) -> Iterator[list[Piece]]:
-    bundle: list[Piece] = []
+    pieces: Sequence[UnitPiece], rows: Sequence[float], task_rows: float
+) -> Iterator[list[UnitPiece]]:
+    bundle: list[UnitPiece] = []
     bundle_rows = 0.0
     for piece, piece_rows in zip(pieces, rows, strict=True):
         # Half of a piece may exceed the rows of a task: estimates are rough.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from archiver.delta import StreamSchema
 from archiver.errors import SourceDamaged, SourceUnreachable
-from archiver.executors.pieces import ByteRange, LineCount, LineRange, Piece
+from archiver.executors.pieces import ByteRange, LineCount, LineRange, UnitPiece
 from archiver.ingest import SourceUnit
 from archiver.ingest.source_units import (
     BYTE_ORDER_MARK,
@@ -89,7 +89,7 @@ def _seek_line(file: BinaryIO, start: int) -> int:
     return file.tell()
 
 
-def read_piece(unit: SourceUnit, piece: Piece, schema: StreamSchema) -> Iterator[UnitBatch]:
+def read_piece(unit: SourceUnit, piece: UnitPiece, schema: StreamSchema) -> Iterator[UnitBatch]:
     """Decode the records of a piece, slice by slice. `unit.fields` is set for parts of CSV files.
 
     Raises `SourceUnreachable`.
@@ -120,7 +120,7 @@ def _number_records(file: BinaryIO, lines: LineRange) -> Iterator[tuple[int, byt
 
 def read_raw_lines(
     units: Mapping[int, SourceUnit],
-    pieces: Sequence[Piece],
+    pieces: Sequence[UnitPiece],
     numbers_by_unit: Mapping[int, Collection[int]],
 ) -> dict[tuple[int, int], bytes]:
     """The bytes of some lines of pieces, by unit and line number."""
@@ -136,7 +136,7 @@ def read_raw_lines(
 
 
 def _read_raw(
-    unit: SourceUnit, piece: Piece, numbers: Collection[int]
+    unit: SourceUnit, piece: UnitPiece, numbers: Collection[int]
 ) -> Iterator[tuple[int, bytes]]:
     if unit.line_format is None:
         first = 1

@@ -7,7 +7,7 @@ from archiver.executors.decode import DecodeTask
 from archiver.executors.jobs import Jobs
 from archiver.executors.pieces import (
     ByteRange,
-    Piece,
+    UnitPiece,
     bundle_pieces,
     choose_piece_records,
     divide_unit,
@@ -33,13 +33,13 @@ class TaskPlanner:
         divisible = [position for position, unit in enumerate(units) if is_divisible(unit)]
         counted = self._count_lines(units, divisible)
         piece_records = choose_piece_records(sum(estimated_rows), self._jobs.cores)
-        pieces: list[Piece] = []
+        pieces: list[UnitPiece] = []
         rows: list[float] = []
         read_units = list(units)
         for position, unit in enumerate(units):
             ranges = counted.get(position)
             if ranges is None:
-                pieces.append(Piece(position))
+                pieces.append(UnitPiece(position))
                 rows.append(estimated_rows[position])
                 continue
             fields = parse_header(unit, ranges[0].header)

@@ -7,7 +7,7 @@ import pytest
 from archiver.executors.pieces import (
     LineCount,
     LineRange,
-    Piece,
+    UnitPiece,
     bundle_pieces,
     choose_piece_records,
     divide_unit,
@@ -38,9 +38,9 @@ def test_pieces_have_the_slices_and_lines_that_a_reader_of_the_whole_file_counts
     counts = [LineCount(0, 120_001, 120_001), LineCount(9_000, 100_000, 90_000)]
     pieces = divide_unit(1, counts, header_records=1, piece_records=100_000)
     assert pieces == [
-        Piece(1, 0, LineRange(0, 1, 1, 100_000)),
-        Piece(1, 0, LineRange(0, 1, 100_001, 100_000)),
-        Piece(1, 1, LineRange(9_000, 120_002, 80_000, None)),
+        UnitPiece(1, 0, LineRange(0, 1, 1, 100_000)),
+        UnitPiece(1, 0, LineRange(0, 1, 100_001, 100_000)),
+        UnitPiece(1, 1, LineRange(9_000, 120_002, 80_000, None)),
     ]
 
 
@@ -55,7 +55,7 @@ def test_pieces_are_as_large_as_all_cores_having_work_allows() -> None:
 
 
 def test_tasks_have_consecutive_pieces() -> None:
-    pieces = [Piece(number) for number in range(100)]
+    pieces = [UnitPiece(number) for number in range(100)]
     tasks = bundle_pieces(pieces, [1_000.0] * 100, cores=2)
     assert [piece for task in tasks for piece in task] == pieces
     assert 2 <= len(tasks) <= 5
