@@ -21,7 +21,8 @@ from archiver.delta.log import (
     open_or_create_delta_table,
 )
 from archiver.delta.schema import StreamSchema
-from archiver.delta.table_files import TableFiles
+from archiver.delta.table_files import TableFiles, append_number
+from archiver.errors import StorageFailed
 from archiver.storage import StorageRoot, as_storage
 
 # The application id under which the log counts appends.
@@ -85,8 +86,15 @@ class StreamTable:
         """Commit files as an append. `number`: as `start_append` returned it.
 
         `started_at`: when the first file was started, in seconds of `archiver.clock`. Raises
-        `CommitConflict` if another append was committed meanwhile.
+        `CommitConflict` if another append was committed meanwhile, and `StorageFailed` if a file is
+        gone.
         """
+        for file in files:
+            if not self.storage.exists(file.path):
+                raise StorageFailed(
+                    f"{self.storage}: {file.path} was deleted before its commit, so nothing was "
+                    "committed: the batch is read again"
+                )
         self._log.commit(
             "WRITE",
             add=files,
@@ -222,8 +230,13 @@ class StreamTable:
         self._log.checkpoint()
 
     def unreferenced_files(self) -> list[str]:
-        """List files that are no part of the newest version: replaced, or never committed."""
-        return self._log.unreferenced_files()
+        """List files that are no part of the newest version: replaced, or never committed.
+
+        Files of the append that comes next are not listed, however long it takes: the process that
+        appends may be about to commit them. If it was killed, they are listed after the next append.
+        """
+        files = self._log.unreferenced_files()
+        return [path for path in files if (append_number(path) or 0) <= self.append_count]
 
     def missing_files(self) -> list[str]:
         """List files of the known version that do not exist."""

@@ -11,7 +11,8 @@ from archiver.clock import seconds_since_boot
 from archiver.delta.schema import StreamSchema
 from archiver.delta.table import StreamTable
 from archiver.delta.table_files import append_number
-from archiver.errors import CommitConflict
+from archiver.delta.vacuum import Vacuum
+from archiver.errors import CommitConflict, StorageFailed
 
 SCHEMA = StreamSchema(
     "s", {"ts": "timestamp", "n": "bigint"}, "ts", ("n",), (), timedelta(0), timedelta(0)
@@ -58,6 +59,37 @@ def test_append_is_refused_after_another_append(tmp_path: Path) -> None:
     with pytest.raises(CommitConflict):
         table.commit_append(files, number, 0, seconds_since_boot())
     assert len(table.read(["n"])) == 1
+
+
+def test_files_of_a_slow_append_are_not_vacuumed(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    vacuum = Vacuum(file_retention=1.0)
+    files = table.files.write_append(rows([0, 1]), table.start_append())
+    for now in (0.0, 5.0, 10.0):
+        vacuum.run([StreamTable(tmp_path, SCHEMA)], now)
+    table.commit_append(files, 1, 0, seconds_since_boot())
+    assert len(table.read(["n"])) == 2 and table.missing_files() == []
+
+
+def test_files_of_a_killed_process_are_vacuumed_after_the_next_append(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    table.files.write_append(rows([0]), table.start_append())
+    vacuum = Vacuum(file_retention=1.0)
+    StreamTable(tmp_path, SCHEMA).append(rows([0]), 0)
+    for now in (0.0, 0.5):
+        vacuum.run([table], now)
+    assert len(table.storage.list_files()) == 2
+    vacuum.run([table], 1.0)
+    assert table.storage.list_files() == [file.path for file in table.data_files()]
+
+
+def test_commit_is_refused_when_a_file_is_gone(tmp_path: Path) -> None:
+    table = StreamTable(tmp_path, SCHEMA)
+    files = table.files.write_append(rows([0, 1]), table.start_append())
+    table.storage.remove(files[1].path)
+    with pytest.raises(StorageFailed, match="deleted before its commit"):
+        table.commit_append(files, 1, 0, seconds_since_boot())
+    assert table.append_count == 0
 
 
 @pytest.mark.parametrize(
