@@ -30,6 +30,11 @@ _MODULES_BY_GOAL = {
     "P1": "benchmarks.panes",
     "R1": "benchmarks.rollover",
     "R2": "benchmarks.rollover",
+    "S1": "benchmarks.executors",
+    "S1b": "benchmarks.executors",
+    "S2": "benchmarks.executors",
+    "S3": "benchmarks.executors",
+    "S5": "benchmarks.executors",
     "Q": "benchmarks.quality",
 }
 

@@ -5,13 +5,14 @@ import gzip
 import io
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from psycopg import Connection
 
@@ -21,7 +22,8 @@ from archiver.ingest.engine_choice import EngineMode, EnginePolicy
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.writer import ArchiveWriter
 from archiver.times import to_micros
-from moirae.live.sources import files
+from moirae.config.streams import Stream
+from moirae.live.sources import files, kafka
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = START + timedelta(days=1)
@@ -193,6 +195,7 @@ def outcome(writer: ArchiveWriter, connection: Connection[Any]) -> dict[str, Any
         "counters": counters,
         "dead letters": dead_letters,
         "chunks": chunks.fetchall(),
+        "partitions": writer.partitions,
         "watermarks": {stream: writer.watermark(stream) for stream in writer.tables},
         "newest chunk": vars(writer._cutter._newest_chunk),
     }
@@ -221,3 +224,65 @@ def write_large_file(path: Path, rows: int) -> SourceUnit:
     path.write_text("\n".join(lines))
     line_format: Any = "csv" if is_csv else "jsonl"
     return files.make_unit("a", path.name, line_format, path, path.stat().st_size)
+
+
+TOPIC = Stream.model_validate(
+    {
+        "columns": COLUMNS,
+        "time": "ts",
+        "id": ["host", "n"],
+        "source": {"kafka": {"servers": "localhost:1", "topic": "t"}},
+    }
+)
+
+
+def make_records(seed: int, batches: int, rows: int) -> list[pa.Table]:
+    """Micro-batches of a topic with three partitions; now and then records are read again."""
+    rng = random.Random(seed)
+    recent: list[dict[str, Any]] = []
+    next_offsets = [0, 0, 0]
+    clock = START
+    tables: list[pa.Table] = []
+    for _ in range(batches):
+        columns: dict[str, list[Any]] = {"partition": [], "offset": [], "value": []}
+        for _ in range(rng.randint(1, rows)):
+            partition = rng.randrange(3)
+            clock += timedelta(seconds=rng.uniform(0, 2))
+            lines = _json_lines(rng, [_row(rng, clock, recent)]).split(b"\n")
+            columns["partition"].append(partition)
+            columns["offset"].append(next_offsets[partition])
+            columns["value"].append(rng.choice([None, *lines]) if rng.random() < 0.05 else lines[0])
+            next_offsets[partition] += rng.choice((1, 1, 2))
+        types = (pa.int32(), pa.int64(), pa.binary())
+        arrays = [
+            pa.array(values, kind) for values, kind in zip(columns.values(), types, strict=True)
+        ]
+        table = pa.table(arrays, names=list(columns))
+        if tables and rng.random() < 0.3:
+            table = pa.concat_tables([tables[-1].slice(len(tables[-1]) // 2), table])
+        tables.append(table)
+    return tables
+
+
+def ingest_topic(
+    writer: ArchiveWriter,
+    tables: Sequence[pa.Table],
+    make_frame: Callable[[pa.Table], Any],
+) -> None:
+    """Ingest micro-batches of a topic as stream a, by the engine of the archive."""
+    for table in tables:
+        if writer.choose_for_records(len(table)) == "spark":
+            records = kafka.topic_records("a", TOPIC, make_frame(table))
+            writer.ingest_records(records, to_micros(NOW))
+        else:
+            units = kafka.make_units("a", TOPIC, table, writer.partitions.get("a", {}))
+            writer.ingest(units, to_micros(NOW))
+
+
+def split_by_partition(table: pa.Table) -> list[list[pa.RecordBatch]]:
+    """The records of each partition, the last partition first, and a part without any."""
+    parts: list[list[pa.RecordBatch]] = [[]]
+    for partition in (2, 1, 0):
+        part = table.filter(pc.equal(table["partition"], partition))
+        parts.append(part.to_batches(max_chunksize=7))
+    return parts

@@ -15,6 +15,8 @@ class InlineJobs:
 
     def __init__(self, cores: int = 2) -> None:
         self.cores = cores
+        self.executor_count = 1
+        self.task_count = 0
 
     def map(self, function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         return [copy(copy(function)(copy(item))) for item in items]
@@ -22,6 +24,13 @@ class InlineJobs:
     def keep(self, function: Callable[[Any], Iterator[Any]], items: Sequence[Any]) -> "InlineParts":
         task = copy(function)
         return InlineParts([[copy(part) for part in task(copy(item))] for item in items])
+
+    def keep_frame(
+        self, function: Callable[[Iterable[Any]], Iterator[Any]], frame: Sequence[Any]
+    ) -> "InlineParts":
+        """`frame`: record batches by part."""
+        task = copy(function)
+        return InlineParts([[copy(part) for part in task(tables)] for tables in frame])
 
 
 class InlineParts:

@@ -10,6 +10,7 @@ from archiver.delta import ENTRY_DTYPE, StreamSchema
 from archiver.ingest.classify import Array
 from archiver.times import micros_column
 
+RAW_COLUMN = "_raw"
 _ID_TYPE = pa.binary(16)
 _ADDED_FIELDS = (
     pa.field("_id", _ID_TYPE),
@@ -55,6 +56,11 @@ def with_places(
     for field, values in zip(_ADDED_FIELDS, columns, strict=True):
         rows = rows.append_column(field, values)
     return rows
+
+
+def with_raw(rows: pa.Table, raw: Sequence[bytes]) -> pa.Table:
+    """Rows with the bytes of their records, which cannot be read again."""
+    return rows.append_column(RAW_COLUMN, pa.array(raw, pa.binary()))
 
 
 def unpack(blob: Blob) -> pa.Table:

@@ -1,18 +1,25 @@
 """First job of a batch: decode pieces, refuse lines, and keep the rows for the next jobs."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from archiver.delta import StreamSchema, fingerprint
-from archiver.executors.blobs import Blob, pack, with_places
+from archiver.executors.blobs import Blob, pack, with_places, with_raw
 from archiver.executors.pieces import UnitPiece
 from archiver.executors.reading import read_piece
 from archiver.ingest import BATCH_RECORDS, SourceUnit
-from archiver.ingest.line_decoder import RefusedLine
+from archiver.ingest.line_decoder import LineFormat, RefusedLine
 from archiver.ingest.open_unit import refuse_by_time
+from archiver.ingest.source_units import UnitBatch, decode_numbered_lines
 from archiver.times import micros_column
+
+# Of Kafka records.
+_RECORD_SCHEMA = pa.schema(
+    [("partition", pa.int32()), ("offset", pa.int64()), ("value", pa.binary())]
+)
 
 
 @dataclass(frozen=True)
@@ -56,9 +63,13 @@ class DecodedSegment:
 
 @dataclass(frozen=True)
 class DecodeSummary:
-    """What the driver learns of a task: the segments in the order of arrival."""
+    """What the driver learns of a task: the segments in the order of arrival.
+
+    `offsets`: of Kafka records, the first and the last offset of each unit.
+    """
 
     segments: Sequence[DecodedSegment]
+    offsets: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
 
 DecodedPart = Blob | DecodeTask | DecodeSummary
@@ -67,37 +78,108 @@ DecodedPart = Blob | DecodeTask | DecodeSummary
 def decode_pieces(context: DecodeContext, task: DecodeTask) -> Iterator[DecodedPart]:
     """Decode the pieces of a task. Yields the task, blobs of rows, and the summary."""
     yield task
-    segments: list[DecodedSegment] = []
-    pending = _PendingRows()
+    rows = _RowCollector(context)
     for piece in task.pieces:
         unit = task.units[piece.unit]
-        schema = context.schemas[unit.stream]
-        for number, batch in enumerate(read_piece(unit, piece, schema), piece.slice):
-            rows, time_refused = refuse_by_time(
-                batch.rows, schema, context.now, context.expired_before
-            )
-            ts = micros_column(rows.table, schema.time)
-            segment = DecodedSegment(
-                unit=piece.unit,
-                slice=number,
-                records=batch.records_read,
-                rows=len(ts),
-                oldest=int(ts.min()) if len(ts) else None,
-                newest=int(ts.max()) if len(ts) else None,
-                refused_lines=[*batch.rows.refused_lines, *time_refused],
-                fields=batch.fields,
-            )
-            segments.append(segment)
-            if not len(ts):
-                continue
-            if not pending.accepts(unit.stream, len(ts)):
-                yield pending.pack()
-            ids, hashes = fingerprint(schema, rows.table)
-            table = with_places(rows.table, ids, hashes, piece.unit, rows.line_numbers)
-            pending.add(unit.stream, len(segments) - 1, table)
-    if pending.row_count:
-        yield pending.pack()
-    yield DecodeSummary(segments)
+        batches = read_piece(unit, piece, context.schemas[unit.stream])
+        for number, batch in enumerate(batches, piece.slice):
+            yield from rows.add(unit.stream, piece.unit, number, batch)
+    yield from rows.finish()
+    yield DecodeSummary(rows.segments)
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """Kafka records of a stream. `fields`: the field names of CSV records.
+
+    `next_offsets`: by partition, the offset before which records are archived.
+    """
+
+    stream: str
+    line_format: LineFormat
+    fields: Sequence[str] | None
+    next_offsets: Mapping[int, int]
+
+
+def decode_records(
+    context: DecodeContext, record_format: RecordFormat, tables: Iterable[pa.RecordBatch]
+) -> Iterator[DecodedPart]:
+    """Decode the Kafka records of a task: columns `partition`, `offset` and `value`.
+
+    The unit of a record is its partition. Yields blobs of rows and the summary.
+    """
+    rows = _RowCollector(context, keeps_raw=True)
+    offsets: dict[int, tuple[int, int]] = {}
+    batches = list(tables)
+    records = pa.Table.from_batches(batches) if batches else _RECORD_SCHEMA.empty_table()
+    records = records.sort_by([("partition", "ascending"), ("offset", "ascending")])
+    schema = context.schemas[record_format.stream]
+    for partition in pc.unique(records["partition"]).to_pylist():
+        part = records.filter(pc.equal(records["partition"], partition))
+        first_offset = record_format.next_offsets.get(partition, 0)
+        part = part.filter(pc.greater_equal(part["offset"], first_offset))
+        if not len(part):
+            continue
+        numbers: Sequence[int] = part["offset"].to_pylist()
+        # A record without a value counts as an empty line.
+        values = (value or b"" for value in part["value"].to_pylist())
+        offsets[partition] = (numbers[0], numbers[-1])
+        unit_batches = decode_numbered_lines(
+            schema,
+            record_format.line_format,
+            zip(numbers, values, strict=True),
+            record_format.fields,
+        )
+        for number, batch in enumerate(unit_batches):
+            yield from rows.add(record_format.stream, partition, number, batch)
+    yield from rows.finish()
+    yield DecodeSummary(rows.segments, offsets)
+
+
+class _RowCollector:
+    """Refuses rows by their time, and collects the others as segments and blobs.
+
+    `keeps_raw`: keep the bytes of the records, which cannot be read again.
+    """
+
+    def __init__(self, context: DecodeContext, keeps_raw: bool = False) -> None:
+        self.segments: list[DecodedSegment] = []
+        self._context = context
+        self._keeps_raw = keeps_raw
+        self._pending = _PendingRows()
+
+    def add(self, stream: str, unit: int, slice_number: int, batch: UnitBatch) -> Iterator[Blob]:
+        """Add the records of a slice. Yields the blob that is complete, if any."""
+        schema = self._context.schemas[stream]
+        rows, time_refused = refuse_by_time(
+            batch.rows, schema, self._context.now, self._context.expired_before
+        )
+        ts = micros_column(rows.table, schema.time)
+        segment = DecodedSegment(
+            unit=unit,
+            slice=slice_number,
+            records=batch.records_read,
+            rows=len(ts),
+            oldest=int(ts.min()) if len(ts) else None,
+            newest=int(ts.max()) if len(ts) else None,
+            refused_lines=[*batch.rows.refused_lines, *time_refused],
+            fields=batch.fields,
+        )
+        self.segments.append(segment)
+        if not len(ts):
+            return
+        if not self._pending.accepts(stream, len(ts)):
+            yield self._pending.pack()
+        ids, hashes = fingerprint(schema, rows.table)
+        table = with_places(rows.table, ids, hashes, unit, rows.line_numbers)
+        if self._keeps_raw:
+            table = with_raw(table, rows.raw)
+        self._pending.add(stream, len(self.segments) - 1, table)
+
+    def finish(self) -> Iterator[Blob]:
+        """Yields the last blob, if any."""
+        if self._pending.row_count:
+            yield self._pending.pack()
 
 
 class _PendingRows:

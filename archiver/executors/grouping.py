@@ -4,7 +4,7 @@ Groups are the rows that the local engine appends at once: chunks are cut after 
 are ranges of event time of about equal numbers of rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from archiver.ingest import BATCH_RECORDS
 _POINTS_PER_SEGMENT = 9
 
 
-def assign_groups(segments: Sequence[DecodedSegment], streams: Sequence[str]) -> list[int]:
+def assign_groups(segments: Sequence[DecodedSegment], streams: Mapping[int, str]) -> list[int]:
     """The group of each segment. `segments`: of the batch in the order of arrival.
 
     `streams`: the stream of each unit. A group has one stream, and ends with the slice with which it

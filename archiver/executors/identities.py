@@ -39,13 +39,15 @@ class Bucket:
 class IdentityContext:
     """What all tasks of the job need.
 
-    `unit_ids`: ledger ids of the units of the batch. `groups`: by task, the group of rows of each
-    segment. `bounds`: by stream, the event times that divide the buckets. `newest_chunk_start`: None
-    for the beginning of time. `needs_times`: whether a chunk may be cut.
+    `unit_ids`: ledger ids of the units of the batch. `ranks`: the position of each task in the
+    order of arrival. `groups`: by task, the group of rows of each segment. `bounds`: by stream, the
+    event times that divide the buckets. `newest_chunk_start`: None for the beginning of time.
+    `needs_times`: whether a chunk may be cut.
     """
 
     tables: Mapping[str, TableFiles]
     unit_ids: Sequence[int]
+    ranks: Sequence[int]
     groups: Sequence[Sequence[int]]
     bounds: Mapping[str, Sequence[int]]
     buckets: Mapping[BucketKey, Bucket]
@@ -111,6 +113,25 @@ def split_by_bucket(
             yield (blob.stream, bucket), ((task, number), content)
 
 
+def classify_task(
+    context: IdentityContext, task: int, parts: Iterable[DecodedPart]
+) -> list[BucketResult]:
+    """Classify the rows of the only task of a batch."""
+    contents: dict[BucketKey, list[tuple[BlobKey, bytes]]] = {}
+    for key, content in split_by_bucket(context, task, parts):
+        contents.setdefault(key, []).append(content)
+    return [classify_bucket(context, key, members) for key, members in contents.items()]
+
+
+def merge_other_rows(results: Iterable[BucketResult]) -> dict[BlobKey, list[OtherRows]]:
+    """The rows that are not new, by blob."""
+    other_rows: dict[BlobKey, list[OtherRows]] = {}
+    for result in results:
+        for blob, positions in result.other_rows.items():
+            other_rows.setdefault(blob, []).append(positions)
+    return other_rows
+
+
 def _read_rows(context: IdentityContext, task: int, blob: Blob) -> Array:
     table = unpack(blob)
     rows = np.empty(len(table), dtype=_ROW_DTYPE)
@@ -129,7 +150,7 @@ def classify_bucket(
     context: IdentityContext, key: BucketKey, parts: Iterable[tuple[BlobKey, bytes]]
 ) -> BucketResult:
     """Classify the rows of a bucket. `parts`: of its blobs, in any order."""
-    ordered = sorted(parts)
+    ordered = sorted(parts, key=lambda part: (context.ranks[part[0][0]], part[0][1]))
     arrays = [np.frombuffer(content, dtype=_ROW_DTYPE) for _, content in ordered]
     rows = np.concatenate(arrays)
     stream, _ = key

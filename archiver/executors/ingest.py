@@ -1,8 +1,9 @@
 """Archives source units on executors; the driver plans, cuts chunks and commits."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,60 +15,89 @@ from archiver.executors.decode import (
     DecodedPart,
     DecodedSegment,
     DecodeSummary,
+    RecordFormat,
     decode_pieces,
+    decode_records,
 )
 from archiver.executors.grouping import assign_groups, divide_times
 from archiver.executors.identities import (
-    BlobKey,
     Bucket,
     BucketKey,
-    BucketResult,
     IdentityContext,
     NewRows,
-    OtherRows,
     classify_bucket,
     decompress_integers,
+    merge_other_rows,
     split_by_bucket,
 )
 from archiver.executors.jobs import Jobs, Parts
 from archiver.executors.task_planner import TaskPlanner
-from archiver.executors.write import WriteContext, WriteResult, write_new_rows
-from archiver.ingest import ArchivedRows, IngestBatch, OpenUnit, RecordSizes, SourceUnit
+from archiver.executors.write import (
+    LateRule,
+    WriteContext,
+    WriteResult,
+    classify_and_write,
+    write_new_rows,
+)
+from archiver.ingest import (
+    ArchivedRows,
+    IngestBatch,
+    OpenUnit,
+    RecordSizes,
+    SourceUnit,
+    TopicRecords,
+)
 from archiver.ingest.classify import latest
+from archiver.times import duration_to_micros
 
 _MIN_BUCKET_ROWS = 25_000
 
 
 @dataclass(frozen=True)
 class _DecodedBatch:
-    """The segments of a batch by task, and its opened units."""
+    """The opened units of a batch by position, and its segments by task.
 
-    opened: Sequence[OpenUnit]
+    `ranks`: the position of each task in the order of arrival.
+    """
+
+    opened: Mapping[int, OpenUnit]
     segments_by_task: Sequence[Sequence[DecodedSegment]]
-
-    @property
-    def segments(self) -> list[DecodedSegment]:
-        """All segments in the order of arrival."""
-        return [segment for segments in self.segments_by_task for segment in segments]
+    ranks: Sequence[int]
 
     @property
     def unit_ids(self) -> list[int]:
-        """The ledger id of each unit."""
-        return [open_unit.id for open_unit in self.opened]
+        """The ledger ids of the units; 0 for positions without a unit."""
+        unit_ids = [0] * (max(self.opened) + 1)
+        for position, open_unit in self.opened.items():
+            unit_ids[position] = open_unit.id
+        return unit_ids
+
+    def groups_by_task(self) -> list[list[int]]:
+        """The group of each segment."""
+        streams = {position: unit.unit.stream for position, unit in self.opened.items()}
+        tasks = sorted(range(len(self.ranks)), key=self.ranks.__getitem__)
+        ordered = [segment for task in tasks for segment in self.segments_by_task[task]]
+        groups = iter(assign_groups(ordered, streams))
+        by_task: list[list[int]] = [[] for _ in tasks]
+        for task in tasks:
+            by_task[task] = [next(groups) for _ in self.segments_by_task[task]]
+        return by_task
 
     def segments_by_stream(self) -> dict[str, list[DecodedSegment]]:
         """The segments with rows."""
         by_stream: dict[str, list[DecodedSegment]] = {}
-        for segment in self.segments:
-            if segment.rows:
-                stream = self.opened[segment.unit].unit.stream
-                by_stream.setdefault(stream, []).append(segment)
+        for segments in self.segments_by_task:
+            for segment in segments:
+                if segment.rows:
+                    stream = self.opened[segment.unit].unit.stream
+                    by_stream.setdefault(stream, []).append(segment)
         return by_stream
 
 
 class ExecutorIngest:
     """Three jobs for a batch: decode pieces of the units, find the rows that are new, write them.
 
+    A batch of one task that cannot cut a chunk finds and writes them in one job.
     The driver holds no rows: it learns at most the event time of each new row, and the position of
     each row that is not new. `sizes` estimates how many rows a unit has.
     """
@@ -78,6 +108,10 @@ class ExecutorIngest:
 
     def archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
         """Archive the units that are not finished."""
+        with self._counted_tasks(batch):
+            return self._archive(units, batch)
+
+    def _archive(self, units: Sequence[SourceUnit], batch: IngestBatch) -> dict[str, ArchivedRows]:
         unfinished: list[SourceUnit] = []
         unit_ids: list[int] = []
         for unit in units:
@@ -85,21 +119,71 @@ class ExecutorIngest:
             if unit_id is not None:
                 unfinished.append(unit)
                 unit_ids.append(unit_id)
-        if not unfinished:
-            return {}
+        units_by_position = dict(enumerate(zip(unfinished, unit_ids, strict=True)))
         tasks = self._planner.plan(unfinished)
         if not tasks:
-            _open_units(unfinished, unit_ids, [], batch)
+            _open_units(units_by_position, [], batch)
             return {}
-        schemas = {unit.stream: batch.tables[unit.stream].schema for unit in unfinished}
-        context = DecodeContext(schemas, batch.now, batch.expired_before)
-        parts = self._jobs.keep(partial(decode_pieces, context), tasks)
+        parts = self._jobs.keep(partial(decode_pieces, _decode_context(unfinished, batch)), tasks)
         try:
             segments_by_task = [summary.segments for summary in parts.map(_read_summary)]
-            opened = _open_units(unfinished, unit_ids, segments_by_task, batch)
-            return self._archive_decoded(_DecodedBatch(opened, segments_by_task), parts, batch)
+            opened = _open_units(units_by_position, segments_by_task, batch)
+            decoded = _DecodedBatch(opened, segments_by_task, range(len(tasks)))
+            return self._archive_decoded(decoded, parts, batch)
         finally:
             parts.release()
+
+    def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the records of each partition from the first on that is not archived."""
+        with self._counted_tasks(batch):
+            progress = batch.partitions.get(records.stream, {})
+            record_format = RecordFormat(
+                stream=records.stream,
+                line_format=records.line_format,
+                fields=records.fields,
+                next_offsets={int(name): partition.next for name, partition in progress.items()},
+            )
+            schemas = {records.stream: batch.tables[records.stream].schema}
+            context = DecodeContext(schemas, batch.now, batch.expired_before)
+            parts = self._jobs.keep_frame(
+                partial(decode_records, context, record_format), records.frame
+            )
+            try:
+                return self._archive_parts(records, parts, batch)
+            finally:
+                parts.release()
+
+    def _archive_parts(
+        self, records: TopicRecords, parts: Parts, batch: IngestBatch
+    ) -> dict[str, ArchivedRows]:
+        summaries = parts.map(_read_summary)
+        offsets: dict[int, tuple[int, int]] = {}
+        for summary in summaries:
+            assert offsets.keys().isdisjoint(summary.offsets), "a partition has several tasks"
+            offsets |= summary.offsets
+        units: dict[int, tuple[SourceUnit, int]] = {}
+        for partition, (first, last) in sorted(offsets.items()):
+            unit = _partition_unit(records, partition, first, last)
+            unit_id = batch.register_unit(unit)
+            assert unit_id is not None, "progress and state of a unit change together"
+            units[partition] = unit, unit_id
+        segments_by_task = [summary.segments for summary in summaries]
+        opened = _open_units(units, segments_by_task, batch)
+        order = sorted(
+            range(len(summaries)), key=lambda task: min(summaries[task].offsets, default=-1)
+        )
+        ranks = [order.index(task) for task in range(len(order))]
+        return self._archive_decoded(_DecodedBatch(opened, segments_by_task, ranks), parts, batch)
+
+    @contextmanager
+    def _counted_tasks(self, batch: IngestBatch) -> Iterator[None]:
+        """Count the tasks of a batch."""
+        earlier_tasks = self._jobs.task_count
+        try:
+            yield
+        finally:
+            batch.task_count = self._jobs.task_count - earlier_tasks
+            batch.executor_count = self._jobs.executor_count
 
     def _archive_decoded(
         self, decoded: _DecodedBatch, parts: Parts, batch: IngestBatch
@@ -111,18 +195,35 @@ class ExecutorIngest:
         append_numbers = {
             stream: batch.tables[stream].start_append() for stream in segments_by_stream
         }
-        results = self._find_new_rows(decoded, segments_by_stream, parts, batch)
-        _cut_chunks([result.new_rows for result in results], batch)
-        started_at = seconds_since_boot()
+        identities = self._plan_identities(decoded, segments_by_stream, batch)
         context = WriteContext(
-            tables={stream: batch.tables[stream].files for stream in segments_by_stream},
+            tables=identities.tables,
             chunks=batch.cutter.chunks,
             unit_ids=decoded.unit_ids,
-            late_before=[open_unit.late_before for open_unit in decoded.opened],
+            late_rules=[
+                _late_rule(decoded.opened.get(position), batch)
+                for position in range(len(identities.unit_ids))
+            ],
             append_numbers=append_numbers,
-            other_rows=_merge_other_rows(results),
+            other_rows={},
         )
-        written = parts.map(partial(write_new_rows, context))
+        started_at = seconds_since_boot()
+        written: list[WriteResult]
+        if len(decoded.segments_by_task) == 1 and not identities.needs_times:
+            ((results, task_written),) = parts.map(partial(classify_and_write, identities, context))
+            written = [task_written]
+            _cut_chunks([result.new_rows for result in results], batch)
+        else:
+            results = parts.shuffle(
+                partial(split_by_bucket, identities),
+                list(identities.buckets),
+                partial(classify_bucket, identities),
+            )
+            _cut_chunks([result.new_rows for result in results], batch)
+            context = replace(
+                context, chunks=batch.cutter.chunks, other_rows=merge_other_rows(results)
+            )
+            written = parts.map(partial(write_new_rows, context))
         files_by_stream = _collect(decoded.opened, written, batch)
         archived: dict[str, ArchivedRows] = {}
         for stream in segments_by_stream:
@@ -137,13 +238,12 @@ class ExecutorIngest:
             archived[stream] = ArchivedRows(row_count, None, files, newest)
         return archived
 
-    def _find_new_rows(
+    def _plan_identities(
         self,
         decoded: _DecodedBatch,
         segments_by_stream: Mapping[str, Sequence[DecodedSegment]],
-        parts: Parts,
         batch: IngestBatch,
-    ) -> list[BucketResult]:
+    ) -> IdentityContext:
         bounds: dict[str, list[int]] = {}
         buckets: dict[BucketKey, Bucket] = {}
         for stream, segments in segments_by_stream.items():
@@ -154,40 +254,54 @@ class ExecutorIngest:
                 _files_by_bucket(batch.tables[stream], segments, bounds[stream])
             ):
                 buckets[stream, number] = Bucket(files)
-        streams = [open_unit.unit.stream for open_unit in decoded.opened]
-        groups = iter(assign_groups(decoded.segments, streams))
-        context = IdentityContext(
+        return IdentityContext(
             tables={stream: batch.tables[stream].files for stream in segments_by_stream},
             unit_ids=decoded.unit_ids,
-            groups=[[next(groups) for _ in segments] for segments in decoded.segments_by_task],
+            ranks=decoded.ranks,
+            groups=decoded.groups_by_task(),
             bounds=bounds,
             buckets=buckets,
             newest_chunk_start=batch.cutter.chunks[-1].from_ts,
             needs_times=_can_cut(segments_by_stream, batch),
         )
-        return parts.shuffle(
-            partial(split_by_bucket, context), list(buckets), partial(classify_bucket, context)
-        )
 
 
 def _read_summary(task: int, parts: Iterable[DecodedPart]) -> DecodeSummary:
-    (summary,) = [part for part in parts if isinstance(part, DecodeSummary)]
-    return summary
+    summaries = [part for part in parts if isinstance(part, DecodeSummary)]
+    # Spark does not call the function of a part of a data frame without rows.
+    return summaries[0] if summaries else DecodeSummary([])
+
+
+def _decode_context(units: Sequence[SourceUnit], batch: IngestBatch) -> DecodeContext:
+    schemas = {unit.stream: batch.tables[unit.stream].schema for unit in units}
+    return DecodeContext(schemas, batch.now, batch.expired_before)
+
+
+def _partition_unit(records: TopicRecords, partition: int, first: int, last: int) -> SourceUnit:
+    """The unit of the records of a partition, from one offset to another."""
+    return SourceUnit(
+        stream=records.stream,
+        name=f"{records.topic}/{partition}/{first}-{last}",
+        line_format=records.line_format,
+        read=lambda: iter(()),
+        line_numbers=(first, last),
+        fields=records.fields,
+        partition=str(partition),
+    )
 
 
 def _open_units(
-    units: Sequence[SourceUnit],
-    unit_ids: Sequence[int],
+    units: Mapping[int, tuple[SourceUnit, int]],
     segments_by_task: Sequence[Sequence[DecodedSegment]],
     batch: IngestBatch,
-) -> list[OpenUnit]:
-    """Open the units in order, with what was decoded of them."""
+) -> dict[int, OpenUnit]:
+    """Open units with their ledger ids, in order of their positions, with what was decoded."""
     segments_by_unit: defaultdict[int, list[DecodedSegment]] = defaultdict(list)
     for segments in segments_by_task:
         for segment in segments:
             segments_by_unit[segment.unit].append(segment)
-    opened: list[OpenUnit] = []
-    for position, (unit, unit_id) in enumerate(zip(units, unit_ids, strict=True)):
+    opened: dict[int, OpenUnit] = {}
+    for position, (unit, unit_id) in sorted(units.items()):
         open_unit = batch.open_unit(unit, unit_id)
         for segment in segments_by_unit[position]:
             open_unit.add_counts(read=segment.records)
@@ -195,8 +309,19 @@ def _open_units(
             open_unit.add_refused(segment.refused_lines)
             open_unit.newest = latest(open_unit.newest, segment.newest)
         batch.finish_reading(open_unit)
-        opened.append(open_unit)
+        opened[position] = open_unit
     return opened
+
+
+def _late_rule(open_unit: OpenUnit | None, batch: IngestBatch) -> LateRule:
+    if open_unit is None or open_unit.partition_before is None:
+        return LateRule(None if open_unit is None else open_unit.late_before)
+    schema = batch.tables[open_unit.unit.stream].schema
+    return LateRule(
+        before=open_unit.late_before,
+        newest=open_unit.partition_before.progress.newest,
+        lateness=duration_to_micros(schema.lateness),
+    )
 
 
 def _time_range(segments: Sequence[DecodedSegment]) -> tuple[int, int]:
@@ -239,16 +364,8 @@ def _cut_chunks(new_rows: Sequence[Mapping[int, NewRows]], batch: IngestBatch) -
                 batch.cutter.count_rows(member.rows, member.oldest, member.newest)
 
 
-def _merge_other_rows(results: Sequence[BucketResult]) -> dict[BlobKey, list[OtherRows]]:
-    other_rows: defaultdict[BlobKey, list[OtherRows]] = defaultdict(list)
-    for result in results:
-        for blob, positions in result.other_rows.items():
-            other_rows[blob].append(positions)
-    return dict(other_rows)
-
-
 def _collect(
-    opened: Sequence[OpenUnit], written: Sequence[WriteResult], batch: IngestBatch
+    opened: Mapping[int, OpenUnit], written: Sequence[WriteResult], batch: IngestBatch
 ) -> dict[str, list[DataFile]]:
     """Count what tasks have written in the units. Returns the files by stream."""
     files: defaultdict[str, list[DataFile]] = defaultdict(list)

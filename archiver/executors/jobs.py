@@ -4,12 +4,15 @@ A task returns an `ArchiverError` or an error of the operating system as a value
 its text only.
 """
 
+import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
+import pyarrow as pa
 from pyspark import RDD, SparkContext, StorageLevel
+from pyspark.sql import DataFrame
 
 from archiver.errors import ArchiverError
 
@@ -49,11 +52,24 @@ class Jobs(Protocol):
     def cores(self) -> int:
         """Number of tasks that run at a time."""
 
+    @property
+    def executor_count(self) -> int:
+        """Number of processes that run tasks."""
+
+    @property
+    def task_count(self) -> int:
+        """Number of tasks started so far."""
+
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """The result of a function of each item; one task for each."""
 
     def keep(self, function: Callable[[_Item], Iterator[Any]], items: Sequence[_Item]) -> Parts:
         """Prepare a job with one task for each item, which keeps what the function yields."""
+
+    def keep_frame(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[Any]], frame: DataFrame
+    ) -> Parts:
+        """Like `keep`, of the rows of each part of a data frame; one task for each."""
 
 
 @dataclass(frozen=True)
@@ -71,14 +87,28 @@ class SparkJobs:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self.task_count = 0
+        self._task_count = 0
 
     @property
     def cores(self) -> int:
         return self._context.defaultParallelism
 
+    @property
+    def executor_count(self) -> int:
+        tracker = self._context._jsc.sc().statusTracker()  # type: ignore[attr-defined]
+        # The driver is one of them, and the only one with a local master.
+        return max(1, len(tracker.getExecutorInfos()) - 1)
+
+    @property
+    def task_count(self) -> int:
+        return self._task_count
+
+    def add_tasks(self, tasks: int) -> None:
+        """Count tasks that are started."""
+        self._task_count += tasks
+
     def map(self, function: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
-        self.task_count += len(items)
+        self.add_tasks(len(items))
         tasks = self._context.parallelize(items, len(items))
         return _raise_failure(tasks.map(partial(_call, function)).collect())
 
@@ -90,6 +120,14 @@ class SparkJobs:
         parts.persist(StorageLevel.MEMORY_AND_DISK)
         return SparkParts(self, parts, len(items))
 
+    def keep_frame(
+        self, function: Callable[[Iterable[pa.RecordBatch]], Iterator[Any]], frame: DataFrame
+    ) -> "SparkParts":
+        packed = frame.mapInArrow(partial(_pack_results, function), "content binary")
+        parts = packed.rdd.map(_unpack_result)
+        parts.persist(StorageLevel.MEMORY_AND_DISK)
+        return SparkParts(self, parts, parts.getNumPartitions())
+
 
 class SparkParts:
     """Parts in the storage of executors; a lost one is computed again."""
@@ -100,7 +138,7 @@ class SparkParts:
         self._task_count = task_count
 
     def map(self, function: PartFunction[_Result]) -> list[_Result]:
-        self._jobs.task_count += self._task_count
+        self._jobs.add_tasks(self._task_count)
         results = self._parts.mapPartitionsWithIndex(partial(_call_on_part, function))
         return _raise_failure(results.collect())
 
@@ -110,7 +148,7 @@ class SparkParts:
         keys: Sequence[Any],
         combine: Callable[[Any, Iterable[Any]], _Result],
     ) -> list[_Result]:
-        self._jobs.task_count += self._task_count + len(keys)
+        self._jobs.add_tasks(self._task_count + len(keys))
         positions = {key: position for position, key in enumerate(keys)}
         pairs = self._parts.mapPartitionsWithIndex(partial(_split_part, split, positions))
         by_key = pairs.partitionBy(len(keys), int)
@@ -119,6 +157,20 @@ class SparkParts:
 
     def release(self) -> None:
         self._parts.unpersist()
+
+
+def _pack_results(
+    function: Callable[[Iterable[pa.RecordBatch]], Iterator[Any]],
+    tables: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Pickled results: Arrow is how data frames reach Python fast, and rows of them leave it."""
+    for result in _yield_all(function, [tables]):
+        content = pa.array([pickle.dumps(result)], pa.binary())
+        yield pa.RecordBatch.from_arrays([content], names=["content"])
+
+
+def _unpack_result(row: Any) -> Any:
+    return pickle.loads(row.content)
 
 
 def _call(function: Callable[[_Item], _Result], item: _Item) -> _Result | _Failure:

@@ -1,7 +1,7 @@
 """Third job of a batch: write the new rows of its blobs to data files."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -9,28 +9,49 @@ import pyarrow as pa
 from archiver.chunks import Chunk, locate
 from archiver.delta import DataFile, TableFiles
 from archiver.errors import SourceUnreachable
-from archiver.executors.blobs import Blob, event_times, unit_positions, unpack
+from archiver.executors.blobs import RAW_COLUMN, Blob, event_times, unit_positions, unpack
 from archiver.executors.decode import DecodedPart, DecodeTask
-from archiver.executors.identities import BlobKey, OtherRows, decompress_integers
+from archiver.executors.identities import (
+    BlobKey,
+    BucketResult,
+    IdentityContext,
+    OtherRows,
+    classify_task,
+    decompress_integers,
+    merge_other_rows,
+)
 from archiver.executors.reading import read_raw_lines
 from archiver.ingest import BATCH_RECORDS, Counters
-from archiver.ingest.classify import Array, Mask, flag_late, latest
+from archiver.ingest.classify import Array, Mask, flag_late, flag_late_in_order, latest
 from archiver.ingest.line_decoder import RefusedLine
 from archiver.ingest.open_unit import CONFLICT_DETAIL
+
+
+@dataclass(frozen=True)
+class LateRule:
+    """Which rows of a unit are late; times in microseconds.
+
+    Those before `before`; and if `lateness` is set, those that lag behind an earlier row of the
+    unit, or behind `newest` before it, by more than that.
+    """
+
+    before: int | None
+    newest: int | None = None
+    lateness: int | None = None
 
 
 @dataclass(frozen=True)
 class WriteContext:
     """What all tasks of the job need.
 
-    `unit_ids`: ledger ids of the units of the batch; `late_before`: the late bound of each unit.
+    `unit_ids`: ledger ids of the units of the batch; `late_rules`: of the units.
     `append_numbers`: by stream. `other_rows`: by task and blob, the rows that are not new.
     """
 
     tables: Mapping[str, TableFiles]
     chunks: Sequence[Chunk]
     unit_ids: Sequence[int]
-    late_before: Sequence[int | None]
+    late_rules: Sequence[LateRule]
     append_numbers: Mapping[str, int]
     other_rows: Mapping[BlobKey, Sequence[OtherRows]]
 
@@ -49,6 +70,23 @@ class WriteResult:
     newest_on_time: dict[str, int] = field(default_factory=dict)
 
 
+class _LateFlags:
+    """Flags the late rows of units, whose rows are passed in order."""
+
+    def __init__(self, rules: Sequence[LateRule]) -> None:
+        self._rules = rules
+        self._newest: dict[int, int | None] = {}
+
+    def flag(self, unit: int, ts: Array) -> Mask:
+        """Mask of the late rows among the next rows of a unit."""
+        rule = self._rules[unit]
+        if rule.lateness is None:
+            return flag_late(ts, rule.before)
+        newest = self._newest.get(unit, rule.newest)
+        self._newest[unit] = latest(newest, int(ts.max()))
+        return flag_late_in_order(ts, newest, rule.lateness, rule.before)
+
+
 def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart]) -> WriteResult:
     """Write the new rows of a task, and count all of its rows. `parts`: see `decode_pieces`."""
     result = WriteResult()
@@ -57,6 +95,7 @@ def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart
     pending: list[pa.Table] = []
     pending_stream = ""
     conflicts: dict[int, list[int]] = {}
+    late_flags = _LateFlags(context.late_rules)
     for part in parts:
         if isinstance(part, DecodeTask):
             decode_task = part
@@ -71,7 +110,7 @@ def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart
             pending = []
         pending_stream = blob.stream
         other_rows = context.other_rows.get((task, number), ())
-        new_rows = _process_blob(context, blob, other_rows, result, conflicts)
+        new_rows = _process_blob(context, blob, other_rows, late_flags, result, conflicts)
         if len(new_rows):
             pending.append(new_rows)
     if pending:
@@ -82,14 +121,28 @@ def write_new_rows(context: WriteContext, task: int, parts: Iterable[DecodedPart
     return result
 
 
+def classify_and_write(
+    identities: IdentityContext, context: WriteContext, task: int, parts: Iterable[DecodedPart]
+) -> tuple[list[BucketResult], WriteResult]:
+    """Find and write the new rows of the only task of a batch, if no chunk can be cut."""
+    all_parts = list(parts)
+    results = classify_task(identities, task, all_parts)
+    complete_context = replace(context, other_rows=merge_other_rows(results))
+    return results, write_new_rows(complete_context, task, all_parts)
+
+
 def _process_blob(
     context: WriteContext,
     blob: Blob,
     other_rows: Sequence[OtherRows],
+    late_flags: _LateFlags,
     result: WriteResult,
     conflicts: dict[int, list[int]],
 ) -> pa.Table:
-    """Count the rows of a blob. Returns the new ones with the columns of the archive."""
+    """Count the rows of a blob. Returns the new ones with the columns of the archive.
+
+    `conflicts`: gets the lines in conflict whose bytes are to be read again, by unit.
+    """
     rows = unpack(blob)
     ts = event_times(rows, context.tables[blob.stream].schema)
     units = unit_positions(rows)
@@ -101,7 +154,7 @@ def _process_blob(
     is_late = np.zeros(len(rows), dtype=bool)
     for unit in np.unique(units).tolist():
         in_unit = units == unit
-        is_late[in_unit] = flag_late(ts[in_unit], context.late_before[unit])
+        is_late[in_unit] = late_flags.flag(unit, ts[in_unit])
         counters = Counters(
             archived=int(is_archived[in_unit].sum()),
             late=int((is_archived & is_late)[in_unit].sum()),
@@ -110,7 +163,13 @@ def _process_blob(
         result.counters[unit] = result.counters.get(unit, Counters()) + counters
     for position in np.flatnonzero(is_conflict).tolist():
         line = rows["_line"][position].as_py()
-        conflicts.setdefault(int(units[position]), []).append(line)
+        unit = int(units[position])
+        if RAW_COLUMN in rows.column_names:
+            raw = rows[RAW_COLUMN][position].as_py()
+            refused = RefusedLine(line, "conflict", CONFLICT_DETAIL, raw)
+            result.conflicts.setdefault(unit, []).append(refused)
+        else:
+            conflicts.setdefault(unit, []).append(line)
     chunk_ids = locate(context.chunks, ts)
     result.chunks_with_late_rows.update(np.unique(chunk_ids[is_archived & is_late]).tolist())
     on_time = ts[is_archived & ~is_late]

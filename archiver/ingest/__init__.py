@@ -1,6 +1,12 @@
 """Ingest: decode, classify and append source units to the archive, each record once."""
 
-from archiver.ingest.batch import ArchivedRows, IngestBatch, IngestEngine
+from archiver.ingest.batch import (
+    ArchivedRows,
+    IngestBatch,
+    IngestEngine,
+    IngestStats,
+    TopicRecords,
+)
 from archiver.ingest.catalog import Catalog, Counters
 from archiver.ingest.engine_choice import EngineMode, EnginePolicy, RecordSizes
 from archiver.ingest.ledger_compaction import MIN_UNIT_AGE, LedgerCompaction
@@ -23,12 +29,14 @@ __all__ = [
     "IngestBatch",
     "IngestEngine",
     "IngestResult",
+    "IngestStats",
     "LedgerCompaction",
     "MIN_UNIT_AGE",
     "OpenUnit",
     "PartitionProgress",
     "RecordSizes",
     "SourceUnit",
+    "TopicRecords",
     "decode_lines",
     "parse_csv_header",
     "read_lines",

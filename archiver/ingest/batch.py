@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from archiver.delta import DataFile, StreamTable
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import late_bound, latest
+from archiver.ingest.line_decoder import LineFormat
 from archiver.ingest.open_unit import OpenUnit
 from archiver.ingest.source_units import SourceUnit
 from archiver.ingest.watermarks import PartitionProgress, ReadProgress
@@ -30,6 +31,22 @@ class ArchivedRows:
     newest: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class IngestStats:
+    """How the last batch was archived.
+
+    `batch`: its number since the process started. `tasks`, `executors`: 0 if no executor was used.
+    `batches`: number of batches since the process started, by engine.
+    """
+
+    engine: str
+    batch: int
+    rows_per_second: float
+    tasks: int
+    executors: int
+    batches: Mapping[str, int]
+
+
 @dataclass(kw_only=True, eq=False)
 class IngestBatch:
     """What engines read and change while they archive a batch.
@@ -37,6 +54,7 @@ class IngestBatch:
     `now`: the current time in microseconds. `progress`: how far streams have been read, by stream.
     `watermark` returns that of a stream before the batch. `register_unit` returns the ledger id of
     a unit, None if it is finished. `fence` raises when another process has taken over.
+    `task_count`, `executor_count`: what archived it, 0 for this process.
     `chunks_with_late_rows`: chunks to which late rows are appended.
     """
 
@@ -49,6 +67,8 @@ class IngestBatch:
     watermark: Callable[[str], int | None]
     register_unit: Callable[[SourceUnit], int | None]
     fence: Callable[[], None]
+    task_count: int = 0
+    executor_count: int = 0
     open_units: list[OpenUnit] = field(default_factory=list)
     chunks_with_late_rows: set[int] = field(default_factory=set)
 
@@ -87,6 +107,21 @@ class IngestBatch:
         return duration_to_micros(self.tables[stream].schema.lateness)
 
 
+@dataclass(frozen=True)
+class TopicRecords:
+    """A micro-batch of a Kafka topic, which only executors have read.
+
+    `fields`: the field names of CSV records. `frame`: a Spark data frame with the columns
+    `partition`, `offset` and `value`; each partition lies in one of its parts.
+    """
+
+    stream: str
+    topic: str
+    line_format: LineFormat
+    fields: Sequence[str] | None
+    frame: Any
+
+
 class IngestEngine(Protocol):
     """Decodes, classifies and appends the records of source units.
 
@@ -99,3 +134,10 @@ class IngestEngine(Protocol):
 
         Returns what was archived by stream.
         """
+
+
+class RecordsEngine(IngestEngine, Protocol):
+    """An engine that also archives records that Spark's reader of a topic delivers."""
+
+    def archive_records(self, records: TopicRecords, batch: IngestBatch) -> dict[str, ArchivedRows]:
+        """Archive the records of each partition from the first on that is not archived."""

@@ -8,10 +8,12 @@ by unit and line.
 The order of writes is: ends of chunks before rows after them, rows before the ledger counts them.
 """
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
@@ -29,7 +31,14 @@ from archiver.chunks import (
     plan_steps,
 )
 from archiver.delta import DataFile, StreamSchema, StreamTable
-from archiver.ingest.batch import ArchivedRows, IngestBatch, IngestEngine
+from archiver.ingest.batch import (
+    ArchivedRows,
+    IngestBatch,
+    IngestEngine,
+    IngestStats,
+    RecordsEngine,
+    TopicRecords,
+)
 from archiver.ingest.catalog import Catalog
 from archiver.ingest.chunk_cutter import ChunkCutter
 from archiver.ingest.classify import latest
@@ -59,9 +68,10 @@ ChunksInUse = Callable[[], Collection[int]]
 
 @dataclass(frozen=True)
 class IngestResult:
-    """The outcome of a batch, by stream."""
+    """The outcome of a batch: what was archived by stream, and the partitions that had records."""
 
     archived: Mapping[str, ArchivedRows]
+    partitions: frozenset[str] = frozenset()
 
     @property
     def on_time(self) -> dict[str, pa.Table]:
@@ -120,10 +130,11 @@ class ArchiveWriter:
         self._local = LocalIngest(self.tables)
         self.record_sizes = RecordSizes()
         # Set by whoever starts Spark.
-        self.executors: IngestEngine | None = None
+        self.executors: RecordsEngine | None = None
         self.engine_policy = EnginePolicy()
-        self.last_engine: EngineName | None = None
-        self.batches_by_engine: Counter[EngineName] = Counter()
+        self._batches_by_engine: Counter[EngineName] = Counter()
+        # None before the first batch.
+        self.ingest_stats: IngestStats | None = None
 
     @property
     def chunks(self) -> Sequence[Chunk]:
@@ -152,21 +163,51 @@ class ArchiveWriter:
         `now`: the current time in microseconds; rows too far after it are quarantined.
         """
         units = list(units)
-        batch = self._start_batch(now)
         engine_name = self._choose_engine(units)
         engine: IngestEngine = self._local
         if engine_name == "spark":
             assert self.executors is not None
             engine = self.executors
-        archived = engine.archive(units, batch)
+        return self._run_batch(engine_name, partial(engine.archive, units), now)
+
+    def ingest_records(self, records: TopicRecords, now: int) -> IngestResult:
+        """Like `ingest`, for records of a topic that executors have read."""
+        assert self.executors is not None
+        return self._run_batch("spark", partial(self.executors.archive_records, records), now)
+
+    def _run_batch(
+        self,
+        engine_name: EngineName,
+        archive: Callable[[IngestBatch], dict[str, ArchivedRows]],
+        now: int,
+    ) -> IngestResult:
+        started_at = time.monotonic()
+        batch = self._start_batch(now)
+        archived = archive(batch)
         self._finish_units(batch)
         for open_unit in batch.open_units:
             unit = open_unit.unit
             self.record_sizes.observe(unit.stream, unit.size or 0, open_unit.counters.read)
-        self.last_engine = engine_name
-        self.batches_by_engine[engine_name] += 1
+        self._record_stats(engine_name, batch, time.monotonic() - started_at)
         self._update_memory(archived)
-        return IngestResult(archived)
+        partitions = [open_unit.unit.partition for open_unit in batch.open_units]
+        return IngestResult(archived, frozenset(name for name in partitions if name is not None))
+
+    def _record_stats(self, engine: EngineName, batch: IngestBatch, seconds: float) -> None:
+        records = sum(open_unit.counters.read for open_unit in batch.open_units)
+        self._batches_by_engine[engine] += 1
+        self.ingest_stats = IngestStats(
+            engine=engine,
+            batch=batch.number,
+            rows_per_second=round(records / max(seconds, 1e-6), 1),
+            tasks=batch.task_count,
+            executors=batch.executor_count,
+            batches=dict(self._batches_by_engine),
+        )
+
+    def choose_for_records(self, estimated_rows: float) -> EngineName:
+        """The engine for a micro-batch of a topic with about so many records."""
+        return "local" if self.executors is None else self.engine_policy.choose(estimated_rows)
 
     def _choose_engine(self, units: Sequence[SourceUnit]) -> EngineName:
         """The engine of a batch; this process if executors cannot read one of the units."""

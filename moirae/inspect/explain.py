@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any
 
 from moirae.config import Settings
-from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher
+from moirae.evaluation import ActiveRule, EventContexts, RuleBatcher, is_executable
 from moirae.history import event_overlap, select_archived_streams
 from moirae.rules import (
     Definition,
@@ -86,11 +86,16 @@ def _explain_evaluation(
             "shared_with": [],
         }
     else:
-        engine = "spark"
+        is_local = "spark" not in (settings.engine, settings.recall.engine)
+        on_executors = settings.engine != "local" and is_executable(
+            batch, cohort, list(settings.streams)
+        )
+        engine, reason = _explain_plain(is_local, on_executors)
         plain_query = batch.spark_query
-        if settings.recall.engine != "spark":
-            engine = "live process, or spark for rows that are not in memory"
-            plain_query = local_query = batch.duckdb_query
+        if is_local or on_executors:
+            plain_query = batch.duckdb_query
+        if is_local:
+            local_query = batch.duckdb_query
         row = batch.constants.slice(batch.rule_indexes.index(index), 1).drop_columns(["rule"])
         shared_with = []
         for member in batch.rule_indexes:
@@ -98,11 +103,24 @@ def _explain_evaluation(
                 shared_with.append(cohort[member].name)
         query = {
             "engine": engine,
+            "reason": reason,
             "query": plain_query.sql(_CONSTANTS_TABLE),
             "constants": row.to_pylist()[0],
             "shared_with": shared_with,
         }
     return {**query, **_explain_times(rule), **_explain_windows(rule, local_query)}
+
+
+def _explain_plain(is_local: bool, on_executors: bool) -> tuple[str, str]:
+    """The engines of a plain rule, and why."""
+    archived = "spark"
+    reason = "plain; spark for archived rows, as it does not look at one row at a time"
+    if on_executors:
+        archived = "executors"
+        reason = "plain, and looks at one row at a time: tasks read archived rows by themselves"
+    if is_local:
+        return f"live process, or {archived} for rows that are not in memory", reason
+    return archived, reason
 
 
 def _cohort_key(rule: ActiveRule) -> tuple[int, int, bool]:

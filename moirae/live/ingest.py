@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from archiver.errors import SourceUnreachable
-from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit
+from archiver.ingest import ArchiveWriter, IngestResult, SourceUnit, TopicRecords
 from archiver.times import to_micros
 from moirae.errors import Unreachable
 from moirae.live.detection import Detector
@@ -51,6 +51,13 @@ class Ingest:
         sources = {(unit.stream, unit.partition) for unit in units}
         self._idle_tracker.record_activity(sources, time.monotonic())
 
+    def ingest_records(self, records: TopicRecords) -> None:
+        """Archive and evaluate a micro-batch of a topic on executors."""
+        ingested = self._archive.ingest_records(records, to_micros(datetime.now(UTC)))
+        self._detect_and_settle(ingested)
+        sources = {(records.stream, name) for name in ingested.partitions}
+        self._idle_tracker.record_activity(sources, time.monotonic())
+
     def ingest_landed(self) -> None:
         """Ingest the first batches of the landing folders."""
         self._ingest_batches(select_batches(self._landing_folders.pending_batches()))
@@ -82,7 +89,7 @@ class Ingest:
 
     def _detect_and_settle(self, ingested: IngestResult) -> None:
         """Evaluate archived rows, settle what is due and follow up alerts."""
-        self._role.record_commit()
+        self._role.record_commit(self._archive.ingest_stats)
         has_settleable = self._detector.detect(ingested)
         self._detector.settle(include_filters=has_settleable)
         self._follow_up.run()

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from dataclasses import asdict
 
+from archiver.ingest import IngestStats
 from moirae.errors import Stopped
 from moirae.runtime import Role
 
@@ -19,6 +21,7 @@ class LiveRole:
         self._state = "draining" if drain else "running"
         self._started_at = started_at
         self._first_commit_seconds: float | None = None
+        self._ingest: IngestStats | None = None
 
     @property
     def is_stopped(self) -> bool:
@@ -41,15 +44,20 @@ class LiveRole:
             raise Stopped
         self.role.fence()
 
-    def record_commit(self) -> None:
-        """Note the time of the first commit; the next heartbeat stores it."""
+    def record_commit(self, ingest: IngestStats | None) -> None:
+        """Note the time of the first commit and the last batch; the next heartbeat stores them."""
+        self._ingest = ingest
         if self._first_commit_seconds is None:
             self._first_commit_seconds = time.monotonic() - self._started_at
 
     def heartbeat(self) -> None:
         """Store that the process is alive."""
-        self.role.heartbeat(self._state, self._first_commit_seconds)
+        self._heartbeat(self._state)
 
     def end(self) -> None:
         """Store that the process has ended in order."""
-        self.role.heartbeat("ended", self._first_commit_seconds)
+        self._heartbeat("ended")
+
+    def _heartbeat(self, state: str) -> None:
+        ingest = None if self._ingest is None else asdict(self._ingest)
+        self.role.heartbeat(state, self._first_commit_seconds, ingest)

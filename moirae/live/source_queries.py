@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from archiver.ingest import ArchiveWriter, SourceUnit
@@ -128,23 +127,36 @@ class SourceQueries:
         base = self._settings.file.parent
         self._handle_units(lambda: files.make_units(discovered, formats, base))
 
-    def _handle_records(self, name: str, declared: Stream, records: pa.Table) -> None:
-        """Handle a micro-batch of a stream's topic."""
+    def _handle_records(
+        self, name: str, declared: Stream, frame: DataFrame, end_offsets: str
+    ) -> None:
+        """Handle a micro-batch of a stream's topic; executors read a large one."""
+        progress = self._archive.partitions.get(name, {})
+        estimated_rows = kafka.estimate_records(end_offsets, progress)
+        if self._archive.choose_for_records(estimated_rows) == "spark":
+            records = kafka.topic_records(name, declared, frame)
+            self._handle(lambda: self._ingest.ingest_records(records))
+            return
+        table = frame.toArrow()
 
         def make_units() -> list[SourceUnit]:
-            progress = self._archive.partitions.get(name, {})
-            return kafka.make_units(name, declared, records, progress)
+            return kafka.make_units(name, declared, table, self._archive.partitions.get(name, {}))
 
-        self._handle_units(make_units)
+        if len(table):
+            self._handle_units(make_units)
 
     def _handle_units(self, make_units: Callable[[], Sequence[SourceUnit]]) -> None:
-        """Ingest units, made under the lock; store an error for the main thread.
+        """Ingest units, made under the lock."""
+        self._handle(lambda: self._ingest.ingest_units(make_units()))
+
+    def _handle(self, ingest: Callable[[], None]) -> None:
+        """Ingest under the lock; store an error for the main thread.
 
         Spark would pass on the text of the error only.
         """
         try:
             with self._lock:
-                self._ingest.ingest_units(make_units())
+                ingest()
         except Exception as error:
             self._failure = error
             raise RuntimeError(type(error).__name__) from None

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pyarrow as pa
 import pytest
 from psycopg import Connection
+from pyspark.sql import DataFrame
 
 from archiver.executors import ExecutorIngest, SparkJobs, grouping, pieces, task_planner, write
 from archiver.executors import decode as decode_module
@@ -26,8 +28,11 @@ from tests.faults.harness import workspace
 from tests.ingest_scenario import (
     Sizes,
     ingest,
+    ingest_topic,
+    make_records,
     open_writer,
     outcome,
+    split_by_partition,
     write_batches,
     write_large_file,
 )
@@ -104,6 +109,23 @@ def test_hostile_batches_are_archived_alike(settings: Settings, tmp_path: Path, 
         assert_equal(run_scenario(settings, tmp_path / mode, mode, jobs, run), expected)
     assert len(expected["chunks"]) > 2
     assert any(row["_late"] for rows in expected["archive"].values() for row in rows)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.usefixtures("small_slices")
+def test_records_of_a_topic_are_archived_alike(
+    settings: Settings, tmp_path: Path, seed: int
+) -> None:
+    tables = make_records(seed, batches=5, rows=200)
+
+    def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
+        ingest_topic(writer, tables, split_by_partition)
+
+    jobs = InlineJobs()
+    expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
+    assert_equal(run_scenario(settings, tmp_path / "spark", "spark", jobs, run), expected)
+    assert any(row["_late"] for row in expected["archive"]["a"])
+    assert {letter[2] for letter in expected["dead letters"]} >= {"conflict", "malformed"}
 
 
 class Killed(Exception):
@@ -191,17 +213,25 @@ def test_batch_killed_before_the_ledger_is_ended_by_the_other_engine(
 
 
 @pytest.mark.spark
-def test_spark_archives_a_large_file_and_small_ones_like_this_process(
+def test_spark_archives_large_and_small_files_and_a_topic_like_this_process(
     settings: Settings, tmp_path: Path
 ) -> None:
     batches = write_batches(tmp_path / "landing", 7, Sizes(batches=2, files=4, rows=300))
     batches.append([write_large_file(tmp_path / "landing" / "large.jsonl", rows=230_000)])
     batches.append([write_large_file(tmp_path / "landing" / "again.csv", rows=120_000)])
     chunk_rows = patch(f"{__name__}.CHUNK_ROWS", 50_000)
+    tables = make_records(1, batches=2, rows=400)
     spark = start_session("test", "local[2]", tmp_path / "warehouse", {}, "short")
     try:
         jobs = SparkJobs(spark.sparkContext)
-        run = ingest_all(batches)
+
+        def run(writer: ArchiveWriter, _: Connection[Any]) -> None:
+            ingest(writer, batches)
+            ingest_topic(writer, tables, make_frame)
+
+        def make_frame(table: pa.Table) -> DataFrame:
+            return spark.createDataFrame(table).repartition(3, "partition")
+
         with chunk_rows:
             expected = run_scenario(settings, tmp_path / "local", "local", jobs, run)
             actual = run_scenario(settings, tmp_path / "spark", "spark", jobs, run)
